@@ -1,0 +1,199 @@
+// Package gpu is the vocabulary: machine, device, MIG device, process, sizes and identifiers.
+// It describes; it never reads hardware, decides who gets what, or knows about leases.
+package gpu
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// UUID identifies a device. It is the vendor's own string, such as "GPU-8932f937-…" or "MIG-…".
+type UUID string
+
+// Vendor is the maker of a device.
+type Vendor string
+
+// The vendors whose visibility rules differ.
+const (
+	NVIDIA Vendor = "nvidia"
+	AMD    Vendor = "amd"
+	Intel  Vendor = "intel"
+	Ascend Vendor = "ascend"
+)
+
+// Machine is all devices, their processes and readings at one moment. It is a plain value.
+type Machine struct {
+	Taken     time.Time // when the readings were made
+	Driver    string    // driver version, "" when unknown
+	CUDA      string    // highest CUDA version the driver supports, "" when unknown
+	Source    string    // what was read: "nvml", "nvidia-smi", "file", "invented"
+	Devices   []Device  // in index order per vendor
+	Processes []Process // on any device; the order carries no meaning
+	Problems  []string  // what could not be read, in plain words; never hides the devices that could
+	Extra     Extra     // unknown keys of a machine file, kept
+}
+
+// Extra holds keys of a recorded file that this version does not know.
+type Extra map[string]json.RawMessage
+
+// Device is one whole GPU. Every pointer is an optional reading: nil means absent, which is not zero.
+type Device struct {
+	Index  int    // order within the vendor (NVML's PCI order)
+	UUID   UUID   // identity
+	Name   string // "NVIDIA A100-SXM4-80GB"
+	Vendor Vendor
+	PCI    string // "0000:17:00.0", lower case, four digits of domain
+	Minor  *int   // N of /dev/nvidiaN
+
+	MemoryTotal    *Bytes
+	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known
+	MemoryReserved *Bytes   // by the driver and firmware
+	Utilization    *float64 // 0..1
+	Temperature    *int     // Celsius
+	TempSlowdown   *int     // Celsius at which the driver starts to slow the device down
+	TempMargin     *int     // Celsius left before slowdown, where the driver reports a margin instead
+	Power          *float64 // watts
+	PowerLimit     *float64 // watts, enforced
+	ClockSM        *int     // MHz
+	ClockSMMax     *int     // MHz
+	ClockMemory    *int     // MHz
+	ClockEvents    []string // why clocks are lowered (ClockEvent names); nil absent, empty none
+
+	ECC            *bool  // current mode
+	ECCCorrected   *int64 // since driver load
+	ECCUncorrected *int64 // since driver load
+	RemappedRows   *RemappedRows
+	RetiredPages   *RetiredPages
+	RecoveryAction string // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
+	Persistence    *bool
+	ComputeMode    string // "default", "exclusive_process", "prohibited"; "" absent
+	Compute        *Capability
+	NUMA           *int
+	MIGMode        *bool
+	MIG            []MIGDevice
+	Links          []Link // by position in Machine.Devices; nil absent
+	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
+	Extra          Extra
+}
+
+// RemappedRows are the row remapping counters of Ampere and later.
+type RemappedRows struct {
+	Correctable   int  `json:"correctable"`
+	Uncorrectable int  `json:"uncorrectable"`
+	Pending       bool `json:"pending"`
+	Failed        bool `json:"failed"`
+}
+
+// RetiredPages are the page retirement counters of architectures before Ampere.
+type RetiredPages struct {
+	SingleBit int  `json:"single_bit"`
+	DoubleBit int  `json:"double_bit"`
+	Pending   bool `json:"pending"`
+}
+
+// MIGDevice is one MIG slice (a compute instance) of a device.
+type MIGDevice struct {
+	Index           int    // order within its parent, as nvidia-smi prints it
+	UUID            UUID   // "MIG-…"
+	Profile         string // "1g.10gb", or "1c.2g.20gb" when the compute instance is smaller than its GPU instance
+	GPUInstance     int
+	ComputeInstance int
+	MemoryTotal     *Bytes
+	MemoryUsed      *Bytes
+	Extra           Extra
+}
+
+// Kind says how a process uses a device.
+type Kind string
+
+// Process kinds as the driver reports them.
+const (
+	ComputeProcess  Kind = "compute"
+	GraphicsProcess Kind = "graphics"
+	BothKinds       Kind = "compute+graphics"
+)
+
+// Process is one process on one device. A process on two devices appears twice.
+type Process struct {
+	PID       int
+	GPU       UUID   // of the device, or of the MIG device
+	Memory    *Bytes // on that device; nil when the driver does not say
+	User      string // owner's name, or the number, or "" when unknown
+	Command   string // command line, control characters removed
+	Kind      Kind   // "" when unknown
+	UID       *uint32
+	Start     uint64    // start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 unknown
+	Started   time.Time // the same as wall clock, for people; zero unknown
+	State     string    // one letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process
+	Cgroup    string
+	Container string // container id, "" outside containers
+	Extra     Extra
+}
+
+// What selects the parts of a machine to read; parts are combined with |.
+type What uint
+
+// Parts of a machine, cheapest first. Identity is always read.
+const (
+	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
+	Load                       // memory, utilisation, temperature, power, clocks, clock events
+	Processes                  // who is on which device
+	Links                      // link class between devices
+	Health                     // ECC, remapped rows, retired pages, recovery action, modes
+
+	Everything = Identity | Load | Processes | Links | Health
+)
+
+// Link is how two devices reach each other, best first. Source of the classes: nvmlGpuTopologyLevel_t
+// and nvmlDeviceGetNvLinkState in NVIDIA/go-nvml gen/nvml/nvml.h.
+type Link string
+
+// Link classes from best to worst; the names are those of `nvidia-smi topo -m` in words.
+const (
+	LinkSelf   Link = "self"
+	LinkNVLink Link = "nvlink"
+	LinkSwitch Link = "switch" // one PCIe switch (PIX) or several (PXB)
+	LinkBridge Link = "bridge" // through the host bridge of one socket (PHB)
+	LinkNode   Link = "node"   // within one NUMA node (NODE)
+	LinkSystem Link = "system" // across sockets (SYS)
+)
+
+// Capability is a CUDA compute capability.
+type Capability struct{ Major, Minor int }
+
+// Device returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
+func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if d.UUID == id {
+			return d, nil, true
+		}
+		for j := range d.MIG {
+			if d.MIG[j].UUID == id {
+				return d, &d.MIG[j], true
+			}
+		}
+	}
+	return nil, nil, false
+}
+
+// On returns the processes on the device or MIG device id, in the machine's order.
+// For a whole device that has MIG devices, the processes of its slices are included.
+func (m *Machine) On(id UUID) []Process {
+	ids := map[UUID]bool{id: true}
+	if d, mig, ok := m.Find(id); ok && mig == nil {
+		for i := range d.MIG {
+			ids[d.MIG[i].UUID] = true
+		}
+	}
+	var out []Process
+	for _, p := range m.Processes {
+		if ids[p.GPU] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// UsesMIG reports whether the device is split: such a device is given as slices, never whole.
+func (d *Device) UsesMIG() bool { return len(d.MIG) > 0 || (d.MIGMode != nil && *d.MIGMode) }

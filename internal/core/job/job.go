@@ -1,0 +1,128 @@
+// Package job is what is asked for and what is given: spec, plan, refusal, lease.
+// Plain values only; it does not choose devices and does not store anything.
+package job
+
+import (
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Spec is what a job asks for.
+type Spec struct {
+	Command    []string        // empty means a shell
+	GPUs       int             // whole devices; 0 only with CPU, Devices or MIG
+	CPU        bool            // no device at all
+	Devices    []string        // --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees
+	MIG        string          // --mig: profile of one slice
+	Exclude    []string        // --exclude: same forms as Devices
+	Model      string          // --model: glob over the device name, case ignored
+	MinCompute *gpu.Capability // --min-compute
+	Memory     gpu.Bytes       // --mem: free on each device; 0 asks for nothing
+	Place      Place           // --place
+	IDs        IDs             // --ids
+	Any        bool            // --any: ignore a mask already set in the environment
+}
+
+// Place forces how devices are ordered.
+type Place string
+
+// Placement modes; Auto spreads while the machine is quiet and packs when it is contended.
+const (
+	Auto   Place = ""
+	Spread Place = "spread"
+	Packed Place = "packed"
+)
+
+// IDs is how devices are written into variables.
+type IDs string
+
+// Forms of device identifiers in variables. AutoIDs writes indices for whole GPUs and UUIDs for MIG.
+const (
+	AutoIDs  IDs = "auto"
+	UUIDs    IDs = "uuid"
+	IndexIDs IDs = "index"
+)
+
+// Given is one device of a plan, in the order the program sees.
+type Given struct {
+	Logical int        `json:"logical"`
+	Index   int        `json:"index"`            // of the whole device; of the parent for a MIG device
+	UUID    gpu.UUID   `json:"uuid"`             // of the device, or of the MIG device
+	Parent  gpu.UUID   `json:"parent,omitempty"` // of a MIG device
+	Name    string     `json:"name"`
+	Profile string     `json:"profile,omitempty"` // of a MIG device
+	Vendor  gpu.Vendor `json:"vendor"`
+	PCI     string     `json:"pci"`
+}
+
+// Verdict is why one device was or was not taken.
+type Verdict string
+
+// Verdicts of a reason.
+const (
+	Chosen   Verdict = "chosen"
+	Eligible Verdict = "eligible" // free, but another one was better
+	Busy     Verdict = "busy"     // not now
+	Never    Verdict = "never"    // this device can never satisfy the spec
+)
+
+// Reason is the sentence about one device.
+type Reason struct {
+	UUID      gpu.UUID  `json:"uuid"`
+	Index     int       `json:"index"`
+	Name      string    `json:"name"`
+	Verdict   Verdict   `json:"verdict"`
+	Code      string    `json:"code"`                // stable word: "leased", "foreign-process", "memory", "unhealthy", "excluded", "model", "compute", "mig", "not-named", "order"
+	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
+	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as something to type where there is something
+	Lease     string    `json:"lease,omitempty"`     // blocking lease
+	Processes []Blocker `json:"processes,omitempty"` // blocking or tolerated processes
+}
+
+// Blocker is a process that keeps a device busy, or is tolerated on it.
+type Blocker struct {
+	PID     int        `json:"pid"`
+	Start   uint64     `json:"start,omitempty"` // ticks since boot, to recognise a reused PID
+	User    string     `json:"user"`
+	Memory  *gpu.Bytes `json:"memory"`
+	Command string     `json:"command"`
+}
+
+// Plan is a decision to give devices. Reasons has one entry per device of the machine.
+type Plan struct {
+	Devices []Given  `json:"devices"` // empty for a CPU job
+	Reasons []Reason `json:"reasons"`
+	Notes   []string `json:"notes"` // tolerated neighbours and the like, one sentence each
+}
+
+// Refusal is a decision not to give devices. It is an error so that it travels with its reasons.
+type Refusal struct {
+	Summary string   `json:"summary"` // "cannot give 2 GPUs: 1 of 4 is free"
+	Never   bool     `json:"never"`   // this machine or policy can never satisfy the spec
+	Reasons []Reason `json:"reasons"` // one per device
+	Remedy  string   `json:"remedy"`  // what to type or change
+}
+
+// Error is the summary alone; whoever shows a refusal lists the reasons too.
+func (r *Refusal) Error() string { return r.Summary }
+
+// Lease is the right to use devices, as recorded. Whether it is alive only its lock says.
+type Lease struct {
+	ID         string     `json:"id"`
+	UID        uint32     `json:"-"`                    // of the file, never from its content
+	User       string     `json:"-"`                    // name of UID
+	Devices    []gpu.UUID `json:"devices"`              // devices, or MIG devices
+	Parent     string     `json:"parent,omitempty"`     // lease this one is a part of
+	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
+	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
+	Start      uint64     `json:"start"`                // of PID, ticks since boot
+	Command    string     `json:"command"`              // base name only
+	Since      time.Time  `json:"since"`                // wall clock, for people
+	Boot       string     `json:"boot"`                 // boot id
+	SinceBoot  int64      `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
+	Ended      bool       `json:"ended,omitempty"`      // the command is gone, somebody else still holds the lock
+	HeldBy     []Blocker  `json:"held_by,omitempty"`    // who does, when Ended
+	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
+	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
+}
