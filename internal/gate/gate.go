@@ -87,4 +87,3 @@ func pidNamespace() error {
 	}
 	return exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run()
 }
-

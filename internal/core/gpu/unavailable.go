@@ -1,0 +1,26 @@
+package gpu
+
+// Cause tells the reasons for "no GPU" apart.
+type Cause string
+
+// Causes, in the order in which they are found on the way to a reading.
+const (
+	LibraryMissing    Cause = "library-missing"
+	LibraryUnloadable Cause = "library-unloadable"
+	DriverNotLoaded   Cause = "driver-not-loaded"
+	VersionMismatch   Cause = "version-mismatch"
+	NoPermission      Cause = "no-permission"
+	NoDevice          Cause = "no-device"
+	NoAnswer          Cause = "no-answer"
+	DriverError       Cause = "driver-error"
+)
+
+// Unavailable says why a vendor's devices cannot be read at all. It is an error; there is never a silent empty list.
+type Unavailable struct {
+	Cause  Cause
+	Text   string // "cannot …", with the loader's or driver's own words
+	Remedy string // what to do next
+}
+
+// Error is the text alone; whoever shows it adds the remedy.
+func (u *Unavailable) Error() string { return u.Text }
