@@ -1,0 +1,41 @@
+package gpu
+
+import (
+	"testing"
+	"unicode/utf8"
+)
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"python train.py":       "python train.py",
+		"a\nb\tc\rd":            "a b c d",
+		"\x1b[31mred\x1b[0m":    "[31mred[0m",
+		"\x1b]0;title\x07x":     "]0;titlex",
+		"c1 \u009b2J end":       "c1 2J end",
+		"bad \xff\xfe\xc3 utf8": "bad  utf8",
+		"evil\u202egpj.exe":     "evilgpj.exe",
+		"\u2066iso\u2069\u200f": "iso",
+		"線 Grüße наука":         "線 Grüße наука",
+		"line\u2028sep\u0085x":  "line sep x",
+		"nul\x00del\x7f":        "nuldel",
+	} {
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("a\x1b[2J\xff\u202e")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Clean(s)
+		if !utf8.ValidString(got) || Clean(got) != got {
+			t.Errorf("Clean(%q) = %q: not valid, or not stable", s, got)
+		}
+		for _, r := range got {
+			if r < ' ' || r >= 0x7f && r < 0xa0 {
+				t.Errorf("Clean(%q) keeps the control character %U", s, r)
+			}
+		}
+	})
+}
