@@ -1,0 +1,133 @@
+package layout
+
+import (
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// broken is a small repository that violates one rule; want is part of what must be reported.
+type broken struct {
+	rule  string
+	files map[string]string
+	want  string // "" when the rule must stay silent
+}
+
+func brokenCases() []broken {
+	long := "package pick\nfunc f() {\n" + strings.Repeat("\n", maxFunction) + "}\n"
+	return []broken{
+		{"layers", one("internal/core/gpu/a.go", "package gpu\nimport _ \"gpuard/internal/core/job\"\n"), "internal/core/gpu may not import internal/core/job"},
+		{"layers", one("internal/core/job/a.go", "package job\nimport _ \"gpuard/internal/core/gpu\"\n"), ""},
+		{"layers", one("internal/ui/cli/a.go", "package cli\nimport _ \"gpuard/internal/host/store\"\n"), "internal/ui/cli may not import internal/host/store"},
+		{"layers", one("internal/ui/cli/a.go", "package cli\nimport _ \"gpuard/internal/app\"\n"), ""},
+		{"layers", one("internal/app/a.go", "package app\nimport _ \"gpuard/internal/ui/cli\"\n"), "internal/app may not import internal/ui/cli"},
+		{"layers", one("internal/host/proc/a.go", "package proc\nimport _ \"gpuard/internal/host/store\"\n"), "internal/host/proc may not import internal/host/store"},
+		{"layers", one("internal/text/config/a.go", "package config\nimport _ \"gpuard/internal/text/trace\"\n"), "may not import internal/text/trace"},
+		{"layers", one("cmd/gpuard/main.go", "package main\nimport _ \"gpuard/internal/gate\"\n"), "internal/gate is for tests only"},
+		{"layers", one("cmd/gpuard/main.go", "package main\nimport _ \"gpuard/test/fakegpu\"\n"), "cmd/gpuard may not import test/fakegpu"},
+		{"layers", one("cmd/gpuard/main_test.go", "package main\nimport _ \"gpuard/internal/gate\"\n"), ""},
+		{"layers", one("internal/extra/a.go", "package extra\n"), "no line in layerTable"},
+		{"one reader of the hardware", map[string]string{
+			"cmd/gpuard/main.go":  "package main\nimport _ \"gpuard/internal/host/nvml\"\n",
+			"internal/app/run.go": "package app\nimport _ \"gpuard/internal/host/nvsmi\"\n",
+		}, "more than one file reads the hardware"},
+		{"libraries at home", one("internal/app/a.go", "package app\nimport _ \"github.com/spf13/cobra\"\n"), "cobra lives in"},
+		{"libraries at home", one("internal/host/store/a.go", "package store\nimport _ \"github.com/ebitengine/purego\"\n"), "purego lives in"},
+		{"libraries at home", one("internal/host/store/a.go", "package store\nimport _ \"golang.org/x/sys/unix\"\n"), ""},
+		{"libraries at home", one("internal/host/store/a_test.go", "package store\nimport _ \"example.org/unknown\"\n"), "has no home"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport _ \"os\"\n"), "core may not import os"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport _ \"log/slog\"\n"), "core may not import log/slog"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport _ \"sync\"\n"), "core may not import sync"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport clock \"time\"\nvar x = clock.Now()\n"), "core may not use clock.Now"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"time\"\nfunc f(a, b time.Time) time.Duration { return b.Sub(a) }\n"), ""},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"fmt\"\nfunc f() { fmt.Println() }\n"), "core may not use fmt.Println"},
+		{"core is pure", one("internal/core/pick/a.go", "package pick\nfunc f() { go f() }\n"), "core may not start goroutines"},
+		{"core is pure", one("internal/core/pick/a_test.go", "package pick\nimport _ \"os\"\n"), ""},
+		{"no cgo, no dot imports", one("internal/host/nvml/a.go", "package nvml\nimport \"C\"\n"), "no cgo"},
+		{"no cgo, no dot imports", one("internal/host/nvml/a.go", "package nvml\nimport . \"fmt\"\n"), "no dot imports"},
+		{"one package comment", one("internal/core/pick/a.go", "package pick\n"), "0 package comments"},
+		{"one package comment", map[string]string{
+			"internal/core/pick/a.go": "// Package pick picks.\npackage pick\n",
+			"internal/core/pick/b.go": "// Package pick picks again.\npackage pick\n",
+		}, "2 package comments"},
+		{"one package comment", one("internal/core/pick/a.go", "// Picks a device.\npackage pick\n"), "begins with"},
+		{"one package comment", one("cmd/gpuard/main.go", "// Command gpuard leases.\npackage main\n"), ""},
+		{"file sizes", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("\n", maxFile)), "at most 500"},
+		{"file sizes", one("internal/core/pick/a_test.go", "package pick\n"+strings.Repeat("\n", maxTestFile)), "at most 800"},
+		{"file sizes", one("internal/core/pick/a_test.go", "package pick\n"+strings.Repeat("\n", maxFile)), ""},
+		{"file sizes", one("test/fakegpu/c/a.c", strings.Repeat("\n", maxFile+1)), "at most 500"},
+		{"function sizes", one("internal/core/pick/a.go", long), "func f has 62 lines"},
+		{"function sizes", one("internal/core/pick/a_test.go", long), ""},
+		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("type A struct{}\n", maxExported+1)), "26 exported names"},
+		{"few exported names", one("internal/core/pick/a.go", "package pick\nconst (\n"+strings.Repeat("A = 1\n", 40)+")\n"), ""},
+		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("const (\nA = 1\n)\n", maxExported+1)), "26 exported names"},
+		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("const (\nA T = 1\n)\n", maxExported+1)), ""},
+		{"no init", one("internal/core/pick/a.go", "package pick\nfunc init() {}\n"), "no init()"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x int\nfunc f() { x++ }\n"), "package variable x is changed"},
+		{"no mutable package variables", map[string]string{
+			"internal/core/pick/a.go": "package pick\nvar table = map[string]int{}\n",
+			"internal/core/pick/b.go": "package pick\nfunc f() { table[\"a\"] = 1 }\n",
+		}, "b.go:2: package variable table is changed"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x []int\nfunc f() { x = append(x, 1) }\n"), "package variable x is changed"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x int\nfunc f() *int { return &x }\n"), "package variable x is changed"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x = map[int]int{}\nfunc f() { delete(x, 1) }\n"), "package variable x is changed"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nimport \"sync\"\nvar mu sync.Mutex\n"), "sync.Mutex is hidden state"},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x = 1\nfunc f() int { x := 2; x++; return x }\n"), ""},
+		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nimport \"errors\"\nvar errGone = errors.New(\"gone\")\nfunc f() error { return errGone }\n"), ""},
+		{"names that say something", one("internal/core/util/a.go", "package util\n"), "named after what it does"},
+		{"names that say something", one("internal/core/pick/a.go", "package pick\nfunc GetPlan() {}\n"), "without Get"},
+		{"names that say something", one("internal/core/pick/a.go", "package pick\nfunc Getenv() {}\n"), ""},
+		{"words that do not belong here", one("docs/a.md", "see /wo"+"rk/main\n"), "docs/a.md:1"},
+		{"every requirement is explained", map[string]string{
+			"go.mod": "require (\n\tgithub.com/a/b v1.2.3\n\tgithub.com/c/d v1.0.0 // indirect\n)\n", "docs/dependencies.md": "nothing\n",
+		}, "no row for github.com/a/b"},
+		{"every requirement is explained", map[string]string{
+			"go.mod": "require github.com/a/b v1.2.3\n", "docs/dependencies.md": "| github.com/a/b | v1.2.2 | what for |\n",
+		}, `is "v1.2.2" there`},
+		{"every requirement is explained", map[string]string{
+			"go.mod": "require github.com/a/b v1.2.3\n", "docs/dependencies.md": "| github.com/a/b | v1.2.3 | what for |\n",
+		}, ""},
+	}
+}
+
+func one(name, text string) map[string]string { return map[string]string{name: text} }
+
+// TestRulesCanFail shows each rule its violation: a check that cannot fail protects nothing.
+func TestRulesCanFail(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range brokenCases() {
+		i := slices.IndexFunc(rules(), func(r rule) bool { return r.name == c.rule })
+		if i < 0 {
+			t.Fatalf("cannot find the rule %q", c.rule)
+		}
+		bad := rules()[i].check(treeOf(t, c.files))
+		switch {
+		case c.want == "" && len(bad) > 0:
+			t.Errorf("%s reports what is allowed: %v\nin %v", c.rule, bad, c.files)
+		case c.want != "" && !slices.ContainsFunc(bad, func(line string) bool { return strings.Contains(line, c.want) }):
+			t.Errorf("%s does not report %q, only %v\nin %v", c.rule, c.want, bad, c.files)
+		}
+		seen[c.rule] = seen[c.rule] || c.want != ""
+	}
+	for _, r := range rules() {
+		if !seen[r.name] {
+			t.Errorf("rule %q has no case that breaks it", r.name)
+		}
+	}
+}
+
+func treeOf(t *testing.T, files map[string]string) tree {
+	t.Helper()
+	var repo tree
+	fset := token.NewFileSet()
+	for name, text := range files {
+		s, err := newSource(fset, name, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		repo = append(repo, s)
+	}
+	slices.SortFunc(repo, func(a, b *source) int { return strings.Compare(a.path, b.path) })
+	return repo
+}

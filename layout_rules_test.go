@@ -1,0 +1,336 @@
+package layout
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// layer says what the packages of one folder may import of ours. A pattern that ends in /* stands for
+// everything below. Standard library and other modules have rules of their own.
+type layer struct {
+	folder string
+	may    []string
+}
+
+// layerTable is read from the top: the first folder that matches counts. A folder that matches
+// nothing is a violation, so that a new one gets its line here on purpose.
+func layerTable() []layer {
+	const core = "internal/core/"
+	return []layer{
+		{core + "gpu", nil},
+		{core + "job", []string{core + "gpu"}},
+		{core + "visible", []string{core + "gpu", core + "job"}},
+		{core + "health", []string{core + "gpu"}},
+		{core + "policy", []string{core + "gpu", core + "job"}},
+		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
+		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
+		{core + "sim", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick", core + "queue"}},
+		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
+		{core + "handoff", []string{core + "gpu", core + "job"}},
+		{"internal/text/*", []string{core + "*"}},
+		{"internal/host/*", []string{core + "*"}},
+		{"internal/app", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app/*"}},
+		{"internal/app/*", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app", "internal/app/*"}},
+		{"internal/ui/cli", []string{core + "*", "internal/app", "internal/app/*", "internal/ui/web", "internal/ui/chart"}},
+		{"internal/ui/*", []string{core + "*", "internal/app", "internal/app/*"}},
+		{"cmd/*", []string{"internal/*"}},
+		{"internal/gate", []string{"internal/*"}},
+		{"test/*", []string{"internal/*", "test/*"}},
+		{"bench", []string{"internal/*", "test/*"}},
+	}
+}
+
+// onlyForTests are folders that nothing but tests and each other may import.
+func onlyForTests() []string { return []string{"internal/gate", "test/*", "bench"} }
+
+func matches(patterns []string, dir string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if below, ok := strings.CutSuffix(p, "*"); ok {
+			return strings.HasPrefix(dir, below)
+		}
+		return dir == p
+	})
+}
+
+// eachImport calls f with every import of the files, as the path inside the module when it is ours.
+func eachImport(files tree, f func(s *source, spec *ast.ImportSpec, imported string, ours bool)) {
+	for _, s := range files {
+		for _, spec := range s.file.Imports {
+			imported := strings.Trim(spec.Path.Value, "`\"")
+			inside, ours := strings.CutPrefix(imported, module+"/")
+			f(s, spec, inside, ours)
+		}
+	}
+}
+
+func layers(repo tree) (bad []string) {
+	table := layerTable()
+	for dir := range repo.packages() {
+		if !slices.ContainsFunc(table, func(l layer) bool { return matches([]string{l.folder}, dir) }) {
+			bad = append(bad, dir+": no line in layerTable: give the folder its place among the layers")
+		}
+	}
+	eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, ours bool) {
+		i := slices.IndexFunc(table, func(l layer) bool { return matches([]string{l.folder}, s.dir()) })
+		if !ours || i < 0 {
+			return
+		}
+		if !matches(table[i].may, imported) {
+			bad = append(bad, fmt.Sprintf("%s: %s may not import %s", s.at(spec.Pos()), s.dir(), imported))
+		} else if matches(onlyForTests(), imported) && !matches(onlyForTests(), s.dir()) {
+			bad = append(bad, fmt.Sprintf("%s: %s is for tests only", s.at(spec.Pos()), imported))
+		}
+	})
+	slices.Sort(bad)
+	return bad
+}
+
+// oneReader keeps the choice between the ways to read a machine in one file: everybody else gets the value.
+func oneReader(repo tree) (bad []string) {
+	readers := []string{"internal/host/nvml", "internal/host/nvsmi", "internal/host/amdgpu"}
+	users := map[string]bool{}
+	eachImport(repo.code(false), func(s *source, _ *ast.ImportSpec, imported string, _ bool) {
+		if matches(readers, imported) && !matches(onlyForTests(), s.dir()) {
+			users[s.path] = true
+		}
+	})
+	if len(users) > 1 {
+		bad = append(bad, fmt.Sprintf("%s: more than one file reads the hardware", strings.Join(slices.Sorted(maps.Keys(users)), ", ")))
+	}
+	return bad
+}
+
+// home is where a third-party module may be imported.
+type home struct {
+	module  string
+	folders []string // nil: in tests only
+}
+
+func homes() []home {
+	return []home{
+		{"github.com/ebitengine/purego", []string{"internal/host/nvml", "internal/host/libcuda"}},
+		{"github.com/spf13/cobra", []string{"internal/ui/cli"}},
+		{"github.com/spf13/pflag", []string{"internal/ui/cli"}},
+		{"golang.org/x/sys", []string{"internal/host/*", "internal/gate", "test/*", "bench"}},
+		{"github.com/rogpeppe/go-internal", nil},
+		{"github.com/NVIDIA/go-nvml", nil},
+	}
+}
+
+func libraries(repo tree) (bad []string) {
+	eachImport(repo.code(true), func(s *source, spec *ast.ImportSpec, imported string, ours bool) {
+		if ours || imported == module || !strings.Contains(strings.Split(imported, "/")[0], ".") || neverBuilt(s) {
+			return
+		}
+		i := slices.IndexFunc(homes(), func(h home) bool { return imported == h.module || strings.HasPrefix(imported, h.module+"/") })
+		switch {
+		case i < 0:
+			bad = append(bad, fmt.Sprintf("%s: %s has no home: add it to homes and to docs/dependencies.md", s.at(spec.Pos()), imported))
+		case !s.isTest() && !matches(homes()[i].folders, s.dir()):
+			bad = append(bad, fmt.Sprintf("%s: %s lives in %v, not in %s", s.at(spec.Pos()), imported, homes()[i].folders, s.dir()))
+		}
+	})
+	return bad
+}
+
+// neverBuilt reports a file that only pins a module's version for go.mod.
+func neverBuilt(s *source) bool { return strings.HasPrefix(string(s.text), "//go:build never\n") }
+
+// corePackages is what deciding needs of the standard library. Nothing here opens a file, starts a
+// process, takes a lock or knows the time ("time" is for its types; its clock is refused below).
+func corePackages() []string {
+	return []string{
+		"bufio", "bytes", "cmp", "container/*", "crypto/sha256", "embed", "encoding/*", "errors", "fmt", "hash/*", "html",
+		"io", "iter", "maps", "math", "math/big", "math/bits", "path", "regexp", "slices", "sort", "strconv", "strings", "text/*", "time",
+		"unicode", "unicode/*",
+	}
+}
+
+// refused are functions of allowed packages that reach outside of the values given to core.
+func refused() map[string][]string {
+	return map[string][]string{
+		"time":          {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "LoadLocation", "Local"},
+		"fmt":           {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
+		"text/template": {"ParseFiles", "ParseGlob", "ParseFS"},
+	}
+}
+
+func pureCore(repo tree) (bad []string) {
+	for _, s := range repo.code(false) {
+		if !strings.HasPrefix(s.path, "internal/core/") {
+			continue
+		}
+		called := map[string]string{} // local name to import path
+		eachImport(tree{s}, func(s *source, spec *ast.ImportSpec, imported string, ours bool) {
+			if !ours && !matches(corePackages(), imported) {
+				bad = append(bad, fmt.Sprintf("%s: core may not import %s", s.at(spec.Pos()), imported))
+			}
+			name := path.Base(imported)
+			if spec.Name != nil {
+				name = spec.Name.Name
+			}
+			called[name] = imported
+		})
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				bad = append(bad, s.at(n.Pos())+": core may not start goroutines")
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(refused()[called[x.Name]], n.Sel.Name) {
+					bad = append(bad, fmt.Sprintf("%s: core may not use %s.%s", s.at(n.Pos()), x.Name, n.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	return bad
+}
+
+func plainImports(repo tree) (bad []string) {
+	eachImport(repo.code(true), func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
+		if imported == "C" {
+			bad = append(bad, s.at(spec.Pos())+": no cgo: open the library with purego in its host package")
+		}
+		if spec.Name != nil && spec.Name.Name == "." {
+			bad = append(bad, s.at(spec.Pos())+": no dot imports: the rules and readers need the package's name")
+		}
+	})
+	return bad
+}
+
+func packageComments(repo tree) (bad []string) {
+	for dir, files := range repo.packages() {
+		var documented []string
+		for _, s := range files {
+			if s.file.Doc == nil || neverBuilt(s) {
+				continue
+			}
+			documented = append(documented, s.path)
+			first := strings.Fields(s.file.Doc.Text() + " . .")
+			if name := s.file.Name.Name; first[1] != name && (name != "main" || first[0] != "Command") {
+				bad = append(bad, fmt.Sprintf("%s: the package comment begins with \"Package %s\", or \"Command\" for a program", s.path, name))
+			}
+		}
+		if len(documented) != 1 {
+			bad = append(bad, fmt.Sprintf("%s: %d package comments %v, want exactly one", dir, len(documented), documented))
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func fileSizes(repo tree) (bad []string) {
+	for _, s := range repo {
+		if !s.isGo() && !slices.Contains([]string{".c", ".h", ".sh"}, path.Ext(s.path)) {
+			continue
+		}
+		limit := maxFile
+		if s.isTest() {
+			limit = maxTestFile
+		}
+		if lines := strings.Count(string(s.text), "\n"); lines > limit {
+			bad = append(bad, fmt.Sprintf("%s: %d lines, at most %d", s.path, lines, limit))
+		}
+	}
+	return bad
+}
+
+func functionSizes(repo tree) (bad []string) {
+	for _, s := range repo.code(false) {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if lines := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; lines > maxFunction {
+				bad = append(bad, fmt.Sprintf("%s: func %s has %d lines, at most %d", s.at(f.Pos()), f.Name.Name, lines, maxFunction))
+			}
+		}
+	}
+	return bad
+}
+
+// exportedNames counts functions, types, variables and const blocks. A block of values of a named type
+// counts with its type, because a reader learns the two together.
+func exportedNames(repo tree) (bad []string) {
+	for dir, files := range repo.packages() {
+		count := 0
+		for _, s := range files {
+			for _, d := range s.file.Decls {
+				count += exportedIn(d)
+			}
+		}
+		if count > maxExported {
+			bad = append(bad, fmt.Sprintf("%s: %d exported names, at most %d: split the package or hide some", dir, count, maxExported))
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func exportedIn(d ast.Decl) (count int) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil && d.Name.IsExported() {
+			count++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.IsExported() {
+					count++
+				}
+			case *ast.ValueSpec:
+				for _, name := range spec.Names {
+					if name.IsExported() {
+						count++
+					}
+				}
+			}
+		}
+		if d.Tok == token.CONST {
+			count = min(count, 1)
+			if first, ok := d.Specs[0].(*ast.ValueSpec); ok && first.Type != nil {
+				count = 0
+			}
+		}
+	}
+	return count
+}
+
+func noInit(repo tree) (bad []string) {
+	for _, s := range repo.code(true) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				bad = append(bad, s.at(f.Pos())+": no init(): write the list out where it is used")
+			}
+		}
+	}
+	return bad
+}
+
+// names refuses packages named after nothing, and Get in front of what a function returns.
+func names(repo tree) (bad []string) {
+	empty := []string{"util", "utils", "common", "helper", "helpers", "types", "manager", "base"}
+	for _, s := range repo.code(false) {
+		if slices.Contains(empty, s.file.Name.Name) || slices.Contains(empty, path.Base(s.dir())) {
+			bad = append(bad, s.path+": a package is named after what it does, not "+s.file.Name.Name)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(f.Name.Name, "Get"); ok && rest != "" && ast.IsExported(rest) {
+				bad = append(bad, fmt.Sprintf("%s: %s without Get reads better", s.at(f.Pos()), f.Name.Name))
+			}
+		}
+	}
+	return bad
+}
