@@ -1,0 +1,63 @@
+# The commands of a contributor; CONTRIBUTING.md says in which order.
+
+GO       ?= go
+FUZZTIME ?= 20000x
+LINT     := .cache/bin/golangci-lint
+LINT_VERSION := v2.15.0
+
+export CGO_ENABLED ?= 0
+
+.PHONY: all build test race lint vet fuzz bench docs check soak gpu-check clean
+
+all: build test
+
+build: ## the program, in bin/
+	$(GO) build -trimpath -o bin/gpuard ./cmd/gpuard
+
+test: ## what a fresh machine runs
+	$(GO) test ./...
+
+race: ## needs a C compiler: the race detector is linked by it
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+vet:
+	$(GO) vet ./...
+
+lint: $(LINT)
+	$(LINT) run ./...
+
+# A marker of the version in the name: a raised LINT_VERSION installs again.
+$(LINT): .cache/bin/golangci-lint-$(LINT_VERSION)
+	ln -sf golangci-lint-$(LINT_VERSION) $@
+
+.cache/bin/golangci-lint-$(LINT_VERSION):
+	rm -f .cache/bin/golangci-lint
+	GOBIN=$(CURDIR)/.cache/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv .cache/bin/golangci-lint $@
+
+# A count and not a duration: a duration that ends in the middle of a call fails with
+# "context deadline exceeded" and no input (golang/go issue 75804).
+fuzz: ## every target, FUZZTIME each
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal test | \
+	while IFS=: read -r file func; do \
+		echo "== $${func#func } in $$(dirname "$$file")"; \
+		$(GO) test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
+
+bench: build ## beside other programs, in one run
+	$(GO) test ./bench -run '^$$' -bench . -benchtime 1x -count 1
+
+docs: ## reference pages made from the code
+	$(GO) test ./internal/ui/cli -run TestDocs -update
+
+check: vet lint race ## before a change is proposed
+	$(MAKE) fuzz FUZZTIME=2000x
+
+soak: ## the same tests with large numbers: hours of kills and claims
+	GPUARD_SOAK=1 $(GO) test -count 1 -timeout 4h ./...
+
+gpu-check: ## on a machine with a GPU: what only the hardware can answer
+	GPUARD_GATES=gpu $(GO) test -count 1 -v -run GPU ./...
+
+clean:
+	rm -rf bin .cache bench/out
