@@ -1,0 +1,349 @@
+package gpu
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value is one place of a machine file, bound to the variable that it fills.
+type value interface {
+	read(d *document, n *node, path string) error
+	write() any // nil when absent
+}
+
+// key is one key of an object. A required key must be present; whether it may be null its value decides.
+type key struct {
+	name     string
+	required bool
+	value    value
+}
+
+// record is an object. Keys that it does not know are kept in extra, where there is one.
+type record struct {
+	keys  []key
+	extra *Extra
+}
+
+func (o record) read(d *document, n *node, path string) error {
+	if n.kind != '{' {
+		return d.fail(n.begin, "%s must be an object", named(path))
+	}
+	known := map[string]bool{}
+	for _, k := range o.keys {
+		known[k.name] = true
+		v := n.find(k.name)
+		if v == nil && !k.required {
+			continue
+		}
+		if v == nil {
+			return o.missing(d, n, path, k.name)
+		}
+		if err := k.value.read(d, v, join(path, k.name)); err != nil {
+			return err
+		}
+	}
+	if o.extra == nil {
+		return nil
+	}
+	for _, m := range n.members {
+		if known[m.key] {
+			continue
+		}
+		if *o.extra == nil {
+			*o.extra = Extra{}
+		}
+		var raw bytes.Buffer
+		if err := json.Compact(&raw, d.data[m.value.begin:m.value.end]); err != nil {
+			return d.fail(m.value.begin, "%s: %v", join(path, m.key), err)
+		}
+		(*o.extra)[m.key] = raw.Bytes()
+	}
+	return nil
+}
+
+// missing points at the unknown key that looks most like the missing one, else at the object.
+func (o record) missing(d *document, n *node, path, name string) error {
+	best, far := -1, 1+len(name)/3
+	for i, m := range n.members {
+		if slices.ContainsFunc(o.keys, func(k key) bool { return k.name == m.key }) {
+			continue
+		}
+		if dist := distance(m.key, name); dist <= far && (best < 0 || dist < far) {
+			best, far = i, dist
+		}
+	}
+	if best >= 0 {
+		m := n.members[best]
+		return d.fail(m.at, "%s is not a key; the nearest valid key is %q: rename it", join(path, m.key), name)
+	}
+	return d.fail(n.begin, "%s is missing: add it (a reading that is not known is null)", join(path, name))
+}
+
+func (o record) write() any {
+	out := ordered{}
+	known := map[string]bool{}
+	for _, k := range o.keys {
+		known[k.name] = true
+		if v := k.value.write(); v != nil || k.required {
+			out = append(out, struct {
+				key   string
+				value any
+			}{k.name, v})
+		}
+	}
+	if o.extra == nil {
+		return out
+	}
+	var rest []string
+	for name := range *o.extra {
+		if !known[name] {
+			rest = append(rest, name)
+		}
+	}
+	slices.Sort(rest)
+	for _, name := range rest {
+		out = append(out, struct {
+			key   string
+			value any
+		}{name, (*o.extra)[name]})
+	}
+	return out
+}
+
+// list is an array; null leaves it nil, which is absent and not the same as empty.
+type list[T any] struct {
+	into     *[]T
+	item     func(*T) value
+	nullable bool
+}
+
+func (l list[T]) read(d *document, n *node, path string) error {
+	if n.kind == 'n' && l.nullable {
+		*l.into = nil
+		return nil
+	}
+	if n.kind != '[' {
+		return d.fail(n.begin, "%s must be a list", path)
+	}
+	*l.into = make([]T, len(n.items))
+	for i := range n.items {
+		if err := l.item(&(*l.into)[i]).read(d, &n.items[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l list[T]) write() any {
+	if *l.into == nil && l.nullable {
+		return nil
+	}
+	out := make([]any, len(*l.into))
+	for i := range *l.into {
+		out[i] = l.item(&(*l.into)[i]).write()
+	}
+	return out
+}
+
+// optional is a reading that may be absent: null, or no key at all.
+type optional[T any] struct {
+	into **T
+	item func(*T) value
+}
+
+func (o optional[T]) read(d *document, n *node, path string) error {
+	if n.kind == 'n' {
+		*o.into = nil
+		return nil
+	}
+	*o.into = new(T)
+	return o.item(*o.into).read(d, n, path)
+}
+
+func (o optional[T]) write() any {
+	if *o.into == nil {
+		return nil
+	}
+	return o.item(*o.into).write()
+}
+
+// number is a bounded number. Zero is written as absent when hideZero says that it means unknown.
+type number[N ~int | ~int64 | ~uint32 | ~uint64 | ~float64] struct {
+	into     *N
+	low      N
+	high     N
+	hideZero bool
+}
+
+func (v number[N]) read(d *document, n *node, path string) error {
+	if n.kind != '0' {
+		return d.fail(n.begin, "%s must be a number", path)
+	}
+	whole := N(1)/2 == 0 // true for every integer type
+	var got N
+	if i, err := strconv.ParseInt(n.text, 10, 64); err == nil && whole && float64(i) <= float64(v.high) {
+		got = N(i)
+		if i < 0 && got > 0 {
+			return d.fail(n.begin, "%s is %s, which must not be negative", path, n.text)
+		}
+	} else {
+		f, err := strconv.ParseFloat(n.text, 64)
+		if err != nil || f < float64(v.low) || f > float64(v.high) {
+			return d.fail(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
+		}
+		if whole && (f != math.Trunc(f) || math.Abs(f) > 1<<53) {
+			return d.fail(n.begin, "%s is %s, which must be a whole number", path, n.text)
+		}
+		got = N(f)
+	}
+	if got < v.low || got > v.high {
+		return d.fail(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
+	}
+	*v.into = got
+	return nil
+}
+
+func (v number[N]) write() any {
+	if v.hideZero && *v.into == 0 {
+		return nil
+	}
+	return *v.into
+}
+
+type truth struct{ into *bool }
+
+func (v truth) read(d *document, n *node, path string) error {
+	if n.kind != 't' {
+		return d.fail(n.begin, "%s must be true or false", path)
+	}
+	*v.into = n.text == "true"
+	return nil
+}
+
+func (v truth) write() any { return *v.into }
+
+// text is a string, cleaned: what a file says ends up on terminals.
+type text[S ~string] struct {
+	into   *S
+	filled bool              // "" and null are errors
+	tidy   func(S) (S, bool) // brings the string into the one form used here; false when it has none
+	want   string            // what tidy accepts, in words
+}
+
+func (v text[S]) read(d *document, n *node, path string) error {
+	if n.kind != '"' && n.kind != 'n' {
+		return d.fail(n.begin, "%s must be a string", path)
+	}
+	s := S(Clean(n.text))
+	if s == "" {
+		if v.filled {
+			return d.fail(n.begin, "%s must not be empty: write %s", path, v.want)
+		}
+		*v.into = ""
+		return nil
+	}
+	if v.tidy != nil {
+		tidied, ok := v.tidy(s)
+		if !ok {
+			return d.fail(n.begin, "%s is %q: write %s", path, string(s), v.want)
+		}
+		s = tidied
+	}
+	*v.into = s
+	return nil
+}
+
+func (v text[S]) write() any {
+	if *v.into == "" && !v.filled {
+		return nil
+	}
+	return string(*v.into)
+}
+
+// oneOf is a text that takes only the given words.
+func oneOf[S ~string](into *S, filled bool, words ...S) text[S] {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = string(w)
+	}
+	return text[S]{into, filled, func(s S) (S, bool) { return s, slices.Contains(words, s) }, "one of " + strings.Join(quoted, ", ")}
+}
+
+// instant is a time in RFC 3339; null is the zero time, which means unknown.
+type instant struct{ into *time.Time }
+
+func (v instant) read(d *document, n *node, path string) error {
+	*v.into = time.Time{}
+	if n.kind == 'n' {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, n.text)
+	if n.kind != '"' || err != nil {
+		return d.fail(n.begin, "%s must be a time such as \"2026-01-31T14:05:00Z\"", path)
+	}
+	*v.into = t.UTC()
+	return nil
+}
+
+func (v instant) write() any {
+	if v.into.IsZero() {
+		return nil
+	}
+	return v.into.UTC().Format(time.RFC3339Nano)
+}
+
+type capability struct{ into *Capability }
+
+func (v capability) read(d *document, n *node, path string) error {
+	c, err := ParseCapability(n.text)
+	if n.kind != '"' || err != nil {
+		return d.fail(n.begin, "%s must be a compute capability such as \"8.0\"", path)
+	}
+	*v.into = c
+	return nil
+}
+
+func (v capability) write() any { return v.into.String() }
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func named(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
+
+// distance counts the single-character changes between two words; words too long to be a slip are far apart.
+func distance(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,247 @@
+package gpu
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const inventLimit = 64 // devices
+
+// model is what is known about one kind of device. Memory is what the driver reports for the card, which is not
+// the round number in its name.
+type model struct {
+	word     string
+	name     string
+	vendor   Vendor
+	memory   Bytes
+	compute  Capability // zero for AMD
+	power    float64    // watts, default limit
+	slowdown int        // Celsius
+	clock    int        // MHz, highest SM clock
+	fabric   bool       // devices reach each other by NVLink, or by AMD's Infinity Fabric
+	server   bool       // ECC on and persistence mode on
+}
+
+// models is the whole list. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD
+// the vram_total of the amdgpu kernel driver, one entry per graphics die.
+func models() []model {
+	return []model{
+		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true},
+		{"A100-80GB", "NVIDIA A100-SXM4-80GB", NVIDIA, 81920 * MiB, Capability{8, 0}, 400, 89, 1410, true, true},
+		{"H100", "NVIDIA H100 80GB HBM3", NVIDIA, 81559 * MiB, Capability{9, 0}, 700, 92, 1980, true, true},
+		{"H200", "NVIDIA H200", NVIDIA, 143771 * MiB, Capability{9, 0}, 700, 92, 1980, true, true},
+		{"B200", "NVIDIA B200", NVIDIA, 183359 * MiB, Capability{10, 0}, 1000, 92, 1965, true, true},
+		{"L4", "NVIDIA L4", NVIDIA, 23034 * MiB, Capability{8, 9}, 72, 92, 2040, false, true},
+		{"L40S", "NVIDIA L40S", NVIDIA, 46068 * MiB, Capability{8, 9}, 350, 92, 2520, false, true},
+		{"T4", "Tesla T4", NVIDIA, 15360 * MiB, Capability{7, 5}, 70, 93, 1590, false, true},
+		{"V100-32GB", "Tesla V100-SXM2-32GB", NVIDIA, 32768 * MiB, Capability{7, 0}, 300, 87, 1530, true, true},
+		{"RTX4090", "NVIDIA GeForce RTX 4090", NVIDIA, 24564 * MiB, Capability{8, 9}, 450, 90, 3105, false, false},
+		{"RTX3090", "NVIDIA GeForce RTX 3090", NVIDIA, 24576 * MiB, Capability{8, 6}, 350, 95, 2100, false, false},
+		{"RTX6000Ada", "NVIDIA RTX 6000 Ada Generation", NVIDIA, 49140 * MiB, Capability{8, 9}, 300, 92, 3105, false, false},
+		{"MI250X", "AMD Instinct MI250X", AMD, 65520 * MiB, Capability{}, 560, 105, 1700, true, true},
+		{"MI300X", "AMD Instinct MI300X", AMD, 196592 * MiB, Capability{}, 750, 100, 2100, true, true},
+	}
+}
+
+// Invent makes a machine that is idle, healthy and the same every time, UUIDs included: "demo" is "demo:4xA100-80GB";
+// "demo:2xL4+1xH100" joins kinds; "demo:1xA100-80GB:1g.10gb*7" splits each device into MIG slices. At most 64
+// devices. Taken stays zero: the caller has the clock. The error lists the models.
+func Invent(spec string) (Machine, error) {
+	if spec == "demo" {
+		spec = "demo:4xA100-80GB"
+	}
+	kinds, ok := strings.CutPrefix(spec, "demo:")
+	if !ok {
+		return Machine{}, fmt.Errorf("cannot invent the machine %q: write demo, or demo:4xA100-80GB, or demo:2xL4+1xH100", spec)
+	}
+	m := Machine{Source: "invented", Processes: []Process{}}
+	next := map[Vendor]int{}
+	for part := range strings.SplitSeq(kinds, "+") {
+		count, kind, slices, err := parseKind(spec, part)
+		if err != nil {
+			return Machine{}, err
+		}
+		if len(m.Devices)+count > inventLimit {
+			return Machine{}, fmt.Errorf("cannot invent the machine %q: it has more than %d devices", spec, inventLimit)
+		}
+		for range count {
+			d := kind.device(next[kind.vendor], len(m.Devices))
+			d.split(slices)
+			m.Devices = append(m.Devices, d)
+			next[kind.vendor]++
+		}
+	}
+	if m.Driver = "6.12.12"; next[NVIDIA] > 0 {
+		m.Driver, m.CUDA = "580.95.05", "13.0"
+	}
+	m.connect()
+	return m, nil
+}
+
+// parseKind reads "4xA100-80GB" or "1xA100-80GB:1g.10gb*7".
+func parseKind(spec, part string) (int, model, []string, error) {
+	fail := func(format string, args ...any) (int, model, []string, error) {
+		return 0, model{}, nil, fmt.Errorf("cannot invent the machine %q: %s", spec, fmt.Sprintf(format, args...))
+	}
+	whole, layout, split := strings.Cut(part, ":")
+	got := regexp.MustCompile(`^(?:([0-9]+)[xX])?([A-Za-z][A-Za-z0-9-]*)$`).FindStringSubmatch(whole)
+	if got == nil {
+		return fail("%q is not a kind of device: write a number, an x and a model, such as 4xA100-80GB", whole)
+	}
+	count := 1
+	if got[1] != "" {
+		n, err := strconv.Atoi(got[1])
+		if err != nil || n < 1 || n > inventLimit {
+			return fail("%s devices of a kind are outside 1 to %d", got[1], inventLimit)
+		}
+		count = n
+	}
+	var words []string
+	for _, k := range models() {
+		if !strings.EqualFold(k.word, got[2]) {
+			words = append(words, k.word)
+			continue
+		}
+		if !split {
+			return count, k, nil, nil
+		}
+		slices, err := k.layout(layout)
+		if err != nil {
+			return fail("%v", err)
+		}
+		return count, k, slices, nil
+	}
+	return fail("the model %q is not known: write one of %s", got[2], strings.Join(words, ", "))
+}
+
+// layout reads "1g.10gb*3,3g.40gb" and refuses more slices than the device has.
+func (k model) layout(text string) ([]string, error) {
+	if k.vendor != NVIDIA || k.compute.Major < 8 || k.compute.Minor != 0 {
+		return nil, fmt.Errorf("a %s cannot be split into MIG devices: use A100-40GB, A100-80GB, H100, H200 or B200", k.word)
+	}
+	var out []string
+	var units int
+	var room Bytes
+	for part := range strings.SplitSeq(text, ",") {
+		profile, times, repeated := strings.Cut(part, "*")
+		n := 1
+		var err error
+		if repeated {
+			n, err = strconv.Atoi(times)
+		}
+		g, memory, ok := sliceSize(profile)
+		if err != nil || !ok || n < 1 || n > 7 {
+			return nil, fmt.Errorf("%q is not a MIG layout: write it as 1g.10gb*7 or 3g.40gb,1g.10gb*2", part)
+		}
+		units, room = units+n*g, room+Bytes(n)*memory
+		for range n {
+			out = append(out, profile)
+		}
+	}
+	if units > 7 || room > k.memory+GiB {
+		return nil, fmt.Errorf("%q asks for more than the 7 compute slices and %v of a %s: leave some out", text, k.memory, k.word)
+	}
+	return out, nil
+}
+
+// sliceSize reads "3g.40gb" as 3 compute slices and 40 GiB.
+func sliceSize(profile string) (int, Bytes, bool) {
+	got := regexp.MustCompile(`^([1-7])g\.([0-9]{1,3})gb$`).FindStringSubmatch(profile)
+	if got == nil {
+		return 0, 0, false
+	}
+	g, _ := strconv.Atoi(got[1])
+	gib, _ := strconv.Atoi(got[2])
+	return g, Bytes(gib) * GiB, gib > 0
+}
+
+// device makes number index of its vendor, at a place in the whole machine.
+func (k model) device(index, place int) Device {
+	id := sha256.Sum256(fmt.Appendf(nil, "gpuard demo %s %d", k.name, index))
+	d := Device{
+		Index: index, Name: k.name, Vendor: k.vendor,
+		PCI:            fmt.Sprintf("0000:%02x:00.0", 7+3*place),
+		MemoryTotal:    new(k.memory),
+		MemoryUsed:     new(Bytes(0)),
+		MemoryReserved: new(k.memory / 128 / MiB * MiB), // drivers keep somewhat less than one percent
+		Utilization:    new(0.0),
+		Temperature:    new(30 + int(id[31])%6),
+		TempSlowdown:   new(k.slowdown),
+		Power:          new(float64(int(k.power * 0.12))),
+		PowerLimit:     new(k.power),
+		ClockSM:        new(210),
+		ClockSMMax:     new(k.clock),
+		ClockEvents:    []string{},
+	}
+	if k.server {
+		d.ECC, d.ECCCorrected, d.ECCUncorrected = new(true), new(int64(0)), new(int64(0))
+	}
+	if k.vendor == AMD {
+		d.UUID = UUID(fmt.Sprintf("GPU-%x", id[:8]))
+		return d
+	}
+	d.UUID = formatUUID("GPU-", id)
+	d.Minor = new(index)
+	d.RecoveryAction, d.ComputeMode = "none", "default"
+	d.Persistence, d.Compute = new(k.server), new(k.compute)
+	if k.server && k.compute.Major >= 8 {
+		d.RemappedRows = new(RemappedRows{})
+	}
+	if k.compute.Major >= 8 && k.compute.Minor == 0 {
+		d.MIGMode = new(false)
+	}
+	return d
+}
+
+// split turns the device into MIG slices. A slice has somewhat less memory than its profile's name says.
+func (d *Device) split(profiles []string) {
+	if len(profiles) == 0 {
+		return
+	}
+	d.MIGMode, d.Utilization = new(true), nil // the driver reports no utilisation of a split device
+	for i, profile := range profiles {
+		_, memory, _ := sliceSize(profile)
+		d.MIG = append(d.MIG, MIGDevice{
+			Index:       i,
+			UUID:        formatUUID("MIG-", sha256.Sum256(fmt.Appendf(nil, "%s slice %d %s", d.UUID, i, profile))),
+			Profile:     profile,
+			GPUInstance: 7 + i,
+			MemoryTotal: new(memory - memory/20/MiB*MiB),
+			MemoryUsed:  new(Bytes(0)),
+		})
+	}
+}
+
+// connect puts the first half of the devices on socket 0 and the rest on socket 1, and links those of one fabric.
+func (m *Machine) connect() {
+	fabric := map[string]bool{}
+	for _, k := range models() {
+		fabric[k.name] = k.fabric
+	}
+	n := len(m.Devices)
+	socket := func(i int) int { return i * 2 / max(n, 2) }
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		d.NUMA = new(socket(i))
+		d.Links = make([]Link, n)
+		for j, other := range m.Devices {
+			switch {
+			case i == j:
+				d.Links[j] = LinkSelf
+			case d.Name == other.Name && fabric[d.Name]:
+				d.Links[j] = LinkNVLink
+			case socket(i) == socket(j):
+				d.Links[j] = LinkNode
+			default:
+				d.Links[j] = LinkSystem
+			}
+		}
+	}
+}
+
+func formatUUID(prefix string, id [sha256.Size]byte) UUID {
+	return UUID(fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]))
+}

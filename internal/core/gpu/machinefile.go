@@ -1,0 +1,277 @@
+package gpu
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	fileSchema  = "gpuard.machine/1"
+	fileLimit   = 16 << 20 // bytes
+	memoryLimit = 64 * TiB // far above any device
+	pidLimit    = 1 << 22  // PID_MAX_LIMIT, torvalds/linux include/linux/threads.h
+)
+
+// Decode reads a machine file: JSON as Encode writes it, at most 16 MiB. Only the identity, memory, utilisation and
+// temperature of each device and the facts of each process are required; a reading that is null is absent. Keys it
+// does not know are kept in Extra. Source is always "file", because what a file says must not be looked up
+// in /proc. Errors name line, column and key.
+func Decode(data []byte) (Machine, error) {
+	if len(data) > fileLimit {
+		return Machine{}, fmt.Errorf("cannot read machine file: it is larger than %v: record a smaller one with gpuard status --record", Bytes(fileLimit))
+	}
+	d := &document{data: bytes.TrimPrefix(data, []byte("\ufeff"))}
+	root, err := d.parse()
+	if err != nil {
+		return Machine{}, err
+	}
+	var m Machine
+	if err := d.schema(&root); err != nil {
+		return Machine{}, err
+	}
+	if err := m.file().read(d, &root, ""); err != nil {
+		return Machine{}, err
+	}
+	if err := d.devices(&root, &m); err != nil {
+		return Machine{}, err
+	}
+	m.Source = "file"
+	return m, nil
+}
+
+// Encode writes the machine as indented JSON with one newline at the end. Readings that are absent are null where the key
+// is required and left out elsewhere. The error is a number that JSON cannot hold, or a kept key that is not JSON.
+func (m Machine) Encode() ([]byte, error) {
+	var compact, out bytes.Buffer
+	enc := json.NewEncoder(&compact)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m.file().write()); err != nil {
+		return nil, fmt.Errorf("cannot write machine file: %w", err)
+	}
+	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
+		return nil, fmt.Errorf("cannot write machine file: %w", err)
+	}
+	return append(bytes.TrimSpace(out.Bytes()), '\n'), nil
+}
+
+// fixed is the schema key: written always, checked before anything else is read.
+type fixed string
+
+func (fixed) read(*document, *node, string) error { return nil }
+func (f fixed) write() any                        { return string(f) }
+
+func (d *document) schema(root *node) error {
+	n := root.find("schema")
+	if n == nil || n.kind == '"' && n.text == fileSchema {
+		return nil
+	}
+	name, major, _ := strings.Cut(n.text, "/")
+	if _, err := strconv.Atoi(major); name == "gpuard.machine" && err == nil {
+		return d.fail(n.begin, "schema is %q and this gpuard reads only %q: use the version of gpuard that recorded it", n.text, fileSchema)
+	}
+	return d.fail(n.begin, "schema must be %q: record a machine with gpuard status --record", fileSchema)
+}
+
+func (m *Machine) file() record {
+	source := m.Source
+	return record{[]key{
+		{"schema", false, fixed(fileSchema)},
+		{"taken", true, instant{&m.Taken}},
+		{"driver", true, text[string]{into: &m.Driver}},
+		{"cuda", true, text[string]{into: &m.CUDA}},
+		{"source", false, text[string]{into: &source}},
+		{"problems", false, list[string]{&m.Problems, words, true}},
+		{"gpus", true, list[Device]{&m.Devices, func(d *Device) value { return d.file() }, false}},
+		{"processes", true, list[Process]{&m.Processes, func(p *Process) value { return p.file() }, false}},
+	}, &m.Extra}
+}
+
+func (d *Device) file() record {
+	keys := []key{
+		{"index", true, number[int]{into: &d.Index, high: 4095}},
+		{"uuid", true, identifier(&d.UUID)},
+		{"name", true, text[string]{into: &d.Name, filled: true, want: "the model's name"}},
+		{"vendor", true, oneOf(&d.Vendor, true, NVIDIA, AMD, Intel, Ascend)},
+		{"pci", true, text[string]{into: &d.PCI, tidy: tidyPCI, want: "a PCI address such as 0000:17:00.0"}},
+		{"minor", true, integer(&d.Minor, 0, 1<<20)},
+		{"memory_total", true, memory(&d.MemoryTotal)},
+		{"memory_used", true, memory(&d.MemoryUsed)},
+		{"memory_reserved", false, memory(&d.MemoryReserved)},
+		{"utilization", true, real(&d.Utilization, 1)},
+		{"temperature", true, integer(&d.Temperature, -100, 300)},
+	}
+	return record{append(keys, d.more()...), &d.Extra}
+}
+
+// more are the keys of a device that a file may leave out.
+func (d *Device) more() []key {
+	return []key{
+		{"temp_slowdown", false, integer(&d.TempSlowdown, -100, 300)},
+		{"temp_margin", false, integer(&d.TempMargin, -300, 300)},
+		{"power", false, real(&d.Power, 1e5)},
+		{"power_limit", false, real(&d.PowerLimit, 1e5)},
+		{"clock_sm", false, integer(&d.ClockSM, 0, 1e5)},
+		{"clock_sm_max", false, integer(&d.ClockSMMax, 0, 1e5)},
+		{"clock_memory", false, integer(&d.ClockMemory, 0, 1e5)},
+		{"clock_events", false, list[string]{&d.ClockEvents, words, true}},
+		{"ecc", false, yesNo(&d.ECC)},
+		{"ecc_corrected", false, integer(&d.ECCCorrected, 0, 1<<62)},
+		{"ecc_uncorrected", false, integer(&d.ECCUncorrected, 0, 1<<62)},
+		{"remapped_rows", false, optional[RemappedRows]{&d.RemappedRows, func(r *RemappedRows) value {
+			return record{keys: []key{
+				{"correctable", true, number[int]{into: &r.Correctable, high: 1 << 30}},
+				{"uncorrectable", true, number[int]{into: &r.Uncorrectable, high: 1 << 30}},
+				{"pending", true, truth{&r.Pending}},
+				{"failed", true, truth{&r.Failed}},
+			}}
+		}}},
+		{"retired_pages", false, optional[RetiredPages]{&d.RetiredPages, func(r *RetiredPages) value {
+			return record{keys: []key{
+				{"single_bit", true, number[int]{into: &r.SingleBit, high: 1 << 30}},
+				{"double_bit", true, number[int]{into: &r.DoubleBit, high: 1 << 30}},
+				{"pending", true, truth{&r.Pending}},
+			}}
+		}}},
+		{"recovery_action", false, text[string]{into: &d.RecoveryAction}},
+		{"persistence", false, yesNo(&d.Persistence)},
+		{"compute_mode", false, text[string]{into: &d.ComputeMode}},
+		{"compute", false, optional[Capability]{&d.Compute, func(c *Capability) value { return capability{c} }}},
+		{"numa", false, integer(&d.NUMA, 0, 1<<16)},
+		{"mig_mode", false, yesNo(&d.MIGMode)},
+		{"mig", false, list[MIGDevice]{&d.MIG, func(m *MIGDevice) value { return m.file() }, true}},
+		{"links", false, list[Link]{&d.Links, func(l *Link) value {
+			return anyway{oneOf(l, false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)}
+		}, true}},
+		{"problem", false, text[string]{into: &d.Problem}},
+	}
+}
+
+func (m *MIGDevice) file() record {
+	return record{[]key{
+		{"index", true, number[int]{into: &m.Index, high: 4095}},
+		{"uuid", true, identifier(&m.UUID)},
+		{"profile", true, text[string]{into: &m.Profile, filled: true, want: "a profile such as 1g.10gb"}},
+		{"gpu_instance", true, number[int]{into: &m.GPUInstance, high: 4095}},
+		{"compute_instance", true, number[int]{into: &m.ComputeInstance, high: 4095}},
+		{"memory_total", true, memory(&m.MemoryTotal)},
+		{"memory_used", true, memory(&m.MemoryUsed)},
+	}, &m.Extra}
+}
+
+func (p *Process) file() record {
+	return record{[]key{
+		{"pid", true, number[int]{into: &p.PID, low: 1, high: pidLimit}},
+		{"gpu", true, identifier(&p.GPU)},
+		{"memory", true, memory(&p.Memory)},
+		{"user", true, text[string]{into: &p.User}},
+		{"command", true, text[string]{into: &p.Command}},
+		{"kind", false, oneOf(&p.Kind, false, ComputeProcess, GraphicsProcess, BothKinds)},
+		{"uid", false, optional[uint32]{&p.UID, func(u *uint32) value { return number[uint32]{into: u, high: 1<<32 - 1} }}},
+		{"start", false, number[uint64]{into: &p.Start, high: 1 << 62, hideZero: true}},
+		{"started", false, instant{&p.Started}},
+		{"state", false, text[string]{into: &p.State}},
+		{"cgroup", false, text[string]{into: &p.Cgroup}},
+		{"container", false, text[string]{into: &p.Container}},
+	}, &p.Extra}
+}
+
+// devices checks what no single key can show: that identities are unique and references lead somewhere.
+func (d *document) devices(root *node, m *Machine) error {
+	gpus := root.find("gpus")
+	owner := map[UUID]string{}
+	claim := func(id UUID, n *node, path string) error {
+		if first, taken := owner[id]; taken {
+			return d.fail(n.find("uuid").begin, "%s.uuid is %q, which is already %s: every device has its own", path, id, first)
+		}
+		owner[id] = path
+		return nil
+	}
+	index := map[string]int{}
+	for i := range m.Devices {
+		dev, n, path := &m.Devices[i], &gpus.items[i], fmt.Sprintf("gpus[%d]", i)
+		if err := claim(dev.UUID, n, path); err != nil {
+			return err
+		}
+		place := fmt.Sprintf("%s:%d", dev.Vendor, dev.Index)
+		if first, taken := index[place]; taken {
+			return d.fail(n.find("index").begin, "%s.index is %d, as is gpus[%d].index: give each %s device its own", path, dev.Index, first, dev.Vendor)
+		}
+		index[place] = i
+		if err := d.fits(n, path, dev.MemoryTotal, dev.MemoryUsed); err != nil {
+			return err
+		}
+		if dev.Links != nil && len(dev.Links) != len(m.Devices) {
+			return d.fail(n.find("links").begin, "%s.links has %d entries for %d devices: write one for each, in the order of gpus", path, len(dev.Links), len(m.Devices))
+		}
+		for j := range dev.MIG {
+			slice, at, path := &dev.MIG[j], &n.find("mig").items[j], fmt.Sprintf("%s.mig[%d]", path, j)
+			if err := claim(slice.UUID, at, path); err != nil {
+				return err
+			}
+			if err := d.fits(at, path, slice.MemoryTotal, slice.MemoryUsed); err != nil {
+				return err
+			}
+		}
+	}
+	for i, p := range m.Processes {
+		if _, known := owner[p.GPU]; !known {
+			return d.fail(root.find("processes").items[i].find("gpu").begin, "processes[%d].gpu is %q, which no device in this file has: write the uuid of one of gpus or of its mig devices", i, p.GPU)
+		}
+	}
+	return nil
+}
+
+func (d *document) fits(n *node, path string, total, used *Bytes) error {
+	if total != nil && used != nil && *used > *total {
+		return d.fail(n.find("memory_used").begin, "%s.memory_used is %d, more than its memory_total of %d", path, *used, *total)
+	}
+	return nil
+}
+
+// identifier is a UUID. It goes into comma-separated variables and onto terminals, so it holds neither commas nor spaces.
+func identifier(into *UUID) value {
+	return text[UUID]{into, true, func(id UUID) (UUID, bool) {
+		return id, len(id) <= 128 && !strings.ContainsAny(string(id), ", ;=\u00a0\t")
+	}, "a device's UUID such as GPU-8932f937-…"}
+}
+
+func memory(into **Bytes) value { return integer(into, 0, memoryLimit) }
+
+func integer[N ~int | ~int64](into **N, low, high N) value {
+	return optional[N]{into, func(n *N) value { return number[N]{into: n, low: low, high: high} }}
+}
+
+func real(into **float64, high float64) value {
+	return optional[float64]{into, func(f *float64) value { return number[float64]{into: f, high: high} }}
+}
+
+func yesNo(into **bool) value {
+	return optional[bool]{into, func(b *bool) value { return truth{b} }}
+}
+
+func words(s *string) value { return anyway{text[string]{into: s}} }
+
+// anyway writes an empty text inside a list, where leaving it out would move the others.
+type anyway struct{ value }
+
+func (a anyway) write() any {
+	if v := a.value.write(); v != nil {
+		return v
+	}
+	return ""
+}
+
+// tidyPCI brings a PCI address into the kernel's form: NVML writes eight digits of domain in upper case.
+func tidyPCI(s string) (string, bool) {
+	s = strings.ToLower(s)
+	parts := regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`).FindStringSubmatch(s)
+	if parts == nil {
+		return "", false
+	}
+	domain, err := strconv.ParseUint("0"+parts[1], 16, 33)
+	return fmt.Sprintf("%04x:%s", domain, parts[2]), err == nil
+}
