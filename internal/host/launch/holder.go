@@ -1,0 +1,199 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// HolderFlag is the first argument of a process that is a holder.
+const HolderFlag = "__hold"
+
+// StartHolder starts this program again as a holder of lock that watches this very process. It returns when the
+// holder is on its way and is nobody's child but init's: as the command's child it would make the command's
+// wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
+func StartHolder(lock int, args ...string) error {
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("cannot watch our own process: %w", err)
+	}
+	defer unix.Close(self) //nolint:errcheck // close-on-exec anyway
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot start the holder: %w", err)
+	}
+	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
+	argv := append([]string{"gpuard", HolderFlag, strconv.Itoa(self), strconv.Itoa(lock)}, args...)
+	argvp, err := syscall.SlicePtrFromStrings(argv)
+	if err != nil {
+		return fmt.Errorf("cannot start the holder: %w", err)
+	}
+	// One thread is enough for a process that waits, and it needs nothing else from our environment.
+	envp, err := syscall.SlicePtrFromStrings(holderEnv())
+	if err != nil {
+		return fmt.Errorf("cannot start the holder: %w", err)
+	}
+	exe, root := cstring("/proc/self/exe"), cstring("/")
+	pid, errno := doubleFork(forkArgs{
+		exe: exe, root: root, argv: &argvp[0], envp: &envp[0],
+		low: uintptr(min(self, lock)), high: uintptr(max(self, lock)), null: uintptr(null),
+	})
+	if errno != 0 {
+		return fmt.Errorf("cannot start the holder: %w", errno)
+	}
+	var status unix.WaitStatus
+	err = unix.EINTR
+	for errors.Is(err, unix.EINTR) {
+		_, err = unix.Wait4(int(pid), &status, 0, nil)
+	}
+	if err != nil || status.ExitStatus() != 0 {
+		return fmt.Errorf("cannot start the holder: its starter ended with %d (%v)", status.ExitStatus(), err)
+	}
+	return nil
+}
+
+// holderEnv is what the Go runtime and the state folder's location need, and nothing private.
+func holderEnv() []string {
+	env := []string{"GOMAXPROCS=1", "GOGC=50"}
+	for _, k := range []string{"GPUARD_STATE", "HOME", "XDG_STATE_HOME", "LD_LIBRARY_PATH"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env = append(env, k+"="+v)
+		}
+	}
+	return env
+}
+
+func cstring(s string) *byte {
+	b := append([]byte(s), 0)
+	return &b[0]
+}
+
+// forkArgs is everything the children need, prepared while the runtime still works.
+type forkArgs struct {
+	exe, root  *byte
+	argv, envp **byte
+	low, high  uintptr // descriptors to keep
+	null       uintptr
+}
+
+// doubleFork forks twice and lets the grandchild execute. Between fork and exec only raw system calls are made:
+// the copy has one thread, so nothing of the Go runtime may run in it (no allocation, no stack growth, no signal
+// handler; signals are blocked from before the fork until the new program unblocks them).
+func doubleFork(a forkArgs) (uintptr, syscall.Errno) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, old unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		return 0, unix.EINVAL
+	}
+	pid, errno := rawDoubleFork(&a)
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	runtime.KeepAlive(a)
+	return pid, errno
+}
+
+//go:norace
+//go:nosplit
+func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		return pid, errno
+	}
+	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 {
+		exitRaw(1)
+	}
+	if pid != 0 {
+		exitRaw(0)
+	}
+	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(a.root)), 0, 0)
+	for fd := uintptr(0); fd < 3; fd++ {
+		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
+	}
+	// Whatever pipe the caller passed on must not stay open because of us.
+	closeRange(3, a.low-1)
+	closeRange(a.low+1, a.high-1)
+	closeRange(a.high+1, 1<<31-1)
+	syscall.RawSyscall(syscall.SYS_FCNTL, a.low, syscall.F_SETFD, 0)
+	syscall.RawSyscall(syscall.SYS_FCNTL, a.high, syscall.F_SETFD, 0)
+	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
+		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
+	exitRaw(1)
+	return 0, 0
+}
+
+//go:norace
+//go:nosplit
+func closeRange(first, lastFD uintptr) {
+	if first > lastFD || first < 3 {
+		return
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, first, lastFD, 0); errno == 0 {
+		return
+	}
+	for fd := first; fd <= lastFD && fd < 4096; fd++ { // kernels before 5.9
+		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+	}
+}
+
+//go:norace
+//go:nosplit
+func exitRaw(code uintptr) {
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
+	}
+}
+
+// Watch is what a holder has in hand.
+type Watch struct {
+	pidfd int
+	lock  *os.File
+}
+
+// Watching reads the two descriptors of a holder's command line and undoes what the fork had to block.
+func Watching(pidfd, lock string) (*Watch, error) {
+	p, err1 := strconv.Atoi(pidfd)
+	l, err2 := strconv.Atoi(lock)
+	if err1 != nil || err2 != nil || p < 3 || l < 3 {
+		return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
+	}
+	var none unix.Sigset_t
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	unix.CloseOnExec(p)
+	unix.CloseOnExec(l)
+	return &Watch{pidfd: p, lock: os.NewFile(uintptr(l), "lease")}, nil
+}
+
+// Wait blocks until the watched process is gone; each is called in between every so often.
+func (w *Watch) Wait(every time.Duration, each func()) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}, int(every.Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n > 0:
+			return nil
+		default:
+			each()
+		}
+	}
+}
+
+// Drop closes the holder's reference to the lease.
+func (w *Watch) Drop() error { return w.lock.Close() }
+
+func prctlGetSubreaper(out *int32) error {
+	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(out)), 0, 0, 0)
+}

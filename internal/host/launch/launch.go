@@ -1,0 +1,128 @@
+// Package launch starts the command in gpuard's own process and a small holder beside it. It knows about
+// descriptors, processes and signals; it does not know what a lease means.
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// LowestFD is where the lease's descriptor goes in the command: far above what scripts use by number.
+const LowestFD = 200
+
+// NotFoundError says that there is no such command; shells answer 127.
+type NotFoundError struct{ Command string }
+
+// Error names the command and where it was looked for.
+func (e *NotFoundError) Error() string {
+	if strings.Contains(e.Command, "/") {
+		return fmt.Sprintf("cannot run %q: there is no such file", e.Command)
+	}
+	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
+}
+
+// NotExecutableError says that the command exists and cannot be executed; shells answer 126.
+type NotExecutableError struct {
+	Command string
+	Err     error
+}
+
+// Error names the file and the kernel's reason.
+func (e *NotExecutableError) Error() string {
+	return fmt.Sprintf("cannot run %q: %v", e.Command, e.Err)
+}
+
+// Unwrap returns the kernel's error.
+func (e *NotExecutableError) Unwrap() error { return e.Err }
+
+// Find resolves a command the way execvp does: through PATH unless it has a slash.
+func Find(command string) (string, error) {
+	path, err := exec.LookPath(command)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrDot): // PATH asks for the current folder; that is the user's choice
+		return filepath.Abs(path)
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", &NotFoundError{command}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EISDIR):
+		return "", &NotExecutableError{command, errors.Unwrap(err)}
+	}
+	return "", &NotExecutableError{command, err}
+}
+
+// Inherit returns a duplicate of f at LowestFD or above that survives exec.
+// (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
+func Inherit(f *os.File) (int, error) {
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD, LowestFD)
+}
+
+// Exec replaces this process by the command; it returns only on failure. Descriptors that were opened in this
+// process by libraries (before lists those that were open at the start) are closed, except keep.
+// A signal that was ignored when gpuard started is ignored in the command too.
+func Exec(path string, argv, env []string, before map[int]bool, keep int) error {
+	closeOpened(before, keep)
+	inheritIgnored()
+	if err := unix.Exec(path, argv, env); err != nil {
+		return &NotExecutableError{argv[0], err}
+	}
+	return nil
+}
+
+// OpenDescriptors lists the descriptors that are open now.
+func OpenDescriptors() map[int]bool {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	open := make(map[int]bool, len(entries))
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscan(e.Name(), &n); err == nil {
+			open[n] = true
+		}
+	}
+	return open
+}
+
+// closeOpened marks what a driver library opened without O_CLOEXEC.
+func closeOpened(before map[int]bool, keep int) {
+	if before == nil {
+		return
+	}
+	for fd := range OpenDescriptors() {
+		if fd > 2 && fd != keep && !before[fd] {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// inheritIgnored keeps SIGQUIT ignored for a background job of a shell without job control. The Go runtime leaves an
+// inherited SIG_IGN alone for SIGHUP and SIGINT only; POSIX shells ignore SIGINT and SIGQUIT together
+// (XCU 2.11, "Signals and Error Handling").
+func inheritIgnored() {
+	if signal.Ignored(unix.SIGINT) {
+		signal.Ignore(unix.SIGQUIT)
+	}
+}
+
+// CanHold reports whether a holder may run beside the command. In PID 1 of a PID namespace, or under a subreaper
+// mark on this very process, the holder would become the command's child and its wait would never end.
+func CanHold() bool {
+	if os.Getpid() == 1 {
+		return false
+	}
+	var reaper int32
+	if err := prctlGetSubreaper(&reaper); err != nil {
+		return true
+	}
+	return reaper == 0
+}

@@ -1,0 +1,173 @@
+// Package store is the state folder: leases as files, alive as long as an open file description lock
+// is held on them, decided one at a time under a folder lock. It records decisions and never makes one;
+// it trusts no other user's file, and it calls no driver and walks no /proc.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Format is the version of the layout. A folder with another number is refused.
+const Format = 1
+
+// Limits that keep a hostile folder from costing more than a moment.
+const (
+	entriesPerUser = 256
+	entrySize      = 64 << 10
+	foldersRead    = 4096
+)
+
+// Folder is an opened and checked state folder. Close it when done; it is safe for use by several goroutines.
+type Folder struct {
+	Path     string
+	Owner    uint32        // uid of the folder's owner; 0 protects users from each other
+	Others   []string      // further state folders whose live leases count too
+	Deadline time.Duration // for the folder lock
+	lock     folderLock
+}
+
+// Problem is an entry or folder that counts as nothing, reported against its owner.
+type Problem struct {
+	Path string
+	UID  uint32
+	Text string
+}
+
+// Locate returns the folder for real hardware: /run/gpuard if it exists, else /run/lock/gpuard if /run/lock
+// is world-writable, else /var/tmp/gpuard with a warning. run and tmp are "/run" and "/var/tmp" outside tests.
+// It never falls through to a later candidate because an earlier one is broken.
+func Locate(run, tmp string) (path, warning string) {
+	best := filepath.Join(run, "gpuard")
+	if _, err := os.Lstat(best); !errors.Is(err, os.ErrNotExist) {
+		return best, ""
+	}
+	var st unix.Stat_t
+	lockDir := filepath.Join(run, "lock")
+	if unix.Stat(lockDir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o002 != 0 {
+		return filepath.Join(lockDir, "gpuard"), ""
+	}
+	return filepath.Join(tmp, "gpuard"), "leases are kept in " + filepath.Join(tmp, "gpuard") +
+		", which survives reboots and is cleaned by age: sudo gpuard setup machine"
+}
+
+// Candidates lists every place where leases for real hardware may lie, best first.
+func Candidates(run, tmp string) []string {
+	return []string{filepath.Join(run, "gpuard"), filepath.Join(run, "lock", "gpuard"), filepath.Join(tmp, "gpuard")}
+}
+
+// Open checks the folder and opens its lock; os.ErrNotExist means that there is none yet (see Create).
+func Open(path string, others []string, deadline time.Duration) (*Folder, error) {
+	owner, err := check(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{Path: path, Owner: owner, Deadline: deadline}
+	for _, o := range others {
+		if o != path {
+			f.Others = append(f.Others, o)
+		}
+	}
+	if err := f.lock.open(filepath.Join(path, "lock")); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close drops the folder's descriptor.
+func (f *Folder) Close() error { return f.lock.close() }
+
+// check refuses what cannot carry leases and returns the owner.
+func check(path string) (uint32, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0, &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
+	}
+	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); remove it, or set GPUARD_STATE", path, owner)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); remove it, or set GPUARD_STATE", path, owner)
+	}
+	if err := checkFormat(path, owner); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_ISVTX == 0 {
+		return 0, fmt.Errorf("cannot use the state folder %s: anybody could remove leases there (%s); chmod +t %s", path, owner, path)
+	}
+	for _, sub := range []string{"leases", "tickets"} {
+		var s unix.Stat_t
+		if err := unix.Lstat(filepath.Join(path, sub), &s); err != nil {
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %w (%s)", path, sub, err, owner)
+		}
+		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
+			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
+		}
+	}
+	return st.Uid, checkFileSystem(path)
+}
+
+func checkFormat(path, owner string) error {
+	data, err := readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it, or set GPUARD_STATE to another one", path, owner)
+		}
+		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
+	}
+	n, err := strconv.Atoi(string(trimSpace(data)))
+	if err != nil || n != Format {
+		return fmt.Errorf("cannot use the state folder %s: it has format %q and this gpuard knows %d (%s); install the newer gpuard, or remove the folder when no lease is alive", path, trimSpace(data), Format, owner)
+	}
+	return nil
+}
+
+// network lists file systems on which locks are not the kernel's alone (include/uapi/linux/magic.h and the file systems' own headers).
+func network(kind int64) string {
+	switch uint32(kind) {
+	case 0x6969:
+		return "NFS"
+	case 0x517B, 0xFF534D42, 0xFE534D42:
+		return "SMB"
+	case 0x00C36400:
+		return "Ceph"
+	case 0x0BD00BD0:
+		return "Lustre"
+	case 0x01021997:
+		return "9P"
+	case 0x5346414F, 0x6B414653:
+		return "AFS"
+	case 0x65735546:
+		return "FUSE"
+	case 0x19830326:
+		return "BeeGFS"
+	case 0x47504653:
+		return "GPFS"
+	}
+	return ""
+}
+
+func checkFileSystem(path string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
+	}
+	if name := network(int64(fs.Type)); name != "" {
+		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; set GPUARD_STATE to a local folder", path, name)
+	}
+	return nil
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == ' ') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
