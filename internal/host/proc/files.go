@@ -1,0 +1,114 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+)
+
+// OpenBy lists the processes that have the file with this device number and inode open, in order of PID.
+// Processes of other users are left out unless we are root: their descriptors cannot be read.
+func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
+	pids, err := f.pids()
+	if err != nil {
+		return nil
+	}
+	var out []job.Blocker
+	var names map[uint32]string
+	for _, pid := range pids {
+		if !f.hasOpen(pid, dev, ino) {
+			continue
+		}
+		if names == nil {
+			names = f.users()
+		}
+		if p := f.process(pid, names); p.State != Gone {
+			out = append(out, job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command})
+		}
+	}
+	return out
+}
+
+// pids lists all processes, lowest first.
+func (f FS) pids() ([]int, error) {
+	entries, err := os.ReadDir(f.root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// hasOpen looks at the files behind /proc/PID/fd. Such a link leads to the open file itself: no path is walked and
+// nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking us (statx(2)).
+func (f FS) hasOpen(pid int, dev, ino uint64) bool {
+	dir := filepath.Join(f.root, strconv.Itoa(pid), "fd")
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	for _, name := range names {
+		var st unix.Statx_t
+		err := unix.Statx(int(d.Fd()), name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_INO, &st)
+		if err == nil && st.Ino == ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == dev {
+			return true
+		}
+	}
+	return false
+}
+
+// MountPoint reports whether path itself is a mount point in our mount namespace (a file or a folder;
+// proc_pid_mountinfo(5)). Symbolic links in path are not resolved.
+func (f FS) MountPoint(path string) (bool, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
+	}
+	b, err := f.read(64<<20, "self", "mountinfo")
+	if err != nil {
+		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
+	}
+	if len(b) == 0 {
+		return false, fmt.Errorf("cannot tell whether %s is a mount point: %s is empty", path, filepath.Join(f.root, "self/mountinfo"))
+	}
+	for line := range strings.Lines(string(b)) {
+		if fields := strings.Fields(line); len(fields) >= 5 && unescape(fields[4]) == abs {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// unescape undoes the kernel's octal escapes of space, tab, newline and backslash.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

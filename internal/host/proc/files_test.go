@@ -1,0 +1,106 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestOpenByFindsRealHolders(t *testing.T) {
+	f := New("/proc")
+	path := filepath.Join(t.TempDir(), "held.lock")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command("sleep", "60")
+	cmd.ExtraFiles = []*os.File{file}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+	if err := os.Remove(path); err != nil { // a removed file is still held
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	got := f.OpenBy(st.Dev, st.Ino)
+	var pids []int
+	for _, b := range got {
+		pids = append(pids, b.PID)
+		if b.PID == cmd.Process.Pid && (b.Command != "sleep 60" || b.Start == 0 || b.User == "") {
+			t.Errorf("holder: %+v", b)
+		}
+	}
+	want := []int{os.Getpid(), cmd.Process.Pid}
+	slices.Sort(want)
+	if !slices.Equal(pids, want) {
+		t.Errorf("OpenBy names %v, want %v", pids, want)
+	}
+	if got := f.OpenBy(st.Dev+1, st.Ino); len(got) != 0 {
+		t.Errorf("another device: %+v", got)
+	}
+}
+
+func TestOpenByOnlyLooksAtProcesses(t *testing.T) {
+	f := tree(t, map[string]string{
+		"the.lock": "", "passwd": "root:x:0:0::/:/bin/sh\n",
+		"5/stat": statLine(5, "five", "S", 1, 50), "5/cmdline": "five\x00", "5/status": "Uid:\t0\t0\t0\t0\n", "5/fd/x": "",
+		"40/stat": statLine(40, "forty", "S", 1, 60), "40/cmdline": "forty\x00", "40/fd/x": "",
+		"6/stat": statLine(6, "six", "S", 1, 50), "6/fd/x": "",
+		"self/fd/x": "", "7/stat": statLine(7, "nofds", "S", 1, 50),
+	})
+	target := filepath.Join(f.root, "the.lock")
+	for _, dir := range []string{"5", "40", "self"} {
+		if err := os.Symlink(target, filepath.Join(f.root, dir, "fd/203")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(f.root, "6/fd/1")); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(target, &st); err != nil {
+		t.Fatal(err)
+	}
+	got := f.OpenBy(st.Dev, st.Ino)
+	if len(got) != 2 || got[0].PID != 5 || got[0].User != "root" || got[0].Start != 50 || got[1].PID != 40 || got[1].Command != "forty" {
+		t.Errorf("OpenBy = %+v", got)
+	}
+}
+
+func TestMountPoint(t *testing.T) {
+	f := tree(t, map[string]string{"self/mountinfo": strings.Join([]string{
+		`21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw`,
+		`36 21 0:30 / /run rw,nosuid - tmpfs tmpfs rw`,
+		`40 36 0:31 /x /run/gpuard rw - tmpfs tmpfs rw`,
+		`41 21 0:32 / /mnt/with\040space\134and\011tab rw - tmpfs tmpfs rw`,
+		`42 21 0:33 / /mnt/half\04 rw - tmpfs tmpfs rw`,
+		`short line`,
+	}, "\n") + "\n"})
+	for path, want := range map[string]bool{
+		"/": true, "/run": true, "/run/": true, "/run/gpuard": true, "/run/gpuard/leases": false, "/run/../run": true,
+		"/mnt/with space\\and\ttab": true, "/mnt/half\\04": true, "/etc": false,
+	} {
+		if got, err := f.MountPoint(path); got != want || err != nil {
+			t.Errorf("MountPoint(%q) = %v, %v, want %v", path, got, err, want)
+		}
+	}
+	if got, err := New("/proc").MountPoint("/proc"); !got || err != nil {
+		t.Errorf("/proc itself: %v, %v", got, err)
+	}
+	for _, broken := range []FS{tree(t, nil), tree(t, map[string]string{"self/mountinfo": ""})} {
+		if _, err := broken.MountPoint("/run"); err == nil || !strings.HasPrefix(err.Error(), "cannot tell whether /run") {
+			t.Errorf("unreadable mountinfo: %v", err)
+		}
+	}
+}

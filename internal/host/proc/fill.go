@@ -1,0 +1,137 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"gpuard/internal/core/gpu"
+)
+
+// commandLimit is how much of a command line is kept, in bytes.
+const commandLimit = 4096
+
+// Fill adds to every process of a machine that was read from hardware what procfs knows: owner, command, start,
+// state, cgroup, container. What cannot be read stays as the driver reported it. now gives Started its wall clock.
+func (f FS) Fill(m *gpu.Machine, now time.Time) {
+	if len(m.Processes) == 0 {
+		return
+	}
+	known := f.processes(m.Processes)
+	up, upErr := f.uptime()
+	for i := range m.Processes {
+		p := &m.Processes[i]
+		found := known[p.PID]
+		if upErr == nil && found.Start != 0 {
+			found.Started = now.Add(sinceBoot(found.Start) - up)
+		}
+		if found.Command == "" {
+			found.Command = gpu.Clean(p.Command)
+		}
+		if found.User == "" {
+			found.User = gpu.Clean(p.User)
+		}
+		found.PID, found.GPU, found.Memory, found.Kind, found.Extra = p.PID, p.GPU, p.Memory, p.Kind, p.Extra
+		*p = found
+	}
+}
+
+// processes reads each PID once, several at a time: when a GPU hangs, all its processes may be slow at once.
+func (f FS) processes(list []gpu.Process) map[int]gpu.Process {
+	names := f.users()
+	known := map[int]gpu.Process{}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	turn := make(chan struct{}, 16)
+	for _, p := range list {
+		mu.Lock()
+		_, asked := known[p.PID]
+		if !asked {
+			known[p.PID] = gpu.Process{}
+		}
+		mu.Unlock()
+		if asked {
+			continue
+		}
+		turn <- struct{}{}
+		wait.Go(func() {
+			found := f.process(p.PID, names)
+			mu.Lock()
+			known[p.PID] = found
+			mu.Unlock()
+			<-turn
+		})
+	}
+	wait.Wait()
+	return known
+}
+
+// process reads everything but what only the driver knows.
+func (f FS) process(pid int, names map[uint32]string) gpu.Process {
+	var p gpu.Process
+	s, err := f.Stat(pid)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) && !f.hidden(pid) {
+			p.State = Gone
+		}
+		return p
+	}
+	p.Start, p.State = s.Start, s.State
+	if uid, ok := f.owner(pid); ok {
+		p.UID, p.User = &uid, userName(names, uid)
+	}
+	p.Command = f.command(pid, s.Comm)
+	if b, err := f.read(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
+		p.Cgroup, p.Container = parseCgroup(string(b))
+	}
+	// The PID may have been reused while we read: then the parts belong to two processes.
+	if again, err := f.Stat(pid); err != nil || again.Start != s.Start {
+		return gpu.Process{State: Gone}
+	}
+	return p
+}
+
+// owner is the real user id. The owner of the folder /proc/PID would be root for programs that are not dumpable.
+func (f FS) owner(pid int) (uint32, bool) {
+	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(b) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			ids := strings.Fields(string(rest))
+			if len(ids) == 0 {
+				return 0, false
+			}
+			n, err := strconv.ParseUint(ids[0], 10, 32)
+			return uint32(n), err == nil
+		}
+	}
+	return 0, false
+}
+
+// command is the command line with single spaces between arguments, or "[name]" as ps writes it when there is
+// none: kernel threads, zombies, programs that erased it, and programs that do not answer.
+func (f FS) command(pid int, comm string) string {
+	b, err := f.readSlow(2*commandLimit, strconv.Itoa(pid), "cmdline")
+	line := ""
+	if err == nil {
+		b = bytes.TrimRight(b, "\x00")
+		line = strings.TrimSpace(gpu.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
+	}
+	if line == "" {
+		return "[" + comm + "]"
+	}
+	if len(line) > commandLimit {
+		line = line[:commandLimit]
+		for !utf8.ValidString(line) {
+			line = line[:len(line)-1]
+		}
+	}
+	return line
+}

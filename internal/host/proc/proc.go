@@ -1,0 +1,197 @@
+// Package proc reads processes, their owners, environments and cgroups from procfs. It decides nothing and
+// signals nobody. Whatever a process can choose itself (name, arguments, cgroup) is cleaned before it is returned.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+)
+
+// FS is one procfs. It holds no open files and no state; copies are equal.
+type FS struct {
+	root   string
+	passwd string // read here and not through libc, so that the program needs no cgo
+}
+
+// New reads procfs at root: "/proc", or a folder of the same shape in tests.
+func New(root string) FS { return FS{root: root, passwd: "/etc/passwd"} }
+
+// Stat is what /proc/PID/stat says, as far as it is needed here (proc_pid_stat(5)).
+type Stat struct {
+	Comm  string // name of the thread group leader, cleaned
+	State string // one letter; "Z" is a zombie, "X" is dead
+	PPID  int
+	Start uint64 // clock ticks since boot; together with the PID it names one process for ever
+}
+
+// Gone is the State that Fill gives to a process that does not exist.
+const Gone = "gone"
+
+// ticks is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
+const ticks = 100
+
+// slow is how long a file may take whose reading waits for another process: cmdline and environ need
+// that process's memory lock, which a process stuck in a driver can hold for ever.
+const slow = 300 * time.Millisecond
+
+// Stat reads one process. The error is os.ErrNotExist when there is none, or when procfs hides it (hidepid=).
+func (f FS) Stat(pid int) (Stat, error) {
+	b, err := f.read(4096, strconv.Itoa(pid), "stat")
+	if err != nil {
+		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
+	}
+	s, ok := parseStat(string(b))
+	if !ok {
+		return Stat{}, fmt.Errorf("cannot read process %d: %s has an unknown form", pid, filepath.Join(f.root, strconv.Itoa(pid), "stat"))
+	}
+	return s, nil
+}
+
+// parseStat cuts at the last parenthesis: the name in field 2 may itself hold spaces and parentheses.
+func parseStat(line string) (Stat, bool) {
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return Stat{}, false
+	}
+	rest := strings.Fields(line[end+1:]) // rest[0] is field 3
+	if len(rest) < 20 || len(rest[0]) != 1 {
+		return Stat{}, false
+	}
+	ppid, err1 := strconv.Atoi(rest[1])
+	start, err2 := strconv.ParseUint(rest[19], 10, 64)
+	if err1 != nil || err2 != nil {
+		return Stat{}, false
+	}
+	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Start: start}, true
+}
+
+// Alive reports whether the process exists, began at start (0 accepts any), and has not ended: a zombie is not alive.
+// A process that procfs hides from us counts as alive: it exists, and more cannot be known.
+func (f FS) Alive(pid int, start uint64) bool {
+	s, err := f.Stat(pid)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist) || f.hidden(pid)
+	}
+	return (start == 0 || s.Start == start) && s.State != "Z" && s.State != "X"
+}
+
+// hidden reports whether a process that procfs does not show exists all the same. With hidepid= the kernel
+// answers "no such file" for it, but still tells a missing process from a forbidden one when asked by signal 0.
+func (f FS) hidden(pid int) bool {
+	if f.root != "/proc" || pid <= 0 {
+		return false
+	}
+	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
+}
+
+// Age is how long ago the process began, by the clock that also runs while the machine sleeps.
+func (f FS) Age(pid int) (time.Duration, error) {
+	s, err := f.Stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	up, err := f.uptime()
+	if err != nil {
+		return 0, err
+	}
+	return max(0, up-sinceBoot(s.Start)), nil
+}
+
+func sinceBoot(start uint64) time.Duration {
+	const longest = uint64(1<<63-1) / uint64(time.Second/ticks)
+	return time.Duration(min(start, longest)) * (time.Second / ticks)
+}
+
+func (f FS) uptime() (time.Duration, error) {
+	b, err := f.read(128, "uptime")
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the machine's uptime: %w", err)
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	up, err := time.ParseDuration(first + "s")
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", gpu.Clean(first))
+	}
+	return up, nil
+}
+
+// BootID names this boot of the machine (random(4), boot_id).
+func (f FS) BootID() (string, error) {
+	b, err := f.read(128, "sys", "kernel", "random", "boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot read the boot id: %w", err)
+	}
+	id := strings.TrimSpace(string(b))
+	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" {
+		return "", fmt.Errorf("cannot read the boot id: %q in %s is none", gpu.Clean(id), filepath.Join(f.root, "sys/kernel/random/boot_id"))
+	}
+	return id, nil
+}
+
+// InitialPIDNamespace reports whether we are in the machine's own PID namespace, whose inode number is fixed:
+// PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h. In a container the answer is no.
+func (f FS) InitialPIDNamespace() (bool, error) {
+	link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "pid"))
+	if err != nil {
+		return false, fmt.Errorf("cannot read the PID namespace: %w", err)
+	}
+	return link == "pid:[4026531836]", nil
+}
+
+// Environ is the environment the process was started with. Only its owner and root may read it.
+func (f FS) Environ(pid int) ([]string, error) {
+	b, err := f.readSlow(8<<20, strconv.Itoa(pid), "environ")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+	}
+	text := strings.TrimRight(string(b), "\x00")
+	if text == "" {
+		return nil, nil
+	}
+	return strings.Split(text, "\x00"), nil
+}
+
+// read returns at most limit bytes.
+func (f FS) read(limit int64, parts ...string) ([]byte, error) {
+	file, err := os.Open(filepath.Join(append([]string{f.root}, parts...)...))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, limit))
+	if errors.Is(err, unix.ESRCH) { // it ended between open and read
+		return nil, os.ErrNotExist
+	}
+	return b, err
+}
+
+// readSlow is read with a deadline. A late reader is left behind: nothing can interrupt it.
+func (f FS) readSlow(limit int64, parts ...string) ([]byte, error) {
+	type result struct {
+		b   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		b, err := f.read(limit, parts...)
+		done <- result{b, err}
+	}()
+	timer := time.NewTimer(slow)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.b, r.err
+	case <-timer.C:
+		return nil, fmt.Errorf("no answer within %v: the process may be stuck in the kernel", slow)
+	}
+}
