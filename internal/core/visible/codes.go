@@ -1,0 +1,55 @@
+package visible
+
+// Codes of notes. They are part of the JSON output: add, never rename.
+const (
+	codeEmpty       = "empty-list"
+	codeIndex       = "invalid-index"
+	codeNotNumber   = "not-a-number"
+	codeUnknownUUID = "unknown-uuid"
+	codeAmbiguous   = "ambiguous-uuid"
+	codeMixed       = "mixed-forms"
+	codeDuplicate   = "duplicate"
+	codeJunk        = "junk-ignored"
+	codeRange       = "range"
+	codeSeparator   = "separator"
+	codeWord        = "container-word"
+	codeQuotes      = "quotes"
+	codeFirstSlice  = "mig-first-slice"
+	codeOneSlice    = "mig-one-slice"
+	codeNoSlice     = "mig-no-slice"
+	codeFastest     = "fastest-first-guess"
+	codeOrder       = "device-order-unknown"
+	codeProblem     = "device-problem"
+	codeTwice       = "variable-twice"
+	codeOpen        = "undocumented"
+	codeSlurm       = "slurm-no-gpus"
+	codeSlurmList   = "slurm-list"
+)
+
+// Codes lists every note code with its meaning, in a fixed order.
+func Codes() []Note {
+	return []Note{
+		{codeEmpty, "the variable is set but empty or blank"},
+		{codeIndex, "an entry is a number that no device has"},
+		{codeNotNumber, "an entry is neither a number nor an identifier"},
+		{codeUnknownUUID, "an identifier matches no device"},
+		{codeAmbiguous, "an identifier matches several devices"},
+		{codeMixed, "numbers and identifiers, or two kinds of identifiers, in one list"},
+		{codeDuplicate, "a device is named twice"},
+		{codeJunk, "characters after a number are ignored"},
+		{codeRange, "ranges are not understood"},
+		{codeSeparator, "entries are separated by something other than a comma"},
+		{codeWord, "the word belongs to another variable"},
+		{codeQuotes, "quotation marks are part of the value"},
+		{codeFirstSlice, "a GPU that is split into MIG devices is seen as one of them"},
+		{codeOneSlice, "a program sees one MIG device, the rest of the list is not seen"},
+		{codeNoSlice, "a GPU in MIG mode without MIG devices cannot be used"},
+		{codeFastest, "the order of different GPU models without CUDA_DEVICE_ORDER=PCI_BUS_ID is a guess"},
+		{codeOrder, "the value of CUDA_DEVICE_ORDER is not known"},
+		{codeProblem, "a visible device cannot be used or read at present"},
+		{codeTwice, "the variable is in the environment twice; the first counts"},
+		{codeOpen, "not documented: drivers may differ"},
+		{codeSlurm, "the Slurm job has no GPU variables"},
+		{codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
+	}
+}

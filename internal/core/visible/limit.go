@@ -1,0 +1,84 @@
+package visible
+
+import (
+	"slices"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Limit says which devices and MIG devices the caller's own variables hide, and why ("CUDA_VISIBLE_DEVICES=1 hides
+// it"), so that a mask already set is obeyed. Unset variables hide nothing. A list of several MIG devices allows all
+// of them, although one process would see one; a list that names a split GPU allows all its MIG devices; a split GPU
+// with some MIG devices allowed is itself not hidden. NVIDIA_VISIBLE_DEVICES is for container runtimes and is no mask.
+// The notes are those of reading the variables that are set.
+func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
+	hidden = map[gpu.UUID]string{}
+	vendor, given, notes := slurmGiven(env, m)
+	for _, v := range maskReaders() {
+		masks := []mask{v.read(env, m)}
+		if v.vendor == vendor {
+			masks = []mask{given, narrowed(v.read, env, m, given)}
+		}
+		for _, k := range masks {
+			notes = append(notes, k.hide(hidden)...)
+		}
+	}
+	return hidden, notes
+}
+
+// maskReader reads the mask of one vendor's variables.
+type maskReader struct {
+	vendor gpu.Vendor
+	read   func(Env, gpu.Machine) mask
+}
+
+// maskReaders lists the vendors whose masks are obeyed.
+func maskReaders() []maskReader {
+	return []maskReader{{gpu.NVIDIA, cudaMask}}
+}
+
+// mask is what one vendor's variables allow. A mask that is not set allows everything.
+type mask struct {
+	set     bool
+	because string // names variable and value
+	among   []*gpu.Device
+	allowed []choice
+	notes   []Note
+}
+
+func cudaMask(env Env, m gpu.Machine) mask {
+	devices := of(m, gpu.NVIDIA)
+	if len(devices) == 0 {
+		return mask{}
+	}
+	l := readCUDA(env, m)
+	return mask{set: l.set, because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
+}
+
+// hide adds what the mask does not allow.
+func (k mask) hide(hidden map[gpu.UUID]string) []Note {
+	if !k.set {
+		return nil
+	}
+	why := k.because + " hides it"
+	for _, d := range k.among {
+		chose := func(id gpu.UUID) bool {
+			return slices.ContainsFunc(k.allowed, func(c choice) bool { return c.uuid() == id })
+		}
+		if chose(d.UUID) {
+			continue
+		}
+		some := false
+		for _, s := range d.MIG {
+			if chose(s.UUID) {
+				some = true
+			} else {
+				hidden[s.UUID] = why
+			}
+		}
+		if !some {
+			hidden[d.UUID] = why
+		}
+	}
+	return k.notes
+}

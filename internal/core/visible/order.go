@@ -1,0 +1,104 @@
+package visible
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// cudaOrder returns the NVIDIA devices in the order in which CUDA numbers them. guessed is true when the order of
+// different models had to be estimated: NVIDIA documents FASTEST_FIRST, the default, only as "a simple heuristic"
+// (CUDA C++ Programming Guide, CUDA environment variables).
+func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed bool, notes []Note) {
+	devices = pciOrder(of(m, gpu.NVIDIA))
+	order, set := env.Lookup("CUDA_DEVICE_ORDER")
+	switch order {
+	case "PCI_BUS_ID":
+		return devices, false, nil
+	case "FASTEST_FIRST":
+	default:
+		if set {
+			v := variable{"CUDA_DEVICE_ORDER", order}
+			notes = append(notes, v.note(codeOrder, "known are PCI_BUS_ID and FASTEST_FIRST; read as FASTEST_FIRST, the default"))
+		}
+	}
+	if sameModel(devices) {
+		return devices, false, notes
+	}
+	slices.SortStableFunc(devices, faster(devices))
+	return devices, true, notes
+}
+
+// pciOrder sorts by PCI address, or by index where an address cannot be read.
+func pciOrder(devices []*gpu.Device) []*gpu.Device {
+	out := slices.Clone(devices)
+	address := map[*gpu.Device]uint64{}
+	for _, d := range out {
+		a, ok := pciNumber(d.PCI)
+		if !ok {
+			slices.SortStableFunc(out, func(a, b *gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
+			return out
+		}
+		address[d] = a
+	}
+	slices.SortStableFunc(out, func(a, b *gpu.Device) int {
+		return cmp.Or(cmp.Compare(address[a], address[b]), cmp.Compare(a.Index, b.Index))
+	})
+	return out
+}
+
+// pciNumber reads "0000:17:00.0" as a number that sorts like the address.
+func pciNumber(s string) (uint64, bool) {
+	fields := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '.' })
+	if len(fields) != 4 {
+		return 0, false
+	}
+	var n uint64
+	for i, bits := range []int{32, 8, 8, 4} {
+		v, err := strconv.ParseUint(fields[i], 16, bits)
+		if err != nil {
+			return 0, false
+		}
+		n = n<<bits | v
+	}
+	return n, true
+}
+
+func sameModel(devices []*gpu.Device) bool {
+	for _, d := range devices {
+		if d.Name != devices[0].Name {
+			return false
+		}
+	}
+	return true
+}
+
+// faster compares by compute capability, top clock and memory. A reading takes part only when every device has it,
+// otherwise the comparison would not be an order.
+func faster(devices []*gpu.Device) func(a, b *gpu.Device) int {
+	compute, clock, memory := true, true, true
+	for _, d := range devices {
+		compute = compute && d.Compute != nil
+		clock = clock && d.ClockSMMax != nil
+		memory = memory && d.MemoryTotal != nil
+	}
+	return func(a, b *gpu.Device) int {
+		if compute {
+			if c := cmp.Or(cmp.Compare(b.Compute.Major, a.Compute.Major), cmp.Compare(b.Compute.Minor, a.Compute.Minor)); c != 0 {
+				return c
+			}
+		}
+		if clock {
+			if c := cmp.Compare(*b.ClockSMMax, *a.ClockSMMax); c != 0 {
+				return c
+			}
+		}
+		if memory {
+			return cmp.Compare(*b.MemoryTotal, *a.MemoryTotal)
+		}
+		return 0
+	}
+}

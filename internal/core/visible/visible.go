@@ -1,0 +1,155 @@
+// Package visible knows the environment variables that choose devices: what a program would see through them,
+// what they forbid to a caller, and how to write them. Every vendor's parser is different (duplicates, spaces,
+// number bases, empty values), so each has its own reader here and none is shared by force. It decides nothing
+// about leases and reads no environment itself.
+package visible
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Env is an environment as "NAME=value" strings, the shape of os.Environ.
+type Env []string
+
+// Lookup returns the value of the variable; set is false when it is absent, which is not the same as empty.
+// A name given twice counts with its first value, as getenv(3) of glibc and musl finds it.
+func (e Env) Lookup(name string) (value string, set bool) {
+	for _, pair := range e {
+		if k, v, ok := strings.Cut(pair, "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// set reports whether any of the names is present.
+func (e Env) set(names ...string) bool {
+	for _, n := range names {
+		if _, ok := e.Lookup(n); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// View is what a program would see.
+type View struct {
+	Visible []Entry `json:"visible"` // in logical order; never nil
+	Notes   []Note  `json:"notes"`   // one per surprise; never nil
+}
+
+// Entry is one visible device, or MIG device.
+type Entry struct {
+	Logical int        `json:"logical"`           // the number the program uses, from 0 without gaps
+	Index   int        `json:"index"`             // of the whole device; of the parent for a MIG device
+	UUID    gpu.UUID   `json:"uuid"`              // of the device, or of the MIG device
+	Parent  gpu.UUID   `json:"parent,omitempty"`  // of a MIG device
+	Profile string     `json:"profile,omitempty"` // of a MIG device
+	Vendor  gpu.Vendor `json:"vendor"`
+	Runtime string     `json:"runtime"` // "cuda", "hip", "rocr", "opencl", "level_zero", "sycl", "ascend", "tinygrad"
+}
+
+// Note is one surprise in how the variables are read. Codes are stable; Codes lists them.
+type Note struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// choice is a device that a list selects; mig is nil for the whole device.
+type choice struct {
+	dev *gpu.Device
+	mig *gpu.MIGDevice
+}
+
+func (c choice) uuid() gpu.UUID {
+	if c.mig != nil {
+		return c.mig.UUID
+	}
+	return c.dev.UUID
+}
+
+// view numbers the choices.
+func view(runtime string, chosen []choice, notes []Note) View {
+	v := View{Visible: make([]Entry, 0, len(chosen)), Notes: append([]Note{}, notes...)}
+	for i, c := range chosen {
+		e := Entry{Logical: i, Index: c.dev.Index, UUID: c.uuid(), Vendor: c.dev.Vendor, Runtime: runtime}
+		if c.mig != nil {
+			e.Parent, e.Profile = c.dev.UUID, c.mig.Profile
+		}
+		v.Visible = append(v.Visible, e)
+	}
+	return v
+}
+
+// whole turns devices into choices of the whole device.
+func whole(devices []*gpu.Device) []choice {
+	out := make([]choice, len(devices))
+	for i, d := range devices {
+		out[i] = choice{dev: d}
+	}
+	return out
+}
+
+// of returns the devices of one vendor in the machine's order.
+func of(m gpu.Machine, vendor gpu.Vendor) []*gpu.Device {
+	var out []*gpu.Device
+	for i := range m.Devices {
+		if m.Devices[i].Vendor == vendor {
+			out = append(out, &m.Devices[i])
+		}
+	}
+	return out
+}
+
+// variable is one name and value, for texts.
+type variable struct{ name, value string }
+
+// String writes NAME=value; what could disturb a terminal is quoted and very long values are cut.
+func (v variable) String() string { return v.name + "=" + shown(v.value) }
+
+// note says something about this variable.
+func (v variable) note(code, format string, args ...any) Note {
+	return Note{Code: code, Text: v.String() + ": " + fmt.Sprintf(format, args...)}
+}
+
+// quoted writes one entry of a list.
+func quoted(s string) string { return strconv.Quote(cut(s)) }
+
+func shown(s string) string {
+	s = cut(s)
+	if q := strconv.Quote(s); q != `"`+s+`"` || strings.TrimSpace(s) != s {
+		return q
+	}
+	return s
+}
+
+// cut keeps values of any length from flooding a message.
+func cut(s string) string {
+	const most = 80
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:most]) + "…"
+}
+
+// rest names the entries after position i, for "also dropped" texts.
+func rest(tokens []string, i int) string {
+	var names []string
+	for _, t := range tokens[min(i+1, len(tokens)):] {
+		if t = strings.TrimSpace(t); t != "" {
+			names = append(names, quoted(t))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > 8:
+		names = append(names[:8], "…")
+	}
+	return "; dropped with it: " + strings.Join(names, ", ")
+}

@@ -1,0 +1,159 @@
+package visible
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Target is a device, or MIG device, that a job is given.
+type Target struct {
+	Index  int      // of the whole device
+	UUID   gpu.UUID // of the device, or of the MIG device
+	MIG    bool
+	Vendor gpu.Vendor
+}
+
+// Form is how devices are written into variables; the words are those of --ids.
+type Form string
+
+// Forms. Auto and Index write numbers for whole devices; MIG devices are always written as identifiers.
+const (
+	Auto  Form = "auto"
+	UUID  Form = "uuid"
+	Index Form = "index"
+)
+
+// Var is one change to an environment: a value to set, or a name to remove.
+type Var struct {
+	Name  string
+	Value string // "" when Unset
+	Unset bool
+}
+
+// Write returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all
+// of them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one
+// vendor's devices must see none of the others'. The targets are whole devices or MIG devices, not both.
+func Write(targets []Target, ids Form, m gpu.Machine) []Var {
+	by := map[gpu.Vendor][]Target{}
+	for _, t := range targets {
+		by[t.Vendor] = append(by[t.Vendor], t)
+	}
+	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(of(m, v)) > 0 }
+	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
+
+	out := writeNVIDIA(nvidia, ids, hide(gpu.NVIDIA))
+	cuda := slices.ContainsFunc(out, func(v Var) bool { return v.Name == cudaVariable })
+	switch {
+	case len(amd) > 0:
+		out = append(out, writeAMD(amd, ids, cuda)...)
+	case hide(gpu.AMD):
+		// ROCm stops a list at an invalid number, so -1 is "none" (ROCm/ROCR-Runtime amd_filter_device.cpp).
+		out = append(out, Var{Name: "ROCR_VISIBLE_DEVICES", Value: "-1"}, Var{Name: "HIP_VISIBLE_DEVICES", Value: "-1"}, Var{Name: "GPU_DEVICE_ORDINAL", Value: "-1"})
+	}
+	out = append(out, writeIntel(by[gpu.Intel], hide(gpu.Intel), len(targets) == 0)...)
+	out = append(out, writeAscend(by[gpu.Ascend], hide(gpu.Ascend))...)
+	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions.
+	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
+}
+
+// writeNVIDIA writes numbers only together with the order they count in. "none" is -1 for CUDA, because an empty
+// value has meant both none and all over time, and void for container runtimes (NVIDIA/nvidia-container-toolkit).
+func writeNVIDIA(targets []Target, ids Form, hide bool) []Var {
+	if len(targets) == 0 {
+		out := []Var{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}
+		if hide {
+			out = append(out, Var{Name: cudaVariable, Value: "-1"})
+		}
+		return out
+	}
+	uuids, numbers := identifiers(targets), numbers(targets)
+	value := numbers
+	if ids == UUID || slices.ContainsFunc(targets, func(t Target) bool { return t.MIG }) {
+		value = uuids
+	}
+	return []Var{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: cudaVariable, Value: value}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: uuids}}
+}
+
+// writeAMD filters once, in ROCR, below HIP and OpenCL. What these would filter again counts within ROCR's list: it
+// is removed, or written as 0..n-1 where CUDA_VISIBLE_DEVICES is set for NVIDIA, since HIP obeys that one too
+// when its own is absent (ROCm/clr rocclr/device/rocm/rocdevice.cpp).
+func writeAMD(targets []Target, ids Form, cuda bool) []Var {
+	value := numbers(targets)
+	if ids == UUID && !slices.ContainsFunc(targets, func(t Target) bool { return !rocmUUID(string(t.UUID)) }) {
+		value = identifiers(targets)
+	}
+	out := []Var{{Name: "ROCR_VISIBLE_DEVICES", Value: value}, {Name: "GPU_DEVICE_ORDINAL", Unset: true}}
+	if !cuda {
+		return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Unset: true}, Var{Name: cudaVariable, Unset: true})
+	}
+	own := make([]Target, len(targets))
+	for i := range own {
+		own[i].Index = i
+	}
+	return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Value: numbers(own)})
+}
+
+// rocmUUID reports whether ROCm's parser takes this as an identifier: GPU- and 16 hexadecimal digits.
+func rocmUUID(s string) bool {
+	digits, ok := strings.CutPrefix(s, "GPU-")
+	_, err := strconv.ParseUint(digits, 16, 64)
+	return ok && len(digits) == 16 && err == nil
+}
+
+// writeIntel has no word for none: the driver skips numbers that no device has, so one of them alone leaves nothing
+// (intel/compute-runtime execution_environment.cpp). SYCL can say it for a job without any GPU.
+func writeIntel(targets []Target, hide, noGPU bool) []Var {
+	const affinity, selector = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
+	switch {
+	case len(targets) > 0:
+		return []Var{{Name: affinity, Value: numbers(targets)}, {Name: selector, Unset: true}}
+	case noGPU:
+		return []Var{{Name: affinity, Value: noIntelDevice}, {Name: selector, Value: "*:cpu"}}
+	case hide:
+		return []Var{{Name: affinity, Value: noIntelDevice}}
+	}
+	return nil
+}
+
+const noIntelDevice = "65535"
+
+// writeAscend sorts, because CANN wants ascending numbers (hiascend.com, ASCEND_RT_VISIBLE_DEVICES), and removes
+// ASCEND_DEVICE_ID, which would have to be a number within the list.
+func writeAscend(targets []Target, hide bool) []Var {
+	if len(targets) == 0 && !hide {
+		return nil
+	}
+	sorted := slices.Clone(targets)
+	slices.SortFunc(sorted, func(a, b Target) int { return a.Index - b.Index })
+	return []Var{{Name: "ASCEND_RT_VISIBLE_DEVICES", Value: numbers(sorted)}, {Name: "ASCEND_DEVICE_ID", Unset: true}}
+}
+
+func numbers(targets []Target) string {
+	return list(targets, func(t Target) string { return strconv.Itoa(t.Index) })
+}
+
+func identifiers(targets []Target) string {
+	return list(targets, func(t Target) string { return string(t.UUID) })
+}
+
+func list(targets []Target, entry func(Target) string) string {
+	out := make([]string, len(targets))
+	for i, t := range targets {
+		out[i] = entry(t)
+	}
+	return strings.Join(out, ",")
+}
+
+// Variables lists every variable that chooses devices for some runtime read here, in a fixed order.
+func Variables() []string {
+	return []string{
+		"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+		"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+		"ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR",
+		"ASCEND_RT_VISIBLE_DEVICES", "ASCEND_DEVICE_ID",
+		"VISIBLE_DEVICES", "HCQ_VISIBLE_DEVICES", "DEV",
+	}
+}
