@@ -1,0 +1,80 @@
+package nvml
+
+import (
+	"bytes"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// address finds a function of the library when it is first needed; 0 means that this library has none of that name.
+// A start that reads little also looks up little.
+func (l *Library) address(name string) uintptr {
+	l.mu.RLock()
+	address, known := l.addresses[name]
+	l.mu.RUnlock()
+	if known {
+		return address
+	}
+	address, err := purego.Dlsym(l.handle, name)
+	if err != nil {
+		address = 0
+	}
+	l.mu.Lock()
+	l.addresses[name] = address
+	l.mu.Unlock()
+	return address
+}
+
+// call calls one function that returns nvmlReturn_t. A function that the library lacks answers functionNotFound, as the
+// library itself does for a function that the driver lacks. Pointers must be converted to uintptr in the call itself:
+// the directive keeps what they point to in place until the call is over.
+//
+//go:uintptrescapes
+func (l *Library) call(name string, arguments ...uintptr) status {
+	address := l.address(name)
+	if address == 0 {
+		return functionNotFound
+	}
+	return status(uint32(invoke(address, arguments...)))
+}
+
+//go:uintptrescapes
+func invoke(address uintptr, arguments ...uintptr) uintptr {
+	result, _, _ := purego.SyscallN(address, arguments...)
+	return result
+}
+
+// text calls a function of the form f(device, char *buffer, unsigned int length).
+func (l *Library) text(name string, handle uintptr, size int) (string, status) {
+	buffer := make([]byte, size)
+	s := l.call(name, handle, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
+	return upToZero(buffer), s
+}
+
+// systemText calls a function of the form f(char *buffer, unsigned int length).
+func (l *Library) systemText(name string, size int) (string, status) {
+	buffer := make([]byte, size)
+	s := l.call(name, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
+	return upToZero(buffer), s
+}
+
+func upToZero(buffer []byte) string {
+	text, _, _ := bytes.Cut(buffer, []byte{0})
+	return string(text)
+}
+
+// cString copies a C string of the library; the address is the library's, so the collector does not know it.
+func cString(address uintptr) string {
+	if address == 0 {
+		return ""
+	}
+	start := *(*unsafe.Pointer)(unsafe.Pointer(&address))
+	const limit = 256
+	for n := range limit {
+		if *(*byte)(unsafe.Add(start, n)) == 0 {
+			return string(unsafe.Slice((*byte)(start), n))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,87 @@
+package nvml
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// load reads what changes from second to second. Memory was read with the identity, by the same call.
+func (r *reader) load() {
+	d := &r.device
+	var busy utilization
+	if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
+		d.Utilization = new(float64(busy.gpu) / 100)
+	}
+	d.Temperature = r.temperature()
+	d.TempSlowdown = r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
+	d.TempMargin = r.margin()
+	d.Power = watts(r.number("nvmlDeviceGetPowerUsage"))
+	d.PowerLimit = watts(r.number("nvmlDeviceGetEnforcedPowerLimit"))
+	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
+	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
+	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
+	d.ClockEvents = r.clockEvents()
+}
+
+func watts(milliwatts *int) *float64 {
+	if milliwatts == nil {
+		return nil
+	}
+	return new(float64(*milliwatts) / 1000)
+}
+
+// temperature asks the older function first: it is in every driver of today, though NVML 13 calls it deprecated.
+func (r *reader) temperature() *int {
+	if t := r.numberOf("nvmlDeviceGetTemperature", sensorGPU); t != nil || r.gone() {
+		return t
+	}
+	now := temperatureV1{version: temperatureV1Version, sensor: sensorGPU}
+	if !r.ok("nvmlDeviceGetTemperatureV", r.lib.call("nvmlDeviceGetTemperatureV", r.handle, uintptr(unsafe.Pointer(&now)))) {
+		return nil
+	}
+	return new(int(now.celsius))
+}
+
+// margin is the distance to the slowdown, which newer devices report instead of a threshold.
+func (r *reader) margin() *int {
+	left := marginV1{version: marginV1Version}
+	const name = "nvmlDeviceGetMarginTemperature"
+	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&left)))) {
+		return nil
+	}
+	return new(int(left.celsius))
+}
+
+// clockEvents reads the reasons for the present clocks, under the name of driver 535 and later or the one before.
+func (r *reader) clockEvents() []string {
+	for _, name := range []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"} {
+		var bits uint64
+		if r.gone() {
+			return nil
+		}
+		s := r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&bits)))
+		if r.ok(name, s) {
+			return eventNames(bits)
+		}
+		if !s.absent() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// eventNames puts the bits nvmlClocksEventReason… of nvml.h into words, lowest first. The result is never nil.
+func eventNames(bits uint64) []string {
+	words := [...]string{"gpu_idle", "applications_clocks", "sw_power_cap", "hw_slowdown", "sync_boost",
+		"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"}
+	names := []string{}
+	for i, word := range words {
+		if bits&(1<<i) != 0 {
+			names = append(names, word)
+		}
+	}
+	if rest := bits >> len(words) << len(words); rest != 0 {
+		names = append(names, fmt.Sprintf("unknown_%#x", rest))
+	}
+	return names
+}

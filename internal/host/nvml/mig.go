@@ -1,0 +1,93 @@
+package nvml
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unsafe"
+
+	"gpuard/internal/core/gpu"
+)
+
+// mig reads the mode and, where it is on, the slices.
+func (r *reader) mig(what gpu.What) {
+	current, _, ok := r.pair("nvmlDeviceGetMigMode")
+	if !ok {
+		return
+	}
+	r.device.MIGMode = new(current != 0)
+	if current == 0 {
+		return
+	}
+	most := r.number("nvmlDeviceGetMaxMigDeviceCount")
+	if most == nil {
+		return
+	}
+	const byIndex = "nvmlDeviceGetMigDeviceHandleByIndex"
+	for i := range *most {
+		var handle uintptr
+		s := r.lib.call(byIndex, r.handle, uintptr(i), uintptr(unsafe.Pointer(&handle)))
+		if !r.ok(byIndex, s) {
+			if r.gone() {
+				return
+			}
+			continue // "not found" is a free place
+		}
+		if slice, ok := r.slice(handle, i, what); ok {
+			r.device.MIG = append(r.device.MIG, slice)
+			r.slices = append(r.slices, handle)
+		}
+	}
+}
+
+// slice reads one MIG device. Without a UUID nobody can be given it, so it is only mentioned.
+func (r *reader) slice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
+	uuid, s := r.lib.text("nvmlDeviceGetUUID", handle, uuidSize)
+	if s != success {
+		if r.ok("nvmlDeviceGetUUID", s); !r.gone() {
+			r.problems = append(r.problems, fmt.Sprintf("cannot read the UUID of MIG device %d: %s", index, r.lib.words(s)))
+		}
+		return gpu.MIGDevice{}, false
+	}
+	slice := gpu.MIGDevice{Index: index, UUID: gpu.UUID(uuid), Profile: r.profile(handle)}
+	slice.GPUInstance = r.id("nvmlDeviceGetGpuInstanceId", handle)
+	slice.ComputeInstance = r.id("nvmlDeviceGetComputeInstanceId", handle)
+	m := r.memory(handle)
+	slice.MemoryTotal = m.total
+	if what&gpu.Load != 0 {
+		slice.MemoryUsed = m.used
+	}
+	return slice, true
+}
+
+func (r *reader) id(name string, handle uintptr) int {
+	var value uint32
+	r.ok(name, r.lib.call(name, handle, uintptr(unsafe.Pointer(&value))))
+	return int(value)
+}
+
+// profile is the end of the slice's name ("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), else made from its attributes.
+func (r *reader) profile(handle uintptr) string {
+	name, s := r.lib.text("nvmlDeviceGetName", handle, nameSize)
+	if _, profile, found := strings.Cut(name, " MIG "); found && r.ok("nvmlDeviceGetName", s) {
+		return profile
+	}
+	var a attributes
+	const all = "nvmlDeviceGetAttributes_v2"
+	if r.device.MemoryTotal == nil || !r.ok(all, r.lib.call(all, handle, uintptr(unsafe.Pointer(&a)))) {
+		return ""
+	}
+	return a.profile(*r.device.MemoryTotal)
+}
+
+// profile names the slice as nvidia-smi does. The memory in the name is not the slice's size: it is the slice's share of
+// the device in eighths, times the device's size in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
+func (a *attributes) profile(device gpu.Bytes) string {
+	eighths := math.Round(float64(a.memoryMiB) * float64(gpu.MiB) / float64(device) * 8)
+	size := math.Round(eighths / 8 * math.Ceil(float64(device)/float64(gpu.GiB)))
+	name := fmt.Sprintf("%dg.%.0fgb", a.gpuSlices, size)
+	if a.computeSlices != a.gpuSlices {
+		name = fmt.Sprintf("%dc.%s", a.computeSlices, name)
+	}
+	return name
+}

@@ -1,0 +1,105 @@
+// Package nvml reads NVIDIA devices through the driver's own library, libnvidia-ml, opened at run time without cgo.
+// It only reads: it changes no setting of a device, decides nothing, and knows nothing of leases.
+// Every driver call can hang, so each one runs where somebody else watches the clock.
+package nvml
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Library is the opened and initialised driver library. Its methods may be called from several goroutines.
+type Library struct {
+	handle    uintptr // of dlopen
+	name      string  // the file name that was opened
+	driver    string
+	cuda      string
+	count     int
+	deadline  time.Duration
+	mu        sync.RWMutex
+	addresses map[string]uintptr // functions looked up so far
+
+	turn    chan struct{} // holds one token while nobody reads: readings do not overlap
+	busy    []atomic.Bool // by index: a goroutine is inside the driver for this device
+	linking atomic.Int32  // goroutines that compare devices
+	known   []gpu.Device  // by index: the identity last read, for a device that stops answering
+}
+
+// Option changes how the library is opened.
+type Option func(*Library)
+
+// Deadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
+func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
+
+// Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
+// The error is a *gpu.Unavailable that tells the reasons for "no GPU" apart.
+// A call that hangs keeps its thread for as long as the driver blocks it; Open returns at the deadline nevertheless.
+func Open(ctx context.Context, options ...Option) (*Library, error) {
+	l := &Library{deadline: 5 * time.Second, addresses: map[string]uintptr{}, turn: make(chan struct{}, 1)}
+	for _, option := range options {
+		option(l)
+	}
+	limit := l.limit(ctx)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var step atomic.Pointer[string]
+	opened := make(chan error, 1)
+	go func() { opened <- l.start(&step) }()
+	select {
+	case err := <-opened:
+		if err != nil {
+			return nil, err
+		}
+		l.turn <- struct{}{}
+		return l, nil
+	case <-ctx.Done():
+		at := "loading the library"
+		if s := step.Load(); s != nil {
+			at = *s
+		}
+		return nil, late(ctx, at, limit)
+	}
+}
+
+// limit is the time this call has: the library's deadline, or less where the caller's context ends earlier.
+func (l *Library) limit(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return max(0, min(l.deadline, time.Until(end)))
+	}
+	return l.deadline
+}
+
+// Close tells the driver that this process is done with it. A program that ends or executes another one need not call it.
+// It does nothing while a call hangs: shutting the library down under a call that still runs would crash the process.
+func (l *Library) Close() {
+	select {
+	case <-l.turn: // never given back: a closed library reads no more
+	default:
+		return
+	}
+	if l.hangs() {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		l.call("nvmlShutdown")
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(l.deadline):
+	}
+}
+
+func (l *Library) hangs() bool {
+	for i := range l.busy {
+		if l.busy[i].Load() {
+			return true
+		}
+	}
+	return l.linking.Load() > 0
+}

@@ -1,0 +1,93 @@
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"gpuard/internal/core/gpu"
+)
+
+// start does the blocking part of Open and says in step what it is about to do.
+func (l *Library) start(step *atomic.Pointer[string]) error {
+	runtime.LockOSThread() // the loader keeps its error text per thread
+	defer runtime.UnlockOSThread()
+	step.Store(new("loading the library"))
+	if err := l.load(); err != nil {
+		return err
+	}
+	initialise := "nvmlInit_v2"
+	for _, name := range []string{initialise, "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
+		if l.address(name) == 0 {
+			return lacks(l.name, name)
+		}
+	}
+	step.Store(&initialise)
+	if s := l.call(initialise); s != success {
+		version, _ := l.systemText("nvmlSystemGetNVMLVersion", versionSize)
+		return refused(s, l.words(s), version, control())
+	}
+	return l.survey(step)
+}
+
+// load opens the shared library. NOW instead of LAZY: a library that lacks what it needs is then an error here, not the
+// end of the process in the middle of a call.
+func (l *Library) load() error {
+	var missing error
+	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
+		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err == nil {
+			l.handle, l.name = handle, name
+			return nil
+		}
+		// The loader names the file it did not find. Another name is a file that the library needs.
+		if !strings.HasPrefix(err.Error(), name+": cannot open shared object file: No such file") {
+			return unloadable(err)
+		}
+		if missing == nil {
+			missing = err
+		}
+	}
+	return libraryMissing(missing)
+}
+
+// survey reads what does not change while the library is open: versions and the number of devices.
+func (l *Library) survey(step *atomic.Pointer[string]) error {
+	step.Store(new("nvmlDeviceGetCount_v2"))
+	var count uint32
+	if s := l.call("nvmlDeviceGetCount_v2", uintptr(unsafe.Pointer(&count))); s != success {
+		return refused(s, l.words(s), "", control())
+	}
+	step.Store(new("nvmlSystemGetDriverVersion"))
+	l.driver, _ = l.systemText("nvmlSystemGetDriverVersion", versionSize)
+	var cuda int32
+	if l.call("nvmlSystemGetCudaDriverVersion_v2", uintptr(unsafe.Pointer(&cuda))) == success && cuda > 0 {
+		l.cuda = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
+	}
+	if count == 0 {
+		return noDevice(l.driver)
+	}
+	l.count = int(count)
+	l.busy = make([]atomic.Bool, count)
+	l.known = make([]gpu.Device, count)
+	return nil
+}
+
+// control tries the driver's control node, for the codes that do not say what is wrong. It is asked only after a failure.
+func control() error {
+	file, err := os.OpenFile("/dev/nvidiactl", os.O_RDWR, 0)
+	if err == nil {
+		return file.Close()
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

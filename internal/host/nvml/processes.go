@@ -1,0 +1,125 @@
+package nvml
+
+import (
+	"slices"
+	"unsafe"
+
+	"gpuard/internal/core/gpu"
+)
+
+// list is one of the driver's process lists. Clients of the multi-process service have a list of their own.
+type list struct {
+	function string // without its version
+	kind     gpu.Kind
+	expected bool // every driver has it, so that its absence is worth a word
+}
+
+func lists() [3]list {
+	return [3]list{
+		{"nvmlDeviceGetComputeRunningProcesses", gpu.ComputeProcess, true},
+		{"nvmlDeviceGetGraphicsRunningProcesses", gpu.GraphicsProcess, false},
+		{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.ComputeProcess, false},
+	}
+}
+
+// readProcesses reads who is on the device, or on each of its slices. The list of a split device itself is for
+// administrators only (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is asked only for slices that do not answer.
+func (r *reader) readProcesses() {
+	for _, l := range lists() {
+		if len(r.slices) == 0 {
+			found, s := r.running(r.handle, l.function)
+			if l.expected && s.absent() {
+				r.problems = append(r.problems, "cannot list its processes: "+r.lib.words(s))
+			}
+			r.ok(l.function, s)
+			r.add(r.device.UUID, l.kind, found...)
+			continue
+		}
+		r.onSlices(l)
+	}
+}
+
+func (r *reader) onSlices(l list) {
+	var silent []gpu.MIGDevice
+	for i, handle := range r.slices {
+		found, s := r.running(handle, l.function)
+		if s != success {
+			silent = append(silent, r.device.MIG[i])
+			continue
+		}
+		r.add(r.device.MIG[i].UUID, l.kind, found...)
+	}
+	if len(silent) == 0 {
+		return
+	}
+	found, s := r.running(r.handle, l.function)
+	if !r.ok(l.function, s) {
+		if l.expected && s.absent() {
+			r.problems = append(r.problems, "cannot list the processes of its MIG devices: "+r.lib.words(s))
+		}
+		return
+	}
+	for _, p := range found {
+		for _, slice := range silent {
+			if int(p.gpuInstance) == slice.GPUInstance && int(p.computeInstance) == slice.ComputeInstance {
+				r.add(slice.UUID, l.kind, p)
+			}
+		}
+	}
+}
+
+// running fetches one list. Versions 2 and 3 fill the same structure; drivers before 510 have only the older one.
+func (r *reader) running(handle uintptr, function string) ([]processInfo, status) {
+	s := functionNotFound
+	for _, version := range []string{"_v3", "_v2"} {
+		var found []processInfo
+		if found, s = r.fetch(handle, function+version); !s.absent() {
+			return found, s
+		}
+	}
+	return nil, s
+}
+
+// fetch makes room until the list fits: processes start between two calls.
+func (r *reader) fetch(handle uintptr, name string) ([]processInfo, status) {
+	s := success
+	room := uint32(32)
+	for range 8 {
+		if r.gone() {
+			return nil, gpuIsLost
+		}
+		infos := make([]processInfo, room)
+		count := room
+		s = r.lib.call(name, handle, uintptr(unsafe.Pointer(&count)), uintptr(unsafe.Pointer(&infos[0])))
+		if s == success {
+			return infos[:min(count, room)], s
+		}
+		if s != insufficientSize {
+			return nil, s
+		}
+		room = max(2*room, count+8)
+	}
+	return nil, s
+}
+
+// add enters processes of a device or slice. One that is in several lists is one process; its memory is counted once.
+func (r *reader) add(id gpu.UUID, kind gpu.Kind, infos ...processInfo) {
+	for _, info := range infos {
+		var size *gpu.Bytes
+		if info.memory != notAvailable {
+			size = new(gpu.Bytes(info.memory))
+		}
+		at := slices.IndexFunc(r.processes, func(p gpu.Process) bool { return p.PID == int(info.pid) && p.GPU == id })
+		if at < 0 {
+			r.processes = append(r.processes, gpu.Process{PID: int(info.pid), GPU: id, Memory: size, Kind: kind})
+			continue
+		}
+		p := &r.processes[at]
+		if p.Kind != kind {
+			p.Kind = gpu.BothKinds
+		}
+		if p.Memory == nil || size != nil && *size > *p.Memory {
+			p.Memory = size
+		}
+	}
+}
