@@ -1,0 +1,170 @@
+package fakegpu
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/gate"
+)
+
+//go:embed c
+var sources embed.FS
+
+// Paths are the built files. They are shared by test processes and must not be changed.
+type Paths struct {
+	Library string // libnvidia-ml.so.1
+	SMI     string // nvidia-smi
+	Job     string // fakegpu-job, a program on the fake GPUs; its flags stand in c/job.c
+}
+
+// Build compiles the fake driver, leaving out the named symbols of the library, or takes what an earlier test process built from the same sources.
+// The test is skipped where there is no C compiler.
+func Build(t testing.TB, without ...string) Paths {
+	t.Helper()
+	gate.Need(t, "cc")
+	root, nvml := module(t)
+	dir := filepath.Join(cache(t), key(t, nvml, without))
+	if _, err := os.Stat(dir); err != nil {
+		build(t, root, dir, without)
+	}
+	return Paths{
+		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
+		SMI:     filepath.Join(dir, "nvidia-smi"),
+		Job:     filepath.Join(dir, "fakegpu-job"),
+	}
+}
+
+// build works in a folder beside dir and renames it: whoever comes second finds dir there and takes it.
+func build(t testing.TB, root, dir string, without []string) {
+	t.Helper()
+	work, err := os.MkdirTemp(filepath.Dir(dir), "build-")
+	if err != nil {
+		t.Fatalf("cannot build the fake driver: %v", err)
+	}
+	defer os.RemoveAll(work)
+	code, err := fs.Sub(sources, "c")
+	if err == nil {
+		err = os.CopyFS(filepath.Join(work, "c"), code)
+	}
+	if err != nil {
+		t.Fatalf("cannot build the fake driver: %v", err)
+	}
+	write(t, filepath.Join(work, "symbols"), versionScript(without))
+	include := "-isystem" + filepath.Join(nvmlFolder(t, root), "gen", "nvml")
+	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", include}
+	cc := func(args ...string) { run(t, work, "cc", append(flags, args...)...) }
+	cc("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "c/nvml.c", "c/nvml_more.c", "c/state.c")
+	cc("-o", "nvidia-smi", "c/smi.c", "c/nvml.c", "c/nvml_more.c", "c/state.c")
+	cc("-o", "fakegpu-job", "c/job.c")
+	// Another user's processes load these files in tests with two uids.
+	if err := os.Chmod(work, 0o755); err != nil {
+		t.Fatalf("cannot build the fake driver: %v", err)
+	}
+	if err := os.Rename(work, dir); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Fatalf("cannot build the fake driver: %v", err)
+	}
+}
+
+// nvmlFolder fetches the module with nvml.h: no package of this module imports it, so the go command has no other reason to.
+func nvmlFolder(t testing.TB, root string) string {
+	t.Helper()
+	var m struct{ Dir string }
+	if err := json.Unmarshal([]byte(run(t, root, "go", "mod", "download", "-json", nvmlModule)), &m); err != nil || m.Dir == "" {
+		t.Fatalf("cannot find %s, which has nvml.h: go mod download says %q, %v", nvmlModule, m.Dir, err)
+	}
+	return m.Dir
+}
+
+// versionScript hides symbols: the loader then says that they do not exist, as it does for a driver too old to have them.
+func versionScript(without []string) string {
+	if len(without) == 0 {
+		return "{ global: *; };\n"
+	}
+	return "{ global: *; local: " + strings.Join(without, "; ") + "; };\n"
+}
+
+const nvmlModule = "github.com/NVIDIA/go-nvml"
+
+// module finds this module's root folder and the pinned version of the module with nvml.h.
+func module(t testing.TB) (root, version string) {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("cannot find go.mod: %v", err)
+	}
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			m := regexp.MustCompile(nvmlModule + `\s+(\S+)`).FindSubmatch(text)
+			if m == nil {
+				t.Fatalf("cannot build the fake driver: %s/go.mod does not name %s, which has nvml.h: go get %s@v0.13.3-1", dir, nvmlModule, nvmlModule)
+			}
+			return dir, string(m[1])
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatalf("cannot find go.mod above the working folder: %v", err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// key names the build by all that goes into it.
+func key(t testing.TB, nvml string, without []string) string {
+	t.Helper()
+	h := sha256.New()
+	fmt.Fprintln(h, nvml, without)
+	err := fs.WalkDir(sources, "c", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := sources.ReadFile(path)
+		fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("cannot read the fake driver's sources: %v", err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
+
+// cache is a folder that other users can read, unlike os.UserCacheDir, but only its owner can write.
+func cache(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gpuard-fakegpu-%d", os.Getuid()))
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("cannot make a folder for the fake driver: %v", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		t.Fatalf("cannot use %s for the fake driver: %v", dir, err)
+	}
+	owner, _ := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || owner == nil || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
+		t.Fatalf("cannot use %s for the fake driver: it is not a folder that only uid %d can write; remove it", dir, os.Getuid())
+	}
+	return dir
+}
+
+func run(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("cannot build the fake driver: %s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}

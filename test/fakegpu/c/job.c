@@ -1,0 +1,97 @@
+// fakegpu-job: a program on the fake GPUs. It takes its places, prints "ready" and sleeps.
+//   --gpu INDEX       a device to be on; may be given several times
+//   --mem BYTES       on each of them (K, M, G for binary sizes)
+//   --kind C|G|C+G    compute, graphics
+//   --seconds N       how long, default for ever
+//   --fork-child N    leave a child in these places for N seconds and exit at once
+//   --close-fds       that child closes every descriptor from 3 on and lets go of its standard streams
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MAX_PLACES = 32 };
+
+struct options {
+    int gpus[MAX_PLACES], count;
+    const char *bytes, *kind;
+    long seconds, child_seconds; // < 0: for ever, no child
+    int close_fds;
+};
+
+static void occupy(const struct options *o, pid_t pid)
+{
+    char temporary[4096], final[4096];
+    const char *root = getenv("FAKEGPU_DIR");
+    for (int i = 0; i < o->count; i++) {
+        snprintf(temporary, sizeof temporary, "%s/gpus/%d/procs.d/.%d", root != NULL ? root : "", o->gpus[i], (int)pid);
+        snprintf(final, sizeof final, "%s/gpus/%d/procs.d/%d", root != NULL ? root : "", o->gpus[i], (int)pid);
+        FILE *f = fopen(temporary, "w");
+        if (f == NULL || fprintf(f, "%s %s\n", o->bytes, o->kind) < 0 || fclose(f) != 0 || rename(temporary, final) != 0) {
+            perror(final);
+            exit(1);
+        }
+    }
+    printf("ready\n");
+    fflush(stdout);
+}
+
+static void stay(long seconds)
+{
+    if (seconds < 0)
+        for (;;)
+            pause();
+    for (unsigned int left = (unsigned int)seconds; left > 0;)
+        left = sleep(left);
+}
+
+static void leave_child(const struct options *o)
+{
+    pid_t child = fork();
+    if (child < 0) {
+        perror("fork");
+        exit(1);
+    }
+    if (child > 0) {
+        occupy(o, child);
+        return;
+    }
+    if (o->close_fds) {
+        int null = open("/dev/null", O_RDWR);
+        for (int fd = 0; fd < 3; fd++)
+            dup2(null, fd);
+        for (int fd = 3; fd < (int)sysconf(_SC_OPEN_MAX) && fd < 65536; fd++)
+            close(fd);
+    }
+    stay(o->child_seconds);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"gpu", required_argument, NULL, 'g'}, {"mem", required_argument, NULL, 'm'}, {"kind", required_argument, NULL, 'k'},
+        {"seconds", required_argument, NULL, 's'}, {"fork-child", required_argument, NULL, 'f'}, {"close-fds", no_argument, NULL, 'c'}, {0}};
+    struct options o = {.bytes = "1G", .kind = "C", .seconds = -1, .child_seconds = -1};
+    for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (c) {
+        case 'g':
+            if (o.count < MAX_PLACES)
+                o.gpus[o.count++] = atoi(optarg);
+            break;
+        case 'm': o.bytes = optarg; break;
+        case 'k': o.kind = optarg; break;
+        case 's': o.seconds = atol(optarg); break;
+        case 'f': o.child_seconds = atol(optarg); break;
+        case 'c': o.close_fds = 1; break;
+        default: return 2;
+        }
+    }
+    if (o.child_seconds >= 0) {
+        leave_child(&o);
+        return 0;
+    }
+    occupy(&o, getpid());
+    stay(o.seconds);
+    return 0;
+}

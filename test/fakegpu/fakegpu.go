@@ -1,0 +1,270 @@
+// Package fakegpu is a fake NVIDIA driver for tests: libnvidia-ml.so.1 and nvidia-smi, written in C, over one folder of small
+// files that a test changes while programs run. README.md describes the folder. It knows nothing of gpuard's own rules.
+package fakegpu
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Driver is one fake machine. Its methods may be called while programs read it: every file is replaced in one step.
+type Driver struct {
+	Dir string // the state folder; lib/ and bin/ in it hold this machine's library and nvidia-smi
+	Job string // the program fakegpu-job
+
+	t testing.TB
+}
+
+// New makes a machine with these devices, in this order. It is gone at the end of the test.
+func New(t testing.TB, gpus ...GPU) *Driver {
+	t.Helper()
+	paths := Build(t)
+	d := &Driver{Dir: t.TempDir(), Job: paths.Job, t: t}
+	// Tests with two users: t.TempDir makes a folder that only one of them can enter.
+	if err := os.Chmod(filepath.Dir(d.Dir), 0o755); err != nil {
+		t.Fatalf("cannot open the fake driver's folder to other users: %v", err)
+	}
+	d.Write("driver", "550.54.15")
+	d.Write("cuda", "12.4")
+	d.folder("gpus", 0o755)
+	for i, g := range gpus {
+		// Jobs of any user put themselves on a device here.
+		d.folder(fmt.Sprintf("gpus/%d/procs.d", i), 0o777|os.ModeSticky)
+		for key, value := range g {
+			d.Set(i, key, value)
+		}
+	}
+	d.Links(pairs(len(gpus))...)
+	d.install(paths)
+	return d
+}
+
+// pairs is an ordinary board: two devices on a switch, two switches on a socket.
+func pairs(n int) []string {
+	rows := make([]string, n)
+	for i := range n {
+		words := make([]string, n)
+		for j := range n {
+			switch {
+			case i == j:
+				words[j] = "X"
+			case i/2 == j/2:
+				words[j] = "PIX"
+			case i/4 == j/4:
+				words[j] = "PHB"
+			default:
+				words[j] = "SYS"
+			}
+		}
+		rows[i] = strings.Join(words, " ")
+	}
+	return rows
+}
+
+// install copies the library: a process that opens two machines must get two libraries.
+func (d *Driver) install(paths Paths) {
+	d.t.Helper()
+	d.folder("lib", 0o755)
+	d.folder("bin", 0o755)
+	code, err := os.ReadFile(paths.Library)
+	if err != nil {
+		d.t.Fatalf("cannot install the fake driver: %v", err)
+	}
+	d.Write("lib/libnvidia-ml.so.1", string(code))
+	for _, program := range []string{paths.SMI, paths.Job} {
+		name := filepath.Join(d.Dir, "bin", filepath.Base(program))
+		if err := os.Symlink(program, name); err != nil && !os.IsExist(err) {
+			d.t.Fatalf("cannot install the fake driver: %v", err)
+		}
+	}
+}
+
+// Library is the path of this machine's libnvidia-ml.so.1. A process that opens it by this path sees this machine whatever its environment says.
+func (d *Driver) Library() string { return filepath.Join(d.Dir, "lib", "libnvidia-ml.so.1") }
+
+// Env is what a program needs to see this machine: append it to the program's environment.
+func (d *Driver) Env() []string {
+	return []string{
+		"FAKEGPU_DIR=" + d.Dir,
+		"LD_LIBRARY_PATH=" + joined(filepath.Join(d.Dir, "lib"), os.Getenv("LD_LIBRARY_PATH")),
+		"PATH=" + joined(filepath.Join(d.Dir, "bin"), os.Getenv("PATH")),
+	}
+}
+
+func joined(first, rest string) string {
+	if rest == "" {
+		return first
+	}
+	return first + ":" + rest
+}
+
+// Without replaces the library by one in which these symbols do not exist.
+func (d *Driver) Without(symbols ...string) {
+	d.t.Helper()
+	d.install(Build(d.t, symbols...))
+}
+
+// Set replaces one value of a device, such as "temperature" or "mig/0/memory_total". README.md lists the names.
+func (d *Driver) Set(gpu int, key, value string) {
+	d.t.Helper()
+	d.Write(fmt.Sprintf("gpus/%d/%s", gpu, key), value)
+}
+
+// Unset takes a reading away: the driver says that it is not supported.
+func (d *Driver) Unset(gpu int, key string) {
+	d.t.Helper()
+	d.Remove(fmt.Sprintf("gpus/%d/%s", gpu, key))
+}
+
+// Write replaces any file below Dir, such as "driver", "init" or "nvswitch".
+func (d *Driver) Write(path, text string) {
+	d.t.Helper()
+	name := filepath.Join(d.Dir, path)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		d.t.Fatalf("cannot change the fake driver: %v", err)
+	}
+	if !strings.HasSuffix(text, "\n") && !strings.HasPrefix(path, "lib/") {
+		text += "\n"
+	}
+	write(d.t, name+".new", text)
+	if err := os.Rename(name+".new", name); err != nil {
+		d.t.Fatalf("cannot change the fake driver: %v", err)
+	}
+}
+
+// Remove removes a file below Dir: "lib/libnvidia-ml.so.1" is a machine without the library, "bin/nvidia-smi" one without that program.
+func (d *Driver) Remove(path string) {
+	d.t.Helper()
+	if err := os.Remove(filepath.Join(d.Dir, path)); err != nil && !os.IsNotExist(err) {
+		d.t.Fatalf("cannot change the fake driver: %v", err)
+	}
+}
+
+// Links replaces the link matrix: one row of words per device, as `nvidia-smi topo -m` prints them ("X PIX", "NV12/SYS X").
+func (d *Driver) Links(rows ...string) {
+	d.t.Helper()
+	d.Write("links", strings.Join(rows, "\n"))
+}
+
+// Kinds of processes as nvidia-smi prints them.
+const (
+	Compute  = "C"
+	Graphics = "G"
+	Both     = "C+G"
+)
+
+// AddProcess puts a process on a device; it stays listed until ClearProcesses, whether or not the PID exists.
+// bytes below zero: the driver does not say. instance: GPU instance and compute instance of a MIG device, or nothing.
+func (d *Driver) AddProcess(gpu, pid int, bytes int64, kind string, instance ...int) {
+	d.t.Helper()
+	d.addProcess(gpu, pid, bytes, kind, instance, "")
+}
+
+// TrackProcess is AddProcess for a real process: the line counts only while the PID exists and is no zombie.
+func (d *Driver) TrackProcess(gpu, pid int, bytes int64, kind string, instance ...int) {
+	d.t.Helper()
+	d.addProcess(gpu, pid, bytes, kind, instance, " track")
+}
+
+func (d *Driver) addProcess(gpu, pid int, bytes int64, kind string, instance []int, end string) {
+	d.t.Helper()
+	line := fmt.Sprintf("%d %d %s", pid, bytes, kind)
+	if bytes < 0 {
+		line = fmt.Sprintf("%d - %s", pid, kind)
+	}
+	for _, id := range instance {
+		line += fmt.Sprintf(" %d", id)
+	}
+	d.add(fmt.Sprintf("gpus/%d/processes", gpu), line+end)
+}
+
+// ClearProcesses ends what AddProcess and TrackProcess put on a device, not what a job put there itself.
+func (d *Driver) ClearProcesses(gpu int) {
+	d.t.Helper()
+	d.Unset(gpu, "processes")
+}
+
+// Any stands for every device in Hang and Fail.
+const Any = -1
+
+// Hang makes an NVML function block for that device (or Any) until Answer; "*" is every function.
+func (d *Driver) Hang(function string, gpu int) {
+	d.t.Helper()
+	d.add("hang", rule(function, gpu))
+}
+
+// Delay makes each call of an NVML function take that many milliseconds more.
+func (d *Driver) Delay(function string, gpu, milliseconds int) {
+	d.t.Helper()
+	d.add("hang", fmt.Sprintf("%s %d", rule(function, gpu), milliseconds))
+}
+
+// Answer ends every Hang and Delay.
+func (d *Driver) Answer() {
+	d.t.Helper()
+	d.Remove("hang")
+}
+
+// Fail makes an NVML function return that nvmlReturn_t until Remove("fail").
+func (d *Driver) Fail(function string, gpu, code int) {
+	d.t.Helper()
+	d.add("fail", fmt.Sprintf("%s %d", rule(function, gpu), code))
+}
+
+// FailInit makes nvmlInit return that nvmlReturn_t: 9 driver not loaded, 18 library and driver differ, 4 no permission; 0 works again.
+func (d *Driver) FailInit(code int) {
+	d.t.Helper()
+	d.Write("init", fmt.Sprint(code))
+}
+
+// Lose makes a device fall off the bus: it has no handle any more, and handles that were there answer "GPU is lost".
+// With Set(gpu, "lost", "handle") instead its handle and identity can still be read.
+func (d *Driver) Lose(gpu int) {
+	d.t.Helper()
+	d.Set(gpu, "lost", "all")
+}
+
+// XID reports a driver error on a device to programs that wait for events.
+func (d *Driver) XID(gpu, number int) {
+	d.t.Helper()
+	d.add(fmt.Sprintf("gpus/%d/xids", gpu), fmt.Sprint(number))
+}
+
+func rule(function string, gpu int) string {
+	if gpu == Any {
+		return function + " *"
+	}
+	return fmt.Sprintf("%s %d", function, gpu)
+}
+
+// add appends a line to a file below Dir.
+func (d *Driver) add(path, line string) {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.Dir, path))
+	if err != nil && !os.IsNotExist(err) {
+		d.t.Fatalf("cannot change the fake driver: %v", err)
+	}
+	d.Write(path, string(text)+line)
+}
+
+func (d *Driver) folder(path string, mode os.FileMode) {
+	d.t.Helper()
+	name := filepath.Join(d.Dir, path)
+	err := os.MkdirAll(name, 0o755)
+	if err == nil {
+		err = os.Chmod(name, mode)
+	}
+	if err != nil {
+		d.t.Fatalf("cannot change the fake driver: %v", err)
+	}
+}
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatalf("cannot change the fake driver: %v", err)
+	}
+}
