@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/test/fakegpu"
+)
+
+// place is a machine and a state folder of its own.
+type place struct {
+	env    []string
+	leases string
+}
+
+func newPlace(b *testing.B, env ...string) place {
+	state := filepath.Join(b.TempDir(), "state")
+	return place{env: append(env, "GPUARD_STATE="+state, "XDG_STATE_HOME="+b.TempDir()), leases: state}
+}
+
+func overDemo(b *testing.B) place { return newPlace(b) }
+
+// overFake is a machine with n idle devices behind the fake driver, read as a real one is.
+func overFake(b *testing.B, n int) place {
+	var devices []fakegpu.GPU
+	for i := range n {
+		devices = append(devices, fakegpu.A100(i))
+	}
+	return newPlace(b, fakegpu.New(b, devices...).Env()...)
+}
+
+// settle waits until the holder of the last run has cleaned up, so that it is not counted against the next program.
+func (p place) settle() {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Microsecond) {
+		locked := false
+		_ = filepath.WalkDir(p.leases, func(name string, _ os.DirEntry, _ error) error {
+			locked = locked || strings.HasSuffix(name, ".lock")
+			return nil
+		})
+		if !locked {
+			return
+		}
+	}
+}
+
+func buildProgram(b *testing.B) string {
+	b.Helper()
+	out := filepath.Join(b.TempDir(), "gpuard")
+	build := exec.Command("go", "build", "-trimpath", "-o", out, "gpuard/cmd/gpuard")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("cannot build gpuard: %v\n%s", err, text)
+	}
+	return out
+}
+
+func command(argv, env []string) *exec.Cmd {
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env = append(os.Environ(), env...)
+	return c
+}
+
+// holderOf finds the process beside a job by the program it executes and its first argument.
+func holderOf(b *testing.B, program string) int {
+	b.Helper()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range names {
+			dir := filepath.Dir(name)
+			exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+			args, _ := os.ReadFile(name)
+			if exe == program && bytes.Contains(args, []byte("\x00__hold\x00")) {
+				pid, _ := strconv.Atoi(filepath.Base(dir))
+				return pid
+			}
+		}
+	}
+	b.Fatal("cannot find the holder of a running job")
+	return 0
+}
+
+// memoryOf reads /proc/PID/smaps_rollup (proc_pid_smaps(5)), in bytes.
+func memoryOf(b *testing.B, pid int) (private, resident int64) {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch fields[0] {
+		case "Private_Clean:", "Private_Dirty:", "Private_Hugetlb:":
+			private += kib << 10
+		case "Rss:":
+			resident = kib << 10
+		}
+	}
+	return private, resident
+}
+
+// quantile is the smallest value that at least q of all do not exceed.
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+func verdict(met bool) string {
+	if met {
+		return "met"
+	}
+	return "MISSED"
+}
+
+func TestQuantile(t *testing.T) {
+	all := make([]time.Duration, 100)
+	for i := range all {
+		all[i] = time.Duration(100 - i)
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := quantile(all, q); got != want {
+			t.Errorf("quantile(1..100, %v) = %d, want %d", q, got, want)
+		}
+	}
+	if got := quantile(nil, 0.5); got != 0 {
+		t.Errorf("quantile of nothing = %v, want 0", got)
+	}
+}
