@@ -53,11 +53,15 @@ docs: ## reference pages made from the code
 check: vet lint race ## before a change is proposed
 	$(MAKE) fuzz FUZZTIME=2000x
 
-soak: ## the same tests with large numbers: hours of kills and claims
+soak: ## the same tests with large numbers
 	GPUARD_SOAK=1 $(GO) test -count 1 -timeout 4h ./...
 
-gpu-check: ## on a machine with a GPU: what only the hardware can answer
-	GPUARD_GATES=gpu $(GO) test -count 1 -v -run GPU ./...
+gpu-check: build ## on a machine with a GPU: the gated tests, and recordings that can become fixtures
+	mkdir -p dist/gpu-check
+	nvidia-smi -q -x > dist/gpu-check/nvidia-smi.xml
+	bin/gpuard status --record > dist/gpu-check/machine.json
+	bin/gpuard status
+	GPUARD_GATES=gpu $(GO) test -count 1 ./...
 
 clean:
-	rm -rf bin .cache bench/out
+	rm -rf bin dist .cache bench/out
