@@ -20,6 +20,9 @@ const (
 	codeFastest     = "fastest-first-guess"
 	codeOrder       = "device-order-unknown"
 	codeProblem     = "device-problem"
+	codeLimit       = "entries-ignored"
+	codeFiltered    = "filtered-twice"
+	codeHIPCUDA     = "hip-reads-cuda"
 	codeTwice       = "variable-twice"
 	codeOpen        = "undocumented"
 	codeSlurm       = "slurm-no-gpus"
@@ -47,6 +50,9 @@ func Codes() []Note {
 		{codeFastest, "the order of different GPU models without CUDA_DEVICE_ORDER=PCI_BUS_ID is a guess"},
 		{codeOrder, "the value of CUDA_DEVICE_ORDER is not known"},
 		{codeProblem, "a visible device cannot be used or read at present"},
+		{codeLimit, "entries beyond the number of devices are not read"},
+		{codeFiltered, "a second variable counts within the list of the first"},
+		{codeHIPCUDA, "HIP obeys CUDA_VISIBLE_DEVICES when HIP_VISIBLE_DEVICES is not set"},
 		{codeTwice, "the variable is in the environment twice; the first counts"},
 		{codeOpen, "not documented: drivers may differ"},
 		{codeSlurm, "the Slurm job has no GPU variables"},

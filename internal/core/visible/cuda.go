@@ -45,7 +45,7 @@ func readCUDA(env Env, m gpu.Machine) cudaList {
 	l.notes = append(l.notes, notes...)
 	numbers := true
 	if set {
-		r := cudaReader{variable: l.variable, devices: devices}
+		r := cudaReader{noter: noter{variable: l.variable}, devices: devices}
 		l.chosen = r.read()
 		l.notes = append(l.notes, r.notes...)
 		numbers = r.byNumber
@@ -73,14 +73,9 @@ func twice(env Env, name string) []Note {
 // cudaReader reads one value. It goes from left to right: the first invalid entry ends the list and keeps what
 // came before; a device named twice empties it.
 type cudaReader struct {
-	variable
+	noter
 	devices  []*gpu.Device // in CUDA order
-	notes    []Note
-	byNumber bool // a number chose a device
-}
-
-func (r *cudaReader) add(code, format string, args ...any) {
-	r.notes = append(r.notes, r.note(code, format, args...))
+	byNumber bool          // a number chose a device
 }
 
 func (r *cudaReader) read() []choice {

@@ -32,9 +32,9 @@ type maskReader struct {
 	read   func(Env, gpu.Machine) mask
 }
 
-// maskReaders lists the vendors whose masks are obeyed.
+// maskReaders lists the masks that are obeyed; the later of a vendor work within the earlier.
 func maskReaders() []maskReader {
-	return []maskReader{{gpu.NVIDIA, cudaMask}}
+	return []maskReader{{gpu.NVIDIA, cudaMask}, {gpu.AMD, rocrMask}, {gpu.AMD, hipMask}}
 }
 
 // mask is what one vendor's variables allow. A mask that is not set allows everything.

@@ -116,6 +116,16 @@ func (v variable) note(code, format string, args ...any) Note {
 	return Note{Code: code, Text: v.String() + ": " + fmt.Sprintf(format, args...)}
 }
 
+// noter collects what is said while one variable is read.
+type noter struct {
+	variable
+	notes []Note
+}
+
+func (n *noter) add(code, format string, args ...any) {
+	n.notes = append(n.notes, n.note(code, format, args...))
+}
+
 // quoted writes one entry of a list.
 func quoted(s string) string { return strconv.Quote(cut(s)) }
 

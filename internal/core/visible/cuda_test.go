@@ -1,0 +1,232 @@
+package visible
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+)
+
+// A case's mark says where its result comes from: D documented by NVIDIA, T asserted by PyTorch's tests against
+// driver 525, O observed on hardware, R PyTorch's reading where nothing else is known. R cases carry a note.
+type cudaCase struct {
+	name    string
+	mark    string
+	env     Env
+	machine gpu.Machine
+	want    string
+	notes   string
+}
+
+func set(value string) Env { return Env{"CUDA_VISIBLE_DEVICES=" + value} }
+
+func cudaCases() []cudaCase {
+	g2, g4, g5, g10, g16, u8 := same(gpu.NVIDIA, 2), same(gpu.NVIDIA, 4), same(gpu.NVIDIA, 5), same(gpu.NVIDIA, 10), same(gpu.NVIDIA, 16), eight()
+	mig := split(1, 0)
+	parent := string(mig.Devices[0].UUID)
+	return []cudaCase{
+		{"unset", "D", nil, g4, "0,1,2,3", ""},
+		{"empty", "D", set(""), g4, "", "empty-list"},
+		{"one blank", "O", set(" "), g4, "", "empty-list"},
+		{"minus one", "D", set("-1"), g4, "", ""},
+		{"one", "D", set("0"), g4, "0", ""},
+		{"order of the list", "D", set("2,1"), g4, "2,1", ""},
+		{"invalid ends", "D", set("0,2,-1,1"), g4, "0,2", "invalid-index"},
+		{"blanks, invalid ends", "T", set("0, 1, 2, -1, 3"), g4, "0,1,2", "invalid-index"},
+		{"junk", "T", set("1gpu2,2ampere"), g4, "1,2", "junk-ignored junk-ignored"},
+		{"duplicate", "T", set("0, 1, 2, 1"), g4, "", "duplicate"},
+		{"duplicate first", "O", set("0,0"), g4, "", "duplicate"},
+		{"signs", "T", set("+0, -0"), g4, "", "duplicate"},
+		{"plus", "T", set(" +1"), g4, "1", ""},
+		{"minus zero", "T", set("-0,1"), g4, "0,1", ""},
+		{"words first", "T", set("one,two,3,4"), g5, "", "not-a-number"},
+		{"word later", "T", set("4,3,two,one"), g5, "4,3", "not-a-number"},
+		{"blank after comma", "T", set("1, 0"), g2, "1,0", ""},
+		{"too large first", "D", set("5,0"), g2, "", "invalid-index"},
+		{"too large alone", "O", set("16"), g10, "", "invalid-index"},
+		{"too large twice", "T", set("7,7"), g2, "", "invalid-index"},
+		{"range", "O", set("0-2"), g4, "0", "range"},
+		{"Slurm's word", "O", set("NoDevFiles"), g4, "", "container-word"},
+		{"all", "R", set("all"), g4, "", "container-word undocumented"},
+		{"none", "R", set("none"), g4, "", "container-word undocumented"},
+		{"void", "R", set("void"), g4, "", "container-word undocumented"},
+		{"framework name", "R", set("cuda:0"), g4, "", "not-a-number undocumented"},
+		{"quotes", "R", set(`"0"`), g4, "", "quotes undocumented"},
+		{"prefix", "T", set("GPU-9e8d35e3"), u8, "1", ""},
+		{"two prefixes", "T", set("GPU-e4,GPU-9e8d35e3"), u8, "2,1", ""},
+		{"same GPU, two prefixes", "T", set("GPU-9e8d35e3,GPU-9e8d"), u8, "", "duplicate"},
+		{"ambiguous prefix", "T", set("GPU-9e8d35e3,GPU-e,GPU-47"), u8, "1", "ambiguous-uuid"},
+		{"unknown first", "T", set("GPU-123,GPU-9e8d35e3"), u8, "", "unknown-uuid"},
+		{"unknown later", "T", set("GPU-9e8d35e3,GPU-123,GPU-47"), u8, "1", "unknown-uuid"},
+		{"number after unknown", "T", set("GPU-123, 2"), u8, "", "unknown-uuid"},
+		{"number after identifier", "T", set("GPU-9e8d35e3, 2"), u8, "1", "mixed-forms"},
+		{"identifier after number", "R", set("0,GPU-9e8d35e3"), u8, "0", "mixed-forms undocumented"},
+		{"blank before identifier", "R", set("GPU-9942190a, GPU-9e8d35e3"), u8, "0", "mixed-forms undocumented"},
+		{"blank at the start", "R", set(" GPU-9942190a"), u8, "", "unknown-uuid undocumented"},
+		{"blank at the end", "R", set("GPU-9942190a "), u8, "", "unknown-uuid undocumented"},
+		{"small letters", "R", set("gpu-9942190a"), u8, "", "unknown-uuid undocumented"},
+		{"leading zero", "R", set("010"), g16, "10", "undocumented"},
+		{"harmless zero", "R", set("01"), g4, "1", ""},
+		{"hexadecimal", "R", set("0x1"), g4, "0", "undocumented"},
+		{"comma alone", "R", set(","), g4, "", "undocumented"},
+		{"comma at the end", "R", set("0,"), g4, "0", "undocumented"},
+		{"comma after two", "R", set("0,1,"), g4, "0,1", "undocumented"},
+		{"semicolon", "R", set("1;0"), g4, "1", "separator undocumented"},
+		{"blank between", "R", set("1 0"), g4, "1", "separator undocumented"},
+		{"twenty digits", "R", set("12345678901234567890"), g4, "", "undocumented invalid-index"},
+		{"wraps to zero", "R", set("4294967296"), g4, "", "undocumented invalid-index"},
+		{"plus alone", "R", set("+"), g4, "", "undocumented"},
+		{"minus alone", "R", set("-"), g4, "", "undocumented"},
+		{"duplicate behind invalid", "R", set("0,9,0"), g4, "0", "invalid-index undocumented"},
+		{"duplicate that is invalid", "R", set("0,5,5"), g2, "0", "invalid-index undocumented"},
+		{"duplicate behind minus one", "D", set("0,-1,0"), g4, "0", "invalid-index"},
+		{"MIG identifier", "D", set(string(mig.Devices[0].MIG[1].UUID)), mig, "0/1", ""},
+		{"MIG path", "D", set("MIG-" + parent + "/1/2"), mig, "0/1", ""},
+		{"MIG path, short parent", "O", set("MIG-GPU-3eb79700/13/0"), mig, "0/0", ""},
+		{"MIG path, no such instance", "D", set("MIG-" + parent + "/2/0"), mig, "", "unknown-uuid"},
+		{"two MIG devices", "O", set("MIG-01000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), mig, "0/1", "mig-one-slice"},
+		{"number of a split GPU", "O", set("0"), mig, "0/0", "mig-first-slice"},
+		{"unset on a split GPU", "O", nil, mig, "0/0", "mig-first-slice"},
+		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented"},
+		{"MIG after number", "R", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms undocumented"},
+		{"MIG and whole", "R", nil, split(3, 1), "1/0", "mig-first-slice mig-one-slice undocumented"},
+		{"fastest first", "D", set("0"), mixed(), "1", "fastest-first-guess"},
+		{"PCI order", "D", append(set("0"), "CUDA_DEVICE_ORDER=PCI_BUS_ID"), mixed(), "0", ""},
+	}
+}
+
+func TestCUDAConformance(t *testing.T) {
+	for _, c := range cudaCases() {
+		t.Run(c.name, func(t *testing.T) {
+			v := CUDA(c.env, c.machine)
+			wellFormed(t, c.machine, v)
+			if got := indices(c.machine, v); got != c.want {
+				t.Errorf("%q: visible %q, want %q (mark %s)", c.env, got, c.want, c.mark)
+			}
+			if got := codes(v); got != c.notes {
+				t.Errorf("%q: notes %q, want %q\n%v", c.env, got, c.notes, v.Notes)
+			}
+			if c.mark == "R" && c.notes != "" && !strings.Contains(c.notes, codeOpen) {
+				t.Error("an undocumented case has no note that says so")
+			}
+		})
+	}
+}
+
+func TestCUDAOrder(t *testing.T) {
+	clocks := same(gpu.NVIDIA, 3)
+	for i, mhz := range []int{1500, 1980, 1700} {
+		clocks.Devices[i].Name = []string{"A", "B", "C"}[i]
+		clocks.Devices[i].Compute = &gpu.Capability{Major: 9}
+		clocks.Devices[i].ClockSMMax = new(mhz)
+	}
+	memory := same(gpu.NVIDIA, 2)
+	memory.Devices[0].Name, memory.Devices[0].MemoryTotal = "A100 40G", new(40*gpu.GiB)
+	memory.Devices[1].Name, memory.Devices[1].MemoryTotal = "A100 80G", new(80*gpu.GiB)
+	partial := mixed()
+	partial.Devices[1].Compute = nil
+	shuffled := same(gpu.NVIDIA, 3)
+	shuffled.Devices[0].PCI, shuffled.Devices[2].PCI = shuffled.Devices[2].PCI, shuffled.Devices[0].PCI
+	domain := same(gpu.NVIDIA, 2)
+	domain.Devices[0].PCI, domain.Devices[1].PCI = "10000:01:00.0", "0001:01:00.0"
+	bad := same(gpu.NVIDIA, 2)
+	bad.Devices[0].PCI, bad.Devices[0].Index, bad.Devices[1].Index = "", 1, 0
+	for _, c := range []struct {
+		name        string
+		env         Env
+		machine     gpu.Machine
+		want, notes string
+	}{
+		{"clocks", nil, clocks, "1,2,0", "fastest-first-guess"},
+		{"memory", nil, memory, "1,0", "fastest-first-guess"},
+		{"a reading that one device lacks does not count", nil, partial, "0,1", "fastest-first-guess"},
+		{"FASTEST_FIRST in words", Env{"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, mixed(), "1,0", "fastest-first-guess"},
+		{"unknown word", Env{"CUDA_DEVICE_ORDER=pci_bus_id"}, mixed(), "1,0", "device-order-unknown fastest-first-guess"},
+		{"empty word", Env{"CUDA_DEVICE_ORDER="}, same(gpu.NVIDIA, 2), "0,1", "device-order-unknown"},
+		{"identifiers need no order", set("GPU-000000a0,GPU-000000a1"), mixed(), "0,1", ""},
+		{"address, not index", Env{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, shuffled, "2,1,0", ""},
+		{"five digits of domain", Env{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, domain, "1,0", ""},
+		{"no address", Env{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, bad, "0,1", ""},
+	} {
+		v := CUDA(c.env, c.machine)
+		wellFormed(t, c.machine, v)
+		if got := indices(c.machine, v); got != c.want || codes(v) != c.notes {
+			t.Errorf("%s: visible %q notes %q, want %q and %q", c.name, got, codes(v), c.want, c.notes)
+		}
+	}
+}
+
+func TestCUDASpecialMachines(t *testing.T) {
+	lost := same(gpu.NVIDIA, 2)
+	lost.Devices[1].Problem = "GPU is lost"
+	empty := split(2, 0)
+	empty.Devices[0].MIG = nil
+	amd := same(gpu.AMD, 2)
+	both := same(gpu.NVIDIA, 2)
+	both.Devices = append(amd.Devices, both.Devices...)
+	for _, c := range []struct {
+		name        string
+		env         Env
+		machine     gpu.Machine
+		want, notes string
+	}{
+		{"lost", nil, lost, "0,1", "device-problem"},
+		{"lost, not chosen", set("0"), lost, "0", ""},
+		{"MIG mode without devices", nil, empty, "1", "mig-no-slice"},
+		{"AMD does not take part", nil, both, "0,1", ""},
+		{"AMD identifier", set(string(amd.Devices[0].UUID)), both, "", "unknown-uuid"},
+		{"no NVIDIA GPU", set("0"), amd, "", "invalid-index"},
+		{"no device", nil, gpu.Machine{}, "", ""},
+		{"variable twice", Env{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, both, "0", "variable-twice"},
+		{"variable twice, the same", Env{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"}, both, "0", ""},
+		{"other variables", Env{"NVIDIA_VISIBLE_DEVICES=none", "CUDA_VISIBLE_DEVICESX=1", "nonsense"}, both, "0,1", ""},
+		{"parent of a split GPU by identifier", set("GPU-3eb79700"), split(1, 0), "0/0", "mig-first-slice"},
+		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate undocumented"},
+		{"MIG then number", set("MIG-00000000-0000-5000-8000-000000000000,0"), split(2, 0), "0/0", "mixed-forms"},
+		{"MIG prefix of many", set("MIG-0"), split(1, 0), "", "ambiguous-uuid"},
+	} {
+		v := CUDA(c.env, c.machine)
+		wellFormed(t, c.machine, v)
+		if got := indices(c.machine, v); got != c.want || codes(v) != c.notes {
+			t.Errorf("%s: visible %q notes %q, want %q and %q", c.name, got, codes(v), c.want, c.notes)
+		}
+	}
+}
+
+func TestNotesNameWhatWasLost(t *testing.T) {
+	v := CUDA(set("0,7,2,3"), same(gpu.NVIDIA, 4))
+	want := `CUDA_VISIBLE_DEVICES=0,7,2,3: entry "7" is no valid number (GPUs here are numbered 0 to 3) and ends the list; dropped with it: "2", "3"`
+	if len(v.Notes) != 1 || v.Notes[0].Text != want {
+		t.Errorf("got %v\nwant %s", v.Notes, want)
+	}
+	long := CUDA(set(strings.Repeat("x", 5000)+"\x1b[31m,1"), same(gpu.NVIDIA, 4))
+	wellFormed(t, same(gpu.NVIDIA, 4), long)
+	if n := len(long.Notes[0].Text); n > 500 {
+		t.Errorf("a long value makes a note of %d bytes", n)
+	}
+}
+
+func TestViewJSON(t *testing.T) {
+	m := split(1, 0)
+	data, err := json.Marshal(CUDA(set("MIG-GPU-3eb79700/13/0"), m))
+	want := `{"visible":[{"logical":0,"index":0,"uuid":"MIG-00000000-0000-5000-8000-000000000000","parent":"GPU-3eb79700-0000-0000-0000-000000000000","profile":"1g.10gb","vendor":"nvidia","runtime":"cuda"}],"notes":[]}`
+	if err != nil || string(data) != want {
+		t.Errorf("got %s, %v", data, err)
+	}
+	data, err = json.Marshal(CUDA(set("-1"), m))
+	if err != nil || string(data) != `{"visible":[],"notes":[]}` {
+		t.Errorf("got %s, %v", data, err)
+	}
+}
+
+func TestCodesAreDistinct(t *testing.T) {
+	var seen []string
+	for _, n := range Codes() {
+		if n.Text == "" || slices.Contains(seen, n.Code) {
+			t.Errorf("code %q is listed twice or has no meaning", n.Code)
+		}
+		seen = append(seen, n.Code)
+	}
+}

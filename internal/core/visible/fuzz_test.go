@@ -1,0 +1,42 @@
+package visible
+
+import (
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+)
+
+func FuzzCUDA(f *testing.F) {
+	for _, c := range cudaCases() {
+		value, _ := c.env.Lookup("CUDA_VISIBLE_DEVICES")
+		for shape := range uint8(5) {
+			f.Add(value, "PCI_BUS_ID", shape)
+		}
+	}
+	f.Add("0,1", "FASTEST_FIRST", uint8(3))
+	f.Add("0\x00,\xff,٣", "", uint8(0))
+	f.Fuzz(func(t *testing.T, value, order string, shape uint8) {
+		m := []gpu.Machine{eight(), same(gpu.NVIDIA, 2), split(3, 1, 2), bothVendors(), {}}[shape%5]
+		env := Env{"CUDA_VISIBLE_DEVICES=" + value, "CUDA_DEVICE_ORDER=" + order}
+		v := CUDA(env, m)
+		wellFormed(t, m, v)
+		if again := CUDA(env, m); indices(m, again) != indices(m, v) || codes(again) != codes(v) {
+			t.Error("the same question has two answers")
+		}
+		if len(v.Visible) > strings.Count(value, ",")+1 {
+			t.Errorf("%q shows %d devices", value, len(v.Visible))
+		}
+		hidden, _ := Limit(env, m)
+		for _, e := range v.Visible {
+			if hidden[e.UUID] != "" || hidden[e.Parent] != "" {
+				t.Errorf("%s is visible and hidden", e.UUID)
+			}
+		}
+		for id := range hidden {
+			if _, _, ok := m.Find(id); !ok {
+				t.Errorf("%s is hidden and no device", id)
+			}
+		}
+	})
+}

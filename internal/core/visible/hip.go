@@ -1,0 +1,139 @@
+package visible
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// HIP returns what a HIP program on AMD devices sees: HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES when that is not
+// set, counted within what ROCR_VISIBLE_DEVICES leaves. Empty is none; an invalid entry ends the list; a repeated
+// device is skipped; numbers must be written plainly (no blank, sign, leading zero or tail).
+//
+// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp.
+func HIP(env Env, m gpu.Machine) View {
+	l := readHIP(env, m)
+	return view("hip", whole(l.chosen), append(l.below, l.notes...))
+}
+
+// OpenCL returns what an OpenCL program sees through AMD's runtime: GPU_DEVICE_ORDINAL, read by the rules of HIP and
+// counted within what ROCR_VISIBLE_DEVICES leaves. AMD's documents say that HIP reads it too; the source does not.
+//
+// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp.
+func OpenCL(env Env, m gpu.Machine) View {
+	l := readWithinROCR(env, m, "GPU_DEVICE_ORDINAL")
+	return view("opencl", whole(l.chosen), append(l.below, l.notes...))
+}
+
+// hipList is a list read within ROCR's.
+type hipList struct {
+	variable
+	set    bool
+	within []*gpu.Device
+	chosen []*gpu.Device
+	below  []Note // of reading ROCR's list
+	notes  []Note
+}
+
+func readHIP(env Env, m gpu.Machine) hipList {
+	if env.set("HIP_VISIBLE_DEVICES") || !env.set(cudaVariable) {
+		return readWithinROCR(env, m, "HIP_VISIBLE_DEVICES")
+	}
+	l := readWithinROCR(env, m, cudaVariable)
+	if len(of(m, gpu.NVIDIA)) > 0 && len(of(m, gpu.AMD)) > 0 {
+		l.notes = append([]Note{l.note(codeHIPCUDA, "HIP programs obey it too, because HIP_VISIBLE_DEVICES is not set")}, l.notes...)
+	}
+	return l
+}
+
+func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
+	var l hipList
+	var filtered bool
+	l.within, l.below, filtered = readROCR(env, m)
+	l.chosen = l.within
+	l.name = name
+	if l.value, l.set = env.Lookup(name); !l.set {
+		return l
+	}
+	r := hipReader{noter{l.variable, twice(env, name)}, l.within}
+	l.chosen = r.read()
+	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
+		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
+	}
+	l.notes = r.notes
+	return l
+}
+
+type hipReader struct {
+	noter
+	devices []*gpu.Device
+}
+
+func (r *hipReader) read() []*gpu.Device {
+	if r.value == "" {
+		r.add(codeEmpty, "no AMD GPU is visible")
+		return nil
+	}
+	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
+	var chosen []*gpu.Device
+	for i, entry := range tokens {
+		n := r.index(entry)
+		if n < 0 || n >= len(r.devices) {
+			if entry != "-1" || rest(tokens, i) != "" {
+				r.invalid(tokens, i)
+			}
+			break
+		}
+		if d := r.devices[n]; slices.Contains(chosen, d) {
+			r.add(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoted(entry))
+		} else {
+			chosen = append(chosen, d)
+		}
+	}
+	return chosen
+}
+
+// index reads one entry; -1 is no device. An identifier matches the first device that contains it anywhere.
+func (r *hipReader) index(entry string) int {
+	if strings.Contains(entry, "GPU-") {
+		return slices.IndexFunc(r.devices, func(d *gpu.Device) bool {
+			return strings.Contains(hipIdentifier(d), entry)
+		})
+	}
+	n, err := strconv.Atoi(entry)
+	if err != nil || strconv.Itoa(n) != entry {
+		return -1
+	}
+	return n
+}
+
+// hipIdentifier is the identifier as the runtime writes it: small letters, GPU-XX where the device has none.
+func hipIdentifier(d *gpu.Device) string {
+	if !rocmUUID(string(d.UUID)) {
+		return "GPU-XX"
+	}
+	return "GPU-" + strings.ToLower(strings.TrimPrefix(string(d.UUID), "GPU-"))
+}
+
+func (r *hipReader) invalid(tokens []string, i int) {
+	entry, dropped := tokens[i], rest(tokens, i)
+	n := readNumber(entry)
+	switch {
+	case strings.Contains(entry, "GPU-"):
+		r.add(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoted(entry), dropped)
+	case n.ok && strconv.Itoa(n.value) != entry && n.value >= 0:
+		r.add(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoted(entry), dropped)
+	case n.ok:
+		r.add(codeIndex, "entry %s is no valid number (AMD GPUs to choose from: %d) and ends the list%s", quoted(entry), len(r.devices), dropped)
+	default:
+		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(entry), dropped)
+	}
+}
+
+// hipMask is the second AMD mask.
+func hipMask(env Env, m gpu.Machine) mask {
+	l := readHIP(env, m)
+	return mask{set: l.set && len(of(m, gpu.AMD)) > 0, because: l.String(), among: l.within, allowed: whole(l.chosen), notes: l.notes}
+}

@@ -1,0 +1,158 @@
+package visible
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+const rocrVariable = "ROCR_VISIBLE_DEVICES"
+
+// ROCR returns what the ROCm runtime below HIP and OpenCL sees: the AMD devices that ROCR_VISIBLE_DEVICES lists.
+// Empty is none; an invalid entry or a repeated device ends the list and keeps what came before; entries are
+// trimmed; numbers are those of strtol with base 0 (0x1 is 1, 010 is 8).
+//
+// Source: ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_filter_device.cpp.
+func ROCR(env Env, m gpu.Machine) View {
+	chosen, notes, _ := readROCR(env, m)
+	return view("rocr", whole(chosen), notes)
+}
+
+// amdOrder returns the AMD devices in the order of the kernel's topology.
+func amdOrder(m gpu.Machine) []*gpu.Device {
+	devices := of(m, gpu.AMD)
+	slices.SortStableFunc(devices, func(a, b *gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
+	return devices
+}
+
+func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set bool) {
+	devices := amdOrder(m)
+	value, set := env.Lookup(rocrVariable)
+	if !set {
+		return devices, nil, false
+	}
+	r := rocrReader{noter: noter{variable{rocrVariable, value}, twice(env, rocrVariable)}, devices: devices}
+	return r.read(), r.notes, true
+}
+
+type rocrReader struct {
+	noter
+	devices []*gpu.Device
+}
+
+func (r *rocrReader) read() []*gpu.Device {
+	if r.value == "" {
+		r.add(codeEmpty, "no AMD GPU is visible")
+		return nil
+	}
+	// The runtime reads lines that end in a comma, so that nothing follows the last comma.
+	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
+	var chosen []*gpu.Device
+	for i, entry := range tokens {
+		if i == len(r.devices) {
+			r.add(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), rest(tokens, i-1))
+			break
+		}
+		d := r.device(tokens, i)
+		if d == nil {
+			break
+		}
+		if slices.Contains(chosen, d) {
+			r.add(codeDuplicate, "AMD GPU %d is named twice (entry %s), which ends the list%s", d.Index, quoted(entry), rest(tokens, i))
+			break
+		}
+		chosen = append(chosen, d)
+	}
+	return chosen
+}
+
+func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
+	entry := strings.ToUpper(strings.Trim(tokens[i], blanks))
+	switch {
+	case entry == "":
+		r.add(codeOpen, "an empty entry ends the list%s; the runtime may also end the program", rest(tokens, i))
+		return nil
+	case entry[0] == 'G':
+		return r.identifier(tokens, i, entry)
+	}
+	n, ok := strtol(entry)
+	if !ok {
+		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		return nil
+	}
+	if n < 0 || int(n) >= len(r.devices) {
+		if n != -1 || rest(tokens, i) != "" {
+			r.add(codeIndex, "entry %s is no valid number (AMD GPUs here: %d) and ends the list%s", quoted(tokens[i]), len(r.devices), rest(tokens, i))
+		}
+		return nil
+	}
+	return r.devices[n]
+}
+
+// identifier accepts 5 to 20 characters that begin exactly one identifier.
+func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Device {
+	var found []*gpu.Device
+	for _, d := range r.devices {
+		if rocmUUID(string(d.UUID)) && strings.HasPrefix(strings.ToUpper(string(d.UUID)), entry) {
+			found = append(found, d)
+		}
+	}
+	switch {
+	case len(entry) < 5 || len(entry) > 20:
+		r.add(codeUnknownUUID, "%s is no identifier (GPU- and up to 16 hexadecimal digits) and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+	case len(found) == 0:
+		r.add(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+	case len(found) > 1:
+		r.add(codeAmbiguous, "%s is the beginning of several identifiers and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+	default:
+		return found[0]
+	}
+	return nil
+}
+
+// strtol reads all of s as C's strtol does with base 0, then as a 32 bit int: saturated first, cut off after.
+// ok is false when something is left over.
+func strtol(s string) (n int32, ok bool) {
+	digits := strings.TrimPrefix(strings.TrimPrefix(s, "+"), "-")
+	if len(s)-len(digits) > 1 {
+		return 0, false
+	}
+	base := 10
+	switch {
+	case len(digits) > 2 && (strings.HasPrefix(digits, "0x") || strings.HasPrefix(digits, "0X")):
+		digits, base = digits[2:], 16
+	case strings.HasPrefix(digits, "0"):
+		base = 8
+	}
+	const all = "0123456789abcdefABCDEF"
+	allowed := all[:min(base, 10)]
+	if base == 16 {
+		allowed = all
+	}
+	if digits == "" || strings.Trim(digits, allowed) != "" {
+		return 0, false
+	}
+	v, _ := strconv.ParseUint(digits, base, 64) // only too large numbers are left, which are saturated
+	negative := strings.HasPrefix(s, "-")
+	switch {
+	case negative && v > math.MaxInt64:
+		return 0, true // the lower half of the smallest 64 bit number
+	case negative:
+		return int32(-int64(v)), true
+	case v > math.MaxInt64:
+		return -1, true // the lower half of the largest
+	}
+	return int32(v), true
+}
+
+// rocrMask is the first AMD mask; HIP's works within it.
+func rocrMask(env Env, m gpu.Machine) mask {
+	devices := amdOrder(m)
+	chosen, notes, set := readROCR(env, m)
+	value, _ := env.Lookup(rocrVariable)
+	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: whole(chosen), notes: notes}
+}

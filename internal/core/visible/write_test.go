@@ -1,0 +1,169 @@
+package visible
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+)
+
+// apply makes the environment that a job starts with.
+func apply(env Env, vars []Var) Env {
+	out := slices.DeleteFunc(slices.Clone(env), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
+	})
+	for _, v := range vars {
+		if !v.Unset {
+			out = append(out, v.Name+"="+v.Value)
+		}
+	}
+	return out
+}
+
+func target(d gpu.Device) Target { return Target{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor} }
+
+func slice(d gpu.Device, i int) Target {
+	return Target{Index: d.Index, UUID: d.MIG[i].UUID, MIG: true, Vendor: d.Vendor}
+}
+
+// bothVendors has three NVIDIA devices of two models and two AMD devices.
+func bothVendors() gpu.Machine {
+	m := mixed()
+	third := same(gpu.NVIDIA, 3).Devices[2]
+	m.Devices = append(m.Devices, third)
+	m.Devices = append(m.Devices, same(gpu.AMD, 2).Devices...)
+	return m
+}
+
+func TestWrite(t *testing.T) {
+	nvidia, amd, both, mig := same(gpu.NVIDIA, 4), same(gpu.AMD, 4), bothVendors(), split(2, 0)
+	intel, ascend := same(gpu.Intel, 2), same(gpu.Ascend, 4)
+	odd := same(gpu.AMD, 1)
+	odd.Devices[0].UUID = "GPU-XX"
+	const end = " -VISIBLE_DEVICES -HCQ_VISIBLE_DEVICES"
+	for _, c := range []struct {
+		name    string
+		targets []Target
+		ids     Form
+		machine gpu.Machine
+		want    string
+	}{
+		{"numbers", []Target{target(nvidia.Devices[2]), target(nvidia.Devices[0])}, Auto, nvidia,
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,0 NVIDIA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab,GPU-000000a0-aaaa-bbbb-cccc-0123456789ab"},
+		{"identifiers", []Target{target(nvidia.Devices[2])}, UUID, nvidia,
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab NVIDIA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab"},
+		{"MIG is never a number", []Target{slice(mig.Devices[0], 1)}, Index, mig,
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000 NVIDIA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000"},
+		{"none", nil, Auto, nvidia,
+			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1 ZE_AFFINITY_MASK=65535 ONEAPI_DEVICE_SELECTOR=*:cpu ASCEND_RT_VISIBLE_DEVICES= -ASCEND_DEVICE_ID"},
+		{"NVIDIA beside AMD", []Target{target(both.Devices[1])}, Auto, both,
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 NVIDIA_VISIBLE_DEVICES=GPU-000000a1-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1"},
+		{"AMD alone", []Target{target(amd.Devices[3]), target(amd.Devices[1])}, Auto, amd,
+			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=3,1 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
+		{"AMD identifier", []Target{target(amd.Devices[0])}, UUID, amd,
+			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=GPU-babababababababa -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
+		{"AMD without identifier", []Target{target(odd.Devices[0])}, UUID, odd,
+			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=0 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
+		{"AMD beside NVIDIA", []Target{target(both.Devices[4])}, Auto, both,
+			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=1 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0"},
+		{"both vendors", []Target{target(both.Devices[0]), target(both.Devices[4]), target(both.Devices[3])}, Auto, both,
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=1,0 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0,1"},
+		{"Intel", []Target{target(intel.Devices[1])}, Auto, intel,
+			"NVIDIA_VISIBLE_DEVICES=void ZE_AFFINITY_MASK=1 -ONEAPI_DEVICE_SELECTOR"},
+		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, Auto, ascend,
+			"NVIDIA_VISIBLE_DEVICES=void ASCEND_RT_VISIBLE_DEVICES=1,3 -ASCEND_DEVICE_ID"},
+	} {
+		vars := Write(c.targets, c.ids, c.machine)
+		var words []string
+		for i, v := range vars {
+			if slices.ContainsFunc(vars[:i], func(o Var) bool { return o.Name == v.Name }) {
+				t.Errorf("%s: %s is written twice", c.name, v.Name)
+			}
+			if v.Unset {
+				words = append(words, "-"+v.Name)
+			} else {
+				words = append(words, v.Name+"="+v.Value)
+			}
+		}
+		if got := strings.Join(words, " "); got != c.want+end {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want+end)
+		}
+	}
+}
+
+// TestWrittenIsRead: for every choice and form, whatever was inherited, a program sees exactly the targets in order,
+// and Limit leaves exactly the targets.
+func TestWrittenIsRead(t *testing.T) {
+	inherited := Env{"CUDA_VISIBLE_DEVICES=1,1", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "ROCR_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=9",
+		"GPU_DEVICE_ORDINAL=7", "NVIDIA_VISIBLE_DEVICES=all", "VISIBLE_DEVICES=3", "HCQ_VISIBLE_DEVICES=2", "PATH=/bin"}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, m := range []gpu.Machine{same(gpu.NVIDIA, 1), same(gpu.NVIDIA, 16), mixed(), bothVendors(), split(2, 0, 1), eight()} {
+		for range 200 {
+			var all []Target
+			for _, d := range m.Devices {
+				switch {
+				case d.Vendor == gpu.NVIDIA && d.UsesMIG():
+					all = append(all, slice(d, random.IntN(len(d.MIG))))
+				case d.Vendor == gpu.NVIDIA:
+					all = append(all, target(d))
+				}
+			}
+			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			targets := all[:random.IntN(len(all)+1)]
+			if len(targets) > 0 && targets[0].MIG {
+				targets = targets[:1]
+			}
+			for _, ids := range []Form{Auto, UUID, Index} {
+				checkWritten(t, m, targets, apply(inherited, Write(targets, ids, m)))
+			}
+		}
+	}
+}
+
+func checkWritten(t *testing.T, m gpu.Machine, targets []Target, env Env) {
+	t.Helper()
+	if t.Failed() {
+		return
+	}
+	v := CUDA(env, m)
+	wellFormed(t, m, v)
+	var want, got []gpu.UUID
+	for _, d := range targets {
+		want = append(want, d.UUID)
+	}
+	for _, e := range v.Visible {
+		got = append(got, e.UUID)
+	}
+	if !slices.Equal(got, want) || len(v.Notes) > 0 {
+		t.Errorf("%v: visible %v notes %v, want %v", env, got, v.Notes, want)
+	}
+	hidden, notes := Limit(env, m)
+	for _, d := range m.Devices {
+		if len(d.MIG) == 0 && (hidden[d.UUID] == "") != slices.Contains(want, d.UUID) {
+			t.Errorf("%v: Limit says %q of %s, targets %v", env, hidden[d.UUID], d.UUID, want)
+		}
+		for _, s := range d.MIG {
+			if (hidden[s.UUID] == "") != slices.Contains(want, s.UUID) {
+				t.Errorf("%v: Limit says %q of %s, targets %v", env, hidden[s.UUID], s.UUID, want)
+			}
+		}
+	}
+	if len(notes) > 0 {
+		t.Errorf("%v: Limit notes %v", env, notes)
+	}
+}
+
+func TestVariablesCoverWhatIsWritten(t *testing.T) {
+	names := Variables()
+	m := bothVendors()
+	for _, targets := range [][]Target{nil, {target(m.Devices[0])}, {target(m.Devices[3])}} {
+		for _, v := range Write(targets, Auto, m) {
+			if !slices.Contains(names, v.Name) {
+				t.Errorf("%s is written but not in Variables", v.Name)
+			}
+		}
+	}
+}
