@@ -1,0 +1,157 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// choose takes the devices of the plan, in the order the program sees, and writes the reasons of all candidates.
+func (q *question) choose(candidates []*unit) []*unit {
+	if len(q.named) > 0 && q.spec.MIG == "" {
+		for _, u := range q.named {
+			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"
+		}
+		return q.named
+	}
+	rules := q.rules()
+	sorted := slices.Clone(candidates)
+	slices.SortFunc(sorted, func(a, b *unit) int { c, _ := prefer(rules, a, b); return c })
+	chosen := q.bestSet(sorted)
+	var others []*unit
+	for _, u := range sorted {
+		if !slices.Contains(chosen, u) {
+			others = append(others, u)
+		}
+	}
+	for _, u := range chosen {
+		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.together(chosen, u)+q.whyThis(rules, u, chosen, others)
+	}
+	for _, u := range others {
+		u.reason.Text = "free, but " + q.whyNot(rules, u, chosen)
+	}
+	q.otherVendors(chosen)
+	slices.SortFunc(chosen, inOrder)
+	return chosen
+}
+
+// together names the rest of the set and its worst link.
+func (q *question) together(chosen []*unit, u *unit) string {
+	if len(chosen) == 1 {
+		return ""
+	}
+	var rest []string
+	byIndex := slices.Clone(chosen)
+	slices.SortFunc(byIndex, inOrder)
+	for _, c := range byIndex {
+		if c != u {
+			rest = append(rest, c.label)
+		}
+	}
+	text := " with " + listed(rest, "and")
+	if worst := q.gradeOf(chosen).worst; worst > noLink {
+		text += fmt.Sprintf(" (%s between them)", linkWords(worst))
+	}
+	return text
+}
+
+func linkWords(class int) string {
+	return []string{"an unknown way", "the link between sockets", "one NUMA node", "a PCIe host bridge", "a PCIe switch", "NVLink"}[class]
+}
+
+// whyThis compares a chosen device with the best that was not chosen. Inside a set it is silent where
+// only the set as a whole was better.
+func (q *question) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
+	if len(others) == 0 {
+		if len(chosen) == 1 {
+			return ": the only one that is free"
+		}
+		return ": no other is free"
+	}
+	next := others[0]
+	if swapped := better(q.gradeOf(chosen), q.gradeOf(swap(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
+		return ": " + q.setWords(q.gradeOf(swap(chosen, u, next)), q.gradeOf(chosen), next)
+	}
+	c, r := prefer(rules, u, next)
+	if c >= 0 {
+		return ""
+	}
+	return ": " + r.won(u, next)
+}
+
+// setWords says in what a set with the other device would be worse.
+func (q *question) setWords(other, ours grade, u *unit) string {
+	switch {
+	case other.ours != ours.ours:
+		return fmt.Sprintf("%s is already used inside %s", u.label, q.inside())
+	case other.busy != ours.busy:
+		return fmt.Sprintf("%s is not idle", u.label)
+	case other.worst != ours.worst:
+		return fmt.Sprintf("with %s the worst link would be %s", u.label, linkWords(other.worst))
+	}
+	return fmt.Sprintf("with %s the links would be slower on the whole", u.label)
+}
+
+// whyNot compares the device with the chosen one that it could replace at the least loss.
+func (q *question) whyNot(rules []rule, u *unit, chosen []*unit) string {
+	ours := q.gradeOf(chosen)
+	var closest grade
+	var instead *unit
+	for _, c := range chosen {
+		g := q.gradeOf(swap(chosen, c, u))
+		if instead == nil {
+			closest, instead = g, c
+			continue
+		}
+		worse, _ := prefer(rules, instead, c)
+		if d := better(g, closest); d < 0 || d == 0 && worse < 0 {
+			closest, instead = g, c
+		}
+	}
+	if len(chosen) > 1 && better(ours, closest) < 0 {
+		return q.setWords(closest, ours, u)
+	}
+	c, r := prefer(rules, instead, u)
+	if c >= 0 {
+		return "the chosen set is better as a whole"
+	}
+	return r.lost(u, instead)
+}
+
+func swap(set []*unit, out, in *unit) []*unit {
+	clone := slices.Clone(set)
+	clone[slices.Index(clone, out)] = in
+	return clone
+}
+
+// otherVendors explains free devices that were no candidates because another vendor is tried first.
+func (q *question) otherVendors(chosen []*unit) {
+	for _, u := range q.units {
+		if u.reason.Verdict != job.Eligible || u.reason.Text != "" {
+			continue
+		}
+		first := chosen[0].dev.Vendor
+		if vendorRank(u.dev.Vendor) < vendorRank(first) {
+			u.reason.Text = fmt.Sprintf("free, but too few of %s are", vendorName(u.dev.Vendor))
+			continue
+		}
+		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", vendorName(first))
+		u.reason.Remedy = fmt.Sprintf("name it (--device %s)", q.number(u.dev))
+	}
+}
+
+func vendorName(v gpu.Vendor) string {
+	switch v {
+	case gpu.NVIDIA:
+		return "NVIDIA"
+	case gpu.AMD:
+		return "AMD"
+	case gpu.Intel:
+		return "Intel"
+	case gpu.Ascend:
+		return "Ascend"
+	}
+	return string(v)
+}

@@ -1,0 +1,162 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// never says why the device can not serve the spec, whoever leaves it; nil when it can. What a device that does not
+// answer cannot say (its model, its memory) is not held against it here: it is sick, and may recover.
+func (q *question) never(u *unit) *obstacle {
+	for _, rule := range []func(*unit) *obstacle{
+		q.unseen, q.unwanted, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
+	} {
+		if o := rule(u); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+func (q *question) unseen(u *unit) *obstacle {
+	if u.twin {
+		return &obstacle{code: "identity", text: "has no UUID of its own, so no lease can name it"}
+	}
+	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {
+		return &obstacle{code: "hidden", text: "outside lease " + p.ID,
+			remedy: fmt.Sprintf("start it outside lease %s", p.ID)}
+	}
+	why, hidden := q.in.Hidden[u.id()]
+	if !hidden && u.mig != nil {
+		why, hidden = q.in.Hidden[u.dev.UUID]
+	}
+	if !hidden || q.spec.Any {
+		return nil
+	}
+	return &obstacle{code: "hidden", text: why, remedy: fmt.Sprintf("add --any to look past the mask (%s)", why)}
+}
+
+func (q *question) unwanted(u *unit) *obstacle {
+	if u.out {
+		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
+	}
+	if len(q.named) == 0 || slices.Contains(q.named, u) {
+		return nil
+	}
+	inNamed := func(n *unit) bool { return n.mig == nil && n.dev == u.dev }
+	if q.spec.MIG != "" && slices.ContainsFunc(q.named, inNamed) {
+		return nil
+	}
+	return &obstacle{code: "not-named", text: "not named by --device"}
+}
+
+func (q *question) wrongSplit(u *unit) *obstacle {
+	switch {
+	case q.spec.MIG == "" && u.mig == nil && u.dev.UsesMIG():
+		return &obstacle{code: "mig", text: "split into MIG slices, so it is not given whole" + q.has(u.dev), remedy: q.slices(u.dev)}
+	case q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG):
+		return nil
+	case u.mig != nil:
+		return &obstacle{code: "mig", text: fmt.Sprintf("a %s slice, not %s", u.mig.Profile, q.spec.MIG), remedy: q.slices(u.dev)}
+	case u.dev.UsesMIG():
+		return &obstacle{code: "mig", text: "in MIG mode, but without any slice", remedy: "have slices made (nvidia-smi mig)"}
+	}
+	return &obstacle{code: "mig", text: "not split into MIG slices", remedy: "ask for a whole GPU (--gpus 1)"}
+}
+
+func profiles(d *gpu.Device) []string {
+	var out []string
+	for _, s := range d.MIG {
+		out = append(out, s.Profile)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (q *question) has(d *gpu.Device) string {
+	if len(d.MIG) == 0 {
+		return " (none made yet)"
+	}
+	return fmt.Sprintf(" (%s)", listed(profiles(d), "and"))
+}
+
+// slices is the remedy that asks for a slice that exists.
+func (q *question) slices(d *gpu.Device) string {
+	if len(d.MIG) == 0 {
+		return "have slices made (nvidia-smi mig)"
+	}
+	return "ask for a slice (--mig " + listed(profiles(d), "or --mig") + ")"
+}
+
+func (q *question) wrongModel(u *unit) *obstacle {
+	if q.spec.Model == "" || glob(strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)) || u.dev.Name == "" && u.dev.Problem != "" {
+		return nil
+	}
+	remedy := fmt.Sprintf("write a --model that fits %q", u.dev.Name)
+	if !strings.ContainsAny(q.spec.Model, "*?") {
+		remedy += fmt.Sprintf(" as a whole, such as '*%s*'", lastWord(u.dev.Name))
+	}
+	return &obstacle{code: "model", text: fmt.Sprintf("its model is not %s", q.spec.Model), remedy: remedy}
+}
+
+func lastWord(name string) string {
+	words := strings.Fields(name)
+	if len(words) == 0 {
+		return name
+	}
+	return words[len(words)-1]
+}
+
+func (q *question) tooOld(u *unit) *obstacle {
+	least, have := q.spec.MinCompute, u.dev.Compute
+	switch {
+	case least == nil || have != nil && have.AtLeast(*least) || have == nil && u.dev.Problem != "":
+		return nil
+	case have == nil:
+		return &obstacle{code: "compute", text: fmt.Sprintf("its compute capability is unknown, and %s is asked for", least),
+			remedy: "leave out --min-compute"}
+	}
+	return &obstacle{code: "compute", text: fmt.Sprintf("compute capability %s is below %s", have, least),
+		remedy: fmt.Sprintf("ask for an older one (--min-compute %s)", have)}
+}
+
+func (q *question) tooSmall(u *unit) *obstacle {
+	total := u.total()
+	switch {
+	case q.spec.Memory <= 0 || total != nil && *total >= q.spec.Memory || total == nil && u.dev.Problem != "":
+		return nil
+	case total == nil:
+		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
+	}
+	return &obstacle{code: "memory", text: fmt.Sprintf("%s in all are less than %s", *total, q.spec.Memory),
+		remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*total))}
+}
+
+// glob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike path.Match,
+// "*" also matches "/", which names of models contain.
+func glob(pattern, text string) bool {
+	p, t := []rune(pattern), []rune(text)
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(t) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}

@@ -1,0 +1,208 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// readNames finds what --device and --exclude name and settles which units get a reason. The refusal says which
+// name is wrong; its reasons are still to be filled in.
+func (q *question) readNames() *job.Refusal {
+	all := q.everything()
+	var wrong *job.Refusal
+	fail := func(summary, remedy string) {
+		if wrong == nil {
+			wrong = &job.Refusal{Summary: summary, Never: true, Remedy: remedy}
+		}
+	}
+	said := map[*unit]string{}
+	for _, name := range q.spec.Devices {
+		u, problem := q.find(all, name)
+		switch {
+		case problem != "":
+			fail("cannot find device "+problem, "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them")
+		case said[u] != "":
+			fail(fmt.Sprintf("cannot give %s twice: --device names it as %s and as %s", u.label, said[u], name), "name each device once")
+		default:
+			said[u] = name
+			q.named = append(q.named, u)
+		}
+	}
+	if len(q.spec.Devices) > 0 && q.spec.MIG == "" {
+		q.need = len(q.spec.Devices)
+	}
+	for _, name := range q.spec.Exclude {
+		u, problem := q.find(all, name)
+		if problem != "" {
+			fail("cannot exclude device "+problem, "leave it out of --exclude; gpuard status lists the devices")
+			continue
+		}
+		u.excluded(all)
+	}
+	if q.need <= 0 {
+		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), "write --gpus 1, or --cpu for none")
+	}
+	q.show(all)
+	return wrong
+}
+
+// excluded marks the unit, and the slices of a whole GPU with it.
+func (u *unit) excluded(all []*unit) {
+	for _, other := range all {
+		if other == u || u.mig == nil && other.dev == u.dev {
+			other.out = true
+		}
+	}
+}
+
+// find returns the one unit that a name means, or what is wrong with the name.
+func (q *question) find(all []*unit, name string) (*unit, string) {
+	name = strings.TrimSpace(name)
+	var hits []*unit
+	for _, u := range all {
+		exact, match := matches(u, name)
+		if exact {
+			hits = []*unit{u}
+			break
+		}
+		if match {
+			hits = append(hits, u)
+		}
+	}
+	switch {
+	case len(hits) == 1:
+		return hits[0], ""
+	case len(hits) == 0:
+		return nil, fmt.Sprintf("%s: %s", shown(name), q.inventory())
+	}
+	var means []string
+	for _, u := range hits {
+		means = append(means, fmt.Sprintf("%s (%s)", u.label, u.id()))
+	}
+	return nil, fmt.Sprintf("%s: it could be %s", shown(name), listed(means, "or"))
+}
+
+func shown(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return name
+}
+
+// matches reports whether a name means the unit; exact is a whole UUID, which wins over being the beginning of another.
+func matches(u *unit, name string) (exact, match bool) {
+	if vendor, index, ok := strings.Cut(name, ":"); ok && strings.EqualFold(vendor, string(u.dev.Vendor)) {
+		name = index
+		if _, ok := wholeNumber(name); !ok {
+			return false, false
+		}
+	}
+	if index, ok := wholeNumber(name); ok {
+		return false, u.mig == nil && u.dev.Index == index
+	}
+	if want, ok := parsePCI(name); ok {
+		have, known := parsePCI(u.dev.PCI)
+		return false, known && u.mig == nil && have.is(want)
+	}
+	id, start := strings.ToLower(string(u.id())), strings.ToLower(name)
+	// "GPU-" alone is the beginning of everything: at least one character of its own is needed.
+	long := len(start) > len("gpu-") && strings.Contains(start, "-")
+	return id == start && id != "" && !u.twin, long && strings.HasPrefix(id, start)
+}
+
+func wholeNumber(s string) (int, bool) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err == nil
+}
+
+// address is a PCI id; a domain of -1 was not written and means any.
+type address struct{ domain, bus, device, function int64 }
+
+// parsePCI reads "0000:17:00.0", nvidia-smi's "00000000:17:00.0", "17:00.0" and "17:00", in any case.
+func parsePCI(s string) (address, bool) {
+	s = strings.TrimPrefix(strings.ToLower(s), "pci:")
+	rest, function, dotted := strings.Cut(s, ".")
+	parts := strings.Split(rest, ":")
+	if !dotted {
+		function = "0"
+	}
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 {
+		return address{}, false
+	}
+	a := address{domain: -1}
+	for _, field := range []struct {
+		text string
+		to   *int64
+	}{{parts[0], &a.domain}, {parts[1], &a.bus}, {parts[2], &a.device}, {function, &a.function}} {
+		if field.text == "" && field.to == &a.domain {
+			continue
+		}
+		n, err := strconv.ParseUint(field.text, 16, 32)
+		if err != nil {
+			return address{}, false
+		}
+		*field.to = int64(n)
+	}
+	return a, true
+}
+
+func (a address) is(want address) bool {
+	if want.domain < 0 {
+		want.domain = a.domain
+	}
+	return a == want
+}
+
+// inventory says what there is instead of an unknown name: "this machine has 0-3".
+func (q *question) inventory() string {
+	if len(q.m.Devices) == 0 {
+		return "this machine has no GPU"
+	}
+	byVendor := map[gpu.Vendor][]int{}
+	var vendors []gpu.Vendor
+	for _, u := range q.everything() {
+		if u.mig != nil {
+			continue
+		}
+		if len(byVendor[u.dev.Vendor]) == 0 {
+			vendors = append(vendors, u.dev.Vendor)
+		}
+		byVendor[u.dev.Vendor] = append(byVendor[u.dev.Vendor], u.dev.Index)
+	}
+	var parts []string
+	for _, v := range vendors {
+		text := ranges(byVendor[v])
+		if q.mixed {
+			text = fmt.Sprintf("%s:%s", v, text)
+		}
+		parts = append(parts, text)
+	}
+	return "this machine has " + listed(parts, "and")
+}
+
+// ranges writes sorted numbers as "0-3" or "0, 2-3".
+func ranges(numbers []int) string {
+	var parts []string
+	numbers = slices.Compact(numbers)
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		text := strconv.Itoa(numbers[i])
+		if j > i {
+			text += "-" + strconv.Itoa(numbers[j])
+		}
+		parts = append(parts, text)
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

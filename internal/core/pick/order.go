@@ -1,0 +1,187 @@
+package pick
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// The order among eligible devices of one vendor.
+//
+// While nobody waits and at least a quarter of the devices are idle and free, jobs are spread: idle devices first.
+// Otherwise they are packed: the device with the least free memory that suffices. --place forces one of the two.
+// Then the cooler device, then the one this user had last, then the highest index, because GPU 0 often drives the
+// display. Always before all that: a device on which our own lease already runs something comes last.
+//
+// For several devices the set is chosen as a whole: first as few devices in use and (spread) as few busy ones as
+// possible, then the best worst link between any two, then the best links in sum, and only then the rules above, in
+// lexical order of the devices. So memory fit and temperature never buy a slower link.
+//
+// For a slice: the GPU with the fewest free slices first (--place spread: the most), so that whole GPUs stay whole.
+
+// rule is one comparison of two devices. Negative means that a comes first; the words explain it from either side.
+type rule struct {
+	compare func(a, b *unit) int
+	won     func(a, b *unit) string // why a was taken and not b: "cooler than GPU 1 (41 C against 55 C)"
+	lost    func(a, b *unit) string // why a was not taken but b
+}
+
+func (q *question) rules() []rule {
+	rules := []rule{q.useRule()}
+	switch {
+	case q.spec.MIG != "":
+		rules = append(rules, q.sliceRule())
+	case q.spread:
+		rules = append(rules, q.idleRule())
+	default:
+		rules = append(rules, fitRule())
+	}
+	return append(rules, coolRule(), q.lastRule(), indexRule())
+}
+
+// decideMode looks at the whole machine, not at what this spec would take: a picky job must not change the mode.
+func (q *question) decideMode() {
+	quiet, seen := 0, 0
+	for _, u := range q.units {
+		if q.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
+			continue
+		}
+		seen++
+		if u.use.busy == nil && u.use.idle && !u.use.ours {
+			quiet++
+		}
+	}
+	switch q.spec.Place {
+	case job.Spread:
+		q.spread = true
+	case job.Packed:
+		q.spread = false
+	default:
+		q.spread = !q.in.Waiting && quiet*4 >= seen
+	}
+}
+
+func (q *question) useRule() rule {
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(ordinal(a.use.ours), ordinal(b.use.ours)) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("not yet used inside %s, unlike %s", q.inside(), b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("already used inside %s, unlike %s", q.inside(), b.label) },
+	}
+}
+
+func (q *question) idleRule() rule {
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(ordinal(!a.use.idle), ordinal(!b.use.idle)) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("idle, unlike %s", b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("not idle, unlike %s", b.label) },
+	}
+}
+
+// fitRule compares in whole GiB: what a driver or a small neighbour takes must not decide.
+func fitRule() rule {
+	against := func(a, b *unit) string {
+		return fmt.Sprintf("(%s free against %s)", memory(a.free()), memory(b.free()))
+	}
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(roughly(a.free()), roughly(b.free())) },
+		won: func(a, b *unit) string {
+			return fmt.Sprintf("packed, it fits more closely than %s %s", b.label, against(a, b))
+		},
+		lost: func(a, b *unit) string { return fmt.Sprintf("packed, %s fits more closely %s", b.label, against(b, a)) },
+	}
+}
+
+func roughly(b *gpu.Bytes) int64 {
+	if b == nil {
+		return math.MaxInt64
+	}
+	return int64((*b + gpu.GiB/2) / gpu.GiB)
+}
+
+// sliceRule keeps GPUs whole; a slice counts as free whatever its profile.
+func (q *question) sliceRule() rule {
+	free := map[*gpu.Device]int{}
+	for _, u := range q.units {
+		if u.mig != nil && u.use.busy == nil {
+			free[u.dev]++
+		}
+	}
+	sign, word := 1, "fewer"
+	if q.spec.Place == job.Spread {
+		sign, word = -1, "more"
+	}
+	opposite := map[string]string{"fewer": "more", "more": "fewer"}
+	return rule{
+		compare: func(a, b *unit) int { return sign * cmp.Compare(free[a.dev], free[b.dev]) },
+		won: func(a, b *unit) string {
+			return fmt.Sprintf("its GPU has %s free slices than that of %s (%d against %d)", word, b.label, free[a.dev], free[b.dev])
+		},
+		lost: func(a, b *unit) string {
+			return fmt.Sprintf("its GPU has %s free slices than that of %s (%d against %d)", opposite[word], b.label, free[a.dev], free[b.dev])
+		},
+	}
+}
+
+func coolRule() rule {
+	words := func(comparison string) func(a, b *unit) string {
+		return func(a, b *unit) string {
+			if a.dev.Temperature == nil || b.dev.Temperature == nil {
+				return fmt.Sprintf("%s than %s as far as temperatures are known", comparison, b.label)
+			}
+			return fmt.Sprintf("%s than %s (%d C against %d C)", comparison, b.label, *a.dev.Temperature, *b.dev.Temperature)
+		}
+	}
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(heat(a), heat(b)) },
+		won:     words("cooler"),
+		lost:    words("warmer"),
+	}
+}
+
+// heat puts a device of unknown temperature behind all others.
+func heat(u *unit) int {
+	if u.dev.Temperature == nil {
+		return math.MaxInt
+	}
+	return *u.dev.Temperature
+}
+
+func (q *question) lastRule() rule {
+	had := func(u *unit) int { return ordinal(!slices.Contains(q.in.Last, u.id())) }
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(had(a), had(b)) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("you had it last, unlike %s", b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("you had %s last", b.label) },
+	}
+}
+
+func indexRule() rule {
+	return rule{
+		compare: func(a, b *unit) int { return inOrder(b, a) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("otherwise equal to %s, and the higher index", b.label) },
+		lost: func(_, b *unit) string {
+			return fmt.Sprintf("otherwise equal to %s, which has the higher index", b.label)
+		},
+	}
+}
+
+// prefer compares two devices by all rules; the rule is the one that decided.
+func prefer(rules []rule, a, b *unit) (int, rule) {
+	for _, r := range rules {
+		if c := r.compare(a, b); c != 0 {
+			return c, r
+		}
+	}
+	return 0, rules[len(rules)-1]
+}
+
+func ordinal(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

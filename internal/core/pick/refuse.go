@@ -1,0 +1,199 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// refusal says what was asked, how far it could be met, and what would have to change.
+func (q *question) refusal() *job.Refusal {
+	r := &job.Refusal{Never: q.possible() < q.need, Reasons: q.reasons()}
+	if len(q.named) > 0 && q.spec.MIG == "" {
+		r.Never = slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict == job.Never })
+		q.refuseNamed(r)
+		return r
+	}
+	if r.Never {
+		r.Summary, r.Remedy = q.neverSummary(), q.neverRemedy()
+		return r
+	}
+	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
+	return r
+}
+
+// possible is how many devices of one vendor could serve the spec if nobody else were here.
+func (q *question) possible() int {
+	return q.largest(func(u *unit) bool { return u.reason.Verdict != job.Never })
+}
+
+func (q *question) largest(fits func(*unit) bool) int {
+	byVendor, most := map[gpu.Vendor]int{}, 0
+	for _, u := range q.units {
+		if fits(u) {
+			byVendor[u.dev.Vendor]++
+			most = max(most, byVendor[u.dev.Vendor])
+		}
+	}
+	return most
+}
+
+func eligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
+
+// refuseNamed begins with the named device that decides: one that never fits, else the first that is busy.
+func (q *question) refuseNamed(r *job.Refusal) {
+	var first *unit
+	var remedies []string
+	for _, u := range q.named {
+		if eligible(u) || r.Never && u.reason.Verdict != job.Never {
+			continue
+		}
+		if first == nil {
+			first = u
+		}
+		remedies = append(remedies, u.reason.Remedy)
+	}
+	r.Summary = fmt.Sprintf("cannot give %s: %s", first.label, first.reason.Text)
+	remedies = unique(slices.DeleteFunc(remedies, func(s string) bool { return s == "" }))
+	r.Remedy = strings.Join(append(remedies, "name another device, or none to have one chosen"), ", or ")
+	if len(remedies) > 1 {
+		r.Remedy = listed(remedies, "and") + ", or name other devices"
+	}
+}
+
+// what is the job's demand: "2 GPUs", "a 1g.10gb slice".
+func (q *question) what() string {
+	text := count(q.need, "GPU")
+	if q.spec.MIG != "" {
+		text = fmt.Sprintf("a %s slice", q.spec.MIG)
+	}
+	if q.spec.Memory > 0 {
+		text += fmt.Sprintf(" with %s", q.spec.Memory)
+	}
+	return text
+}
+
+func (q *question) busySummary() string {
+	free, all := 0, 0
+	for _, u := range q.units {
+		free += ordinal(eligible(u))
+		if q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG) {
+			all++
+		}
+	}
+	switch {
+	case free >= q.need:
+		return fmt.Sprintf("cannot give %s of one vendor: %d of %d are free, of different vendors", q.what(), free, all)
+	case free == 1:
+		return fmt.Sprintf("cannot give %s: 1 of %d is free", q.what(), all)
+	case free == 0:
+		return fmt.Sprintf("cannot give %s: none of %d is free", q.what(), all)
+	}
+	return fmt.Sprintf("cannot give %s: %d of %d are free", q.what(), free, all)
+}
+
+// busyRemedy lists what frees a device, in index order; several may be needed at once.
+func (q *question) busyRemedy() string {
+	free := q.largest(eligible)
+	var options []string
+	if free > 0 {
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(free, "GPU"), free))
+	}
+	busy := q.remedies(job.Busy)
+	if missing := q.need - free; missing > 1 && len(busy) > 1 {
+		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
+	}
+	options = append(options, busy...)
+	return either(append(options, q.unhide()...))
+}
+
+// either joins alternatives; a refusal never ends without saying what to do.
+func either(options []string) string {
+	if len(options) == 0 {
+		return "look at gpuard status, or use --cpu to run without a GPU"
+	}
+	return strings.Join(options, ", or ")
+}
+
+// remedies of all devices with the verdict, each once, at most a few.
+func (q *question) remedies(v job.Verdict) []string {
+	var out []string
+	for _, u := range q.units {
+		if u.reason.Verdict == v && u.reason.Remedy != "" && u.reason.Code != "hidden" {
+			out = append(out, u.reason.Remedy)
+		}
+	}
+	out = unique(out)
+	return out[:min(most, len(out))]
+}
+
+// unhide names the mask or the lease that hides devices, since they might have served.
+func (q *question) unhide() []string {
+	var out []string
+	for _, u := range q.units {
+		if u.reason.Code == "hidden" {
+			out = append(out, u.reason.Remedy)
+		}
+	}
+	out = unique(out)
+	return out[:min(most, len(out))]
+}
+
+func (q *question) neverSummary() string {
+	all := len(q.m.Devices)
+	could := q.possible()
+	switch {
+	case all == 0:
+		return fmt.Sprintf("cannot give %s: this machine has no GPU", q.what())
+	case q.spec.MIG == "" && q.need > all:
+		return fmt.Sprintf("cannot give %s: this machine has %d", q.what(), all)
+	case q.mixed && q.need > 1 && q.fitting() >= q.need:
+		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.what(), could)
+	}
+	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.what(), could, len(q.units), q.obstacles())
+}
+
+func (q *question) fitting() int {
+	n := 0
+	for _, u := range q.units {
+		n += ordinal(u.reason.Verdict != job.Never)
+	}
+	return n
+}
+
+// obstacles counts what stands in the way: "2 excluded, 1 hidden".
+func (q *question) obstacles() string {
+	words := []struct{ code, text string }{
+		{"hidden", "hidden"}, {"excluded", "excluded"}, {"not-named", "not named"}, {"mig", "split"}, {"model", "of another model"},
+		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"},
+	}
+	var parts []string
+	for _, w := range words {
+		n := 0
+		for _, u := range q.units {
+			n += ordinal(u.reason.Verdict == job.Never && u.reason.Code == w.code)
+		}
+		if w.code == "mig" && q.spec.MIG != "" {
+			w.text = "not such a slice"
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, w.text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (q *question) neverRemedy() string {
+	if len(q.m.Devices) == 0 {
+		return "use --cpu to run without a GPU; gpuard status says what was looked for"
+	}
+	var options []string
+	if could := q.possible(); could > 0 {
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(could, "GPU"), could))
+	}
+	options = append(options, q.unhide()...)
+	return either(append(options, q.remedies(job.Never)...))
+}

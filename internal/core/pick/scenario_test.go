@@ -1,0 +1,493 @@
+package pick
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// now is the moment of every scenario: 15:00 on some day.
+var now = time.Date(2026, 3, 10, 15, 0, 0, 0, time.UTC)
+
+// TestScenarios reads testdata/*.txt; testdata/README.txt describes the format.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("cannot find the scenarios: %v %v", files, err)
+	}
+	cases := 0
+	for _, file := range files {
+		if filepath.Base(file) == "README.txt" {
+			continue
+		}
+		for _, s := range readScenarios(t, file) {
+			cases++
+			t.Run(filepath.Base(file)+"/"+s.name, s.check)
+		}
+	}
+	if cases < 30 {
+		t.Errorf("only %d scenarios were read", cases)
+	}
+}
+
+// scenario is one case of a file.
+type scenario struct {
+	name    string
+	machine gpu.Machine
+	held    []job.Lease
+	spec    job.Spec
+	in      Context
+	answer  []string
+}
+
+func readScenarios(t *testing.T, file string) []*scenario {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*scenario
+	var s *scenario
+	section := ""
+	for i, line := range strings.Split(string(data), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "case: "); ok {
+			s = &scenario{name: name, in: Context{Now: now, UID: 1000, Tolerate: DefaultTolerance()}}
+			out, section = append(out, s), ""
+			continue
+		}
+		if name, ok := strings.CutSuffix(line, ":"); ok && strings.Contains(" machine held question answer ", " "+name+" ") {
+			section = name
+			continue
+		}
+		if err := s.read(section, line); err != nil {
+			t.Fatalf("%s:%d: %s: %v", file, i+1, line, err)
+		}
+	}
+	return out
+}
+
+func (s *scenario) read(section, line string) error {
+	if section == "answer" {
+		s.answer = append(s.answer, line)
+		return nil
+	}
+	f, err := fields(line)
+	if err != nil {
+		return err
+	}
+	switch section {
+	case "machine":
+		return s.readMachine(f)
+	case "held":
+		return s.readHeld(f)
+	case "question":
+		return s.readQuestion(f)
+	}
+	return fmt.Errorf("no section")
+}
+
+// fields splits a line at spaces; key="a b" keeps its spaces and loses its quotes.
+func fields(line string) ([]string, error) {
+	var out []string
+	var word strings.Builder
+	quoted, begun := false, false
+	for _, r := range line {
+		switch {
+		case r == '"':
+			quoted, begun = !quoted, true
+		case r == ' ' && !quoted:
+			if begun {
+				out = append(out, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(r)
+			begun = true
+		}
+	}
+	if begun {
+		out = append(out, word.String())
+	}
+	if quoted || len(out) == 0 {
+		return nil, fmt.Errorf("cannot split it")
+	}
+	return out, nil
+}
+
+func (s *scenario) readMachine(f []string) error {
+	switch f[0] {
+	case "gpu":
+		first, last, many := strings.Cut(f[1], "-")
+		if !many {
+			last = first
+		}
+		for i := atoi(first); i <= atoi(last); i++ {
+			d, err := device(i, f[2:])
+			if err != nil {
+				return err
+			}
+			s.machine.Devices = append(s.machine.Devices, d)
+		}
+		return nil
+	case "mig":
+		d := s.device(f[1])
+		d.MIGMode = new(true)
+		for _, profile := range f[2:] {
+			i := len(d.MIG)
+			d.MIG = append(d.MIG, gpu.MIGDevice{Index: i, Profile: profile, UUID: gpu.UUID(fmt.Sprintf("MIG-%d-%d", d.Index, i)),
+				MemoryTotal: new(10 * gpu.GiB), MemoryUsed: new(gpu.Bytes(0))})
+		}
+		return nil
+	case "link": // link 0 1 nvlink
+		a, b := s.device(f[1]), s.device(f[2])
+		s.connect()
+		for i := range s.machine.Devices {
+			switch s.machine.Devices[i].UUID {
+			case a.UUID:
+				b.Links[i] = gpu.Link(f[3])
+			case b.UUID:
+				a.Links[i] = gpu.Link(f[3])
+			}
+		}
+		return nil
+	case "process":
+		return s.readProcess(f[1:])
+	}
+	return fmt.Errorf("unknown word %s", f[0])
+}
+
+// connect gives every pair the slowest link, which "link" lines then improve.
+func (s *scenario) connect() {
+	for i := range s.machine.Devices {
+		d := &s.machine.Devices[i]
+		if d.Links != nil {
+			continue
+		}
+		for range s.machine.Devices {
+			d.Links = append(d.Links, gpu.LinkSystem)
+		}
+		d.Links[i] = gpu.LinkSelf
+	}
+}
+
+func device(index int, attributes []string) (gpu.Device, error) {
+	d := gpu.Device{Index: index, Vendor: gpu.NVIDIA, Name: "NVIDIA A100-SXM4-80GB", UUID: gpu.UUID(fmt.Sprintf("GPU-%d%d%d%d-aaaa", index, index, index, index)),
+		PCI: fmt.Sprintf("0000:%02x:00.0", 0x17+index), MemoryTotal: new(80 * gpu.GiB), MemoryUsed: new(gpu.Bytes(0)),
+		MemoryReserved: new(gpu.Bytes(0)), Temperature: new(40), Utilization: new(0.0), Compute: &gpu.Capability{Major: 8}}
+	for _, a := range attributes {
+		key, value, _ := strings.Cut(a, "=")
+		switch key {
+		case "vendor":
+			d.Vendor = gpu.Vendor(value)
+			d.UUID = gpu.UUID(fmt.Sprintf("GPU-%s-%d", value, index))
+		case "name":
+			d.Name = value
+		case "uuid":
+			d.UUID = gpu.UUID(value)
+		case "pci":
+			d.PCI = value
+		case "problem":
+			d.Problem = value
+		case "recovery":
+			d.RecoveryAction = value
+		case "total":
+			d.MemoryTotal = maybe(value, bytes)
+		case "used":
+			d.MemoryUsed = maybe(value, bytes)
+		case "reserved":
+			d.MemoryReserved = maybe(value, bytes)
+		case "temp":
+			d.Temperature = maybe(value, atoi)
+		case "util":
+			d.Utilization = maybe(value, func(v string) float64 { return float64(atoi(v)) / 100 })
+		case "compute":
+			d.Compute = maybe(value, func(v string) gpu.Capability { c, _ := gpu.ParseCapability(v); return c })
+		case "mig":
+			d.MIGMode = new(value == "on")
+		default:
+			return d, fmt.Errorf("unknown attribute %s", a)
+		}
+	}
+	return d, nil
+}
+
+func (s *scenario) readProcess(f []string) error {
+	p := gpu.Process{GPU: s.id(f[0]), PID: 4242, User: "bob", UID: new(uint32(1001)), Kind: gpu.ComputeProcess, Memory: new(gpu.Bytes(0)), Command: "python"}
+	for _, a := range f[1:] {
+		key, value, _ := strings.Cut(a, "=")
+		switch key {
+		case "pid":
+			p.PID = atoi(value)
+		case "user":
+			p.User = value
+			p.UID = map[string]*uint32{"alice": new(uint32(1000)), "bob": new(uint32(1001)), "root": new(uint32(0))}[value]
+		case "mem":
+			p.Memory = maybe(value, bytes)
+		case "cmd":
+			p.Command = value
+		case "kind":
+			p.Kind = gpu.Kind(value)
+		case "age":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return err
+			}
+			p.Started = now.Add(-d)
+		case "state":
+			p.State = value
+		case "container":
+			p.Container = value
+		default:
+			return fmt.Errorf("unknown attribute %s", a)
+		}
+	}
+	// Its memory is used memory, unless "used=" says otherwise on purpose.
+	d, slice, _ := s.machine.Find(p.GPU)
+	if p.Memory != nil {
+		switch {
+		case slice != nil:
+			*slice.MemoryUsed += *p.Memory
+		case d.MemoryUsed != nil:
+			*d.MemoryUsed += *p.Memory
+		}
+	}
+	s.machine.Processes = append(s.machine.Processes, p)
+	return nil
+}
+
+func (s *scenario) readHeld(f []string) error {
+	l := job.Lease{ID: f[0], User: "alice", UID: 1000, Command: "train.py", PID: 77, Since: now.Add(-58 * time.Minute)}
+	for _, name := range strings.Split(f[1], ",") {
+		l.Devices = append(l.Devices, s.id(name))
+	}
+	for _, a := range f[2:] {
+		key, value, _ := strings.Cut(a, "=")
+		switch key {
+		case "user":
+			l.User = value
+		case "parent":
+			l.Parent = value
+		case "allocation":
+			l.Allocation = value
+		case "cmd":
+			l.Command = value
+		case "ended":
+			l.Ended, l.HeldBy = true, []job.Blocker{{PID: atoi(value), User: l.User, Command: "tmux"}}
+		case "unreadable":
+			l.Unreadable, l.Hashes, l.Devices = true, []string{job.DeviceHash(l.Devices[0])}, nil
+		default:
+			return fmt.Errorf("unknown attribute %s", a)
+		}
+	}
+	s.held = append(s.held, l)
+	return nil
+}
+
+func (s *scenario) readQuestion(f []string) error {
+	if s.spec.GPUs == 0 && len(s.spec.Devices) == 0 && s.spec.MIG == "" {
+		s.spec.GPUs = 1
+	}
+	for i := 0; i < len(f); i++ {
+		value := ""
+		if i+1 < len(f) {
+			value = f[i+1]
+		}
+		switch f[i] {
+		case "--cpu":
+			s.spec.CPU, s.spec.GPUs = true, 0
+			continue
+		case "--any":
+			s.spec.Any = true
+			continue
+		case "waiting":
+			s.in.Waiting = true
+			continue
+		case "--gpus":
+			s.spec.GPUs = atoi(value)
+		case "--mig":
+			s.spec.MIG, s.spec.GPUs = value, 0
+		case "--device":
+			s.spec.Devices, s.spec.GPUs = strings.Split(value, ","), 0
+		case "--exclude":
+			s.spec.Exclude = strings.Split(value, ",")
+		case "--model":
+			s.spec.Model = value
+		case "--min-compute":
+			c, err := gpu.ParseCapability(value)
+			if err != nil {
+				return err
+			}
+			s.spec.MinCompute = &c
+		case "--mem":
+			s.spec.Memory = bytes(value)
+		case "--place":
+			s.spec.Place = job.Place(value)
+		case "as":
+			s.in.UID = uint32(atoi(value))
+		case "inside":
+			for j := range s.held {
+				if s.held[j].ID == value {
+					s.in.Parent = &s.held[j]
+				}
+			}
+			for p := s.in.Parent; p != nil && p.Parent != ""; {
+				s.in.Ancestors = append(s.in.Ancestors, p.Parent)
+				p = nil
+			}
+		case "allocation":
+			s.in.Allocation = value
+		case "last":
+			for _, name := range strings.Split(value, ",") {
+				s.in.Last = append(s.in.Last, s.id(name))
+			}
+		case "hidden": // hidden 0,2=why
+			names, why, _ := strings.Cut(value, "=")
+			s.in.Hidden = map[gpu.UUID]string{}
+			for _, name := range strings.Split(names, ",") {
+				s.in.Hidden[s.id(name)] = why
+			}
+		default:
+			return fmt.Errorf("unknown word %s", f[i])
+		}
+		i++
+	}
+	return nil
+}
+
+// device finds "0", or "amd:0" for another vendor than NVIDIA.
+func (s *scenario) device(name string) *gpu.Device {
+	vendor, index, other := strings.Cut(name, ":")
+	if !other {
+		vendor, index = "nvidia", name
+	}
+	for i := range s.machine.Devices {
+		if d := &s.machine.Devices[i]; string(d.Vendor) == vendor && d.Index == atoi(index) {
+			return d
+		}
+	}
+	panic("no device " + name)
+}
+
+// id of "0", or "0/2" for a slice.
+func (s *scenario) id(name string) gpu.UUID {
+	whole, slice, isSlice := strings.Cut(name, "/")
+	d := s.device(whole)
+	if isSlice {
+		return d.MIG[atoi(slice)].UUID
+	}
+	return d.UUID
+}
+
+func (s *scenario) check(t *testing.T) {
+	plan, refusal := Place(s.spec, s.machine, s.held, s.in)
+	answered := false
+	for _, line := range s.answer {
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "gives":
+			answered = true
+			var got []string
+			for _, g := range plan.Devices {
+				got = append(got, s.nameOf(g.UUID))
+			}
+			if have := or(strings.Join(got, " "), "nothing"); refusal != nil || have != rest {
+				t.Errorf("gives %s, want %s (refusal: %v)", have, rest, refusal)
+			}
+		case "busy", "never":
+			answered = true
+			if refusal == nil || refusal.Never != (word == "never") || refusal.Summary != rest {
+				t.Errorf("got %+v, want %s %q", refusal, word, rest)
+			}
+		case "remedy":
+			if refusal == nil || !strings.Contains(refusal.Remedy, rest) {
+				t.Errorf("remedy is %+v, want %q in it", refusal, rest)
+			}
+		case "note":
+			if !strings.Contains(strings.Join(plan.Notes, "\n"), rest) {
+				t.Errorf("notes are %q, want %q in one", plan.Notes, rest)
+			}
+		case "no-notes":
+			if len(plan.Notes) > 0 {
+				t.Errorf("notes are %q, want none", plan.Notes)
+			}
+		case "reason":
+			s.checkReason(t, plan, refusal, rest)
+		default:
+			t.Errorf("unknown answer %q", line)
+		}
+	}
+	if !answered {
+		t.Error("the scenario has no answer")
+	}
+}
+
+// checkReason reads "0 busy leased part of the text".
+func (s *scenario) checkReason(t *testing.T, plan job.Plan, refusal *job.Refusal, line string) {
+	t.Helper()
+	reasons := plan.Reasons
+	if refusal != nil {
+		reasons = refusal.Reasons
+	}
+	f := strings.SplitN(line, " ", 4)
+	for _, r := range reasons {
+		if s.nameOf(r.UUID) != f[0] {
+			continue
+		}
+		if string(r.Verdict) != f[1] || r.Code != f[2] || len(f) > 3 && !strings.Contains(r.Text, f[3]) {
+			t.Errorf("reason of %s is %s %s %q, want %s", f[0], r.Verdict, r.Code, r.Text, line)
+		}
+		return
+	}
+	t.Errorf("no reason for %s in %+v", f[0], reasons)
+}
+
+func (s *scenario) nameOf(id gpu.UUID) string {
+	d, slice, ok := s.machine.Find(id)
+	if !ok {
+		return "?"
+	}
+	name := strconv.Itoa(d.Index)
+	if d.Vendor != gpu.NVIDIA {
+		name = string(d.Vendor) + ":" + name
+	}
+	if slice != nil {
+		name += "/" + strconv.Itoa(slice.Index)
+	}
+	return name
+}
+
+// maybe reads "none" as an absent reading.
+func maybe[T any](s string, read func(string) T) *T {
+	if s == "none" {
+		return nil
+	}
+	return new(read(s))
+}
+
+func bytes(s string) gpu.Bytes {
+	b, err := gpu.ParseBytes(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

@@ -1,0 +1,138 @@
+package pick
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gpuard/internal/core/gpu"
+)
+
+// grade is what a set of devices is worth as a whole; earlier fields count more.
+type grade struct {
+	ours  int // devices that our own lease already uses
+	busy  int // devices that are not idle, while spreading
+	worst int // class of the worst link between two of them
+	sum   int // of all link classes
+}
+
+// better compares so that the better grade is the smaller.
+func better(a, b grade) int {
+	return cmp.Or(cmp.Compare(a.ours, b.ours), cmp.Compare(a.busy, b.busy), cmp.Compare(b.worst, a.worst), cmp.Compare(b.sum, a.sum))
+}
+
+// bestLink is the class of NVLink, and noLink of an unknown way.
+const (
+	noLink   = 0
+	bestLink = 5
+)
+
+func linkClass(l gpu.Link) int {
+	worstFirst := []gpu.Link{gpu.LinkSystem, gpu.LinkNode, gpu.LinkBridge, gpu.LinkSwitch, gpu.LinkNVLink}
+	return slices.Index(worstFirst, l) + 1
+}
+
+// link is the class between two devices. Where the two directions differ, the worse one known counts.
+func link(a, b *unit) int {
+	one, other := noLink, noLink
+	if b.pos < len(a.dev.Links) {
+		one = linkClass(a.dev.Links[b.pos])
+	}
+	if a.pos < len(b.dev.Links) {
+		other = linkClass(b.dev.Links[a.pos])
+	}
+	if one == noLink || other == noLink {
+		return max(one, other)
+	}
+	return min(one, other)
+}
+
+// search finds the best n of the candidates, which are sorted best first. It walks all sets in lexical order, so among
+// equal grades the one with the better single devices wins, and leaves a branch when even perfect links
+// could not beat the best so far.
+type search struct {
+	from   []*unit
+	links  [][]int
+	spread bool
+	n      int
+	steps  int
+	picked []int
+	best   []int
+	top    grade
+}
+
+// enough steps for every set of any size among 16 devices (at most 2^16 branches). Larger machines get the best
+// set found within them.
+const enough = 1 << 17
+
+func (q *question) bestSet(sorted []*unit) []*unit {
+	s := &search{from: sorted, spread: q.spread, n: q.need, top: grade{ours: math.MaxInt}}
+	for _, a := range sorted {
+		row := make([]int, len(sorted))
+		for j, b := range sorted {
+			row[j] = link(a, b)
+		}
+		s.links = append(s.links, row)
+	}
+	s.extend(0, grade{worst: bestLink})
+	var out []*unit
+	for _, i := range s.best {
+		out = append(out, sorted[i])
+	}
+	return out
+}
+
+func (s *search) extend(next int, g grade) {
+	if len(s.picked) == s.n {
+		if better(g, s.top) < 0 {
+			s.best, s.top = slices.Clone(s.picked), g
+		}
+		return
+	}
+	for i := next; len(s.from)-i >= s.n-len(s.picked) && s.steps < enough; i++ {
+		s.steps++
+		grown := s.with(g, i)
+		if better(s.hope(grown), s.top) < 0 {
+			s.picked = append(s.picked, i)
+			s.extend(i+1, grown)
+			s.picked = s.picked[:len(s.picked)-1]
+		}
+	}
+}
+
+// with is the grade after candidate i joins those picked.
+func (s *search) with(g grade, i int) grade {
+	for _, j := range s.picked {
+		g.worst = min(g.worst, s.links[i][j])
+		g.sum += s.links[i][j]
+	}
+	g.ours += ordinal(s.from[i].use.ours)
+	if s.spread {
+		g.busy += ordinal(!s.from[i].use.idle)
+	}
+	return g
+}
+
+// hope is the best that a partly picked set, one more than those picked, can still become.
+func (s *search) hope(g grade) grade {
+	have := len(s.picked) + 1
+	pairs := s.n*(s.n-1)/2 - have*(have-1)/2
+	g.sum += pairs * bestLink
+	return g
+}
+
+// gradeOf grades a set that is already known.
+func (q *question) gradeOf(set []*unit) grade {
+	g := grade{worst: bestLink}
+	for i, a := range set {
+		g.ours += ordinal(a.use.ours)
+		if q.spread {
+			g.busy += ordinal(!a.use.idle)
+		}
+		for _, b := range set[:i] {
+			g.worst = min(g.worst, link(a, b))
+			g.sum += link(a, b)
+		}
+	}
+	return g
+}

@@ -1,0 +1,142 @@
+package pick
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// unit is one thing that can be given: a whole GPU or a MIG slice.
+type unit struct {
+	dev    *gpu.Device
+	mig    *gpu.MIGDevice // nil for a whole GPU
+	pos    int            // in Machine.Devices: links are by position
+	label  string         // "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)"
+	twin   bool           // its UUID is empty or not its own, so a lease could not name it
+	out    bool           // --exclude names it
+	use    use
+	reason job.Reason
+}
+
+func (u *unit) id() gpu.UUID {
+	if u.mig != nil {
+		return u.mig.UUID
+	}
+	return u.dev.UUID
+}
+
+func (u *unit) name() string {
+	if u.mig != nil {
+		return u.dev.Name + " MIG " + u.mig.Profile
+	}
+	return u.dev.Name
+}
+
+// total is the memory a job could have with nothing else on the device; nil when unknown.
+func (u *unit) total() *gpu.Bytes {
+	if u.mig != nil {
+		return u.mig.MemoryTotal
+	}
+	if u.dev.MemoryTotal == nil || u.dev.MemoryReserved == nil {
+		return u.dev.MemoryTotal
+	}
+	return new(max(0, *u.dev.MemoryTotal-*u.dev.MemoryReserved))
+}
+
+func (u *unit) used() *gpu.Bytes {
+	if u.mig != nil {
+		return u.mig.MemoryUsed
+	}
+	return u.dev.MemoryUsed
+}
+
+// free is what is left of total now; nil when unknown.
+func (u *unit) free() *gpu.Bytes {
+	if u.total() == nil || u.used() == nil {
+		return nil
+	}
+	return new(max(0, *u.total()-*u.used()))
+}
+
+// utilization is absent for slices: the driver reports none for a split GPU.
+func (u *unit) utilization() *float64 {
+	if u.mig != nil {
+		return nil
+	}
+	return u.dev.Utilization
+}
+
+// everything lists all whole GPUs and all slices in the order in which people count them, which is
+// not the order of the machine's list: that one may be any.
+func (q *question) everything() []*unit {
+	var all []*unit
+	seen := map[gpu.UUID]int{}
+	for i := range q.m.Devices {
+		d := &q.m.Devices[i]
+		label := fmt.Sprintf("GPU %s", q.number(d))
+		all = append(all, &unit{dev: d, pos: i, label: label})
+		seen[d.UUID]++
+		for j := range d.MIG {
+			s := &d.MIG[j]
+			all = append(all, &unit{dev: d, mig: s, pos: i, label: fmt.Sprintf("%s slice %d (%s)", label, s.Index, s.Profile)})
+			seen[s.UUID]++
+		}
+	}
+	for _, u := range all {
+		u.twin = u.id() == "" || seen[u.id()] > 1
+	}
+	slices.SortFunc(all, inOrder)
+	return all
+}
+
+// number is how people name the device: its index, with the vendor where that is needed.
+func (q *question) number(d *gpu.Device) string {
+	if q.mixed {
+		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprint(d.Index)
+}
+
+func inOrder(a, b *unit) int {
+	return cmp.Or(
+		cmp.Compare(vendorRank(a.dev.Vendor), vendorRank(b.dev.Vendor)),
+		strings.Compare(string(a.dev.Vendor), string(b.dev.Vendor)),
+		cmp.Compare(a.dev.Index, b.dev.Index),
+		strings.Compare(string(a.dev.UUID), string(b.dev.UUID)),
+		strings.Compare(a.dev.PCI+a.dev.Name, b.dev.PCI+b.dev.Name),
+		cmp.Compare(slice(a), slice(b)),
+		strings.Compare(string(a.id()), string(b.id())),
+	)
+}
+
+func vendorRank(v gpu.Vendor) int {
+	known := []gpu.Vendor{gpu.NVIDIA, gpu.AMD, gpu.Intel, gpu.Ascend}
+	if i := slices.Index(known, v); i >= 0 {
+		return i
+	}
+	return len(known)
+}
+
+// slice is the number of the slice, -1 for the whole GPU, which comes first.
+func slice(u *unit) int {
+	if u.mig == nil {
+		return -1
+	}
+	return u.mig.Index
+}
+
+// show keeps the units that get a reason: whole GPUs, or the slices of split ones where slices are wanted.
+func (q *question) show(all []*unit) {
+	wanted := q.spec.MIG != "" || slices.ContainsFunc(q.named, func(u *unit) bool { return u.mig != nil })
+	for _, u := range all {
+		split := wanted && len(u.dev.MIG) > 0
+		namedWhole := q.spec.MIG == "" && slices.Contains(q.named, u)
+		if (u.mig != nil) == split || namedWhole {
+			q.units = append(q.units, u)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package pick
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+)
+
+// use is what goes on at one device now, whatever is asked for.
+type use struct {
+	busy      *obstacle     // nil: free for a lease
+	processes []job.Blocker // that block, or are tolerated
+	notes     []string      // what a plan with this device must tell
+	idle      bool
+	ours      bool // free for us, but processes of our own lease or allocation run on it
+}
+
+// usage judges health, then leases, then processes: waiting for a lease on a sick device would be in vain.
+func (q *question) usage(u *unit) use {
+	ps := q.processes(u)
+	out := use{idle: q.isIdle(u, ps), processes: blockers(ps)}
+	if state, why := health.Of(*u.dev); state != health.OK {
+		out.busy = &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: sickRemedy(u, state)}
+		return out
+	}
+	if o, by := q.leased(u, &out); o != nil {
+		out.busy, out.processes = o, by
+		return out
+	}
+	q.foreign(u, ps, &out)
+	return out
+}
+
+func sickRemedy(u *unit, state health.State) string {
+	if state == health.Unknown {
+		return fmt.Sprintf("find out why %s does not answer (nvidia-smi, kernel log)", u.label)
+	}
+	return fmt.Sprintf("let %s cool down, or reset it when idle (nvidia-smi --gpu-reset -i %s)", u.label, u.dev.UUID)
+}
+
+// leased says whose lease keeps the device. A lease on a slice also keeps the whole GPU, and the other way round.
+// Leases we are inside of do not count; inside another scheduler's allocation leases of others are only mentioned.
+func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
+	var by []job.Lease
+	for _, l := range q.held {
+		if !touches(l, u) || slices.Contains(q.in.Ancestors, l.ID) {
+			continue
+		}
+		if q.in.Allocation != "" && l.Allocation != q.in.Allocation {
+			out.notes = append(out.notes, fmt.Sprintf("lease %s also covers it; %s gave it to you all the same", whose(q.in, l), q.in.Allocation))
+			continue
+		}
+		by = append(by, l)
+	}
+	all := slices.Clone(by)
+	by = slices.DeleteFunc(by, func(l job.Lease) bool {
+		// A part of a lease that is named anyway says nothing new.
+		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
+	})
+	if len(by) == 0 {
+		if len(all) == 0 {
+			return nil, nil
+		}
+		by = all[:1] // leases that name each other as parent: hostile, but held
+	}
+	var texts, ends []string
+	var holders []job.Blocker
+	for _, l := range by {
+		texts = append(texts, "leased as "+whose(q.in, l)+stillHeld(l))
+		ends = append(ends, fmt.Sprintf("lease %s ends", whose(q.in, l)))
+		holders = append(holders, l.HeldBy...)
+	}
+	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
+	if by[0].Ended {
+		o.remedy = fmt.Sprintf("end it (gpuard release %s)", by[0].ID)
+	}
+	return o, holders
+}
+
+func touches(l job.Lease, u *unit) bool {
+	if l.Holds(u.id()) || l.Holds(u.dev.UUID) {
+		return true
+	}
+	return u.mig == nil && slices.ContainsFunc(u.dev.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })
+}
+
+func olderLease(a, b job.Lease) int {
+	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID))
+}
+
+// processes lists who is on the device, largest first. One that the driver reports on a split GPU
+// without saying where counts on every slice whose own memory use is not readable.
+func (q *question) processes(u *unit) []gpu.Process {
+	ps := q.m.On(u.id())
+	if u.mig != nil && u.mig.MemoryUsed == nil {
+		for _, p := range q.m.Processes {
+			if p.GPU == u.dev.UUID {
+				ps = append(ps, p)
+			}
+		}
+	}
+	slices.SortFunc(ps, func(a, b gpu.Process) int {
+		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Start, b.Start),
+			strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Command, b.Command), strings.Compare(a.User, b.User),
+			strings.Compare(a.State, b.State), strings.Compare(string(a.GPU), string(b.GPU)), a.Started.Compare(b.Started),
+			strings.Compare(a.Container, b.Container), cmp.Compare(owner(a), owner(b)))
+	})
+	return ps
+}
+
+// size sorts a process of unknown size before all others: it may be the largest.
+func size(p gpu.Process) gpu.Bytes {
+	if p.Memory == nil {
+		return 1 << 62
+	}
+	return *p.Memory
+}
+
+func owner(p gpu.Process) int64 {
+	if p.UID == nil {
+		return -1
+	}
+	return int64(*p.UID)
+}
+
+// isIdle follows the project's one meaning of idle: hardly used, and nobody who has just begun.
+func (q *question) isIdle(u *unit, ps []gpu.Process) bool {
+	return !q.working(u) && !slices.ContainsFunc(ps, q.young)
+}
+
+func (q *question) working(u *unit) bool {
+	load := u.utilization()
+	return load != nil && *load > q.in.Tolerate.Utilization
+}
+
+func (q *question) young(p gpu.Process) bool {
+	if q.in.Now.IsZero() || p.Started.IsZero() {
+		return false
+	}
+	return q.in.Now.Sub(p.Started) < q.in.Tolerate.YoungerThan
+}
+
+// lacking says that the free memory does not suffice now.
+func (q *question) lacking(u *unit) *obstacle {
+	free := u.free()
+	switch {
+	case q.spec.Memory <= 0 || free != nil && *free >= q.spec.Memory:
+		return nil
+	case free == nil:
+		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
+	}
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", *free, *u.total(), q.spec.Memory)}
+	if len(u.use.processes) > 0 {
+		o.text += ": " + q.people(u.use.processes)
+	}
+	if *free >= gpu.MiB {
+		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", typed(*free))
+	}
+	return o
+}

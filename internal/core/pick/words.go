@@ -1,0 +1,204 @@
+package pick
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// who names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
+func (q *question) who(p gpu.Process) string {
+	about := []string{or(short(p.Command), "unknown command"), memory(p.Memory)}
+	if age := q.age(p); age != "" {
+		about = append(about, age+" old")
+	}
+	if p.Container != "" {
+		about = append(about, "in container "+p.Container[:min(12, len(p.Container))])
+	}
+	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(p.User, "an unknown user"), strings.Join(about, ", "))
+	if ending(p) {
+		text += ", which is ending"
+	}
+	return text
+}
+
+// ending processes are zombies and those that /proc no longer has: the driver lets go of their memory by itself.
+func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
+
+// end is the command that ends a process, and who may type it.
+func (q *question) end(p gpu.Process) string {
+	if q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID {
+		return fmt.Sprintf("end it: kill %d", p.PID)
+	}
+	return fmt.Sprintf("%s can end it: kill %d", or(p.User, "its owner"), p.PID)
+}
+
+// endAll is the remedy for several processes: one command, or whom to ask.
+func (q *question) endAll(ps []gpu.Process) string {
+	var pids, owners []string
+	mine := true
+	for _, p := range ps {
+		if ending(p) {
+			continue
+		}
+		pids = append(pids, fmt.Sprint(p.PID))
+		owners = append(owners, or(p.User, "the owner of PID "+fmt.Sprint(p.PID)))
+		mine = mine && (q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID)
+	}
+	kill := "kill " + strings.Join(pids, " ")
+	if mine {
+		return fmt.Sprintf("end what runs there (%s)", kill)
+	}
+	return fmt.Sprintf("ask %s to end it (%s)", listed(unique(owners), "and"), kill)
+}
+
+// most processes that one sentence names.
+const most = 3
+
+// crowded names the largest processes and counts the others.
+func (q *question) crowded(ps []gpu.Process) string {
+	var names []string
+	for _, p := range ps[:min(most, len(ps))] {
+		names = append(names, q.who(p))
+	}
+	if more := len(ps) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return listed(names, "and")
+}
+
+// people is the short form, from blockers.
+func (q *question) people(bs []job.Blocker) string {
+	var names []string
+	for _, b := range bs[:min(most, len(bs))] {
+		names = append(names, fmt.Sprintf("PID %d of %s uses %s", b.PID, or(b.User, "an unknown user"), memory(b.Memory)))
+	}
+	return listed(names, "and")
+}
+
+func blockers(ps []gpu.Process) []job.Blocker {
+	var out []job.Blocker
+	for _, p := range ps {
+		out = append(out, job.Blocker{PID: p.PID, Start: p.Start, User: p.User, Memory: p.Memory, Command: p.Command})
+	}
+	return out
+}
+
+// whose names a lease: "k3f9 by alice (train.py, PID 4242, since 14:02)".
+func whose(in Context, l job.Lease) string {
+	about := []string{or(short(l.Command), "unknown command")}
+	if l.Unreadable {
+		about[0] = "its file cannot be read"
+	}
+	if l.PID > 0 {
+		about = append(about, fmt.Sprintf("PID %d", l.PID))
+	}
+	if !l.Since.IsZero() {
+		about = append(about, "since "+clock(in.Now, l.Since))
+	}
+	return fmt.Sprintf("%s by %s (%s)", l.ID, or(l.User, fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+}
+
+// stillHeld tells that the command of a lease is gone and who keeps the lease.
+func stillHeld(l job.Lease) string {
+	if !l.Ended {
+		return ""
+	}
+	var names []string
+	for _, b := range l.HeldBy {
+		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, or(short(b.Command), "unknown command")))
+	}
+	return ", whose command has ended but which is still held by " + or(listed(names, "and"), "somebody")
+}
+
+// clock writes the time of day, with the date when that is not today's.
+func clock(now, t time.Time) string {
+	if now.IsZero() {
+		return t.Format("2006-01-02 15:04")
+	}
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+// age is rounded down to its largest unit; "" when unknown.
+func (q *question) age(p gpu.Process) string {
+	if q.in.Now.IsZero() || p.Started.IsZero() {
+		return ""
+	}
+	d := max(0, q.in.Now.Sub(p.Started))
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+func memory(b *gpu.Bytes) string {
+	if b == nil {
+		return "unknown size"
+	}
+	return b.String()
+}
+
+// typed is a size as --mem takes it, rounded down so that it can be met.
+func typed(b gpu.Bytes) string {
+	if b >= 10*gpu.GiB || b%gpu.GiB == 0 {
+		return fmt.Sprintf("%dG", b/gpu.GiB)
+	}
+	return fmt.Sprintf("%dM", b/gpu.MiB)
+}
+
+// short cuts long command lines; the reason's blockers carry them whole.
+func short(command string) string {
+	const longest = 60
+	runes := []rune(command)
+	if len(runes) <= longest {
+		return command
+	}
+	return string(runes[:longest-1]) + "…"
+}
+
+func or(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
+}
+
+// listed joins as people do: "a, b and c".
+func listed(parts []string, last string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " " + last + " " + parts[len(parts)-1]
+}
+
+// unique keeps the first of each, in order.
+func unique(parts []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, p := range parts {
+		if !seen[p] {
+			seen[p] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
