@@ -1,0 +1,186 @@
+package nvsmi
+
+import (
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// device is one <gpu> element as a device. Index is set later.
+func (g *xmlGPU) device() gpu.Device {
+	d := gpu.Device{
+		UUID:           uuid(g.UUID, "GPU-"),
+		Name:           word(g.Name),
+		Vendor:         gpu.NVIDIA,
+		PCI:            bus(g.Bus),
+		MemoryTotal:    memory(g.Memory.Total),
+		MemoryUsed:     memory(g.Memory.Used),
+		MemoryReserved: memory(g.Memory.Reserved),
+		Utilization:    share(g.Util),
+		Temperature:    whole(g.Temp, "C"),
+		TempSlowdown:   whole(g.TempSlow, "C"),
+		TempMargin:     whole(g.TempLeft, "C"),
+		Power:          first(watts, g.Power.Instant, g.Power.Draw, g.PowerOld.Draw, g.Power.Average),
+		PowerLimit:     first(watts, g.Power.Current, g.PowerOld.Enforced, g.PowerOld.Limit),
+		ClockSM:        whole(g.ClockSM, "MHz"),
+		ClockSMMax:     whole(g.ClockMax, "MHz"),
+		ClockMemory:    whole(g.ClockMem, "MHz"),
+		ClockEvents:    g.clockEvents(),
+		ECC:            choice(g.ECCMode, "Enabled", "Disabled"),
+		ECCCorrected:   sum(g.ECC.Single, g.ECC.SRAMCorrected, g.ECC.DRAMCorrected),
+		ECCUncorrected: sum(g.ECC.Double, g.ECC.SRAMUncorrected, g.ECC.SRAMParity, g.ECC.SRAMSECDED, g.ECC.DRAMUncorrected),
+		RemappedRows:   g.Remapped.rows(),
+		RetiredPages:   g.Retired.pages(),
+		RecoveryAction: g.recovery(),
+		Persistence:    choice(g.Persistence, "Enabled", "Disabled"),
+		ComputeMode:    computeMode(g.ComputeMode),
+		MIGMode:        choice(g.MIGMode, "Enabled", "Disabled"),
+		Problem:        g.problem(),
+	}
+	if d.PCI == "" {
+		d.PCI = bus(g.ID)
+	}
+	if n := count(g.Minor); n != nil && *n < 1<<20 { // minor numbers have 20 bits
+		d.Minor = new(int(*n))
+	}
+	if d.UUID == "" && d.Problem == "" {
+		d.Problem = "cannot read its UUID: nvidia-smi prints none"
+	}
+	return d
+}
+
+func first[T any](read func(string) *T, texts ...string) *T {
+	for _, s := range texts {
+		if v := read(s); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// uuid accepts what can stand in a variable and on a command line.
+func uuid(s, prefix string) gpu.UUID {
+	s = strings.TrimSpace(s)
+	rest, ok := strings.CutPrefix(s, prefix)
+	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-/"
+	if !ok || rest == "" || len(s) > 96 || strings.Trim(rest, allowed) != "" {
+		return ""
+	}
+	return gpu.UUID(s)
+}
+
+// problem finds the words that stand in place of readings when a device does not work any more. They are those of
+// nvmlErrorString for NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED.
+func (g *xmlGPU) problem() string {
+	texts := []string{g.Name, g.UUID, g.Memory.Total, g.Memory.Used, g.Util, g.Temp, g.Persistence, g.ClockSM, g.Power.Instant, g.Power.Draw, g.PowerOld.Draw}
+	for _, p := range []struct{ driver, ours string }{{"gpu is lost", "GPU is lost"}, {"gpu requires reset", "GPU needs a reset"}} {
+		for _, s := range texts {
+			if strings.Contains(strings.ToLower(s), p.driver) {
+				return p.ours
+			}
+		}
+	}
+	return ""
+}
+
+// clockEvents are the active ones by the names that the rest of the program uses; nil when the driver has none.
+func (g *xmlGPU) clockEvents() []string {
+	var active []string
+	for _, group := range []xmlFlags{g.Events, g.EventsOld} {
+		for _, flag := range group.Flags {
+			_, name, ok := strings.Cut(flag.XMLName.Local, "_reason_")
+			state := choice(flag.Text, "Active", "Not Active")
+			if !ok || state == nil {
+				continue
+			}
+			if active == nil {
+				active = []string{}
+			}
+			if event := eventName(name); *state && event != "" {
+				active = append(active, event)
+			}
+		}
+	}
+	return active
+}
+
+func eventName(element string) string {
+	switch element {
+	case "gpu_idle", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown":
+		return element
+	case "applications_clocks_setting":
+		return "applications_clocks"
+	case "display_clocks_setting":
+		return "display_clock_setting"
+	}
+	return ""
+}
+
+func (r *xmlRemap) rows() *gpu.RemappedRows {
+	corrected, uncorrected := count(r.Corrected), count(r.Uncorrected)
+	if corrected == nil || uncorrected == nil {
+		return nil
+	}
+	return &gpu.RemappedRows{Correctable: int(*corrected), Uncorrectable: int(*uncorrected), Pending: isYes(r.Pending), Failed: isYes(r.Failure)}
+}
+
+func (r *xmlRetired) pages() *gpu.RetiredPages {
+	single, double := count(r.Single), count(r.Double)
+	if single == nil || double == nil {
+		return nil
+	}
+	return &gpu.RetiredPages{SingleBit: int(*single), DoubleBit: int(*double), Pending: isYes(r.Pending) || isYes(r.PendingOld)}
+}
+
+// recovery reads the newer element, else the two that it replaced.
+func (g *xmlGPU) recovery() string {
+	switch action := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(g.Recovery), " ", "_")); action {
+	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset":
+		return action
+	}
+	reset, drain := choice(g.Reset, "Yes", "No"), choice(g.Drain, "Yes", "No")
+	switch {
+	case reset != nil && *reset:
+		return "reset"
+	case drain != nil && *drain:
+		return "drain_and_reset"
+	case reset != nil:
+		return "none"
+	}
+	return ""
+}
+
+func computeMode(s string) string {
+	switch mode := strings.ToLower(strings.TrimSpace(s)); mode {
+	case "default", "exclusive_process", "prohibited":
+		return mode
+	}
+	return ""
+}
+
+// process is one <process_info>; ok is false when it has no PID.
+func (p *xmlProcess) process() (gpu.Process, bool) {
+	pid := whole(p.PID, "")
+	if pid == nil || *pid <= 0 {
+		return gpu.Process{}, false
+	}
+	return gpu.Process{PID: *pid, Memory: memory(p.Memory), Command: word(p.Name), Kind: kind(p.Type)}, true
+}
+
+// kind reads "C", "G", "C+G", and with MPS "M+C" and "M+C+G".
+func kind(s string) gpu.Kind {
+	compute, graphics := false, false
+	for part := range strings.SplitSeq(strings.TrimSpace(s), "+") {
+		compute = compute || part == "C"
+		graphics = graphics || part == "G"
+	}
+	switch {
+	case compute && graphics:
+		return gpu.BothKinds
+	case compute:
+		return gpu.ComputeProcess
+	case graphics:
+		return gpu.GraphicsProcess
+	}
+	return ""
+}

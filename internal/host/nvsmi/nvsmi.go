@@ -1,0 +1,124 @@
+// Package nvsmi reads the NVIDIA devices of a machine through the program nvidia-smi, for machines where the
+// driver's library cannot be used directly. It gives the same values as the library, apart from NUMA nodes and
+// links between devices, which are not in that output. It never changes anything on a device.
+//
+// NVIDIA does not promise a stable format (nvidia-smi(1)), so every reading may be absent and a reading with an
+// unexpected unit counts as absent.
+package nvsmi
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// patience is how long nvidia-smi may take when the caller's context sets no shorter limit.
+const patience = 5 * time.Second
+
+// Read runs nvidia-smi from PATH and returns what it reports. It makes no difference in cost which parts are asked
+// for, so all are read. Every error is a *gpu.Unavailable.
+func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
+	path, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		return gpu.Machine{}, &gpu.Unavailable{
+			Cause:  gpu.LibraryMissing,
+			Text:   "cannot find nvidia-smi: it is in no folder of PATH",
+			Remedy: "install the NVIDIA driver's tools (nvidia-utils on Debian and Ubuntu), or add their folder to PATH",
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	capabilities := make(chan answer, 1)
+	go func() { capabilities <- run(ctx, path, "--query-gpu=uuid,compute_cap", "--format=csv,noheader") }()
+
+	got := run(ctx, path, "-q", "-x")
+	if got.failure != nil {
+		return gpu.Machine{}, got.failure
+	}
+	r, err := parse(got.out, got.errs)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	if r.hasSlices() {
+		list := run(ctx, path, "-L")
+		r.nameSlices(parseList(list.out))
+	}
+	r.addCapabilities((<-capabilities).out)
+	m := r.machine()
+	m.Taken = began
+	return m, nil
+}
+
+// Parse reads the output of `nvidia-smi -q -x`. The XML of MIG devices has no UUID, so they are left out and
+// reported as a problem; Read takes their names from `nvidia-smi -L`. Output that is not XML becomes the
+// *gpu.Unavailable that nvidia-smi meant. Taken stays zero.
+func Parse(xml []byte) (gpu.Machine, error) {
+	r, err := parse(xml, nil)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	return r.machine(), nil
+}
+
+// failures maps nvidia-smi's words to causes; the first match counts. The words are those of nvmlErrorString and of
+// nvidia-smi's own start-up checks.
+func failures() []gpu.Unavailable {
+	return []gpu.Unavailable{
+		{Cause: gpu.LibraryMissing, Text: "libnvidia-ml.so", Remedy: "install the NVIDIA driver's libraries, then run ldconfig"},
+		{Cause: gpu.VersionMismatch, Text: "version mismatch", Remedy: "the driver was updated while its old module is loaded: reboot, or unload and load the nvidia modules"},
+		{Cause: gpu.VersionMismatch, Text: "mismatch in versions", Remedy: "install nvidia-smi and the driver's libraries from one driver version"},
+		{Cause: gpu.DriverNotLoaded, Text: "couldn't communicate with the nvidia driver", Remedy: "sudo modprobe nvidia; if that fails, install the driver for the running kernel"},
+		{Cause: gpu.DriverNotLoaded, Text: "driver not loaded", Remedy: "sudo modprobe nvidia"},
+		{Cause: gpu.NoPermission, Text: "insufficient permissions", Remedy: "look at ls -l /dev/nvidia*: you need read and write access, often by a group such as video"},
+		{Cause: gpu.NoDevice, Text: "no devices were found", Remedy: "lspci -d 10de: shows whether the machine has an NVIDIA device; dmesg shows why the driver does not take it"},
+		{Cause: gpu.NoAnswer, Text: "timeout", Remedy: "look for NVRM and Xid lines in dmesg"},
+	}
+}
+
+// explain turns output without XML into the reason for it.
+func explain(text string) *gpu.Unavailable {
+	first := firstLine(text)
+	lower := strings.ToLower(text)
+	for _, f := range failures() {
+		if strings.Contains(lower, f.Text) {
+			return &gpu.Unavailable{Cause: f.Cause, Text: "cannot read the GPUs: nvidia-smi says: " + first, Remedy: f.Remedy}
+		}
+	}
+	if first == "" {
+		first = "nothing"
+	}
+	return broken("nvidia-smi says: %s", first)
+}
+
+// broken is the answer when the driver or its tool misbehaves in a way that has no cause of its own.
+func broken(format string, args ...any) *gpu.Unavailable {
+	return &gpu.Unavailable{
+		Cause:  gpu.DriverError,
+		Text:   "cannot read the GPUs: " + fmt.Sprintf(format, args...),
+		Remedy: "run nvidia-smi -q -x and look for NVRM and Xid lines in dmesg",
+	}
+}
+
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(gpu.Clean(line)); line != "" {
+			return truncate(line, 300)
+		}
+	}
+	return ""
+}
+
+// truncate keeps messages readable when the foreign text is long; s must be valid UTF-8.
+func truncate(s string, most int) string {
+	for i := range s {
+		if i > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

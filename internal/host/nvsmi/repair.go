@@ -1,0 +1,70 @@
+package nvsmi
+
+import (
+	"bytes"
+)
+
+// repair makes nvidia-smi's output acceptable to an XML reader without changing any reading:
+//   - bytes that XML forbids are dropped (process names hold whatever their owners like);
+//   - the long lists of supported clocks go: nothing here needs them, and some drivers forget tags in them
+//     (lollipopkit/flutter_server_box issue 286);
+//   - "<" and a bare "&" in process names are escaped.
+func repair(input []byte) []byte {
+	out := bytes.ToValidUTF8(input, nil)
+	out = bytes.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
+			return -1
+		}
+		return r
+	}, out)
+	out = between(out, "<supported_clocks>", "</supported_clocks>", func([]byte) []byte { return nil })
+	return between(out, "<process_name>", "</process_name>", escapeName)
+}
+
+// between replaces the text between each opening mark and the next closing mark.
+func between(text []byte, open, end string, replace func([]byte) []byte) []byte {
+	var out []byte
+	for {
+		i := bytes.Index(text, []byte(open))
+		if i < 0 {
+			break
+		}
+		i += len(open)
+		j := bytes.Index(text[i:], []byte(end))
+		if j < 0 {
+			break
+		}
+		out = append(append(out, text[:i]...), replace(text[i:i+j])...)
+		text = text[i+j:]
+	}
+	if out == nil {
+		return text
+	}
+	return append(out, text...)
+}
+
+func escapeName(name []byte) []byte {
+	var out []byte
+	for i, c := range name {
+		switch {
+		case c == '<':
+			out = append(out, "&lt;"...)
+		case c == '&' && !startsEntity(name[i:]):
+			out = append(out, "&amp;"...)
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// startsEntity knows the five names of XML itself; a number such as "&#10;" may be out of XML's range, so its
+// ampersand is text.
+func startsEntity(s []byte) bool {
+	for _, e := range []string{"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"} {
+		if bytes.HasPrefix(s, []byte(e)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,211 @@
+package nvsmi
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// report is a parsed output before the names of MIG devices are known.
+type report struct {
+	driver, cuda string
+	units        []unit
+	problems     []string
+}
+
+// unit is a device with what is not yet part of it.
+type unit struct {
+	device    gpu.Device
+	slices    []gpu.MIGDevice // without UUID until named
+	processes []xmlProcess
+}
+
+// mostProblems bounds the sentences taken over from nvidia-smi.
+const mostProblems = 32
+
+// parse reads what `nvidia-smi -q -x` printed on standard output and standard error.
+func parse(out, errs []byte) (*report, error) {
+	if len(out) > limit {
+		return nil, broken("the output of nvidia-smi has more than %d MiB", limit>>20)
+	}
+	begin := bytes.Index(out, []byte("<nvidia_smi_log"))
+	if begin < 0 {
+		return nil, explain(string(out) + "\n" + string(errs))
+	}
+	doc, err := decode(out[begin:])
+	if err != nil {
+		return nil, broken("the output of nvidia-smi is damaged: %s", firstLine(err.Error()))
+	}
+	r := &report{driver: word(doc.driver), cuda: word(doc.cuda)}
+	seen := map[gpu.UUID]bool{}
+	for i := range doc.gpus {
+		u := doc.gpus[i].unit()
+		if seen[u.device.UUID] && u.device.UUID != "" {
+			r.problem("nvidia-smi describes %s twice: only the first is used", u.device.UUID)
+			continue
+		}
+		seen[u.device.UUID] = true
+		r.units = append(r.units, u)
+	}
+	tail := out[begin:]
+	tail = tail[bytes.LastIndex(tail, []byte("</nvidia_smi_log>"))+1:]
+	_, after, _ := strings.Cut(string(tail), ">")
+	r.complaints(preface(string(out[:begin])) + "\n" + doc.loose + "\n" + after + "\n" + string(errs))
+	if n := count(doc.attached); n != nil && *n > int64(len(r.units)) {
+		r.problem("nvidia-smi counts %d GPUs and describes %d", *n, len(r.units))
+	}
+	if len(r.units) == 0 {
+		return nil, explain("No devices were found")
+	}
+	return r, r.anybody()
+}
+
+// anybody is the error for a machine of which no device can be named.
+func (r *report) anybody() error {
+	for _, u := range r.units {
+		if u.device.UUID != "" {
+			return nil
+		}
+	}
+	return broken("nvidia-smi can use none of %d GPUs; the first: %s", len(r.units), r.units[0].device.Problem)
+}
+
+// preface is the text before the document without XML's own declarations.
+func preface(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if t := strings.TrimSpace(line); !strings.HasPrefix(t, "<?xml") && !strings.HasPrefix(t, "<!DOCTYPE") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func (r *report) problem(format string, args ...any) {
+	if len(r.problems) < mostProblems {
+		r.problems = append(r.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// complaints reads the lines that nvidia-smi prints beside the document.
+func (r *report) complaints(text string) {
+	for line := range strings.Lines(text) {
+		line = truncate(strings.TrimSpace(gpu.Clean(line)), 300)
+		if line == "" {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "Unable to determine the device handle for GPU"); ok {
+			r.lost(strings.TrimSpace(rest), line)
+			continue
+		}
+		if !slices.Contains(r.problems, line) {
+			r.problem("%s", line)
+		}
+	}
+}
+
+// lost adds a device that has no element because the driver cannot open it. The line names it in one of the forms
+// "GPU 0000:02:00.0: GPU is lost. …", "GPU0000:65:00.0: Unknown Error", "GPU3: 0000:5F:00.0: Unknown Error".
+func (r *report) lost(rest, line string) {
+	index := -1
+	if number, after, ok := strings.Cut(rest, ": "); ok {
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < 1024 {
+			index, rest = n, after
+		}
+	}
+	address, reason, _ := strings.Cut(rest, ": ")
+	pci := bus(address)
+	if pci == "" && index < 0 {
+		r.problem("%s", line)
+		return
+	}
+	if pci == "" {
+		reason = rest
+	}
+	problem := "cannot open the device: " + reason
+	if strings.Contains(reason, "GPU is lost") {
+		problem = "GPU is lost"
+	}
+	at := len(r.units)
+	for i, u := range r.units {
+		if pci != "" && u.device.PCI == pci {
+			return // said twice, on standard output and standard error
+		}
+		if at == len(r.units) && (index == i || index < 0 && u.device.PCI > pci) {
+			at = i // NVML counts devices in the order of their PCI addresses, this one included
+		}
+	}
+	r.units = slices.Insert(r.units, at, unit{device: gpu.Device{Vendor: gpu.NVIDIA, PCI: pci, Problem: problem}})
+}
+
+// unit is one <gpu> element with its slices and processes still apart.
+func (g *xmlGPU) unit() unit {
+	u := unit{device: g.device(), processes: g.Processes}
+	for i := range g.MIG {
+		x := &g.MIG[i]
+		index, gi, ci := count(x.Index), count(x.GI), count(x.CI)
+		if index == nil || gi == nil || ci == nil {
+			continue
+		}
+		u.slices = append(u.slices, gpu.MIGDevice{
+			Index: int(*index), UUID: uuid(x.UUID, "MIG-"), GPUInstance: int(*gi), ComputeInstance: int(*ci),
+			MemoryTotal: memory(x.Memory.Total), MemoryUsed: memory(x.Memory.Used),
+		})
+	}
+	return u
+}
+
+// machine puts the parts together.
+func (r *report) machine() gpu.Machine {
+	m := gpu.Machine{Driver: r.driver, CUDA: r.cuda, Source: "nvidia-smi", Problems: slices.Clone(r.problems)}
+	for i, u := range r.units {
+		d := u.device
+		d.Index = i
+		if d.Problem != "" {
+			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, d.Problem))
+		}
+		unnamed := 0
+		for _, s := range u.slices {
+			if s.UUID == "" {
+				unnamed++
+				continue
+			}
+			d.MIG = append(d.MIG, s)
+		}
+		if unnamed > 0 {
+			m.Problems = append(m.Problems, fmt.Sprintf("%d MIG devices of GPU %d are left out: nvidia-smi -L does not name them", unnamed, i))
+		}
+		m.Devices = append(m.Devices, d)
+		m.Processes = append(m.Processes, u.on(&d)...)
+	}
+	return m
+}
+
+// on attributes the processes to the device, or to its slice with the same instance ids. A slice without a name
+// leaves its processes with the device: they must not disappear.
+func (u *unit) on(d *gpu.Device) []gpu.Process {
+	if d.UUID == "" {
+		return nil
+	}
+	var out []gpu.Process
+	for i := range u.processes {
+		x := &u.processes[i]
+		p, ok := x.process()
+		if !ok {
+			continue
+		}
+		p.GPU = d.UUID
+		gi, ci := count(x.GI), count(x.CI)
+		for _, s := range d.MIG {
+			if gi != nil && ci != nil && int64(s.GPUInstance) == *gi && int64(s.ComputeInstance) == *ci {
+				p.GPU = s.UUID
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}

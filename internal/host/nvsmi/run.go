@@ -1,0 +1,96 @@
+package nvsmi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// limit is the most output that is read: about 100 times what 16 devices with 1,000 processes give.
+const limit = 64 << 20
+
+// answer is what one run of nvidia-smi printed. Its exit status carries nothing that the text does not say.
+type answer struct {
+	out, errs []byte
+	failure   *gpu.Unavailable // it did not run to its end
+}
+
+// run starts nvidia-smi without a shell, in its own process group, and kills the group when ctx ends.
+// It returns then even if the kernel cannot end the process, as happens when the driver hangs.
+func run(ctx context.Context, path string, args ...string) answer {
+	done := make(chan answer, 1)
+	go func() { done <- execute(ctx, path, args) }()
+	select {
+	case a := <-done:
+		return a
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(100 * time.Millisecond) // normally enough to see it die, so that nothing is left behind
+	defer grace.Stop()
+	select {
+	case a := <-done:
+		return a
+	case <-grace.C:
+		return answer{failure: late(ctx)}
+	}
+}
+
+func execute(ctx context.Context, path string, args []string) answer {
+	out, errs := &bounded{most: limit}, &bounded{most: 1 << 20}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 200 * time.Millisecond // a child of its own must not keep our pipes open
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return answer{failure: late(ctx)}
+	case errors.Is(err, errTooMuch):
+		return answer{failure: broken("nvidia-smi printed more than %d MiB", limit>>20)}
+	case errors.Is(err, fs.ErrPermission):
+		return answer{failure: &gpu.Unavailable{
+			Cause:  gpu.NoPermission,
+			Text:   "cannot read the GPUs: " + err.Error(),
+			Remedy: "ls -l " + path + " shows who may run it",
+		}}
+	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		return answer{failure: broken("%v", err)}
+	}
+	return answer{out: out.b.Bytes(), errs: errs.b.Bytes()}
+}
+
+func late(ctx context.Context) *gpu.Unavailable {
+	why := "nvidia-smi did not answer in time"
+	if errors.Is(ctx.Err(), context.Canceled) {
+		why = "interrupted while nvidia-smi ran"
+	}
+	return &gpu.Unavailable{
+		Cause:  gpu.NoAnswer,
+		Text:   "cannot read the GPUs: " + why,
+		Remedy: "a GPU or the driver may hang: look for NVRM and Xid lines in dmesg; without persistence mode the driver needs 1 to 3 s per GPU to start (sudo nvidia-smi -pm 1)",
+	}
+}
+
+var errTooMuch = errors.New("too much output")
+
+// bounded keeps what is written until it would be more than most, then fails, which closes the pipe.
+type bounded struct {
+	b    bytes.Buffer
+	most int
+}
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if w.b.Len()+len(p) > w.most {
+		return 0, errTooMuch
+	}
+	return w.b.Write(p)
+}

@@ -1,0 +1,138 @@
+package nvsmi
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Every reading is a number and its unit, or words that say why there is none: "N/A", "[N/A]", "Not Supported",
+// "Unknown Error", "ERR!", "Requested functionality has been deprecated", and more with each driver. So a text that
+// is not exactly a number with the expected unit is an absent reading; no list of such words could be complete.
+
+// number reads "65.32 W"; an empty unit means a bare number.
+func number(s, unit string) (float64, bool) {
+	fields := strings.Fields(s)
+	if unit != "" {
+		if len(fields) != 2 || fields[1] != unit {
+			return 0, false
+		}
+	} else if len(fields) != 1 {
+		return 0, false
+	}
+	if strings.Trim(fields[0], "+-.0123456789") != "" { // no "inf", "nan", "0x10", "1e9"
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(fields[0], 64)
+	return n, err == nil && math.Abs(n) < 1<<53
+}
+
+func watts(s string) *float64 {
+	if n, ok := number(s, "W"); ok && n >= 0 {
+		return &n
+	}
+	return nil
+}
+
+// share reads "45 %" as 0.45.
+func share(s string) *float64 {
+	if n, ok := number(s, "%"); ok && n >= 0 && n <= 100 {
+		return new(n / 100)
+	}
+	return nil
+}
+
+// whole reads a whole number with a unit such as "C" or "MHz".
+func whole(s, unit string) *int {
+	if n, ok := number(s, unit); ok && n == math.Trunc(n) && math.Abs(n) < 1<<31 {
+		return new(int(n))
+	}
+	return nil
+}
+
+// count reads a whole number that is not negative.
+func count(s string) *int64 {
+	if n, ok := number(s, ""); ok && n >= 0 && n == math.Trunc(n) {
+		return new(int64(n))
+	}
+	return nil
+}
+
+// sum adds the counts that are there; nil when none is.
+func sum(texts ...string) *int64 {
+	var total *int64
+	for _, s := range texts {
+		if n := count(s); n != nil {
+			if total == nil {
+				total = new(int64)
+			}
+			*total += *n
+		}
+	}
+	return total
+}
+
+// memory reads "81920 MiB". Drivers before 340 wrote MB and meant MiB.
+func memory(s string) *gpu.Bytes {
+	for unit, size := range map[string]gpu.Bytes{"MiB": gpu.MiB, "MB": gpu.MiB, "KiB": gpu.KiB, "GiB": gpu.GiB, "B": 1} {
+		if n, ok := number(s, unit); ok && n >= 0 && n*float64(size) < 1<<60 {
+			return new(gpu.Bytes(n * float64(size)))
+		}
+	}
+	return nil
+}
+
+// choice reads one of two words, such as "Enabled" and "Disabled".
+func choice(s, yes, no string) *bool {
+	switch strings.TrimSpace(s) {
+	case yes:
+		return new(true)
+	case no:
+		return new(false)
+	}
+	return nil
+}
+
+func isYes(s string) bool { return strings.TrimSpace(s) == "Yes" }
+
+// word reads a name; the forms of "there is none" that occur in names are absent.
+func word(s string) string {
+	s = strings.TrimSpace(gpu.Clean(s))
+	switch strings.ToLower(strings.Trim(s, "[]")) {
+	case "", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions", "no permission",
+		"gpu is lost", "gpu requires reset", "requested functionality has been deprecated":
+		return ""
+	}
+	return s
+}
+
+// bus reads a PCI address, "00000000:17:00.0", as the kernel writes it: "0000:17:00.0". "" when it is none.
+func bus(s string) string {
+	parts := strings.Split(strings.TrimSpace(s), ":")
+	if len(parts) != 3 {
+		return ""
+	}
+	device, function, dotted := strings.Cut(parts[2], ".")
+	if !dotted {
+		return ""
+	}
+	var n [4]uint64
+	for i, p := range []struct {
+		text string
+		bits int
+	}{{parts[0], 32}, {parts[1], 8}, {device, 5}, {function, 3}} {
+		v, err := strconv.ParseUint(p.text, 16, p.bits)
+		if err != nil {
+			return ""
+		}
+		n[i] = v
+	}
+	return hex(n[0], 4) + ":" + hex(n[1], 2) + ":" + hex(n[2], 2) + "." + hex(n[3], 1)
+}
+
+func hex(n uint64, digits int) string {
+	s := strconv.FormatUint(n, 16)
+	return strings.Repeat("0", max(0, digits-len(s))) + s
+}
