@@ -20,6 +20,7 @@ type Library struct {
 	cuda      string
 	count     int
 	deadline  time.Duration
+	step      atomic.Pointer[string] // what Open is doing, for the message when it hangs
 	mu        sync.RWMutex
 	addresses map[string]uintptr // functions looked up so far
 
@@ -39,16 +40,15 @@ func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d
 // The error is a *gpu.Unavailable that tells the reasons for "no GPU" apart.
 // A call that hangs keeps its thread for as long as the driver blocks it; Open returns at the deadline nevertheless.
 func Open(ctx context.Context, options ...Option) (*Library, error) {
-	l := &Library{deadline: 5 * time.Second, addresses: map[string]uintptr{}, turn: make(chan struct{}, 1)}
+	l := newLibrary()
 	for _, option := range options {
 		option(l)
 	}
 	limit := l.limit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var step atomic.Pointer[string]
 	opened := make(chan error, 1)
-	go func() { opened <- l.start(&step) }()
+	go func() { opened <- l.start() }()
 	select {
 	case err := <-opened:
 		if err != nil {
@@ -57,12 +57,14 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 		l.turn <- struct{}{}
 		return l, nil
 	case <-ctx.Done():
-		at := "loading the library"
-		if s := step.Load(); s != nil {
-			at = *s
-		}
-		return nil, late(ctx, at, limit)
+		return nil, late(ctx, *l.step.Load(), limit)
 	}
+}
+
+func newLibrary() *Library {
+	l := &Library{deadline: 5 * time.Second, addresses: map[string]uintptr{}, turn: make(chan struct{}, 1)}
+	l.step.Store(new("loading the library"))
+	return l
 }
 
 // limit is the time this call has: the library's deadline, or less where the caller's context ends earlier.

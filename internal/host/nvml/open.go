@@ -14,11 +14,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// start does the blocking part of Open and says in step what it is about to do.
-func (l *Library) start(step *atomic.Pointer[string]) error {
+// start does the blocking part of Open.
+func (l *Library) start() error {
 	runtime.LockOSThread() // the loader keeps its error text per thread
 	defer runtime.UnlockOSThread()
-	step.Store(new("loading the library"))
 	if err := l.load(); err != nil {
 		return err
 	}
@@ -28,12 +27,12 @@ func (l *Library) start(step *atomic.Pointer[string]) error {
 			return lacks(l.name, name)
 		}
 	}
-	step.Store(&initialise)
+	l.step.Store(&initialise)
 	if s := l.call(initialise); s != success {
 		version, _ := l.systemText("nvmlSystemGetNVMLVersion", versionSize)
 		return refused(s, l.words(s), version, control())
 	}
-	return l.survey(step)
+	return l.survey()
 }
 
 // load opens the shared library. NOW instead of LAZY: a library that lacks what it needs is then an error here, not the
@@ -58,13 +57,13 @@ func (l *Library) load() error {
 }
 
 // survey reads what does not change while the library is open: versions and the number of devices.
-func (l *Library) survey(step *atomic.Pointer[string]) error {
-	step.Store(new("nvmlDeviceGetCount_v2"))
+func (l *Library) survey() error {
+	l.step.Store(new("nvmlDeviceGetCount_v2"))
 	var count uint32
 	if s := l.call("nvmlDeviceGetCount_v2", uintptr(unsafe.Pointer(&count))); s != success {
 		return refused(s, l.words(s), "", control())
 	}
-	step.Store(new("nvmlSystemGetDriverVersion"))
+	l.step.Store(new("nvmlSystemGetDriverVersion"))
 	l.driver, _ = l.systemText("nvmlSystemGetDriverVersion", versionSize)
 	var cuda int32
 	if l.call("nvmlSystemGetCudaDriverVersion_v2", uintptr(unsafe.Pointer(&cuda))) == success && cuda > 0 {
