@@ -1,0 +1,259 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// Status is a machine with who uses what, as `gpuard status` shows it and as its JSON. Lists are never nil.
+type Status struct {
+	Schema      string              `json:"schema"`      // "gpuard.status/1"
+	Now         time.Time           `json:"now"`         // ages count up to here
+	Taken       time.Time           `json:"taken"`       // when the readings were made
+	Source      string              `json:"source"`      // "nvml", "nvidia-smi", "file", "invented"
+	Driver      string              `json:"driver"`      // "" when unknown
+	CUDA        string              `json:"cuda"`        // "" when unknown
+	Devices     []StatusDevice      `json:"devices"`     // in index order per vendor
+	Unavailable []StatusUnavailable `json:"unavailable"` // why devices cannot be read at all
+	Problems    []string            `json:"problems"`    // what could not be read
+	Notes       []string            `json:"notes"`       // what is odd about the leases
+}
+
+// Use says who has a device, whatever its health.
+type Use string
+
+// Uses of a device. Busy means that processes without a lease use more than is tolerated.
+const (
+	Free     Use = "free"
+	Leased   Use = "leased"
+	Shared   Use = "shared"
+	Draining Use = "draining"
+	Busy     Use = "busy"
+)
+
+// StatusDevice is one GPU or one MIG slice. A reading that is absent is null.
+type StatusDevice struct {
+	Index          int             `json:"index"` // of a slice: within its GPU
+	UUID           gpu.UUID        `json:"uuid"`
+	Name           string          `json:"name"`
+	Vendor         gpu.Vendor      `json:"vendor"`
+	PCI            string          `json:"pci"`
+	Profile        string          `json:"profile,omitempty"` // of a slice
+	Use            Use             `json:"use"`               // of a GPU with slices: free while one slice is
+	Health         health.State    `json:"health"`
+	Why            []string        `json:"why"`    // reasons of the health, empty when it is ok
+	Reason         string          `json:"reason"` // why it cannot be leased now, "" when it can
+	MemoryTotal    *gpu.Bytes      `json:"memory_total"`
+	MemoryUsed     *gpu.Bytes      `json:"memory_used"`
+	MemoryReserved *gpu.Bytes      `json:"memory_reserved"`
+	Utilization    *float64        `json:"utilization"` // 0..1
+	Temperature    *int            `json:"temperature"` // Celsius
+	Power          *float64        `json:"power"`       // watts
+	PowerLimit     *float64        `json:"power_limit"` // watts
+	Leases         []StatusLease   `json:"leases"`
+	Processes      []StatusProcess `json:"processes"`
+	MIG            []StatusDevice  `json:"mig"` // slices
+}
+
+// StatusLease is one live lease on a device.
+type StatusLease struct {
+	ID         string     `json:"id"`
+	User       string     `json:"user"`
+	Command    string     `json:"command"` // base name
+	PID        int        `json:"pid"`
+	Since      *time.Time `json:"since"`
+	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
+	Ended      bool       `json:"ended"`            // the command is gone, somebody else holds the lease
+	Unreadable bool       `json:"unreadable"`       // only its devices are known
+}
+
+// StatusProcess is one process on a device.
+type StatusProcess struct {
+	PID     int        `json:"pid"`
+	User    string     `json:"user"`
+	Command string     `json:"command"`
+	Memory  *gpu.Bytes `json:"memory"`
+	Kind    gpu.Kind   `json:"kind"`
+	Since   *time.Time `json:"since"`
+	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as user and PID tell
+}
+
+// StatusUnavailable is a vendor whose devices cannot be read at all.
+type StatusUnavailable struct {
+	Cause  gpu.Cause `json:"cause"`
+	Text   string    `json:"text"`
+	Remedy string    `json:"remedy"`
+}
+
+// StatusOf joins a machine with the live leases on it. It decides nothing itself: what counts as busy is what
+// pick.Place says to somebody who asks for every device at once. Unavailable lists vendors that could not be read.
+func StatusOf(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Status {
+	s := Status{
+		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
+		Devices: []StatusDevice{}, Unavailable: []StatusUnavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
+	}
+	for _, u := range unavailable {
+		s.Unavailable = append(s.Unavailable, StatusUnavailable{u.Cause, u.Text, u.Remedy})
+	}
+	v := statusView{m: &m, leases: leases, reasons: verdicts(m, leases, now)}
+	for i := range m.Devices {
+		s.Devices = append(s.Devices, v.device(&m.Devices[i]))
+	}
+	slices.SortStableFunc(s.Devices, func(a, b StatusDevice) int {
+		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index))
+	})
+	s.Notes = append(s.Notes, v.odd()...)
+	return s
+}
+
+// verdicts asks for everything that can be given and keeps the answer for each device and slice.
+func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[gpu.UUID]job.Reason {
+	var all []string
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if len(d.MIG) == 0 {
+			all = append(all, string(d.UUID))
+		}
+		for j := range d.MIG {
+			all = append(all, string(d.MIG[j].UUID))
+		}
+	}
+	plan, refusal := pick.Place(job.Spec{Devices: all}, m, leases, pick.Context{Now: now, Tolerate: pick.DefaultTolerance()})
+	reasons := plan.Reasons
+	if refusal != nil {
+		reasons = refusal.Reasons
+	}
+	out := map[gpu.UUID]job.Reason{}
+	for _, r := range reasons {
+		out[r.UUID] = r
+	}
+	return out
+}
+
+type statusView struct {
+	m       *gpu.Machine
+	leases  []job.Lease
+	reasons map[gpu.UUID]job.Reason
+}
+
+func (v statusView) device(d *gpu.Device) StatusDevice {
+	out := StatusDevice{
+		Index: d.Index, UUID: d.UUID, Name: gpu.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
+		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved,
+		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
+		MIG: []StatusDevice{},
+	}
+	out.Health, out.Why = health.Of(*d)
+	out.Why = append([]string{}, out.Why...)
+	v.fill(&out)
+	for i := range d.MIG {
+		s := &d.MIG[i]
+		slice := StatusDevice{
+			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
+			Health: out.Health, Why: out.Why, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []StatusDevice{},
+		}
+		v.fill(&slice)
+		out.MIG = append(out.MIG, slice)
+	}
+	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s StatusDevice) bool { return s.Use == Free }) {
+		out.Use = out.MIG[0].Use
+	}
+	return out
+}
+
+// fill adds who uses the device: leases, processes, and what follows from them.
+func (v statusView) fill(d *StatusDevice) {
+	d.Leases, d.Processes = []StatusLease{}, []StatusProcess{}
+	var held []job.Lease
+	for _, l := range v.leases {
+		if l.Holds(d.UUID) {
+			held = append(held, l)
+			d.Leases = append(d.Leases, StatusLease{
+				l.ID, gpu.Clean(l.User), gpu.Clean(l.Command), l.PID, known(l.Since), l.Parent, l.Ended, l.Unreadable,
+			})
+		}
+	}
+	for _, p := range v.m.Processes {
+		if p.GPU == d.UUID {
+			d.Processes = append(d.Processes, StatusProcess{
+				p.PID, gpu.Clean(p.User), gpu.Clean(p.Command), p.Memory, p.Kind, known(p.Started), foreign(p, held),
+			})
+		}
+	}
+	slices.SortStableFunc(d.Leases, func(a, b StatusLease) int {
+		return cmp.Or(strings.Compare(a.Parent, b.Parent), strings.Compare(a.ID, b.ID))
+	})
+	slices.SortStableFunc(d.Processes, func(a, b StatusProcess) int { return cmp.Compare(a.PID, b.PID) })
+	r, judged := v.reasons[d.UUID]
+	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
+	if blocked {
+		d.Reason = r.Text
+	}
+	switch {
+	case len(held) > 0:
+		d.Use = Leased
+	case r.Verdict == job.Busy && (d.Health == health.OK || len(d.Processes) > 0):
+		d.Use = Busy
+	default:
+		d.Use = Free
+	}
+}
+
+// foreign is a guess where the process tree is not known: on a leased device everything of its holder counts as the job's.
+func foreign(p gpu.Process, held []job.Lease) bool {
+	return !slices.ContainsFunc(held, func(l job.Lease) bool {
+		if p.UID != nil {
+			return *p.UID == l.UID
+		}
+		return p.PID == l.PID || p.User != "" && p.User == l.User
+	})
+}
+
+// odd lists what should not be: two leases on one device, leases that cannot be read or that lead nowhere.
+func (v statusView) odd() []string {
+	var notes []string
+	for i := range v.m.Devices {
+		d := &v.m.Devices[i]
+		var first *job.Lease
+		for j := range v.leases {
+			l := &v.leases[j]
+			if l.Parent != "" || l.Allocation != "" || l.Unreadable || !l.Holds(d.UUID) {
+				continue
+			}
+			if first != nil {
+				notes = append(notes, fmt.Sprintf("GPU %d is leased twice, by %s (%s) and by %s (%s): one of them should end",
+					d.Index, gpu.Clean(first.User), first.ID, gpu.Clean(l.User), l.ID))
+				break
+			}
+			first = l
+		}
+	}
+	for i := range v.leases {
+		l := &v.leases[i]
+		if l.Unreadable {
+			notes = append(notes, fmt.Sprintf("lease %s of %s cannot be read; its devices stay leased until it ends", l.ID, gpu.Clean(l.User)))
+			continue
+		}
+		for _, id := range l.Devices {
+			if _, _, ok := v.m.Find(id); !ok {
+				notes = append(notes, fmt.Sprintf("lease %s of %s holds %s, which this machine does not show", l.ID, gpu.Clean(l.User), gpu.Clean(string(id))))
+			}
+		}
+	}
+	return notes
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

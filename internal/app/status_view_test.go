@@ -1,0 +1,141 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+)
+
+var statusNow = time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
+
+func statusMachine(t *testing.T, spec string) gpu.Machine {
+	t.Helper()
+	m, err := gpu.Invent(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestStatusOfUse(t *testing.T) {
+	m := statusMachine(t, "demo:8xL4")
+	id := func(i int) gpu.UUID { return m.Devices[i].UUID }
+	hold := func(i int, b gpu.Bytes) { m.Devices[i].MemoryUsed = new(b) }
+	old := statusNow.Add(-time.Hour)
+	hold(1, 10*gpu.GiB)
+	hold(2, 10*gpu.GiB)
+	hold(3, 100*gpu.MiB)
+	hold(4, 10*gpu.GiB)
+	m.Devices[6].Problem = "GPU is lost"
+	m.Devices[7].ClockEvents = []string{"hw_thermal_slowdown"}
+	m.Processes = []gpu.Process{
+		{PID: 10, GPU: id(1), Memory: new(10 * gpu.GiB), User: "alice", UID: new(uint32(1)), Started: old},
+		{PID: 11, GPU: id(1), Memory: new(1 * gpu.MiB), User: "bob", UID: new(uint32(2)), Started: old},
+		{PID: 20, GPU: id(2), Memory: new(10 * gpu.GiB), User: "bob", UID: new(uint32(2)), Started: old, Command: "python\x1b[2J x"},
+		{PID: 30, GPU: id(3), Memory: new(100 * gpu.MiB), User: "bob", UID: new(uint32(2)), Started: old},
+	}
+	s := StatusOf(m, []job.Lease{
+		{ID: "aaaa", UID: 1, User: "alice", Devices: []gpu.UUID{id(1)}, PID: 9},
+		{ID: "bbbb", UID: 3, User: "carol", Unreadable: true, Hashes: []string{job.DeviceHash(id(5))}},
+	}, statusNow)
+	want := []struct {
+		use    Use
+		health health.State
+		leases int
+	}{
+		{Free, health.OK, 0},
+		{Leased, health.OK, 1},
+		{Busy, health.OK, 0}, // a process without a lease
+		{Free, health.OK, 0}, // a small one
+		{Busy, health.OK, 0}, // memory of nobody
+		{Leased, health.OK, 1},
+		{Free, health.Unhealthy, 0},
+		{Free, health.Degraded, 0},
+	}
+	for i, w := range want {
+		d := s.Devices[i]
+		if d.Use != w.use || d.Health != w.health || len(d.Leases) != w.leases {
+			t.Errorf("GPU %d is %s, %s, with %d leases; want %+v", i, d.Use, d.Health, len(d.Leases), w)
+		}
+		if free := d.Use == Free && d.Health == health.OK; free != (d.Reason == "") {
+			t.Errorf("GPU %d: a reason is there exactly when it cannot be leased: %q", i, d.Reason)
+		}
+	}
+	if p := s.Devices[1].Processes; p[0].Foreign || !p[1].Foreign {
+		t.Errorf("what runs as the lease's user belongs to it, others do not: %+v", p)
+	}
+	if got := s.Devices[2].Processes[0].Command; strings.ContainsRune(got, '\x1b') {
+		t.Errorf("control characters pass: %q", got)
+	}
+}
+
+func TestStatusOfSlices(t *testing.T) {
+	m := statusMachine(t, "demo:1xA100-80GB:3g.40gb*2")
+	a, b := m.Devices[0].MIG[0].UUID, m.Devices[0].MIG[1].UUID
+	one := StatusOf(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a}}}, statusNow).Devices[0]
+	if one.Use != Free || one.MIG[0].Use != Leased || one.MIG[1].Use != Free || len(one.Leases) != 0 {
+		t.Errorf("one slice of two leased: %+v", one)
+	}
+	both := StatusOf(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a, b}}}, statusNow).Devices[0]
+	if both.Use != Leased {
+		t.Errorf("both slices leased, the GPU is %s", both.Use)
+	}
+}
+
+func TestStatusOfOddities(t *testing.T) {
+	m := statusMachine(t, "demo:2xL4")
+	id := m.Devices[0].UUID
+	notes := func(leases ...job.Lease) []string { return StatusOf(m, leases, statusNow).Notes }
+	tests := []struct {
+		name  string
+		notes []string
+		want  []string
+	}{
+		{"two holders", notes(job.Lease{ID: "aaaa", User: "alice", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", User: "bob", Devices: []gpu.UUID{id}}), []string{"leased twice, by alice (aaaa) and by bob (bbbb)"}},
+		{"a part of a lease", notes(job.Lease{ID: "aaaa", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", Parent: "aaaa", Devices: []gpu.UUID{id}}), nil},
+		{"inside an allocation", notes(job.Lease{ID: "aaaa", Allocation: "slurm:1", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", Allocation: "slurm:1", Devices: []gpu.UUID{id}}), nil},
+		{"elsewhere", notes(job.Lease{ID: "aaaa", User: "alice", Devices: []gpu.UUID{"GPU-x"}}), []string{"holds GPU-x, which this machine does not show"}},
+		{"unreadable", notes(job.Lease{ID: "aaaa", User: "alice", Unreadable: true, Hashes: []string{job.ManyDevices}}), []string{"lease aaaa of alice cannot be read"}},
+	}
+	for _, tt := range tests {
+		if len(tt.notes) != len(tt.want) {
+			t.Errorf("%s: notes %q, want %q", tt.name, tt.notes, tt.want)
+			continue
+		}
+		for i, want := range tt.want {
+			if !strings.Contains(tt.notes[i], want) {
+				t.Errorf("%s: note %q, want %q in it", tt.name, tt.notes[i], want)
+			}
+		}
+	}
+}
+
+func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
+	m := statusMachine(t, "demo:3xL4+1xMI300X")
+	m.Processes = []gpu.Process{{PID: 2, GPU: m.Devices[0].UUID}, {PID: 1, GPU: m.Devices[0].UUID}}
+	leases := []job.Lease{{ID: "bbbb", Devices: []gpu.UUID{m.Devices[1].UUID}}, {ID: "aaaa", Devices: []gpu.UUID{m.Devices[1].UUID}, Parent: "bbbb"}}
+	order := func(s Status) (out []string) {
+		for _, d := range s.Devices {
+			out = append(out, string(d.UUID))
+			for _, l := range d.Leases {
+				out = append(out, l.ID)
+			}
+			for _, p := range d.Processes {
+				out = append(out, string(rune('0'+p.PID)))
+			}
+		}
+		return out
+	}
+	first := order(StatusOf(m, leases, statusNow))
+	slices.Reverse(m.Devices)
+	slices.Reverse(m.Processes)
+	slices.Reverse(leases)
+	if second := order(StatusOf(m, leases, statusNow)); !slices.Equal(first, second) {
+		t.Errorf("the order of the input shows:\n%q\n%q", first, second)
+	}
+}
