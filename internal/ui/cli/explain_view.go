@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+)
+
+// Explain writes what a program sees: logical number, index, model, PCI address and UUID of each device, then one
+// note per surprise. Below 60 columns each device takes several lines.
+func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
+	p := page{term: term}
+	if len(v.Visible) == 0 {
+		p.line(span{bold, "No GPU is visible."})
+	} else {
+		p.entries(v, &m)
+	}
+	if len(v.Notes) > 0 {
+		p.line()
+	}
+	for _, n := range v.Notes {
+		p.paragraph(span{yellow, "note: "}, normal, p.text(n.Text))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+func (p *page) entries(v visible.View, m *gpu.Machine) {
+	table := [][]string{{"PROGRAM", "GPU", "MODEL", "PCI", "UUID"}}
+	for _, e := range v.Visible {
+		table = append(table, p.entry(e, m))
+	}
+	if p.term.Width > 0 && p.term.Width < tableWidth {
+		for _, row := range table[1:] {
+			p.line(span{cyan, row[0]}, span{normal, "  GPU " + row[1] + "  " + row[2]})
+			p.line(span{normal, "  PCI " + row[3]})
+			p.paragraph(span{}, normal, row[4])
+		}
+		return
+	}
+	widths, over := p.columns(table)
+	if over > 0 { // the UUID is what one copies: the others give way
+		for _, row := range table {
+			row[3] = strings.TrimPrefix(row[3], "0000:")
+		}
+		if widths, over = p.columns(table); over > 0 {
+			widths[2] = max(widths[2]-over, len("MODEL"))
+		}
+	}
+	for n, row := range table {
+		program, rest := cyan, normal
+		if n == 0 {
+			program, rest = dim, dim
+		}
+		line := pad(row[1], widths[1], true, "") + between + pad(row[2], widths[2], false, p.dots()) + between + pad(row[3], widths[3], false, "") + between + row[4]
+		p.line(span{program, pad(row[0], widths[0], false, "") + between}, span{rest, line})
+	}
+}
+
+// columns are the widths that the table needs, and by how much they exceed the terminal.
+func (p *page) columns(table [][]string) (widths [5]int, over int) {
+	for _, row := range table {
+		for i, text := range row {
+			widths[i] = max(widths[i], cells(text))
+		}
+	}
+	if p.term.Width <= 0 {
+		return widths, 0
+	}
+	over = (len(widths)-1)*len(between) - p.term.Width
+	for _, w := range widths {
+		over += w
+	}
+	return widths, over
+}
+
+func (p *page) entry(e visible.Entry, m *gpu.Machine) []string {
+	model, pci := "?", "?"
+	if d, _, ok := m.Find(e.UUID); ok {
+		model, pci = shortModel(d.Name), d.PCI
+	}
+	if e.Profile != "" {
+		model = fmt.Sprintf("MIG %s of %s", e.Profile, model)
+	}
+	return []string{fmt.Sprintf("%s:%d", e.Runtime, e.Logical), fmt.Sprint(e.Index), p.text(model), p.text(pci), p.text(string(e.UUID))}
+}

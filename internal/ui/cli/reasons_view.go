@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"gpuard/internal/core/job"
+)
+
+// Refusal writes why nothing was given: the summary, one line per device, and what to do. Every line that starts
+// a thought begins with "gpuard: ", because standard error is shared with the command's own words.
+func Refusal(w io.Writer, r *job.Refusal, term Term) {
+	p := page{term: term}
+	p.paragraph(span{dim, "gpuard: "}, bold, p.text(r.Summary))
+	p.reasons(r.Reasons, r.Remedy)
+	if r.Remedy != "" {
+		p.paragraph(span{dim, "gpuard: "}, normal, p.text(r.Remedy))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// Plan writes what would be given and why, for --dry-run: which device the program sees under which number, then one
+// line per device, then the notes.
+func Plan(w io.Writer, plan job.Plan, term Term) {
+	p := page{term: term}
+	if len(plan.Devices) == 0 {
+		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as asked")
+	}
+	for _, d := range plan.Devices {
+		thing := fmt.Sprintf("GPU %d (%s)", d.Index, d.Name)
+		if d.Profile != "" {
+			thing = fmt.Sprintf("MIG %s of GPU %d (%s)", d.Profile, d.Index, d.Name)
+		}
+		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", thing, runtimeOf(d), d.Logical)))
+	}
+	p.reasons(plan.Reasons, "")
+	for _, note := range plan.Notes {
+		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// runtimeOf is the name under which programs number the devices of a vendor.
+func runtimeOf(d job.Given) string {
+	switch d.Vendor {
+	case "nvidia":
+		return "cuda"
+	case "amd":
+		return "hip"
+	}
+	return string(d.Vendor)
+}
+
+// reasons writes one device per line; a remedy follows where the last line or the refusal does not say it already.
+func (p *page) reasons(reasons []job.Reason, said string) {
+	labels := p.labels(reasons)
+	width := 0
+	for _, l := range labels {
+		width = max(width, cells(l))
+	}
+	for i, r := range reasons {
+		lead := "  " + pad(labels[i], width, false, "") + "  "
+		word, text := inWords(r)
+		text = p.text(text)
+		verdict := pad(word, len("chosen"), false, "") + "  "
+		if p.term.Width > 0 && p.term.Width < tableWidth {
+			p.line(span{normal, "  " + labels[i] + "  "}, span{verdictStyle(r.Verdict), word})
+			if text != "" {
+				p.paragraph(span{normal, "    "}, normal, text)
+			}
+			lead, verdict = "    ", ""
+		} else {
+			p.reason(lead, span{verdictStyle(r.Verdict), verdict}, text)
+		}
+		if r.Remedy != "" && r.Remedy != said {
+			said = r.Remedy
+			p.paragraph(span{normal, strings.Repeat(" ", cells(lead+verdict)) + p.pick("→ ", "-> ")}, dim, p.text(r.Remedy))
+		}
+	}
+}
+
+// inWords gives the verdict and the rest of the sentence: the text of a reason often begins with the verdict itself.
+func inWords(r job.Reason) (word, text string) {
+	switch r.Verdict {
+	case job.Chosen:
+		return "chosen", strings.TrimPrefix(r.Text, "chosen: ")
+	case job.Eligible:
+		if r.Text == "free" {
+			return "free", ""
+		}
+		return "free", strings.TrimPrefix(r.Text, "free, ")
+	}
+	return string(r.Verdict), r.Text
+}
+
+func (p *page) reason(lead string, verdict span, text string) {
+	width := p.term.Width - cells(lead+verdict.text)
+	if p.term.Width <= 0 {
+		width = 0
+	}
+	for i, part := range wrap(text, width) {
+		if i > 0 {
+			lead, verdict.text = strings.Repeat(" ", cells(lead)), strings.Repeat(" ", cells(verdict.text))
+		}
+		p.line(span{normal, lead}, verdict, span{normal, part})
+	}
+}
+
+// labels name the devices; where two have the same index (MIG slices, two vendors) the name tells them apart.
+func (p *page) labels(reasons []job.Reason) []string {
+	count := map[int]int{}
+	for _, r := range reasons {
+		count[r.Index]++
+	}
+	labels := make([]string, len(reasons))
+	for i, r := range reasons {
+		labels[i] = fmt.Sprintf("GPU %d", r.Index)
+		if count[r.Index] > 1 {
+			name := r.Name
+			if _, profile, ok := strings.Cut(r.Name, " MIG "); ok {
+				name = "MIG " + profile
+			}
+			labels[i] += " " + cut(p.text(shortModel(name)), 20, p.dots())
+		}
+	}
+	return labels
+}
+
+func verdictStyle(v job.Verdict) style {
+	switch v {
+	case job.Chosen, job.Eligible:
+		return green
+	case job.Busy:
+		return yellow
+	}
+	return red
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+)
+
+// columns are the widths of the table; 0 leaves a column out.
+type columns struct{ label, model, bar, percent, memory, temperature, power, pci, use int }
+
+const between = "  "
+
+// measure gives fixed columns what their content needs, and shares the rest between model and bars.
+func (v *statusPage) measure(rows []row) columns {
+	c := columns{label: 3, model: 5, percent: 5, memory: 6, temperature: 5, use: 4}
+	if v.term.Width >= roomyWidth {
+		c.power, c.pci = 5, 4
+	}
+	for _, r := range rows {
+		c.label = max(c.label, cells(r.label))
+		c.model = max(c.model, cells(r.model))
+		c.memory = max(c.memory, cells(memory(r.device)))
+		c.use = max(c.use, cells(v.rowUse(r)))
+		if c.power > 0 {
+			c.power, c.pci = max(c.power, cells(power(r.device))), max(c.pci, cells(r.device.PCI))
+		}
+	}
+	gaps := 5 * len(between)
+	if c.power > 0 {
+		gaps += 2 * len(between)
+	}
+	rest := v.term.Width - gaps - c.label - 1 - c.percent - 1 - c.memory - c.temperature - c.power - c.pci - c.use
+	c.model = min(c.model, max(rest-2*6, 8))
+	c.bar = min(max((rest-c.model)/2, 0), 20)
+	return c
+}
+
+func (v *statusPage) devices() {
+	rows := v.rows()
+	c := v.measure(rows)
+	if v.term.Width < tableWidth {
+		for _, r := range rows {
+			v.narrow(r, c)
+		}
+		return
+	}
+	v.titles(c)
+	for _, r := range rows {
+		v.wide(r, c)
+		v.below(r, c.label+len(between))
+	}
+}
+
+func (v *statusPage) titles(c columns) {
+	line := pad("GPU", c.label, true, "") + between + pad("MODEL", c.model, false, "") + between +
+		pad("LOAD", c.bar+1+c.percent, false, "") + between + pad("MEMORY", c.bar+1+c.memory, false, "") + between +
+		pad("TEMP", c.temperature, true, "") + between
+	if c.power > 0 {
+		line += pad("POWER", c.power, true, "") + between + pad("PCI", c.pci, false, "") + between
+	}
+	v.line(span{dim, line + "USE"})
+}
+
+func (v *statusPage) wide(r row, c columns) {
+	d, use := r.device, v.rowUse(r)
+	line := []span{
+		{bold, pad(r.label, c.label, true, "")}, {normal, between + pad(r.model, c.model, false, v.dots()) + between},
+		v.bar(d.Utilization, c.bar), {normal, " " + pad(percent(d.Utilization), c.percent, true, "") + between},
+		v.bar(memoryShare(d), c.bar), {normal, " " + pad(memory(d), c.memory, true, "") + between},
+		{normal, pad(temperature(d), c.temperature, true, "") + between},
+	}
+	if c.power > 0 {
+		line = append(line, span{normal, pad(power(d), c.power, true, "") + between + pad(d.PCI, c.pci, false, "") + between})
+	}
+	v.line(append(line, span{useStyle(use), use})...)
+}
+
+// narrow writes a device for a telephone: name and use, then the readings, then who.
+func (v *statusPage) narrow(r row, c columns) {
+	d, use := r.device, v.rowUse(r)
+	label := r.label + " "
+	room := v.term.Width - cells(label) - 1 - cells(use)
+	v.line(span{bold, label}, span{normal, pad(r.model, max(room, 0), false, v.dots()) + " "}, span{useStyle(use), use})
+	const indent = 2
+	text := pad(percent(d.Utilization), c.percent, true, "") + between + pad(memory(d), c.memory, true, "") + between + temperature(d)
+	share := d.Utilization
+	if d.Profile != "" || r.parent {
+		share = memoryShare(d)
+	}
+	line := []span{{normal, strings.Repeat(" ", indent)}}
+	if width := min(v.term.Width-indent-1-cells(text), 12); width >= 4 && share != nil {
+		line = append(line, v.bar(share, width), span{normal, " "})
+	}
+	if strings.Trim(text, "- ") != "" {
+		v.line(append(line, span{normal, text})...)
+	}
+	v.below(r, indent)
+}
+
+func (v *statusPage) rowUse(r row) string {
+	if r.parent && r.device.Health == health.OK {
+		return "split"
+	}
+	return useWord(r.device)
+}
+
+// below says what is wrong with a device and who is on it.
+func (v *statusPage) below(r row, indent int) {
+	d, blank := r.device, strings.Repeat(" ", indent)
+	if d.Health != health.OK && d.Profile == "" {
+		text := fmt.Sprintf("%s: %s", d.Health, strings.Join(d.Why, "; "))
+		v.paragraph(span{useStyle(string(d.Health)), blank + "! "}, normal, v.text(text))
+	}
+	lead := blank + v.pick("└ ", "- ")
+	for _, l := range d.Leases {
+		v.occupant(lead, v.lease(d, l))
+	}
+	foreign := 0
+	for _, p := range d.Processes {
+		if p.Foreign {
+			foreign++
+			v.occupant(lead, v.process(p))
+		}
+	}
+	if d.Use == app.Busy && foreign == 0 && d.Reason != "" {
+		v.paragraph(span{normal, lead}, normal, v.text(d.Reason))
+	}
+}
+
+// occupant is who is on a device. Only the command may be cut: the rest is what one needs to act.
+type occupant struct {
+	style         style
+	user, command string
+	facts         []string // memory, age
+	handle        []string // what to type to find or end it, the most useful first
+}
+
+func (v *statusPage) occupant(lead string, o occupant) {
+	tail := between + strings.Join(o.facts, between)
+	if len(o.facts) == 0 {
+		tail = ""
+	}
+	handle := between + strings.Join(o.handle, ", ")
+	room := v.term.Width - cells(lead) - cells(o.user) - len(between) - cells(tail)
+	if room-cells(handle) < 8 && v.term.Width < tableWidth {
+		handle = between + o.handle[0]
+	}
+	if room-cells(handle) < 6 && v.term.Width < tableWidth {
+		handle = ""
+	}
+	command := cut(o.command, max(room-cells(handle), 4), v.dots())
+	v.line(span{normal, lead}, span{o.style, o.user}, span{normal, between + command + tail}, span{dim, handle})
+}
+
+func (v *statusPage) lease(d *app.StatusDevice, l app.StatusLease) occupant {
+	o := occupant{style: cyan, user: v.text(l.User), command: v.text(l.Command), handle: []string{v.text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
+	switch {
+	case l.Unreadable:
+		o.command, o.handle = "(a lease that cannot be read)", o.handle[:1]
+	case l.Ended:
+		o.command += " (ended, lease still held)"
+	}
+	if len(d.Leases) == 1 {
+		o.facts = v.held(d)
+	}
+	o.facts = append(o.facts, v.since(l.Since)...)
+	return o
+}
+
+// held is the memory of everything that belongs to the lease of a device, where the driver says.
+func (v *statusPage) held(d *app.StatusDevice) []string {
+	var sum gpu.Bytes
+	for _, p := range d.Processes {
+		if !p.Foreign && p.Memory != nil {
+			sum += *p.Memory
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	return []string{sum.String()}
+}
+
+func (v *statusPage) process(p app.StatusProcess) occupant {
+	o := occupant{style: yellow, user: v.text(p.User), command: v.text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), "no lease"}}
+	if o.user == "" {
+		o.user = "?"
+	}
+	if o.command == "" {
+		o.command = "(unknown command)"
+	}
+	if p.Kind == gpu.GraphicsProcess {
+		o.style = normal
+	}
+	if p.Memory != nil {
+		o.facts = append(o.facts, p.Memory.String())
+	}
+	o.facts = append(o.facts, v.since(p.Since)...)
+	return o
+}
+
+func (v *statusPage) since(t *time.Time) []string {
+	if t == nil {
+		return nil
+	}
+	return []string{age(v.s.Now.Sub(*t))}
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+)
+
+const (
+	usualWidth = 80
+	tableWidth = 60  // below this a device takes several short lines
+	roomyWidth = 110 // from here on power and PCI address are shown
+)
+
+// Status writes the machine for people: one line per device with load, memory, temperature and use, and below it
+// who is on it and what is wrong. No line is wider than the terminal (80 columns where the width is not known);
+// below 60 columns each device takes two lines.
+func Status(w io.Writer, s app.Status, term Term) { _, _ = io.WriteString(w, status(s, term)) }
+
+// Frame is the same for a screen that is drawn again and again: on a terminal it starts at the top left corner, clears
+// what an earlier frame left over, and never scrolls. Elsewhere frames follow each other with an empty line between.
+func Frame(s app.Status, term Term) string {
+	if !term.TTY {
+		return status(s, term) + "\n"
+	}
+	lines := strings.Split(strings.TrimSuffix(status(s, term), "\n"), "\n")
+	if more := len(lines) - term.Height; term.Height > 0 && more >= 0 {
+		shown := max(term.Height-2, 0) // one line for the rest, one for the cursor
+		p := page{term: term}
+		p.line(span{dim, fmt.Sprintf("%d more lines", len(lines)-shown)})
+		lines = append(lines[:shown:shown], strings.TrimSuffix(p.out.String(), "\n"))
+	}
+	return "\x1b[H" + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
+}
+
+func status(s app.Status, term Term) string {
+	if term.Width <= 0 {
+		term.Width = usualWidth
+	}
+	v := statusPage{page: page{term: term}, s: s}
+	v.header()
+	if len(s.Devices) > 0 {
+		v.line()
+		v.devices()
+	}
+	v.remarks()
+	return v.out.String()
+}
+
+type statusPage struct {
+	page
+	s app.Status
+}
+
+// row is one line of the table: a GPU or a slice.
+type row struct {
+	label, model string
+	device       *app.StatusDevice
+	parent       bool // split: its slices follow
+}
+
+func (v *statusPage) rows() []row {
+	var rows []row
+	for i := range v.s.Devices {
+		d := &v.s.Devices[i]
+		label := fmt.Sprint(d.Index)
+		if d.Vendor != v.s.Devices[0].Vendor || d.Vendor != v.s.Devices[len(v.s.Devices)-1].Vendor {
+			label = fmt.Sprintf("%s:%d", d.Vendor, d.Index)
+		}
+		rows = append(rows, row{label, v.text(shortModel(d.Name)), d, len(d.MIG) > 0})
+		for j := range d.MIG {
+			slice := &d.MIG[j]
+			rows = append(rows, row{fmt.Sprintf("%s:%d", label, slice.Index), v.text("MIG " + slice.Profile), slice, false})
+		}
+	}
+	return rows
+}
+
+// shortModel leaves out the maker, which the model says anyway.
+func shortModel(name string) string {
+	for _, maker := range []string{"NVIDIA ", "AMD ", "Intel "} {
+		if rest, ok := strings.CutPrefix(name, maker); ok && rest != "" {
+			return rest
+		}
+	}
+	return name
+}
+
+// header counts what can be given and says what was read.
+func (v *statusPage) header() {
+	var parts []string
+	if v.s.Driver != "" {
+		parts = append(parts, "driver "+v.text(v.s.Driver))
+	}
+	if v.s.CUDA != "" {
+		parts = append(parts, "CUDA "+v.text(v.s.CUDA))
+	}
+	switch v.s.Source {
+	case "invented":
+		parts = append(parts, "invented machine")
+	case "nvidia-smi":
+		parts = append(parts, "read by nvidia-smi")
+	case "file":
+		if v.s.Taken.IsZero() {
+			parts = append(parts, "recorded machine")
+		} else {
+			parts = append(parts, "recorded "+age(v.s.Now.Sub(v.s.Taken))+" ago")
+		}
+	}
+	summary := v.summary()
+	rest := strings.Join(parts, v.pick(" · ", ", "))
+	if gap := v.term.Width - cells(summary) - cells(rest); gap >= 2 {
+		v.line(span{bold, summary}, span{dim, strings.Repeat(" ", gap) + rest})
+		return
+	}
+	v.paragraph(span{}, bold, summary)
+	if rest != "" {
+		v.paragraph(span{}, dim, rest)
+	}
+}
+
+func (v *statusPage) summary() string {
+	gpus, slices := 0, 0
+	count := map[string]int{}
+	for _, r := range v.rows() {
+		switch {
+		case r.parent:
+			continue
+		case r.device.Profile != "":
+			slices++
+		default:
+			gpus++
+		}
+		count[useWord(r.device)]++
+	}
+	if len(v.s.Devices) == 0 {
+		return "No GPU"
+	}
+	var things []string
+	for _, t := range []struct {
+		n    int
+		word string
+	}{{gpus, "GPU"}, {slices, "MIG slice"}} {
+		if t.n == 1 {
+			things = append(things, "1 "+t.word)
+		} else if t.n > 1 {
+			things = append(things, fmt.Sprintf("%d %ss", t.n, t.word))
+		}
+	}
+	var uses []string
+	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "degraded", "unhealthy", "unknown"} {
+		if n := count[word]; n > 0 {
+			uses = append(uses, fmt.Sprintf("%d %s", n, word))
+		}
+	}
+	return strings.Join(things, " and ") + ": " + strings.Join(uses, ", ")
+}
+
+// useWord is the use, but a device that nobody has and nobody gets is not called free.
+func useWord(d *app.StatusDevice) string {
+	if d.Use == app.Free && d.Health != health.OK {
+		return string(d.Health)
+	}
+	return string(d.Use)
+}
+
+func useStyle(word string) style {
+	switch word {
+	case "free":
+		return green
+	case "leased", "shared":
+		return cyan
+	case "busy", "draining", "degraded":
+		return yellow
+	case "split":
+		return dim
+	}
+	return red
+}
+
+func (v *statusPage) remarks() {
+	if len(v.s.Unavailable)+len(v.s.Problems)+len(v.s.Notes) > 0 {
+		v.line()
+	}
+	for _, u := range v.s.Unavailable {
+		v.paragraph(span{red, "! "}, normal, v.text(u.Text))
+		if u.Remedy != "" {
+			v.paragraph(span{normal, "  "}, bold, v.text(u.Remedy))
+		}
+	}
+	for _, problem := range v.s.Problems {
+		v.paragraph(span{red, "! "}, normal, v.text(problem))
+	}
+	for _, note := range v.s.Notes {
+		v.paragraph(span{yellow, "note: "}, normal, v.text(note))
+	}
+}
+
+// bar draws a share of width cells; a share that is not known is empty space.
+func (p *page) bar(share *float64, width int) span {
+	if share == nil || width <= 0 {
+		return span{normal, strings.Repeat(" ", max(width, 0))}
+	}
+	halves := int(min(max(*share, 0), 1)*float64(2*width) + 0.5)
+	if halves == 0 && *share > 0.005 {
+		halves = 1
+	}
+	full, half := p.pick("━", "#"), p.pick("╸", "-")
+	drawn := strings.Repeat(full, halves/2)
+	if halves%2 == 1 {
+		drawn += half
+	}
+	return span{normal, drawn + strings.Repeat(p.pick("┈", "."), width-halves/2-halves%2)}
+}
+
+func percent(share *float64) string {
+	if share == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100**share)
+}
+
+func memoryShare(d *app.StatusDevice) *float64 {
+	if d.MemoryTotal == nil || d.MemoryUsed == nil || *d.MemoryTotal <= 0 {
+		return nil
+	}
+	return new(float64(*d.MemoryUsed) / float64(*d.MemoryTotal))
+}
+
+// memory writes "51.2/80.0 GiB".
+func memory(d *app.StatusDevice) string {
+	gib := func(b *gpu.Bytes) string {
+		if b == nil {
+			return "?"
+		}
+		return fmt.Sprintf("%.1f", float64(*b)/float64(gpu.GiB))
+	}
+	if d.MemoryTotal == nil && d.MemoryUsed == nil {
+		return "-"
+	}
+	return gib(d.MemoryUsed) + "/" + gib(d.MemoryTotal) + " GiB"
+}
+
+func temperature(d *app.StatusDevice) string {
+	if d.Temperature == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d C", *d.Temperature)
+}
+
+func power(d *app.StatusDevice) string {
+	switch {
+	case d.Power == nil:
+		return "-"
+	case d.PowerLimit == nil:
+		return fmt.Sprintf("%.0f W", *d.Power)
+	}
+	return fmt.Sprintf("%.0f/%.0f W", *d.Power, *d.PowerLimit)
+}
+
+// age writes how long ago, in the one unit that matters.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(int(d/time.Second), 0))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d/time.Hour))
+	}
+	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}

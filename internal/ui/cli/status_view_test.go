@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// golden compares with testdata/NAME.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -update writes it again)\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+var now = time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
+
+func invented(t *testing.T, spec string) gpu.Machine {
+	t.Helper()
+	m, err := gpu.Invent(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Source, m.Taken = "nvml", now
+	return m
+}
+
+func use(d *gpu.Device, load float64, memory gpu.Bytes, celsius int) {
+	d.Utilization, d.MemoryUsed, d.Temperature, d.Power = new(load), new(memory), new(celsius), new(*d.PowerLimit*load)
+}
+
+func process(pid int, on gpu.UUID, memory gpu.Bytes, user string, uid uint32, command string, ago time.Duration) gpu.Process {
+	return gpu.Process{PID: pid, GPU: on, Memory: new(memory), User: user, UID: new(uid), Command: command, Kind: gpu.ComputeProcess, Start: 1, Started: now.Add(-ago), State: "S"}
+}
+
+func lease(id, user string, uid uint32, pid int, command string, ago time.Duration, on ...gpu.UUID) job.Lease {
+	return job.Lease{ID: id, UID: uid, User: user, Devices: on, PID: pid, Start: 1, Command: command, Since: now.Add(-ago)}
+}
+
+func busyMixed(t *testing.T) app.Status {
+	m := invented(t, "demo:4xA100-80GB+2xL4")
+	d := m.Devices
+	use(&d[0], 0.94, 52428*gpu.MiB, 71)
+	use(&d[1], 0.02, 130*gpu.MiB, 33)
+	use(&d[2], 0.55, 20*gpu.GiB, 64)
+	use(&d[3], 1, 81280*gpu.MiB, 88)
+	use(&d[4], 0, 12*gpu.GiB, 50)
+	d[3].ClockEvents = []string{"hw_thermal_slowdown"}
+	m.Processes = []gpu.Process{
+		process(4242, d[0].UUID, 51*gpu.GiB, "alice", 1001, "python train.py --epochs 100", 3*time.Hour),
+		process(5151, d[1].UUID, 128*gpu.MiB, "carol", 1003, "/usr/bin/python3 -m ipykernel_launcher -f /home/carol/.local/share/jupyter/runtime/kernel-8f3e.json", 5*24*time.Hour),
+		process(999, d[2].UUID, 20*gpu.GiB, "bob", 1002, "python bench.py --very-long-argument-list --with=many --more=things", 50*time.Hour),
+	}
+	d[4].MemoryReserved = new(400 * gpu.MiB)
+	s := app.StatusOf(m, []job.Lease{
+		lease("k3f9", "alice", 1001, 4242, "python", 3*time.Hour, d[0].UUID),
+		lease("m2aa", "日本太郎", 1004, 777, "train🚀.sh", 40*time.Second, d[3].UUID, d[5].UUID),
+	}, now)
+	s.Devices[4].Reason = "12 GiB are used by no visible process (container or another PID namespace)"
+	return s
+}
+
+func lost(t *testing.T) app.Status {
+	m := invented(t, "demo:3xH100")
+	m.Devices[1] = gpu.Device{Index: 1, UUID: m.Devices[1].UUID, Name: m.Devices[1].Name, Vendor: gpu.NVIDIA, PCI: m.Devices[1].PCI, Problem: "GPU is lost"}
+	m.Devices[2] = gpu.Device{Index: 2, UUID: m.Devices[2].UUID, Vendor: gpu.NVIDIA, Name: m.Devices[2].Name, Problem: "no answer within 5 s"}
+	m.Problems = []string{"cannot read the links between devices: the driver did not answer for GPU 2 within 5 s"}
+	return app.StatusOf(m, nil, now)
+}
+
+func slices(t *testing.T) app.Status {
+	m := invented(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*3+1xA100-80GB")
+	s := m.Devices[0].MIG
+	s[1].MemoryUsed = new(3 * gpu.GiB)
+	s[2].MemoryUsed = new(6 * gpu.GiB)
+	m.Processes = []gpu.Process{process(31, s[2].UUID, 6*gpu.GiB, "bob", 1002, "python infer.py", 90*time.Second)}
+	return app.StatusOf(m, []job.Lease{lease("a1b2", "alice", 1001, 30, "serve", 26*time.Hour, s[1].UUID)}, now)
+}
+
+func sixteen(t *testing.T) app.Status {
+	m := invented(t, "demo:14xH200+2xMI300X")
+	var leases []job.Lease
+	for i := range 5 {
+		use(&m.Devices[i], 0.1*float64(2*i+1), gpu.Bytes(25*(i+1))*gpu.GiB, 40+5*i)
+		leases = append(leases, lease(fmt.Sprintf("l%03d", i), "alice", 1001, 100+i, "python", time.Hour, m.Devices[i].UUID))
+	}
+	return app.StatusOf(m, leases, now)
+}
+
+func none(*testing.T) app.Status {
+	return app.StatusOf(gpu.Machine{}, nil, now, &gpu.Unavailable{
+		Cause:  gpu.VersionMismatch,
+		Text:   "cannot read NVIDIA devices: the library is version 580.95 and the loaded driver is 575.51",
+		Remedy: "reboot, or unload the old driver: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
+	})
+}
+
+func odd(t *testing.T) app.Status {
+	m := invented(t, "demo:1xRTX4090")
+	m.Source = "file"
+	m.Taken = now.Add(-26 * time.Hour)
+	m.Devices[0].MemoryUsed = new(20 * gpu.GiB)
+	m.Devices[0].Name = "NVIDIA \x1b[31m GeForce\a RTX 4090 ❤️"
+	return app.StatusOf(m, []job.Lease{
+		lease("aaaa", "alice", 1001, 5, "first", time.Minute, m.Devices[0].UUID),
+		lease("bbbb", "bob\x1b[2J", 1002, 6, "second", time.Minute, m.Devices[0].UUID, "GPU-elsewhere"),
+		{ID: "cccc", User: "mallory", UID: 1009, Unreadable: true, Hashes: []string{job.ManyDevices}},
+	}, now)
+}
+
+func scenes() map[string]func(*testing.T) app.Status {
+	return map[string]func(*testing.T) app.Status{
+		"idle": func(t *testing.T) app.Status { return app.StatusOf(invented(t, "demo"), nil, now) },
+		"busy": busyMixed, "lost": lost, "mig": slices, "sixteen": sixteen, "none": none, "odd": odd,
+	}
+}
+
+func TestStatus(t *testing.T) {
+	for name, scene := range scenes() {
+		for _, term := range []Term{{Width: 40, UTF8: true}, {Width: 80, UTF8: true}, {Width: 140, UTF8: true}} {
+			var out strings.Builder
+			Status(&out, scene(t), term)
+			golden(t, fmt.Sprintf("status-%s-%d", name, term.Width), out.String())
+		}
+	}
+	golden(t, "status-busy-color", status(busyMixed(t), Term{Width: 80, UTF8: true, Color: true}))
+	golden(t, "status-busy-ascii", status(busyMixed(t), Term{Width: 80}))
+}
+
+func TestStatusNeverExceedsTheWidth(t *testing.T) {
+	for name, scene := range scenes() {
+		s := scene(t)
+		for width := 1; width <= 200; width++ {
+			for _, utf8 := range []bool{true, false} {
+				for line := range strings.Lines(status(s, Term{Width: width, UTF8: utf8})) {
+					line = strings.TrimSuffix(line, "\n")
+					if cells(line) > width {
+						t.Fatalf("%s at %d columns: %d cells in %q", name, width, cells(line), line)
+					}
+					if !utf8 && strings.ContainsFunc(line, func(r rune) bool { return r > '~' }) {
+						t.Fatalf("%s in ASCII: %q", name, line)
+					}
+					if strings.ContainsAny(line, "\x1b\a\r\t") {
+						t.Fatalf("%s: control characters in %q", name, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestStatusJSON(t *testing.T) {
+	data, err := json.MarshalIndent(app.StatusOf(gpu.Machine{}, nil, now), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "null") || !strings.HasPrefix(string(data), "{\n  \"schema\": \"gpuard.status/1\",") {
+		t.Errorf("lists must be [] and the schema first:\n%s", data)
+	}
+}
+
+func TestFrame(t *testing.T) {
+	s := sixteen(t)
+	whole := Frame(s, Term{Width: 80, UTF8: true, TTY: true})
+	if !strings.HasPrefix(whole, "\x1b[H16 GPUs: ") || !strings.HasSuffix(whole, "\x1b[K\n\x1b[J") {
+		t.Errorf("a frame starts at the top left and clears the rest: %q … %q", whole[:20], whole[len(whole)-20:])
+	}
+	small := Frame(s, Term{Width: 80, Height: 10, UTF8: true, TTY: true})
+	if n := strings.Count(small, "\n"); n != 9 {
+		t.Errorf("a frame for 10 lines ends %d lines: it would scroll", n)
+	}
+	if !strings.Contains(small, "16 more lines") {
+		t.Errorf("what is hidden is not counted: %q", small)
+	}
+	if got := Frame(s, Term{Width: 80, Height: 10}); strings.Contains(got, "\x1b") || strings.Count(got, "\n") < 20 {
+		t.Errorf("a frame for a file is plain and whole: %q", got)
+	}
+	if got := Frame(s, Term{Width: 80, Height: 1, TTY: true}); strings.Count(got, "\n") > 1 {
+		t.Errorf("a frame for one line: %q", got)
+	}
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"gpuard/internal/core/visible"
+)
+
+// Term is what the output can show. Width and Height 0 mean that there is no limit.
+type Term struct {
+	TTY    bool
+	Width  int  // columns
+	Height int  // lines; used by Frame only
+	Color  bool // a terminal, and NO_COLOR is not set
+	UTF8   bool // the locale's character set
+}
+
+// Terminal describes where file leads. NO_COLOR (no-color.org) counts when it is not empty; COLUMNS and LINES count
+// where the kernel does not know the size.
+func Terminal(file *os.File, env visible.Env) Term {
+	t := Term{UTF8: speaksUTF8(env)}
+	var size struct{ rows, columns, x, y uint16 }
+	// The layout is struct winsize of asm-generic/termios.h.
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))) //nolint:gosec // the kernel fills it
+	t.TTY = errno == 0
+	if !t.TTY {
+		t.Width = plainWidth
+		return t
+	}
+	t.Width, t.Height = int(size.columns), int(size.rows)
+	if t.Width == 0 {
+		t.Width, t.Height = number(env, "COLUMNS", 80), number(env, "LINES", 24)
+	}
+	silent, _ := env.Lookup("NO_COLOR")
+	kind, _ := env.Lookup("TERM")
+	t.Color = silent == "" && kind != "dumb" && kind != ""
+	return t
+}
+
+// speaksUTF8 follows setlocale(3): the first of the three that is not empty decides.
+func speaksUTF8(env visible.Env) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value, _ := env.Lookup(name); value != "" {
+			value = strings.ToLower(strings.ReplaceAll(value, "-", ""))
+			return strings.Contains(value, "utf8")
+		}
+	}
+	return false
+}
+
+func number(env visible.Env, name string, otherwise int) int {
+	value, _ := env.Lookup(name)
+	if n, err := strconv.Atoi(value); err == nil && n > 0 && n < 10000 {
+		return n
+	}
+	return otherwise
+}
