@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // commandLimit is how much of a command line is kept, in bytes.
@@ -134,4 +135,10 @@ func (f FS) command(pid int, comm string) string {
 		}
 	}
 	return line
+}
+
+// Describe names one process for people: owner and command line. A process that is gone has neither.
+func (f FS) Describe(pid int) job.Blocker {
+	p := f.process(pid, f.users())
+	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command}
 }

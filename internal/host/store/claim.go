@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +36,12 @@ type Held struct {
 func (f *Folder) Generation(boot string) Generation {
 	s, _ := f.readState(boot)
 	return s.Generation
+}
+
+// Claimed reports whether the caller ever claimed here.
+func (f *Folder) Claimed() bool {
+	_, err := os.Lstat(f.userFolder(uint32(os.Geteuid())))
+	return err == nil
 }
 
 // Leases lists what is alive now, without the folder lock: a lease may appear or end while it reads.
@@ -77,7 +82,7 @@ func (f *Folder) Claim(boot string, decide func(View) (job.Lease, error)) (*Held
 	defer f.lock.release()
 	all, problems := f.read()
 	uid := uint32(os.Geteuid())
-	mine := filepath.Join(f.Path, "leases", strconv.FormatUint(uint64(uid), 10))
+	mine := f.userFolder(uid)
 	f.sweep(all, mine)
 	now := bootTime()
 	s, known := f.readState(boot)

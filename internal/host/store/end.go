@@ -139,3 +139,14 @@ func writeLast(dir string, ids []gpu.UUID) {
 		_ = os.Rename(fresh, filepath.Join(dir, last))
 	}
 }
+
+// Own finds a live lease of the caller by id.
+func (f *Folder) Own(id string) (job.Lease, bool) {
+	leases, _ := f.Leases()
+	for _, l := range leases {
+		if l.ID == id && l.UID == uint32(os.Geteuid()) && !l.Unreadable {
+			return l, true
+		}
+	}
+	return job.Lease{}, false
+}

@@ -1,0 +1,215 @@
+// Package app does the work: one use case per file, each joining the machine's reading, the decisions of core and
+// the effects of host. It shows nothing itself; results are values and errors are typed where a caller acts on them.
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+)
+
+// Reader reads parts of the machine. The one injected seam: everything else is used for real, in tests too.
+type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
+
+// App is what every use case needs.
+type App struct {
+	Read         Reader
+	Env          visible.Env
+	Proc         proc.FS
+	Machine      string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState bool          // --private-state
+	LockDeadline time.Duration // for the folder lock; 0 means 10 s
+	Say          func(string)  // one line for the person who waits; never nil
+	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
+}
+
+// Usage is an error in how gpuard was called or in what it was given to read.
+type Usage struct{ Text string }
+
+// Error is the text.
+func (u *Usage) Error() string { return u.Text }
+
+func usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format, args...)} }
+
+// hardware reports whether devices are real: only then do processes and namespaces matter.
+func (a *App) hardware() bool { return a.Machine == "" }
+
+// machine reads the machine that this call is about.
+func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	switch {
+	case a.hardware():
+		m, err := a.Read(ctx, what)
+		if err != nil {
+			return m, err
+		}
+		if what&gpu.Processes != 0 {
+			a.Proc.Fill(&m, time.Now())
+		}
+		return m, nil
+	case a.Machine == "demo" || strings.HasPrefix(a.Machine, "demo:"):
+		m, err := gpu.Invent(a.Machine)
+		if err != nil {
+			return m, &Usage{err.Error()}
+		}
+		m.Taken = time.Now()
+		return m, nil
+	}
+	data, err := os.ReadFile(a.Machine)
+	if err != nil {
+		return gpu.Machine{}, usagef("cannot read the machine file: %v; record one with: gpuard status --record > machine.json", err)
+	}
+	m, err := gpu.Decode(data)
+	if err != nil {
+		return m, usagef("%s: %v", a.Machine, err)
+	}
+	m.Source = "file"
+	return m, nil
+}
+
+// place is where the leases for m lie.
+func (a *App) place(m gpu.Machine) (path string, others []string, err error) {
+	own, set := a.Env.Lookup("GPUARD_STATE")
+	if set && own != "" && !filepath.IsAbs(own) {
+		return "", nil, usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	}
+	if a.hardware() {
+		others = store.Candidates(a.Run, a.Tmp)
+		if own != "" {
+			return filepath.Clean(own), others, nil
+		}
+		path, _ = store.Locate(a.Run, a.Tmp)
+		return path, others, nil
+	}
+	if own == "" {
+		if own = a.stateHome(); own == "" {
+			return "", nil, usagef("cannot find a folder for the state of %s: set GPUARD_STATE or HOME", a.Machine)
+		}
+	}
+	return filepath.Join(own, "machines", fingerprint(m)), nil, nil
+}
+
+func (a *App) stateHome() string {
+	if x, _ := a.Env.Lookup("XDG_STATE_HOME"); filepath.IsAbs(x) {
+		return filepath.Join(x, "gpuard")
+	}
+	if home, _ := a.Env.Lookup("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "gpuard")
+	}
+	return ""
+}
+
+// fingerprint tells machines apart by their devices, in any order.
+func fingerprint(m gpu.Machine) string {
+	var ids []string
+	for _, d := range m.Devices {
+		ids = append(ids, string(d.UUID))
+	}
+	slices.Sort(ids)
+	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// folder opens the state folder of m. Without create, nil and no error means that there is none: no lease exists.
+func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
+	path, others, err := a.place(m)
+	if err != nil {
+		return nil, err
+	}
+	deadline := a.LockDeadline
+	if deadline == 0 {
+		deadline = 10 * time.Second
+	}
+	if create && a.hardware() {
+		if err := a.shared(path); err != nil {
+			return nil, err
+		}
+	}
+	f, err := store.Open(path, others, deadline)
+	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
+		return f, ignoreMissing(err)
+	}
+	if missing := errors.Is(err, os.ErrNotExist); !missing && !a.emptyOwn(path) {
+		return nil, err
+	}
+	if !a.hardware() {
+		if err := a.parents(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	if err := store.Create(path); err != nil {
+		return nil, err
+	}
+	if f, err = store.Open(path, others, deadline); err != nil {
+		return nil, err
+	}
+	if _, warning := store.Locate(a.Run, a.Tmp); a.hardware() && warning != "" && strings.HasPrefix(path, a.Tmp) {
+		a.Say(warning)
+	}
+	return f, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// emptyOwn: an existing empty folder named by GPUARD_STATE is taken over.
+func (a *App) emptyOwn(path string) bool {
+	own, _ := a.Env.Lookup("GPUARD_STATE")
+	entries, err := os.ReadDir(path)
+	return own != "" && err == nil && len(entries) == 0
+}
+
+// parents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be missing.
+func (a *App) parents(dir string) error {
+	own, _ := a.Env.Lookup("GPUARD_STATE")
+	if own == "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
+		}
+		return nil
+	}
+	for _, p := range []string{own, dir} {
+		err := os.Mkdir(p, 0o700)
+		if err == nil {
+			err = os.Chmod(p, 0o1777) //nolint:gosec // as open as the state folder inside, and sticky like it
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
+		}
+	}
+	return nil
+}
+
+// shared refuses a place where the leases of the machine's other users cannot be seen: a container or a private
+// /run would lease the same GPU twice.
+func (a *App) shared(path string) error {
+	if a.PrivateState {
+		return nil
+	}
+	initial, err := a.Proc.InitialPIDNamespace()
+	if err != nil || initial {
+		return err
+	}
+	if mounted, err := a.Proc.MountPoint(path); err == nil && mounted {
+		return nil
+	}
+	return fmt.Errorf("cannot lease a GPU here: this is a container or a private PID namespace, and its leases in %s would not be seen outside; mount the host's %s here, or say --private-state if nobody else uses these GPUs", path, path)
+}
+
+// Names resolves owners of leases for people; the number is the identity.
+func (a *App) Names(uid uint32) string { return a.Proc.User(uid) }

@@ -1,0 +1,272 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/store"
+)
+
+const (
+	rereads    = 3                     // a device that changed after the reading is read again this often
+	fading     = 10 * time.Second      // how long memory of a lease that just ended may take to go
+	firstPause = 50 * time.Millisecond // then twice as long each time
+)
+
+// errStale says that a device of the answer changed between the reading and the folder lock.
+var errStale = errors.New("the machine changed while it was being read")
+
+// question is one request and what was read for it.
+type question struct {
+	app     *App
+	spec    job.Spec
+	machine gpu.Machine
+	names   map[uint32]string
+	since   store.Generation
+	last    bool // no more rereads: decide on what there is
+	seen    store.View
+	plan    job.Plan
+}
+
+// decision is the answer to a request.
+type decision struct {
+	Plan    job.Plan
+	Machine gpu.Machine
+	Held    *store.Held // nil when nothing was recorded
+	Folder  *store.Folder
+}
+
+// claim reads the machine and leases what spec asks for, or returns a *job.Refusal.
+func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
+	q, folder, boot, err := a.ask(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	for attempt, pause := 0, firstPause; ; attempt++ {
+		q.last = attempt >= rereads
+		held, err := a.record(q, folder, boot)
+		if err == nil {
+			return &decision{q.plan, q.machine, held, folder}, nil
+		}
+		var refusal *job.Refusal
+		switch {
+		case errors.Is(err, errStale):
+		case errors.As(err, &refusal) && a.hardware() && q.endingSoon(refusal, started):
+			if attempt == rereads {
+				a.Say(fmt.Sprintf("waiting up to %s for memory of a job that just ended", fading))
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return nil, err
+			}
+			pause = min(2*pause, time.Second)
+		default:
+			_ = folder.Close()
+			return nil, a.named(err)
+		}
+		q.since = folder.Generation(boot)
+		if q.machine, err = a.machine(ctx, reading); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ask reads the machine, after the count of changes so that a change meanwhile is noticed.
+func (a *App) ask(ctx context.Context, spec job.Spec) (*question, *store.Folder, string, error) {
+	boot, err := a.Proc.BootID()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	var folder *store.Folder
+	q := &question{app: a, spec: spec}
+	if a.hardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
+		if folder, err = a.folder(gpu.Machine{}, false); err != nil {
+			return nil, nil, "", err
+		}
+		if folder != nil {
+			q.since = folder.Generation(boot)
+		}
+	}
+	if q.machine, err = a.machine(ctx, reading); err == nil && (folder == nil || !a.hardware()) {
+		folder, err = a.folder(q.machine, true)
+	} else if err == nil {
+		path, _, _ := a.place(q.machine)
+		err = a.shared(path)
+	}
+	if err == nil && !folder.Claimed() {
+		if note := a.unprotected(folder.Path, folder.Owner); note != "" {
+			a.Say(note)
+		}
+	}
+	return q, folder, boot, err
+}
+
+// reading is what a decision needs to know.
+const reading = gpu.Identity | gpu.Load | gpu.Processes | gpu.Links | gpu.Health
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// record decides under the folder lock.
+func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Held, error) {
+	held, _ := folder.Leases()
+	q.names = a.ownerNames(held)
+	self, err := a.Proc.Stat(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return folder.Claim(boot, func(v store.View) (job.Lease, error) {
+		q.seen = v
+		plan, refusal := q.decide(v.Held, v.Last, now)
+		if q.stale(v, plan, refusal) {
+			return job.Lease{}, errStale
+		}
+		if refusal != nil {
+			return job.Lease{}, refusal
+		}
+		q.plan = plan
+		parent := ""
+		if above := a.within(v.Held, q.spec); len(above) > 0 {
+			parent = above[0]
+		}
+		return job.Lease{
+			Devices: given(plan), Parent: parent, Allocation: allocation(a.Env, q.spec),
+			PID: os.Getpid(), Start: self.Start, Command: baseName(q.spec.Command), Since: now.Truncate(time.Millisecond),
+		}, nil
+	})
+}
+
+// decide is the pure part, with everything it needs at hand.
+func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
+	held = slices.Clone(held)
+	for i := range held {
+		if held[i].User = q.names[held[i].UID]; held[i].User == "" {
+			held[i].User = fmt.Sprint(held[i].UID)
+		}
+	}
+	in := pick.Context{Now: now, UID: uint32(os.Geteuid()), Last: last, Tolerate: pick.DefaultTolerance(), Allocation: allocation(q.app.Env, q.spec)}
+	if !q.spec.Any {
+		in.Hidden, _ = visible.Limit(q.app.Env, q.machine)
+		in.Ancestors = q.app.within(held, q.spec)
+		for i := range held {
+			if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
+				in.Parent = &held[i]
+			}
+		}
+	}
+	return pick.Place(q.spec, q.machine, held, in)
+}
+
+// stale compares what the answer rests on with the record of changes. The state of an invented machine never changes.
+func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
+	if q.last || !q.app.hardware() {
+		return false
+	}
+	changed := func(id gpu.UUID) bool { return v.Unknown || v.Changes[id].Generation > q.since }
+	if refusal == nil {
+		return slices.ContainsFunc(given(plan), changed)
+	}
+	// A device held by a lease is busy whatever the reading says; others may be free by now.
+	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {
+		return r.Verdict == job.Busy && r.Lease == "" && changed(r.UUID)
+	})
+}
+
+// endingSoon reports whether a device is kept busy by what a lease left behind moments ago, or by a process that has
+// ended since the reading: then it pays to read again before saying busy.
+func (q *question) endingSoon(r *job.Refusal, started time.Time) bool {
+	if time.Since(started) > fading {
+		return false
+	}
+	for _, reason := range r.Reasons {
+		if reason.Verdict != job.Busy || reason.Lease != "" {
+			continue
+		}
+		if ended := q.seen.Changes[reason.UUID].Ended; ended > 0 && q.seen.Now-ended < int64(fading) {
+			return true
+		}
+		for _, p := range reason.Processes {
+			if p.Start != 0 && !q.app.Proc.Alive(p.PID, p.Start) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// within lists the lease this process is inside of and the leases that one is a part of, innermost first.
+// A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
+func (a *App) within(held []job.Lease, spec job.Spec) []string {
+	next, _ := a.Env.Lookup("GPUARD_LEASE")
+	uid := uint32(os.Geteuid())
+	var above []string
+	for next != "" && !spec.Any && !slices.Contains(above, next) {
+		i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == next && l.UID == uid && !l.Unreadable })
+		if i < 0 {
+			break
+		}
+		above = append(above, next)
+		next = held[i].Parent
+	}
+	return above
+}
+
+func allocation(env visible.Env, spec job.Spec) string {
+	if spec.Any {
+		return ""
+	}
+	return visible.Allocation(env)
+}
+
+func given(p job.Plan) []gpu.UUID {
+	ids := make([]gpu.UUID, len(p.Devices))
+	for i, d := range p.Devices {
+		ids[i] = d.UUID
+	}
+	return ids
+}
+
+func baseName(command []string) string {
+	if len(command) == 0 {
+		return ""
+	}
+	return gpu.Clean(filepath.Base(command[0]))
+}
+
+func (a *App) ownerNames(held []job.Lease) map[uint32]string {
+	names := map[uint32]string{}
+	for _, l := range held {
+		if _, known := names[l.UID]; !known {
+			names[l.UID] = a.Names(l.UID)
+		}
+	}
+	return names
+}
+
+// named adds to a lock's PID whose it is: the package that knows the lock does not know processes.
+func (a *App) named(err error) error {
+	var locked *store.LockedError
+	if !errors.As(err, &locked) || locked.PID == 0 {
+		return err
+	}
+	p := a.Proc.Describe(locked.PID)
+	return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
+}

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"errors"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
+)
+
+// Exit is one of gpuard's own exit codes.
+type Exit struct {
+	Code    int
+	Meaning string
+}
+
+// Exits lists the codes of run and everything else that starts a command; a command's own code is passed on.
+func Exits() []Exit {
+	return []Exit{
+		{120, "no device now: every device that could serve the job is in use; the reasons are printed"},
+		{122, "never: this machine, or a policy, can never satisfy the request"},
+		{125, "gpuard itself failed or was used wrongly"},
+		{126, "the command was found and cannot be executed"},
+		{127, "the command was not found"},
+	}
+}
+
+// RunExit is the exit code of an error of run.
+func RunExit(err error) int {
+	var refusal *job.Refusal
+	var missing *launch.NotFoundError
+	var denied *launch.NotExecutableError
+	switch {
+	case errors.As(err, &refusal) && refusal.Never:
+		return 122
+	case errors.As(err, &refusal):
+		return 120
+	case errors.As(err, &missing):
+		return 127
+	case errors.As(err, &denied):
+		return 126
+	}
+	return 125
+}
+
+// PlainExit is the exit code of an error of every other command: 2 for usage, else 1.
+func PlainExit(err error) int {
+	var usage *Usage
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// Remedy is what to do about err, "" when the text says it already.
+func Remedy(err error) string {
+	var refusal *job.Refusal
+	var unavailable *gpu.Unavailable
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Remedy
+	case errors.As(err, &unavailable):
+		return unavailable.Remedy
+	}
+	return ""
+}

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+)
+
+// Launch is a job about to start: its lease is held, and nothing can be refused any more.
+type Launch struct {
+	Plan  job.Plan
+	Lease string // "" for a job without a device
+	path  string
+	argv  []string
+	env   []string
+	open  map[int]bool
+	held  *decision
+}
+
+// Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
+func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
+	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors()}
+	if len(l.argv) == 0 {
+		l.argv = []string{a.shell()}
+		spec.Command = l.argv
+	}
+	var err error
+	if l.path, err = launch.Find(l.argv[0]); err != nil {
+		return nil, err // before claiming: a misspelt command must not cost anybody a GPU
+	}
+	if spec.CPU {
+		l.env = apply(a.Env, append(visible.Write(nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
+		return l, nil
+	}
+	d, err := a.claim(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
+	vars := append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(l.Lease, d.Plan)...)
+	l.env = apply(a.Env, vars)
+	return l, nil
+}
+
+// Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.
+// It returns only when that fails, and then the lease is gone.
+func (l *Launch) Exec() error {
+	if l.held == nil {
+		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
+	}
+	fd, err := launch.Inherit(l.held.Held.Lock)
+	if err == nil && launch.CanHold() {
+		err = launch.StartHolder(fd, l.held.Folder.Path, l.Lease)
+	}
+	if err == nil {
+		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)
+	}
+	_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
+	return err
+}
+
+// shell is what a run without a command starts.
+func (a *App) shell() string {
+	if s, _ := a.Env.Lookup("SHELL"); strings.HasPrefix(s, "/") {
+		return s
+	}
+	return "/bin/sh"
+}
+
+// Decide answers what Prepare would decide now, and records nothing.
+func (a *App) Decide(ctx context.Context, spec job.Spec) (job.Plan, error) {
+	plan, _, err := a.decide(ctx, spec)
+	return plan, err
+}
+
+func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine, error) {
+	if spec.CPU {
+		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
+	}
+	m, err := a.machine(ctx, reading)
+	if err != nil {
+		return job.Plan{}, m, err
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return job.Plan{}, m, err
+	}
+	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held)}
+	plan, refusal := q.decide(held, nil, time.Now())
+	if refusal != nil {
+		return plan, m, refusal
+	}
+	return plan, m, nil
+}
+
+func targets(p job.Plan) []visible.Target {
+	out := make([]visible.Target, len(p.Devices))
+	for i, d := range p.Devices {
+		out[i] = visible.Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Profile != ""}
+	}
+	return out
+}
+
+// own are gpuard's own variables beside the vendors'.
+func own(lease string, p job.Plan) []visible.Var {
+	ids := make([]string, len(p.Devices))
+	for i, d := range p.Devices {
+		ids[i] = string(d.UUID)
+	}
+	return []visible.Var{
+		{Name: "GPUARD_LEASE", Value: lease, Unset: lease == ""},
+		{Name: "GPUARD_GPUS", Value: strings.Join(ids, ",")},
+	}
+}
+
+// apply replaces variables; a name that stood there twice stands there once.
+func apply(env visible.Env, vars []visible.Var) []string {
+	set := make(map[string]bool, len(vars))
+	for _, v := range vars {
+		set[v.Name] = true
+	}
+	out := make([]string, 0, len(env)+len(vars))
+	for _, pair := range env {
+		if name, _, _ := strings.Cut(pair, "="); !set[name] {
+			out = append(out, pair)
+		}
+	}
+	for _, v := range vars {
+		if !v.Unset {
+			out = append(out, v.Name+"="+v.Value)
+		}
+	}
+	return out
+}
+
+// Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
+func (l *Launch) Announce() string {
+	if len(l.Plan.Devices) == 0 {
+		return "no GPU is visible to this job"
+	}
+	parts := make([]string, len(l.Plan.Devices))
+	for i, d := range l.Plan.Devices {
+		name := d.Name
+		if d.Profile != "" {
+			name += " MIG " + d.Profile
+		}
+		parts[i] = fmt.Sprintf("GPU %d (%s) is %s:%d", d.Index, name, runtime(d.Vendor), d.Logical)
+	}
+	return strings.Join(parts, ", ") + ", lease " + l.Lease
+}
+
+// runtime is the word a program uses for a device of this vendor; PyTorch calls AMD's "cuda" too.
+func runtime(v gpu.Vendor) string {
+	if v == gpu.AMD {
+		return "hip"
+	}
+	return "cuda"
+}
+
+// JSON is the same answer for programs.
+func (l *Launch) JSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Schema string `json:"schema"`
+		Lease  string `json:"lease"`
+		PID    int    `json:"pid"`
+		job.Plan
+	}{"gpuard.run/1", l.Lease, os.Getpid(), l.Plan})
+}

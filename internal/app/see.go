@@ -1,0 +1,146 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
+)
+
+// Status reads everything and says who uses what.
+func (a *App) Status(ctx context.Context) (Status, error) {
+	m, err := a.machine(ctx, gpu.Everything)
+	if err != nil {
+		return Status{}, err
+	}
+	held, notes, err := a.leases(m)
+	if err != nil {
+		return Status{}, err
+	}
+	s := StatusOf(m, held, time.Now())
+	s.Notes = append(s.Notes, notes...)
+	return s, nil
+}
+
+// leases lists what is alive for m with the owners' names, and what is wrong with the state folder.
+// A machine without a state folder has no leases.
+func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return []job.Lease{}, nil, err
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	held, problems := folder.Leases()
+	for i := range held {
+		held[i].User = a.Names(held[i].UID)
+	}
+	var notes []string
+	for _, p := range problems {
+		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), a.Names(p.UID), p.Text))
+	}
+	if note := a.unprotected(folder.Path, folder.Owner); note != "" {
+		notes = append(notes, note)
+	}
+	return held, notes, nil
+}
+
+// unprotected says that a state folder of an ordinary user protects nobody from that user.
+func (a *App) unprotected(path string, owner uint32) string {
+	if !a.hardware() || owner == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s owns the lease folder %s and could remove leases: sudo gpuard setup machine", a.Names(owner), path)
+}
+
+// Record is the machine as a machine file.
+func (a *App) Record(ctx context.Context) ([]byte, error) {
+	m, err := a.machine(ctx, gpu.Everything)
+	if err != nil {
+		return nil, err
+	}
+	return m.Encode()
+}
+
+// Explain says what a program would see with the caller's GPU variables, or with given ones in their place.
+func (a *App) Explain(ctx context.Context, given []string) (visible.View, gpu.Machine, error) {
+	m, err := a.machine(ctx, gpu.Identity|gpu.Load)
+	if err != nil {
+		return visible.View{}, m, err
+	}
+	env := a.Env
+	if len(given) > 0 {
+		env = slices.DeleteFunc(slices.Clone(a.Env), func(pair string) bool {
+			name, _, _ := strings.Cut(pair, "=")
+			return slices.Contains(visible.Variables(), name)
+		})
+		env = append(slices.Clone(visible.Env(given)), env...)
+	}
+	return visible.CUDA(env, m), m, nil
+}
+
+// Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is leased.
+func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, error) {
+	plan, m, err := a.decide(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return append(visible.Write(targets(plan), visible.Form(spec.IDs), m), own("", plan)...), nil
+}
+
+// Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock.
+func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
+	var m gpu.Machine
+	if !a.hardware() {
+		var err error
+		if m, err = a.machine(ctx, gpu.Identity); err != nil {
+			return job.Lease{}, err
+		}
+	}
+	folder, err := a.folder(m, false)
+	if err != nil {
+		return job.Lease{}, err
+	}
+	if folder == nil {
+		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
+	}
+	defer folder.Close() //nolint:errcheck // the removal is what counts
+	held, _ := folder.Leases()
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
+	if i < 0 {
+		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
+	}
+	l := held[i]
+	uid := uint32(os.Geteuid())
+	switch {
+	case l.UID != uid && uid != 0:
+		return l, fmt.Errorf("cannot release %s: it belongs to %s; ask them, or root", l.ID, a.Names(l.UID))
+	case !l.Unreadable && a.Proc.Alive(l.PID, l.Start):
+		return l, fmt.Errorf("cannot release %s: its command %s (process %d) is running; end it first: kill %d", l.ID, gpu.Clean(l.Command), l.PID, l.PID)
+	}
+	return l, a.named(folder.Release(l, l.Boot))
+}
+
+// OwnLeases lists the ids of the caller's leases, for completion.
+func (a *App) OwnLeases(ctx context.Context) []string {
+	m, err := a.machine(ctx, gpu.Identity)
+	if err != nil {
+		return nil
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, l := range held {
+		if l.UID == uint32(os.Geteuid()) {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
+}

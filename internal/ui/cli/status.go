@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *Program) status() *cobra.Command {
+	var asJSON, record, watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the devices: load, memory, health, and who uses them since when",
+		Example: `  gpuard status
+  gpuard status --watch
+  gpuard status --record > machine.json    to use with --machine machine.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error {
+				switch {
+				case record:
+					data, err := p.App.Record(cmd.Context())
+					if err == nil {
+						_, err = p.Out.Write(data)
+					}
+					return err
+				case watch && !asJSON:
+					return p.watch(cmd.Context())
+				}
+				s, err := p.App.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(p.Out, s)
+				}
+				Status(p.Out, s, p.term(p.Out))
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	f.BoolVar(&record, "record", false, "print the machine as a machine file, and nothing else")
+	f.BoolVar(&watch, "watch", false, "show it again every two seconds until Ctrl-C")
+	cmd.MarkFlagsMutuallyExclusive("json", "record", "watch")
+	return cmd
+}
+
+// watchEvery is a compromise: drivers serialise queries, and nobody reads faster.
+const watchEvery = 2 * time.Second
+
+// watch redraws in place on a terminal and appends elsewhere. The driver is opened once.
+func (p *Program) watch(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		s, err := p.App.Status(ctx)
+		if err != nil {
+			return err
+		}
+		term := p.term(p.Out)
+		if term.TTY {
+			fmt.Fprint(p.Out, "\x1b[H\x1b[J")
+		}
+		fmt.Fprint(p.Out, Frame(s, term))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
