@@ -43,7 +43,7 @@ func (q *question) unwanted(u *unit) *obstacle {
 	if u.out {
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
 	}
-	if len(q.named) == 0 || slices.Contains(q.named, u) {
+	if len(q.spec.Devices) == 0 || slices.Contains(q.named, u) {
 		return nil
 	}
 	inNamed := func(n *unit) bool { return n.mig == nil && n.dev == u.dev }

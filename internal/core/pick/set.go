@@ -18,7 +18,15 @@ type grade struct {
 
 // better compares so that the better grade is the smaller.
 func better(a, b grade) int {
-	return cmp.Or(cmp.Compare(a.ours, b.ours), cmp.Compare(a.busy, b.busy), cmp.Compare(b.worst, a.worst), cmp.Compare(b.sum, a.sum))
+	switch { // not cmp.Or: the search spends half its time here
+	case a.ours != b.ours:
+		return cmp.Compare(a.ours, b.ours)
+	case a.busy != b.busy:
+		return cmp.Compare(a.busy, b.busy)
+	case a.worst != b.worst:
+		return cmp.Compare(b.worst, a.worst)
+	}
+	return cmp.Compare(b.sum, a.sum)
 }
 
 // bestLink is the class of NVLink, and noLink of an unknown way.
@@ -28,8 +36,19 @@ const (
 )
 
 func linkClass(l gpu.Link) int {
-	worstFirst := []gpu.Link{gpu.LinkSystem, gpu.LinkNode, gpu.LinkBridge, gpu.LinkSwitch, gpu.LinkNVLink}
-	return slices.Index(worstFirst, l) + 1
+	switch l {
+	case gpu.LinkNVLink:
+		return bestLink
+	case gpu.LinkSwitch:
+		return 4
+	case gpu.LinkBridge:
+		return 3
+	case gpu.LinkNode:
+		return 2
+	case gpu.LinkSystem:
+		return 1
+	}
+	return noLink
 }
 
 // link is the class between two devices. Where the two directions differ, the worse one known counts.
