@@ -65,13 +65,13 @@ func build(t testing.TB, root, dir string, without []string) {
 	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", include}
 	cc := func(args ...string) { run(t, work, "cc", append(flags, args...)...) }
 	cc("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "c/nvml.c", "c/nvml_more.c", "c/state.c")
-	cc("-o", "nvidia-smi", "c/smi.c", "c/nvml.c", "c/nvml_more.c", "c/state.c")
+	cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "c/nvml.c", "c/nvml_more.c", "c/state.c")
 	cc("-o", "fakegpu-job", "c/job.c")
 	// Another user's processes load these files in tests with two uids.
 	if err := os.Chmod(work, 0o755); err != nil {
 		t.Fatalf("cannot build the fake driver: %v", err)
 	}
-	if err := os.Rename(work, dir); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := os.Rename(work, dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("cannot build the fake driver: %v", err)
 	}
 }
