@@ -84,7 +84,7 @@ func (p *page) reasons(reasons []job.Reason, said string) {
 func inWords(r job.Reason) (word, text string) {
 	switch r.Verdict {
 	case job.Chosen:
-		return "chosen", strings.TrimPrefix(r.Text, "chosen: ")
+		return "chosen", strings.TrimPrefix(strings.TrimPrefix(r.Text, "chosen: "), "chosen ")
 	case job.Eligible:
 		if r.Text == "free" {
 			return "free", ""
