@@ -161,7 +161,7 @@ const (
 // Capability is a CUDA compute capability.
 type Capability struct{ Major, Minor int }
 
-// Device returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
+// Find returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
 func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 	for i := range m.Devices {
 		d := &m.Devices[i]

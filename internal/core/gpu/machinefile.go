@@ -101,7 +101,7 @@ func (d *Device) file() record {
 		{"memory_total", true, memory(&d.MemoryTotal)},
 		{"memory_used", true, memory(&d.MemoryUsed)},
 		{"memory_reserved", false, memory(&d.MemoryReserved)},
-		{"utilization", true, real(&d.Utilization, 1)},
+		{"utilization", true, fraction(&d.Utilization, 1)},
 		{"temperature", true, integer(&d.Temperature, -100, 300)},
 	}
 	return record{append(keys, d.more()...), &d.Extra}
@@ -112,8 +112,8 @@ func (d *Device) more() []key {
 	return []key{
 		{"temp_slowdown", false, integer(&d.TempSlowdown, -100, 300)},
 		{"temp_margin", false, integer(&d.TempMargin, -300, 300)},
-		{"power", false, real(&d.Power, 1e5)},
-		{"power_limit", false, real(&d.PowerLimit, 1e5)},
+		{"power", false, fraction(&d.Power, 1e5)},
+		{"power_limit", false, fraction(&d.PowerLimit, 1e5)},
 		{"clock_sm", false, integer(&d.ClockSM, 0, 1e5)},
 		{"clock_sm_max", false, integer(&d.ClockSMMax, 0, 1e5)},
 		{"clock_memory", false, integer(&d.ClockMemory, 0, 1e5)},
@@ -245,7 +245,7 @@ func integer[N ~int | ~int64](into **N, low, high N) value {
 	return optional[N]{into, func(n *N) value { return number[N]{into: n, low: low, high: high} }}
 }
 
-func real(into **float64, high float64) value {
+func fraction(into **float64, high float64) value {
 	return optional[float64]{into, func(f *float64) value { return number[float64]{into: f, high: high} }}
 }
 
