@@ -23,6 +23,12 @@ const (
 	codeLimit       = "entries-ignored"
 	codeFiltered    = "filtered-twice"
 	codeHIPCUDA     = "hip-reads-cuda"
+	codeNoMask      = "no-mask"
+	codeSkipped     = "entry-skipped"
+	codeTile        = "tile-ignored"
+	codeSelector    = "selector-invalid"
+	codeProgramEnds = "program-fails"
+	codeOtherName   = "other-variable"
 	codeTwice       = "variable-twice"
 	codeOpen        = "undocumented"
 	codeSlurm       = "slurm-no-gpus"
@@ -53,6 +59,12 @@ func Codes() []Note {
 		{codeLimit, "entries beyond the number of devices are not read"},
 		{codeFiltered, "a second variable counts within the list of the first"},
 		{codeHIPCUDA, "HIP obeys CUDA_VISIBLE_DEVICES when HIP_VISIBLE_DEVICES is not set"},
+		{codeNoMask, "the value is empty or a word that means no restriction"},
+		{codeSkipped, "an entry that names no device is skipped, the list goes on"},
+		{codeTile, "an entry of the form card.tile is ignored, because tiles are devices"},
+		{codeSelector, "the selector cannot be parsed, so the program fails"},
+		{codeProgramEnds, "the value makes the program fail"},
+		{codeOtherName, "this version reads another variable"},
 		{codeTwice, "the variable is in the environment twice; the first counts"},
 		{codeOpen, "not documented: drivers may differ"},
 		{codeSlurm, "the Slurm job has no GPU variables"},

@@ -34,7 +34,13 @@ type maskReader struct {
 
 // maskReaders lists the masks that are obeyed; the later of a vendor work within the earlier.
 func maskReaders() []maskReader {
-	return []maskReader{{gpu.NVIDIA, cudaMask}, {gpu.AMD, rocrMask}, {gpu.AMD, hipMask}}
+	return []maskReader{
+		{gpu.NVIDIA, cudaMask},
+		{gpu.AMD, rocrMask},
+		{gpu.AMD, hipMask},
+		{gpu.Intel, viewMask(gpu.Intel, "ZE_AFFINITY_MASK", LevelZero)},
+		{gpu.Ascend, viewMask(gpu.Ascend, "ASCEND_RT_VISIBLE_DEVICES", Ascend)},
+	}
 }
 
 // mask is what one vendor's variables allow. A mask that is not set allows everything.
@@ -53,6 +59,25 @@ func cudaMask(env Env, m gpu.Machine) mask {
 	}
 	l := readCUDA(env, m)
 	return mask{set: l.set, because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
+}
+
+// viewMask is the mask of a vendor for which one variable says everything.
+func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) func(Env, gpu.Machine) mask {
+	return func(env Env, m gpu.Machine) mask {
+		value, set := env.Lookup(name)
+		k := mask{set: set, because: variable{name, value}.String(), among: of(m, vendor)}
+		if len(k.among) == 0 {
+			return mask{}
+		}
+		v := read(env, m)
+		for _, e := range v.Visible {
+			if d, _, ok := m.Find(e.UUID); ok {
+				k.allowed = append(k.allowed, choice{dev: d})
+			}
+		}
+		k.notes = v.Notes
+		return k
+	}
 }
 
 // hide adds what the mask does not allow.

@@ -32,6 +32,12 @@ func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed bool, not
 	return devices, true, notes
 }
 
+// indexOrder sorts by index: the kernel's topology for AMD, the driver's order for the others.
+func indexOrder(devices []*gpu.Device) []*gpu.Device {
+	slices.SortStableFunc(devices, func(a, b *gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
+	return devices
+}
+
 // pciOrder sorts by PCI address, or by index where an address cannot be read.
 func pciOrder(devices []*gpu.Device) []*gpu.Device {
 	out := slices.Clone(devices)
@@ -39,8 +45,7 @@ func pciOrder(devices []*gpu.Device) []*gpu.Device {
 	for _, d := range out {
 		a, ok := pciNumber(d.PCI)
 		if !ok {
-			slices.SortStableFunc(out, func(a, b *gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
-			return out
+			return indexOrder(out)
 		}
 		address[d] = a
 	}

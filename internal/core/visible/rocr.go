@@ -1,7 +1,6 @@
 package visible
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -22,15 +21,8 @@ func ROCR(env Env, m gpu.Machine) View {
 	return view("rocr", whole(chosen), notes)
 }
 
-// amdOrder returns the AMD devices in the order of the kernel's topology.
-func amdOrder(m gpu.Machine) []*gpu.Device {
-	devices := of(m, gpu.AMD)
-	slices.SortStableFunc(devices, func(a, b *gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
-	return devices
-}
-
 func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set bool) {
-	devices := amdOrder(m)
+	devices := indexOrder(of(m, gpu.AMD))
 	value, set := env.Lookup(rocrVariable)
 	if !set {
 		return devices, nil, false
@@ -128,10 +120,10 @@ func strtol(s string) (n int32, ok bool) {
 	case strings.HasPrefix(digits, "0"):
 		base = 8
 	}
-	const all = "0123456789abcdefABCDEF"
-	allowed := all[:min(base, 10)]
+
+	allowed := hexDigits[:min(base, 10)]
 	if base == 16 {
-		allowed = all
+		allowed = hexDigits
 	}
 	if digits == "" || strings.Trim(digits, allowed) != "" {
 		return 0, false
@@ -151,7 +143,7 @@ func strtol(s string) (n int32, ok bool) {
 
 // rocrMask is the first AMD mask; HIP's works within it.
 func rocrMask(env Env, m gpu.Machine) mask {
-	devices := amdOrder(m)
+	devices := indexOrder(of(m, gpu.AMD))
 	chosen, notes, set := readROCR(env, m)
 	value, _ := env.Lookup(rocrVariable)
 	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: whole(chosen), notes: notes}

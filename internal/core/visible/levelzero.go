@@ -1,0 +1,110 @@
+package visible
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// LevelZero returns what a program that uses Intel's Level Zero driver sees through ZE_AFFINITY_MASK. The order of
+// the mask changes nothing; an entry that no device has is skipped; an empty value is no mask at all. Every card
+// counts as one tile here, so on cards of several tiles the numbers are those of ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE.
+//
+// Sources: oneapi-src/level-zero-spec scripts/core/PROG.rst; intel/compute-runtime
+// shared/source/execution_environment/execution_environment.cpp.
+func LevelZero(env Env, m gpu.Machine) View {
+	chosen, notes := readLevelZero(env, m)
+	return view("level_zero", whole(chosen), notes)
+}
+
+func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
+	const name = "ZE_AFFINITY_MASK"
+	devices := indexOrder(of(m, gpu.Intel))
+	value, set := env.Lookup(name)
+	if !set {
+		return devices, nil
+	}
+	r := affinityReader{noter: noter{variable{name, value}, twice(env, name)}, env: env, devices: devices}
+	return r.read(), r.notes
+}
+
+type affinityReader struct {
+	noter
+	env     Env
+	devices []*gpu.Device
+}
+
+func (r *affinityReader) read() []*gpu.Device {
+	if r.value == "" || r.value == "default" {
+		r.add(codeNoMask, "this is no mask: all Intel GPUs are visible")
+		return r.devices
+	}
+	var chosen []*gpu.Device
+	for _, entry := range strings.Split(strings.TrimSuffix(r.value, ","), ",") {
+		card, tile, dotted := strings.Cut(entry, ".")
+		n, ok := strtoul(card)
+		if !ok {
+			r.add(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoted(entry))
+			return nil
+		}
+		if n >= uint32(len(r.devices)) {
+			if len(r.devices) > 0 && r.value != noIntelDevice {
+				r.add(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoted(entry))
+			}
+			continue
+		}
+		if d := r.devices[n]; (!dotted || r.tile(entry, tile)) && !slices.Contains(chosen, d) {
+			chosen = append(chosen, d)
+		}
+	}
+	return indexOrder(chosen)
+}
+
+// tile reports whether an entry card.tile shows the card.
+func (r *affinityReader) tile(entry, tile string) bool {
+	if hierarchy, set := r.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
+		r.add(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoted(entry))
+		if !set {
+			r.add(codeOpen, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
+		}
+		return false
+	}
+	if n, ok := strtoul(tile); ok && n == 0 {
+		return true
+	}
+	r.add(codeOpen, "whether entry %s names a tile that exists is not known here", quoted(entry))
+	return true
+}
+
+// strtoul reads the number at the beginning of s as C++'s stoul does with base 0, then as 32 bits: blanks and a sign
+// may come before, anything after, and negative numbers wrap around. ok is false when there is no digit, or too many.
+func strtoul(s string) (n uint32, ok bool) {
+	s = strings.TrimLeft(s, blanks)
+	negative := strings.HasPrefix(s, "-")
+	if negative || strings.HasPrefix(s, "+") {
+		s = s[1:]
+	}
+	digits, base := "0123456789", 10
+	switch {
+	case len(s) > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') && strings.IndexByte(hexDigits, s[2]) >= 0:
+		s, digits, base = s[2:], hexDigits, 16
+	case strings.HasPrefix(s, "0"):
+		digits, base = "01234567", 8
+	}
+	end := strings.IndexFunc(s, func(c rune) bool { return !strings.ContainsRune(digits, c) })
+	if end >= 0 {
+		s = s[:end]
+	}
+	v, err := strconv.ParseUint(s, base, 64)
+	if err != nil {
+		return 0, false
+	}
+	if negative {
+		v = -v
+	}
+	return uint32(v), true
+}
+
+const hexDigits = "0123456789abcdefABCDEF"

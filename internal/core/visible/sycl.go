@@ -1,0 +1,137 @@
+package visible
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// SYCL returns what a SYCL program sees through ONEAPI_DEVICE_SELECTOR, within what the vendors' own variables leave:
+// Intel devices by Level Zero, NVIDIA devices by CUDA, AMD devices by HIP, in this order. Whether a program was built
+// for all three is not known here. Devices of the OpenCL backend are the same hardware and are not counted again.
+//
+// Source: intel/llvm sycl/doc/EnvironmentVariables.md.
+func SYCL(env Env, m gpu.Machine) View {
+	const name = "ONEAPI_DEVICE_SELECTOR"
+	backends := syclBackends(env, m)
+	var notes []Note
+	for _, b := range backends {
+		notes = append(notes, b.notes...)
+	}
+	value, set := env.Lookup(name)
+	r := selectorReader{noter: noter{variable{name, value}, twice(env, name)}}
+	keep := func(string, int) bool { return true }
+	switch {
+	case set && strings.TrimSpace(value) == "":
+		r.add(codeNoMask, "an empty selector restricts nothing")
+		r.add(codeOpen, "what an empty selector means is not documented")
+	case set:
+		keep = r.parse()
+	}
+	var chosen []choice
+	for _, b := range backends {
+		for i, c := range b.devices {
+			if keep(b.name, i) {
+				chosen = append(chosen, c)
+			}
+		}
+	}
+	return view("sycl", chosen, append(notes, r.notes...))
+}
+
+type syclBackend struct {
+	name    string
+	devices []choice
+	notes   []Note
+}
+
+func syclBackends(env Env, m gpu.Machine) []syclBackend {
+	intel, intelNotes := readLevelZero(env, m)
+	cuda := readCUDA(env, m)
+	slices, sliceNotes := oneSlice(cuda)
+	out := []syclBackend{{"level_zero", whole(intel), intelNotes}, {"cuda", slices, append(cuda.notes, sliceNotes...)}}
+	if len(of(m, gpu.AMD)) > 0 {
+		hip := readHIP(env, m)
+		out = append(out, syclBackend{"hip", whole(hip.chosen), append(hip.below, hip.notes...)})
+	}
+	return out
+}
+
+// selectorReader parses backend:devices terms separated by semicolons; terms that begin with ! take away and come last.
+type selectorReader struct{ noter }
+
+type selectorTerm struct {
+	discard bool
+	backend string   // "*" for all
+	devices []string // "*", "gpu", or numbers; words for other kinds of device choose no GPU
+}
+
+func (t selectorTerm) matches(backend string, index int) bool {
+	if t.backend != "*" && t.backend != backend {
+		return false
+	}
+	return slices.ContainsFunc(t.devices, func(d string) bool {
+		card, _, _ := strings.Cut(d, ".")
+		return card == "*" || card == "gpu" || card == strconv.Itoa(index)
+	})
+}
+
+// parse returns the decision for the device of a backend with this number.
+func (r *selectorReader) parse() func(backend string, index int) bool {
+	var terms []selectorTerm
+	for _, text := range strings.Split(strings.TrimSuffix(strings.ToLower(r.value), ";"), ";") {
+		t, problem := parseTerm(strings.TrimSpace(text))
+		if problem == "" && !t.discard && len(terms) > 0 && terms[len(terms)-1].discard {
+			problem = "comes after a term with !, which must be last"
+		}
+		if problem != "" {
+			r.add(codeSelector, "the term %s %s, so the program fails", quoted(text), problem)
+			return func(string, int) bool { return false }
+		}
+		terms = append(terms, t)
+	}
+	return func(backend string, index int) bool {
+		matches := func(t selectorTerm) bool { return t.matches(backend, index) }
+		accepted := terms[0].discard // only terms with ! begin with everything
+		for _, t := range terms {
+			if t.discard && matches(t) {
+				return false
+			}
+			accepted = accepted || !t.discard && matches(t)
+		}
+		return accepted
+	}
+}
+
+func parseTerm(text string) (t selectorTerm, problem string) {
+	text, t.discard = strings.CutPrefix(text, "!")
+	fields := strings.Split(text, ":")
+	switch {
+	case len(fields) > 2:
+		return t, "has too many colons"
+	case len(fields) < 2 || fields[1] == "":
+		return t, "is not of the form backend:devices"
+	case !slices.Contains([]string{"*", "level_zero", "opencl", "cuda", "hip", "native_cpu"}, fields[0]):
+		return t, "names a backend that does not exist"
+	}
+	t.backend, t.devices = fields[0], strings.Split(fields[1], ",")
+	for _, d := range t.devices {
+		if !selectsDevice(d) {
+			return t, "names no kind of device and no number"
+		}
+	}
+	return t, ""
+}
+
+func selectsDevice(s string) bool {
+	if slices.Contains([]string{"cpu", "gpu", "fpga", "acc"}, s) {
+		return true
+	}
+	parts := strings.Split(s, ".")
+	return len(parts) <= 3 && !slices.ContainsFunc(parts, func(p string) bool {
+		_, err := strconv.ParseUint(p, 10, 16)
+		return err != nil && p != "*"
+	})
+}
