@@ -34,9 +34,11 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	defer cancel()
 	began := time.Now()
 	capabilities := make(chan answer, 1)
-	go func() { capabilities <- run(ctx, path, "--query-gpu=uuid,compute_cap", "--format=csv,noheader") }()
+	go func() {
+		capabilities <- run(ctx, listLimit, path, "--query-gpu=uuid,compute_cap", "--format=csv,noheader")
+	}()
 
-	got := run(ctx, path, "-q", "-x")
+	got := run(ctx, limit, path, "-q", "-x")
 	if got.failure != nil {
 		return gpu.Machine{}, got.failure
 	}
@@ -45,7 +47,7 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 		return gpu.Machine{}, err
 	}
 	if r.hasSlices() {
-		list := run(ctx, path, "-L")
+		list := run(ctx, listLimit, path, "-L")
 		r.nameSlices(parseList(list.out))
 	}
 	r.addCapabilities((<-capabilities).out)

@@ -80,13 +80,23 @@ func TestReadReportsWhatTheProgramSays(t *testing.T) {
 		`echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."; exit 9`: gpu.DriverNotLoaded,
 		`echo "No devices were found"; exit 6`:                                                         gpu.NoDevice,
 		`kill -SEGV $$`:                                                                                gpu.DriverError,
-		`head -c 70000000 /dev/zero`:                                                                   gpu.DriverError,
 	} {
 		script(t, body)
 		_, err := Read(t.Context(), gpu.Identity)
 		if got := cause(t, err); got != want {
 			t.Errorf("%s: %s (%v), want %s", body, got, err, want)
 		}
+	}
+}
+
+func TestRunStopsATalkativeProgram(t *testing.T) {
+	script(t, "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")
+	path := filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "nvidia-smi")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := run(ctx, 4096, path, "-q")
+	if got.failure == nil || got.failure.Cause != gpu.DriverError || !strings.Contains(got.failure.Text, "more than 4 KiB") || ctx.Err() != nil {
+		t.Errorf("%+v", got.failure)
 	}
 }
 

@@ -12,8 +12,12 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// limit is the most output that is read: about 100 times what 16 devices with 1,000 processes give.
-const limit = 64 << 20
+// The most output that is read, in bytes. limit is about 100 times what 16 devices with 1,000 processes give;
+// lists have one short line for each device or slice.
+const (
+	limit     = 64 << 20
+	listLimit = 1 << 20
+)
 
 // answer is what one run of nvidia-smi printed. Its exit status carries nothing that the text does not say.
 type answer struct {
@@ -21,11 +25,11 @@ type answer struct {
 	failure   *gpu.Unavailable // it did not run to its end
 }
 
-// run starts nvidia-smi without a shell, in its own process group, and kills the group when ctx ends.
+// run starts nvidia-smi without a shell, reads at most that many bytes, and kills its process group when ctx ends.
 // It returns then even if the kernel cannot end the process, as happens when the driver hangs.
-func run(ctx context.Context, path string, args ...string) answer {
+func run(ctx context.Context, most int, path string, args ...string) answer {
 	done := make(chan answer, 1)
-	go func() { done <- execute(ctx, path, args) }()
+	go func() { done <- execute(ctx, most, path, args) }()
 	select {
 	case a := <-done:
 		return a
@@ -41,8 +45,8 @@ func run(ctx context.Context, path string, args ...string) answer {
 	}
 }
 
-func execute(ctx context.Context, path string, args []string) answer {
-	out, errs := &bounded{most: limit}, &bounded{most: 1 << 20}
+func execute(ctx context.Context, most int, path string, args []string) answer {
+	out, errs := &bounded{most: most}, &bounded{most: 1 << 20}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -54,8 +58,8 @@ func execute(ctx context.Context, path string, args []string) answer {
 	switch {
 	case ctx.Err() != nil:
 		return answer{failure: late(ctx)}
-	case errors.Is(err, errTooMuch):
-		return answer{failure: broken("nvidia-smi printed more than %d MiB", limit>>20)}
+	case out.full || errs.full: // seen before err: the program then died of the closed pipe
+		return answer{failure: broken("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
 		return answer{failure: &gpu.Unavailable{
 			Cause:  gpu.NoPermission,
@@ -86,10 +90,12 @@ var errTooMuch = errors.New("too much output")
 type bounded struct {
 	b    bytes.Buffer
 	most int
+	full bool
 }
 
 func (w *bounded) Write(p []byte) (int, error) {
 	if w.b.Len()+len(p) > w.most {
+		w.full = true
 		return 0, errTooMuch
 	}
 	return w.b.Write(p)
