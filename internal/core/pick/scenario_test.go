@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,12 +98,12 @@ func (s *scenario) read(section, line string) error {
 	return fmt.Errorf("no section")
 }
 
-// fields splits a line at spaces; key="a b" keeps its spaces and loses its quotes.
+// fields splits a line at spaces; key="a b" keeps its spaces and loses its quotes; \e is an escape character.
 func fields(line string) ([]string, error) {
 	var out []string
 	var word strings.Builder
 	quoted, begun := false, false
-	for _, r := range line {
+	for _, r := range strings.ReplaceAll(line, `\e`, "\x1b") {
 		switch {
 		case r == '"':
 			quoted, begun = !quoted, true
@@ -148,6 +149,11 @@ func (s *scenario) readMachine(f []string) error {
 			i := len(d.MIG)
 			d.MIG = append(d.MIG, gpu.MIGDevice{Index: i, Profile: profile, UUID: gpu.UUID(fmt.Sprintf("MIG-%d-%d", d.Index, i)),
 				MemoryTotal: new(10 * gpu.GiB), MemoryUsed: new(gpu.Bytes(0))})
+		}
+		return nil
+	case "vague": // slices of this GPU do not say how much memory is used
+		for i := range s.device(f[1]).MIG {
+			s.device(f[1]).MIG[i].MemoryUsed = nil
 		}
 		return nil
 	case "link": // link 0 1 nvlink
@@ -257,9 +263,9 @@ func (s *scenario) readProcess(f []string) error {
 	d, slice, _ := s.machine.Find(p.GPU)
 	if p.Memory != nil {
 		switch {
-		case slice != nil:
+		case slice != nil && slice.MemoryUsed != nil:
 			*slice.MemoryUsed += *p.Memory
-		case d.MemoryUsed != nil:
+		case slice == nil && d.MemoryUsed != nil:
 			*d.MemoryUsed += *p.Memory
 		}
 	}
@@ -283,6 +289,12 @@ func (s *scenario) readHeld(f []string) error {
 			l.Allocation = value
 		case "cmd":
 			l.Command = value
+		case "age":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return err
+			}
+			l.Since = now.Add(-d)
 		case "ended":
 			l.Ended, l.HeldBy = true, []job.Blocker{{PID: atoi(value), User: l.User, Command: "tmux"}}
 		case "unreadable":
@@ -299,71 +311,78 @@ func (s *scenario) readQuestion(f []string) error {
 	if s.spec.GPUs == 0 && len(s.spec.Devices) == 0 && s.spec.MIG == "" {
 		s.spec.GPUs = 1
 	}
-	for i := 0; i < len(f); i++ {
-		value := ""
-		if i+1 < len(f) {
-			value = f[i+1]
-		}
-		switch f[i] {
+	for len(f) > 0 {
+		switch f[0] {
 		case "--cpu":
 			s.spec.CPU, s.spec.GPUs = true, 0
-			continue
 		case "--any":
 			s.spec.Any = true
-			continue
 		case "waiting":
 			s.in.Waiting = true
-			continue
-		case "--gpus":
-			s.spec.GPUs = atoi(value)
-		case "--mig":
-			s.spec.MIG, s.spec.GPUs = value, 0
-		case "--device":
-			s.spec.Devices, s.spec.GPUs = strings.Split(value, ","), 0
-		case "--exclude":
-			s.spec.Exclude = strings.Split(value, ",")
-		case "--model":
-			s.spec.Model = value
-		case "--min-compute":
-			c, err := gpu.ParseCapability(value)
-			if err != nil {
-				return err
-			}
-			s.spec.MinCompute = &c
-		case "--mem":
-			s.spec.Memory = bytes(value)
-		case "--place":
-			s.spec.Place = job.Place(value)
-		case "as":
-			s.in.UID = uint32(atoi(value))
-		case "inside":
-			for j := range s.held {
-				if s.held[j].ID == value {
-					s.in.Parent = &s.held[j]
-				}
-			}
-			for p := s.in.Parent; p != nil && p.Parent != ""; {
-				s.in.Ancestors = append(s.in.Ancestors, p.Parent)
-				p = nil
-			}
-		case "allocation":
-			s.in.Allocation = value
-		case "last":
-			for _, name := range strings.Split(value, ",") {
-				s.in.Last = append(s.in.Last, s.id(name))
-			}
-		case "hidden": // hidden 0,2=why
-			names, why, _ := strings.Cut(value, "=")
-			s.in.Hidden = map[gpu.UUID]string{}
-			for _, name := range strings.Split(names, ",") {
-				s.in.Hidden[s.id(name)] = why
-			}
 		default:
-			return fmt.Errorf("unknown word %s", f[i])
+			if len(f) < 2 || !s.readFlag(f[0], f[1]) && !s.readPlace(f[0], f[1]) {
+				return fmt.Errorf("unknown word %s", f[0])
+			}
+			f = f[1:]
 		}
-		i++
+		f = f[1:]
 	}
 	return nil
+}
+
+func (s *scenario) readFlag(flag, value string) bool {
+	switch flag {
+	case "--gpus":
+		s.spec.GPUs = atoi(value)
+	case "--mig":
+		s.spec.MIG, s.spec.GPUs = value, 0
+	case "--device":
+		s.spec.Devices, s.spec.GPUs = strings.Split(value, ","), 0
+	case "--exclude":
+		s.spec.Exclude = strings.Split(value, ",")
+	case "--model":
+		s.spec.Model = value
+	case "--min-compute":
+		c, err := gpu.ParseCapability(value)
+		s.spec.MinCompute = &c
+		return err == nil
+	case "--mem":
+		s.spec.Memory = bytes(value)
+	case "--place":
+		s.spec.Place = job.Place(value)
+	default:
+		return false
+	}
+	return true
+}
+
+// readPlace reads from where the question is asked.
+func (s *scenario) readPlace(word, value string) bool {
+	switch word {
+	case "as":
+		s.in.UID = uint32(atoi(value))
+	case "inside":
+		i := slices.IndexFunc(s.held, func(l job.Lease) bool { return l.ID == value })
+		s.in.Parent = &s.held[i]
+		if above := s.held[i].Parent; above != "" {
+			s.in.Ancestors = []string{above}
+		}
+	case "allocation":
+		s.in.Allocation = value
+	case "last":
+		for _, name := range strings.Split(value, ",") {
+			s.in.Last = append(s.in.Last, s.id(name))
+		}
+	case "hidden": // hidden 0,2=why
+		names, why, _ := strings.Cut(value, "=")
+		s.in.Hidden = map[gpu.UUID]string{}
+		for _, name := range strings.Split(names, ",") {
+			s.in.Hidden[s.id(name)] = why
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // device finds "0", or "amd:0" for another vendor than NVIDIA.

@@ -16,9 +16,9 @@ func (q *question) who(p gpu.Process) string {
 		about = append(about, age+" old")
 	}
 	if p.Container != "" {
-		about = append(about, "in container "+p.Container[:min(12, len(p.Container))])
+		about = append(about, "in container "+gpu.Clean(p.Container[:min(12, len(p.Container))]))
 	}
-	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(p.User, "an unknown user"), strings.Join(about, ", "))
+	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(gpu.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
 	if ending(p) {
 		text += ", which is ending"
 	}
@@ -33,7 +33,7 @@ func (q *question) end(p gpu.Process) string {
 	if q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID {
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	}
-	return fmt.Sprintf("%s can end it: kill %d", or(p.User, "its owner"), p.PID)
+	return fmt.Sprintf("%s can end it: kill %d", or(gpu.Clean(p.User), "its owner"), p.PID)
 }
 
 // endAll is the remedy for several processes: one command, or whom to ask.
@@ -45,7 +45,7 @@ func (q *question) endAll(ps []gpu.Process) string {
 			continue
 		}
 		pids = append(pids, fmt.Sprint(p.PID))
-		owners = append(owners, or(p.User, "the owner of PID "+fmt.Sprint(p.PID)))
+		owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
 		mine = mine && (q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID)
 	}
 	kill := "kill " + strings.Join(pids, " ")
@@ -74,7 +74,7 @@ func (q *question) crowded(ps []gpu.Process) string {
 func (q *question) people(bs []job.Blocker) string {
 	var names []string
 	for _, b := range bs[:min(most, len(bs))] {
-		names = append(names, fmt.Sprintf("PID %d of %s uses %s", b.PID, or(b.User, "an unknown user"), memory(b.Memory)))
+		names = append(names, fmt.Sprintf("PID %d of %s uses %s", b.PID, or(gpu.Clean(b.User), "an unknown user"), memory(b.Memory)))
 	}
 	return listed(names, "and")
 }
@@ -99,7 +99,7 @@ func whose(in Context, l job.Lease) string {
 	if !l.Since.IsZero() {
 		about = append(about, "since "+clock(in.Now, l.Since))
 	}
-	return fmt.Sprintf("%s by %s (%s)", l.ID, or(l.User, fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+	return fmt.Sprintf("%s by %s (%s)", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
 // stillHeld tells that the command of a lease is gone and who keeps the lease.
@@ -158,12 +158,12 @@ func typed(b gpu.Bytes) string {
 	return fmt.Sprintf("%dM", b/gpu.MiB)
 }
 
-// short cuts long command lines; the reason's blockers carry them whole.
+// short makes a command line fit into a sentence; the reason's blockers carry it whole and unchanged.
 func short(command string) string {
 	const longest = 60
-	runes := []rune(command)
+	runes := []rune(gpu.Clean(command))
 	if len(runes) <= longest {
-		return command
+		return string(runes)
 	}
 	return string(runes[:longest-1]) + "…"
 }
