@@ -1,7 +1,6 @@
 package nvml
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,7 +89,7 @@ func benchmarkReads(b *testing.B, path string, fresh bool) {
 		if fresh { // nothing looked up yet, as in a program that reads once
 			clear(l.addresses)
 		}
-		m, err := l.Read(context.Background(), runNeeds)
+		m, err := l.Read(b.Context(), runNeeds)
 		if err != nil || len(m.Devices) != 8 {
 			b.Fatalf("%d devices: %v", len(m.Devices), err)
 		}

@@ -144,7 +144,7 @@ func TestUnclearCodesAreExplainedByTheControlNode(t *testing.T) {
 }
 
 func TestACallerWhoGaveUpIsNotToldThatTheDriverHangs(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := late(ctx, "nvmlInit_v2", time.Second)
 	var unavailable *gpu.Unavailable

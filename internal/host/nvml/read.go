@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,7 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 	}
 	taken := time.Now()
 	answers := l.gather(ctx, what)
-	if ctx.Err() == context.Canceled {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
 	l.remember(answers, limit)
