@@ -48,6 +48,9 @@ func cudaCases() []cudaCase {
 		{"too large alone", "O", set("16"), g10, "", "invalid-index"},
 		{"too large twice", "T", set("7,7"), g2, "", "invalid-index"},
 		{"range", "O", set("0-2"), g4, "0", "range"},
+		{"range with a long dash", "O", set("1–2"), g4, "1", "range"},
+		{"range behind invalid", "O", set("-1,0-2"), g4, "", "invalid-index"},
+		{"several signs", "D", set("--1"), g4, "", "not-a-number"},
 		{"Slurm's word", "O", set("NoDevFiles"), g4, "", "container-word"},
 		{"all", "R", set("all"), g4, "", "container-word undocumented"},
 		{"none", "R", set("none"), g4, "", "container-word undocumented"},
@@ -200,6 +203,10 @@ func TestNotesNameWhatWasLost(t *testing.T) {
 	want := `CUDA_VISIBLE_DEVICES=0,7,2,3: entry "7" is no valid number (GPUs here are numbered 0 to 3) and ends the list; dropped with it: "2", "3"`
 	if len(v.Notes) != 1 || v.Notes[0].Text != want {
 		t.Errorf("got %v\nwant %s", v.Notes, want)
+	}
+	many := CUDA(set("9,1,2,3,4,5,6,7,8,9,10"), same(gpu.NVIDIA, 4))
+	if text := many.Notes[0].Text; !strings.HasSuffix(text, `"1", "2", "3", "4", "5", "6", "7", "8", …`) {
+		t.Errorf("a long list of dropped entries is written as %s", text)
 	}
 	long := CUDA(set(strings.Repeat("x", 5000)+"\x1b[31m,1"), same(gpu.NVIDIA, 4))
 	wellFormed(t, same(gpu.NVIDIA, 4), long)

@@ -85,11 +85,11 @@ func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 // junk tells what was ignored behind a number.
 func (r *cudaReader) junk(entry string, n number) {
 	tail := strings.TrimLeft(n.junk, blanks)
-	second := readNumber(strings.TrimLeft(tail, "-.:;|/"+blanks))
+	second := readNumber(strings.TrimLeft(tail, "-–.:;|/"+blanks))
 	switch {
 	case n.octal:
 		r.add(codeOpen, "entry %s is read as %d; drivers that understand hexadecimal differ", quoted(entry), n.value)
-	case second.ok && (strings.HasPrefix(tail, "-") || strings.HasPrefix(tail, "..") || strings.HasPrefix(tail, ":")):
+	case second.ok && (strings.HasPrefix(tail, "-") || strings.HasPrefix(tail, "–") || strings.HasPrefix(tail, "..") || strings.HasPrefix(tail, ":")):
 		r.add(codeRange, "ranges are not understood: %s is read as %d alone; write every number, separated by commas", quoted(entry), n.value)
 	case second.ok && (len(tail) < len(n.junk) || strings.ContainsAny(tail[:1], ";|/")):
 		r.add(codeSeparator, "only commas separate entries: %s is read as %d alone", quoted(entry), n.value)

@@ -66,6 +66,9 @@ func TestLimit(t *testing.T) {
 		{"Slurm, its old word for none", job("CUDA_VISIBLE_DEVICES=NoDevFiles"), g4, "", "CUDA_VISIBLE_DEVICES=NoDevFiles hides it", "container-word"},
 		{"Slurm, list of another machine", job("SLURM_JOB_GPUS=9"), g4, "0,1,2,3", "", "slurm-list"},
 		{"Slurm, unreadable list", job("SLURM_JOB_GPUS=a", "CUDA_VISIBLE_DEVICES=1"), g4, "1", "CUDA_VISIBLE_DEVICES=1 hides it", "slurm-list"},
+		{"Slurm, both vendors, list for NVIDIA", job("SLURM_JOB_GPUS=1", "CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "HIP_VISIBLE_DEVICES=-1"), bothVendors(), "1", "HIP_VISIBLE_DEVICES=-1 hides it", ""},
+		{"Slurm, both vendors, list for AMD", job("SLURM_JOB_GPUS=1", "ROCR_VISIBLE_DEVICES=1"), bothVendors(), "0,1,2,1", "SLURM_JOB_GPUS=1 hides it", ""},
+		{"Slurm, both vendors, list for either", job("SLURM_JOB_GPUS=1"), bothVendors(), "0,1,2,0,1", "", "slurm-list"},
 		{"Slurm's list outside a job", Env{"SLURM_JOB_GPUS=2"}, g4, "0,1,2,3", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
