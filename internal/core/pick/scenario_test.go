@@ -283,6 +283,7 @@ func (s *scenario) readHeld(f []string) error {
 		switch key {
 		case "user":
 			l.User = value
+			l.UID = 1001
 		case "parent":
 			l.Parent = value
 		case "allocation":

@@ -76,8 +76,11 @@ func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
-	if by[0].Ended {
-		o.remedy = fmt.Sprintf("end it (gpuard release %s)", by[0].ID)
+	if first := by[0]; first.Ended {
+		o.remedy = fmt.Sprintf("end it (gpuard release %s)", first.ID)
+		if q.in.UID != 0 && q.in.UID != first.UID {
+			o.remedy = fmt.Sprintf("ask %s to end it (gpuard release %s)", or(gpu.Clean(first.User), "its owner"), first.ID)
+		}
 	}
 	return o, holders
 }
