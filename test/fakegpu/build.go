@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-//go:embed c
+//go:embed c build.go
 var sources embed.FS
 
 // Paths are the built files. They are shared by test processes and must not be changed.
@@ -38,11 +38,16 @@ func Build(t testing.TB, without ...string) Paths {
 	if _, err := os.Stat(dir); err != nil {
 		build(t, root, dir, without)
 	}
-	return Paths{
+	paths := Paths{
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
 		SMI:     filepath.Join(dir, "nvidia-smi"),
 		Job:     filepath.Join(dir, "fakegpu-job"),
 	}
+	if len(without) > 0 {
+		whole := Build(t)
+		paths.SMI, paths.Job = whole.SMI, whole.Job
+	}
+	return paths
 }
 
 // build works in a folder beside dir and renames it: whoever comes second finds dir there and takes it.
@@ -64,9 +69,12 @@ func build(t testing.TB, root, dir string, without []string) {
 	include := "-isystem" + filepath.Join(nvmlFolder(t, root), "gen", "nvml")
 	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", include}
 	cc := func(args ...string) { run(t, work, "cc", append(flags, args...)...) }
-	cc("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "c/nvml.c", "c/nvml_more.c", "c/state.c")
-	cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "c/nvml.c", "c/nvml_more.c", "c/state.c")
-	cc("-o", "fakegpu-job", "c/job.c")
+	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/state.c")
+	cc("-shared", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "nvml.o", "nvml_more.o", "state.o")
+	if len(without) == 0 {
+		cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "nvml.o", "nvml_more.o", "state.o")
+		cc("-o", "fakegpu-job", "c/job.c")
+	}
 	// Another user's processes load these files in tests with two uids.
 	if err := os.Chmod(work, 0o755); err != nil {
 		t.Fatalf("cannot build the fake driver: %v", err)
@@ -119,12 +127,12 @@ func module(t testing.TB) (root, version string) {
 	}
 }
 
-// key names the build by all that goes into it.
+// key names the build by all that goes into it; this file has the compiler's flags.
 func key(t testing.TB, nvml string, without []string) string {
 	t.Helper()
 	h := sha256.New()
 	fmt.Fprintln(h, nvml, without)
-	err := fs.WalkDir(sources, "c", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

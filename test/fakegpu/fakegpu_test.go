@@ -71,8 +71,12 @@ func TestBuildIsShared(t *testing.T) {
 	if first != second {
 		t.Errorf("two builds of the same sources: %v and %v", first, second)
 	}
-	if other := Build(t, "nvmlShutdown"); other.Library == first.Library {
+	other := Build(t, "nvmlShutdown")
+	if other.Library == first.Library {
 		t.Error("a library without a symbol has the path of the full one")
+	}
+	if other.SMI != first.SMI || other.Job != first.Job {
+		t.Error("only the library loses a symbol, but the programs were built again")
 	}
 }
 
