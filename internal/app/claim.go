@@ -16,11 +16,8 @@ import (
 	"gpuard/internal/host/store"
 )
 
-const (
-	rereads    = 3                     // a device that changed after the reading is read again this often
-	fading     = 10 * time.Second      // how long memory of a lease that just ended may take to go
-	firstPause = 50 * time.Millisecond // then twice as long each time
-)
+// rereads is how often a device that changed after the reading is read again.
+const rereads = 3
 
 // errStale says that a device of the answer changed between the reading and the folder lock.
 var errStale = errors.New("the machine changed while it was being read")
@@ -51,8 +48,8 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	started := time.Now()
-	for attempt, pause := 0, firstPause; ; attempt++ {
+	patience := patience{started: time.Now()}
+	for attempt := 0; ; attempt++ {
 		q.last = attempt >= rereads
 		held, err := a.record(q, folder, boot)
 		if err == nil {
@@ -61,14 +58,10 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 		var refusal *job.Refusal
 		switch {
 		case errors.Is(err, errStale):
-		case errors.As(err, &refusal) && a.hardware() && q.endingSoon(refusal, started):
-			if attempt == rereads {
-				a.Say(fmt.Sprintf("waiting up to %s for memory of a job that just ended", fading))
-			}
-			if err := sleep(ctx, pause); err != nil {
+		case errors.As(err, &refusal) && patience.lasts(q.ending(refusal)):
+			if err := patience.pause(ctx, a.Say); err != nil {
 				return nil, err
 			}
-			pause = min(2*pause, time.Second)
 		default:
 			_ = folder.Close()
 			return nil, a.named(err)
@@ -112,17 +105,6 @@ func (a *App) ask(ctx context.Context, spec job.Spec) (*question, *store.Folder,
 
 // reading is what a decision needs to know.
 const reading = gpu.Identity | gpu.Load | gpu.Processes | gpu.Links | gpu.Health
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
 
 // record decides under the folder lock.
 func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Held, error) {
@@ -188,28 +170,6 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {
 		return r.Verdict == job.Busy && r.Lease == "" && changed(r.UUID)
 	})
-}
-
-// endingSoon reports whether a device is kept busy by what a lease left behind moments ago, or by a process that has
-// ended since the reading: then it pays to read again before saying busy.
-func (q *question) endingSoon(r *job.Refusal, started time.Time) bool {
-	if time.Since(started) > fading {
-		return false
-	}
-	for _, reason := range r.Reasons {
-		if reason.Verdict != job.Busy || reason.Lease != "" {
-			continue
-		}
-		if ended := q.seen.Changes[reason.UUID].Ended; ended > 0 && q.seen.Now-ended < int64(fading) {
-			return true
-		}
-		for _, p := range reason.Processes {
-			if p.Start != 0 && !q.app.Proc.Alive(p.PID, p.Start) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // within lists the lease this process is inside of and the leases that one is a part of, innermost first.

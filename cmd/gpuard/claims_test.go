@@ -1,0 +1,323 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/store"
+)
+
+// occupy is the job of the claim tests, started by the program under test. It checks from inside that nobody else has its
+// devices and that its lease is known: a kernel lock per device, gone with the process however it ends, shows a second
+// holder; the lease folder shows a lost lease. What it finds it writes into $VIOLATIONS.
+func occupy() {
+	complain := func(format string, args ...any) {
+		name := filepath.Join(os.Getenv("VIOLATIONS"), fmt.Sprint(os.Getpid()))
+		_ = os.WriteFile(name, fmt.Appendf(nil, format+"\n", args...), 0o644)
+	}
+	devices := strings.Split(os.Getenv("GPUARD_GPUS"), ",")
+	if os.Getenv("GPUARD_GPUS") == "" {
+		complain("started without a device")
+	}
+	for _, d := range devices {
+		f, err := os.OpenFile(filepath.Join(os.Getenv("DEVICES"), d), os.O_RDWR|os.O_CREATE, 0o644)
+		if err == nil {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		}
+		if err != nil {
+			complain("%s has two holders: %v", d, err)
+			continue
+		}
+		defer f.Close() //nolint:errcheck // held until the end
+	}
+	time.Sleep(time.Duration(rand.IntN(12)) * time.Millisecond)
+	folder, err := store.Open(os.Getenv("LEASES"), nil, 10*time.Second)
+	if err != nil {
+		complain("cannot open the state folder: %v", err)
+		return
+	}
+	if _, known := folder.Own(os.Getenv("GPUARD_LEASE")); !known {
+		complain("lease %s is lost while its command runs", os.Getenv("GPUARD_LEASE"))
+	}
+}
+
+// rig is a state folder with the places where occupy leaves its traces.
+type rig struct {
+	t                          *testing.T
+	state, devices, violations string
+	machine                    string
+}
+
+func newRig(t *testing.T, machine string) *rig {
+	r := &rig{t: t, state: stateFolder(t), devices: t.TempDir(), violations: t.TempDir(), machine: machine}
+	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
+		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
+	}
+	return r
+}
+
+func (r *rig) job(command ...string) *exec.Cmd {
+	args := append([]string{"run", "-q", "--machine", r.machine, "--"}, command...)
+	return program(r.t, r.state, []string{"DEVICES=" + r.devices, "VIOLATIONS=" + r.violations, "LEASES=" + r.folder()}, args...)
+}
+
+func (r *rig) folder() string {
+	found, _ := filepath.Glob(filepath.Join(r.state, "machines", "*"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
+// check fails the test with everything that occupy complained about.
+func (r *rig) check() {
+	r.t.Helper()
+	found, err := os.ReadDir(r.violations)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range found {
+		text, _ := os.ReadFile(filepath.Join(r.violations, f.Name()))
+		r.t.Errorf("process %s: %s", f.Name(), text)
+	}
+}
+
+// all claims every device at once: possible only when no lease is alive.
+func (r *rig) all(n int) {
+	r.t.Helper()
+	cmd := r.job("true")
+	cmd.Args = append(cmd.Args[:2], append([]string{"--gpus", fmt.Sprint(n)}, cmd.Args[2:]...)...)
+	if got := run(r.t, cmd); got.code != 0 {
+		r.t.Errorf("devices are still busy after everything ended: exit %d\n%s", got.code, got.err)
+	}
+}
+
+// TestSimultaneous: of 64 runs at the same moment on 4 devices, 4 win and 60 are refused with a reason per device.
+func TestSimultaneous(t *testing.T) {
+	r := newRig(t, "demo")
+	const runs, devices = 64, 4
+	var refused atomic.Int32
+	lost := make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	held := map[string]int{}
+	for range runs {
+		wg.Go(func() {
+			// The winners wait on a file that appears when all the others were refused.
+			cmd := r.job("sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$DEVICES/go"; do sleep 0.02; done`)
+			got := run(t, cmd)
+			switch got.code {
+			case 0:
+				mu.Lock()
+				held[strings.TrimSpace(got.out)]++
+				mu.Unlock()
+			case 120:
+				if n := strings.Count(got.err, "leased"); n < devices {
+					t.Errorf("a refusal names %d leased devices of %d:\n%s", n, devices, got.err)
+				}
+				if refused.Add(1) == runs-devices {
+					close(lost)
+				}
+			default:
+				t.Errorf("a run ended with %d: %s", got.code, got.err)
+			}
+		})
+	}
+	select {
+	case <-lost:
+	case <-time.After(45 * time.Second):
+		t.Errorf("only %d of %d runs were refused", refused.Load(), runs-devices)
+	}
+	if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if len(held) != devices {
+		t.Errorf("%d devices were given: %v", len(held), held)
+	}
+	for d, n := range held {
+		if n != 1 {
+			t.Errorf("%s was given %d times", d, n)
+		}
+	}
+	r.all(devices)
+}
+
+// claims is how many runs TestClaims makes.
+func claims() int {
+	switch {
+	case os.Getenv("GPUARD_SOAK") != "":
+		return 10_000
+	case testing.Short():
+		return 100
+	}
+	return 1000
+}
+
+// TestClaims: claims from several sides, while claimers, commands and holders are killed at random moments. A claimer and
+// its command are one process, so a kill after 0 to 15 ms meets every step of both.
+func TestClaims(t *testing.T) {
+	const devices, sides = 8, 12
+	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
+	var left, won, refused, killed atomic.Int64
+	left.Store(int64(claims()))
+	stop := make(chan struct{})
+	var holders atomic.Int64
+	var reaper sync.WaitGroup
+	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
+	var wg sync.WaitGroup
+	for range sides {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				cmd := r.job("occupy")
+				if rand.IntN(3) == 0 {
+					timer := time.AfterFunc(time.Duration(rand.IntN(15_000))*time.Microsecond, func() {
+						if cmd.Process != nil {
+							_ = cmd.Process.Kill()
+						}
+					})
+					defer timer.Stop()
+				}
+				switch got := run(t, cmd); got.code {
+				case 0:
+					won.Add(1)
+				case 120:
+					refused.Add(1)
+				case -1:
+					killed.Add(1)
+				default:
+					t.Errorf("a run ended with %d: %s", got.code, got.err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	reaper.Wait()
+	r.check()
+	t.Logf("%d won, %d refused, %d killed, %d holders killed", won.Load(), refused.Load(), killed.Load(), holders.Load())
+	if won.Load() == 0 || killed.Load() == 0 || holders.Load() == 0 {
+		t.Error("this test has attacked nothing")
+	}
+	r.all(devices)
+	if rest, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", ".new-*")); len(rest) != 0 {
+		t.Errorf("interrupted writes are left: %v", rest)
+	}
+}
+
+// killHolders kills holders of this state folder until stop and returns how many it met.
+func killHolders(stop <-chan struct{}, folder string) (n int64) {
+	for {
+		select {
+		case <-stop:
+			return n
+		case <-time.After(time.Duration(rand.IntN(40)) * time.Millisecond):
+		}
+		found := holdersOf(folder)
+		if len(found) > 0 && unix.Kill(found[rand.IntN(len(found))], unix.SIGKILL) == nil {
+			n++
+		}
+	}
+}
+
+// holdersOf lists the holder processes of a state folder.
+func holdersOf(folder string) (pids []int) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		line, _ := os.ReadFile(path)
+		var pid int
+		if strings.Contains(string(line), "__hold\x00") && strings.Contains(string(line), folder) {
+			_, _ = fmt.Sscanf(path, "/proc/%d/", &pid)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// start runs the program with a command that says when it is on, and returns after that.
+func (r *rig) start(command string) *exec.Cmd {
+	r.t.Helper()
+	cmd := r.job("sh", "-c", `echo "$GPUARD_LEASE"; `+command)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = out.Read(make([]byte, 64))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return cmd
+}
+
+// TestFreedAfterKill: after kill -9 of the command its device can be claimed within 50 ms.
+func TestFreedAfterKill(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	var worst time.Duration
+	for range 10 {
+		cmd := r.start("exec sleep 60")
+		if got := run(t, r.job("true")); got.code != 120 {
+			t.Fatalf("the device was not busy: exit %d", got.code)
+		}
+		folder, err := store.Open(r.folder(), nil, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		_ = cmd.Process.Kill()
+		for {
+			if held, _ := folder.Leases(); len(held) == 0 {
+				break
+			}
+			if time.Since(killed) > 5*time.Second {
+				t.Fatal("the lease outlives its command")
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		worst = max(worst, time.Since(killed))
+		if got := run(t, r.job("true")); got.code != 0 {
+			t.Fatalf("the freed device cannot be claimed: exit %d\n%s", got.code, got.err)
+		}
+		_ = cmd.Wait()
+		_ = folder.Close()
+	}
+	t.Logf("free after at most %s", worst)
+	if worst > 50*time.Millisecond {
+		t.Errorf("a device was free only %s after kill -9 of its command", worst)
+	}
+}
+
+// TestHolderKilled: kill -9 of the holder frees nothing and breaks nothing.
+func TestHolderKilled(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	cmd := r.start("sleep 1; exit 3")
+	holders := holdersOf(r.folder())
+	if len(holders) != 1 {
+		t.Fatalf("%d holders run", len(holders))
+	}
+	if err := unix.Kill(holders[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for len(holdersOf(r.folder())) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := run(t, r.job("true")); got.code != 120 {
+		t.Errorf("the device of a running command was given away: exit %d", got.code)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("the command ended with %d, not with its own 3", code)
+	}
+	r.all(1)
+}

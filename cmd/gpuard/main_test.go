@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"gpuard/internal/gate"
+)
+
+// TestMain makes this test binary the program: started under the name gpuard it runs main, holder included;
+// occupy is a job for it to start.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"gpuard": main, "occupy": occupy})
+}
+
+// TestScript runs the program from outside: one file in testdata/script per theme.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			state := filepath.Join(e.WorkDir, "state")
+			e.Setenv("GPUARD_STATE", state)
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("LC_ALL", "C.UTF-8")
+			return nil
+		},
+		Condition: func(name string) (bool, error) { return gate.Has(name), nil },
+	})
+}
+
+// result is how one run of the program ended.
+type result struct {
+	code     int // -1 when a signal ended it
+	out, err string
+}
+
+// program prepares the program with a state folder and a clean environment; env comes last and wins.
+func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Args[0] = "gpuard"
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.Contains(name, "VISIBLE") && !strings.HasPrefix(name, "GPUARD_") && !strings.HasPrefix(name, "SLURM") {
+			cmd.Env = append(cmd.Env, pair)
+		}
+	}
+	cmd.Env = append(append(cmd.Env, "GPUARD_STATE="+state), env...)
+	return cmd
+}
+
+// run starts cmd and waits.
+func run(t testing.TB, cmd *exec.Cmd) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("cannot start %q: %v", cmd.Args, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// stateFolder is a folder whose last part is missing, so that the program makes it.
+func stateFolder(t testing.TB) string { return filepath.Join(t.TempDir(), "state") }

@@ -1,0 +1,103 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/job"
+)
+
+// ending is what a busy device owes to something that is about to be over.
+type ending int
+
+const (
+	notEnding   ending = iota
+	endingLease        // the command is gone, its holder is about to notice
+	fadingUse          // memory of a lease that just ended, or of a process that ended after the reading
+)
+
+// limits say how long it pays to look again before saying busy, and how long to pause at first (then twice as long each time).
+func (e ending) limits() (longest, first time.Duration) {
+	switch e {
+	case endingLease:
+		return time.Second, time.Millisecond
+	case fadingUse:
+		return 10 * time.Second, 50 * time.Millisecond
+	}
+	return 0, 0
+}
+
+// patience bounds the looking again of one claim.
+type patience struct {
+	started time.Time
+	kind    ending
+	next    time.Duration
+	told    bool
+}
+
+// lasts reports whether to look again for this kind of ending.
+func (p *patience) lasts(e ending) bool {
+	longest, first := e.limits()
+	if e != p.kind {
+		p.kind, p.next = e, first
+	}
+	return time.Since(p.started) < longest
+}
+
+func (p *patience) pause(ctx context.Context, say func(string)) error {
+	if !p.told && time.Since(p.started) > 500*time.Millisecond && p.kind == fadingUse {
+		p.told = true
+		say("waiting up to 10 s for GPU memory of a job that just ended")
+	}
+	timer := time.NewTimer(p.next)
+	defer timer.Stop()
+	p.next = min(2*p.next, time.Second)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// ending looks for a reason that is about to be over.
+func (q *question) ending(r *job.Refusal) ending {
+	if r.Never {
+		return notEnding
+	}
+	found := notEnding
+	for _, reason := range r.Reasons {
+		switch {
+		case reason.Verdict != job.Busy:
+		case reason.Lease != "":
+			if q.leaseEnding(reason.Lease) {
+				return endingLease
+			}
+		case q.app.hardware() && q.useFading(reason):
+			found = fadingUse
+		}
+	}
+	return found
+}
+
+// leaseEnding: the command is gone and nobody has said yet that something else still holds the lease.
+func (q *question) leaseEnding(id string) bool {
+	i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == id })
+	if i < 0 {
+		return false
+	}
+	l := q.seen.Held[i]
+	return !l.Ended && !l.Unreadable && !q.app.Proc.Alive(l.PID, l.Start)
+}
+
+// useFading: a lease on the device ended moments ago, or a process on it has ended since the reading.
+func (q *question) useFading(r job.Reason) bool {
+	longest, _ := fadingUse.limits()
+	if ended := q.seen.Changes[r.UUID].Ended; ended > 0 && q.seen.Now-ended < int64(longest) {
+		return true
+	}
+	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool {
+		return p.Start != 0 && !q.app.Proc.Alive(p.PID, p.Start)
+	})
+}
