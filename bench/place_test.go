@@ -69,10 +69,11 @@ func command(argv, env []string) *exec.Cmd {
 	return c
 }
 
-// holderOf finds the process beside a job by the program it executes and its first argument.
-func holderOf(b *testing.B, program string) int {
+// holdersOf waits for n processes beside jobs, known by the program they execute and its first argument.
+func holdersOf(b *testing.B, program string, n int) []int {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		var pids []int
 		names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, name := range names {
 			dir := filepath.Dir(name)
@@ -80,12 +81,15 @@ func holderOf(b *testing.B, program string) int {
 			args, _ := os.ReadFile(name)
 			if exe == program && bytes.Contains(args, []byte("\x00__hold\x00")) {
 				pid, _ := strconv.Atoi(filepath.Base(dir))
-				return pid
+				pids = append(pids, pid)
 			}
 		}
+		if len(pids) == n {
+			return pids
+		}
 	}
-	b.Fatal("cannot find the holder of a running job")
-	return 0
+	b.Fatalf("cannot find the holders of %d running jobs", n)
+	return nil
 }
 
 // memoryOf reads /proc/PID/smaps_rollup (proc_pid_smaps(5)), in bytes.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,9 +14,13 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Status reads everything and says who uses what.
+// Status reads everything and says who uses what. That no device can be read is part of the answer, never an empty list.
 func (a *App) Status(ctx context.Context) (Status, error) {
 	m, err := a.machine(ctx, gpu.Everything)
+	var none *gpu.Unavailable
+	if errors.As(err, &none) {
+		return StatusOf(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none), nil
+	}
 	if err != nil {
 		return Status{}, err
 	}

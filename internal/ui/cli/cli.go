@@ -67,8 +67,12 @@ func usage(cmd *cobra.Command, err error) error {
 func starts(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
 
 func (p *Program) complain(err error) {
+	var shown *silent
 	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
+	switch {
+	case errors.As(err, &shown):
+		return
+	case errors.As(err, &refusal):
 		Refusal(p.Err, refusal, p.term(p.Err))
 		return
 	}

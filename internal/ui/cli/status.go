@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,10 +35,14 @@ func (p *Program) status() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return writeJSON(p.Out, s)
+					err = writeJSON(p.Out, s)
+				} else {
+					Status(p.Out, s, p.term(p.Out))
 				}
-				Status(p.Out, s, p.term(p.Out))
-				return nil
+				if err == nil && len(s.Unavailable) > 0 {
+					err = &silent{errors.New(s.Unavailable[0].Text)}
+				}
+				return err
 			})
 		},
 	}
@@ -61,11 +66,7 @@ func (p *Program) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		term := p.term(p.Out)
-		if term.TTY {
-			fmt.Fprint(p.Out, "\x1b[H\x1b[J")
-		}
-		fmt.Fprint(p.Out, Frame(s, term))
+		fmt.Fprint(p.Out, Frame(s, p.term(p.Out)))
 		select {
 		case <-ctx.Done():
 			return nil
