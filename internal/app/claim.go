@@ -67,7 +67,7 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 			return nil, a.named(err)
 		}
 		q.since = folder.Generation(boot)
-		if q.machine, err = a.machine(ctx, reading); err != nil {
+		if q.machine, err = a.machine(ctx, reading(spec)); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (a *App) ask(ctx context.Context, spec job.Spec) (*question, *store.Folder,
 			q.since = folder.Generation(boot)
 		}
 	}
-	if q.machine, err = a.machine(ctx, reading); err == nil && (folder == nil || !a.hardware()) {
+	if q.machine, err = a.machine(ctx, reading(spec)); err == nil && (folder == nil || !a.hardware()) {
 		folder, err = a.folder(q.machine, true)
 	} else if err == nil {
 		path, _, _ := a.place(q.machine)
@@ -103,8 +103,14 @@ func (a *App) ask(ctx context.Context, spec job.Spec) (*question, *store.Folder,
 	return q, folder, boot, err
 }
 
-// reading is what a decision needs to know.
-const reading = gpu.Identity | gpu.Load | gpu.Processes | gpu.Links | gpu.Health
+// reading is what a decision needs to know: how devices are connected only where several are asked for.
+func reading(spec job.Spec) gpu.What {
+	what := gpu.Identity | gpu.Load | gpu.Processes | gpu.Health
+	if spec.GPUs > 1 {
+		what |= gpu.Links
+	}
+	return what
+}
 
 // record decides under the folder lock.
 func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Held, error) {
@@ -145,8 +151,9 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 		}
 	}
 	in := pick.Context{Now: now, UID: uint32(os.Geteuid()), Last: last, Tolerate: pick.DefaultTolerance(), Allocation: allocation(q.app.Env, q.spec)}
+	var notes []visible.Note
 	if !q.spec.Any {
-		in.Hidden, _ = visible.Limit(q.app.Env, q.machine)
+		in.Hidden, notes = visible.Limit(q.app.Env, q.machine)
 		in.Ancestors = q.app.within(held, q.spec)
 		for i := range held {
 			if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
@@ -154,7 +161,11 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 			}
 		}
 	}
-	return pick.Place(q.spec, q.machine, held, in)
+	plan, refusal := pick.Place(q.spec, q.machine, held, in)
+	for _, n := range notes { // a mask with a surprise in it is the caller's, and they should know
+		plan.Notes = append(plan.Notes, n.Text)
+	}
+	return plan, refusal
 }
 
 // stale compares what the answer rests on with the record of changes. The state of an invented machine never changes.

@@ -85,7 +85,7 @@ func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine,
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
-	m, err := a.machine(ctx, reading)
+	m, err := a.machine(ctx, reading(spec))
 	if err != nil {
 		return job.Plan{}, m, err
 	}
@@ -104,7 +104,7 @@ func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine,
 func targets(p job.Plan) []visible.Target {
 	out := make([]visible.Target, len(p.Devices))
 	for i, d := range p.Devices {
-		out[i] = visible.Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Profile != ""}
+		out[i] = visible.Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Parent != ""}
 	}
 	return out
 }
