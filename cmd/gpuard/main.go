@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
@@ -14,35 +15,43 @@ import (
 	"gpuard/internal/ui/cli"
 )
 
-func main() {
+func main() { os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second})) }
+
+// waits are the two long patiences of the program; tests give shorter ones.
+type waits struct {
+	driver time.Duration // for one answer of the driver
+	fading time.Duration // for GPU memory of a job that just ended
+}
+
+func start(w waits) (code int) {
 	if app.Holder() {
 		if err := app.Hold(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-			os.Exit(125)
+			return 125
 		}
-		return
+		return 0
 	}
-
-	os.Exit(cli.Main(context.Background(), &cli.Program{
+	return cli.Main(context.Background(), &cli.Program{
 		App: &app.App{
-			Read: app.FirstOf(library(), nvsmi.Read),
-			Env:  os.Environ(),
-			Proc: proc.New("/proc"),
-			Run:  "/run",
-			Tmp:  "/var/tmp",
+			Read:   app.FirstOf(library(w.driver), nvsmi.Read),
+			Env:    os.Environ(),
+			Proc:   proc.New("/proc"),
+			Run:    "/run",
+			Tmp:    "/var/tmp",
+			Fading: w.fading,
 		},
 		Out:  os.Stdout,
 		Err:  os.Stderr,
 		Args: os.Args[1:],
-	}))
+	})
 }
 
 // library opens NVML on first use and keeps it: one initialisation per process.
-func library() app.Reader {
+func library(deadline time.Duration) app.Reader {
 	var lib *nvml.Library
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		if lib == nil {
-			opened, err := nvml.Open(ctx)
+			opened, err := nvml.Open(ctx, nvml.Deadline(deadline))
 			if err != nil {
 				return gpu.Machine{}, err
 			}

@@ -31,6 +31,7 @@ type App struct {
 	Machine      string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
 	PrivateState bool          // --private-state
 	LockDeadline time.Duration // for the folder lock; 0 means 10 s
+	Fading       time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
 	Say          func(string)  // one line for the person who waits; never nil
 	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
 }

@@ -48,9 +48,9 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	patience := patience{started: time.Now()}
-	for attempt := 0; ; attempt++ {
-		q.last = attempt >= rereads
+	patience := patience{app: a, started: time.Now()}
+	for stale := 0; ; {
+		q.last = stale >= rereads
 		held, err := a.record(q, folder, boot)
 		if err == nil {
 			return &decision{q.plan, q.machine, held, folder}, nil
@@ -58,8 +58,9 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 		var refusal *job.Refusal
 		switch {
 		case errors.Is(err, errStale):
+			stale++
 		case errors.As(err, &refusal) && patience.lasts(q.ending(refusal)):
-			if err := patience.pause(ctx, a.Say); err != nil {
+			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
 		default:

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,18 +20,19 @@ const (
 )
 
 // limits say how long it pays to look again before saying busy, and how long to pause at first (then twice as long each time).
-func (e ending) limits() (longest, first time.Duration) {
+func (a *App) limits(e ending) (longest, first time.Duration) {
 	switch e {
 	case endingLease:
 		return time.Second, time.Millisecond
 	case fadingUse:
-		return 10 * time.Second, 50 * time.Millisecond
+		return cmp.Or(a.Fading, 10*time.Second), 50 * time.Millisecond
 	}
 	return 0, 0
 }
 
 // patience bounds the looking again of one claim.
 type patience struct {
+	app     *App
 	started time.Time
 	kind    ending
 	next    time.Duration
@@ -38,17 +41,18 @@ type patience struct {
 
 // lasts reports whether to look again for this kind of ending.
 func (p *patience) lasts(e ending) bool {
-	longest, first := e.limits()
+	longest, first := p.app.limits(e)
 	if e != p.kind {
 		p.kind, p.next = e, first
 	}
 	return time.Since(p.started) < longest
 }
 
-func (p *patience) pause(ctx context.Context, say func(string)) error {
+func (p *patience) pause(ctx context.Context) error {
 	if !p.told && time.Since(p.started) > 500*time.Millisecond && p.kind == fadingUse {
 		p.told = true
-		say("waiting up to 10 s for GPU memory of a job that just ended")
+		longest, _ := p.app.limits(fadingUse)
+		p.app.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", longest.Seconds()))
 	}
 	timer := time.NewTimer(p.next)
 	defer timer.Stop()
@@ -93,7 +97,7 @@ func (q *question) leaseEnding(id string) bool {
 
 // useFading: a lease on the device ended moments ago, or a process on it has ended since the reading.
 func (q *question) useFading(r job.Reason) bool {
-	longest, _ := fadingUse.limits()
+	longest, _ := q.app.limits(fadingUse)
 	if ended := q.seen.Changes[r.UUID].Ended; ended > 0 && q.seen.Now-ended < int64(longest) {
 		return true
 	}
