@@ -72,8 +72,12 @@ func (q *question) foreign(u *unit, ps []gpu.Process, out *use) {
 	q.tell(out, own, display, others, unseen)
 }
 
-// mine are processes of the lease we are inside of. Only the owner tells: who is in whose process tree is not known here.
+// mine are the processes that the lease is for, and those of the lease we are inside of. There only the owner tells:
+// who is in whose process tree is not known here.
 func (q *question) mine(p gpu.Process) bool {
+	if slices.Contains(q.in.Own, p.PID) {
+		return true
+	}
 	if q.in.Allocation != "" {
 		return true
 	}
@@ -137,8 +141,11 @@ func (q *question) tell(out *use, own, display, others crowd, unseen gpu.Bytes) 
 }
 
 func (q *question) inside() string {
-	if q.in.Parent != nil {
+	switch {
+	case q.in.Parent != nil:
 		return "lease " + q.in.Parent.ID
+	case q.in.Allocation != "":
+		return q.in.Allocation
 	}
-	return q.in.Allocation
+	return "the process tree that the lease is for"
 }

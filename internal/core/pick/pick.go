@@ -25,6 +25,7 @@ type Context struct {
 	Allocation string              // "slurm:12": devices come from another scheduler, only leases of the same allocation block
 	Hidden     map[gpu.UUID]string // devices this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
 	Last       []gpu.UUID          // the devices this user had last
+	Own        []int               // processes that the lease is for and that run already: they do not block
 	Waiting    bool                // others wait for devices: pack instead of spreading
 	Tolerate   Tolerance
 }

@@ -370,6 +370,8 @@ func (s *scenario) readPlace(word, value string) bool {
 		}
 	case "allocation":
 		s.in.Allocation = value
+	case "own":
+		s.in.Own = []int{atoi(value)}
 	case "last":
 		for _, name := range strings.Split(value, ",") {
 			s.in.Last = append(s.in.Last, s.id(name))
