@@ -20,17 +20,31 @@ const HolderFlag = "__hold"
 // holder is on its way and is nobody's child but init's: as the command's child it would make the command's
 // wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
 func StartHolder(lock int, args ...string) error {
-	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	self, err := Pidfd(os.Getpid())
 	if err != nil {
-		return fmt.Errorf("cannot watch our own process: %w", err)
+		return err
 	}
 	defer unix.Close(self) //nolint:errcheck // close-on-exec anyway
+	return StartHolderFor(self, lock, args...)
+}
+
+// Pidfd opens a process to watch it: the descriptor means this very process, also after its PID was used again.
+func Pidfd(pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1, fmt.Errorf("cannot watch process %d: %w", pid, err)
+	}
+	return fd, nil
+}
+
+// StartHolderFor is StartHolder for the process behind pidfd.
+func StartHolderFor(pidfd, lock int, args ...string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot start the holder: %w", err)
 	}
 	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
-	argv := append([]string{"gpuard", HolderFlag, strconv.Itoa(self), strconv.Itoa(lock)}, args...)
+	argv := append([]string{"gpuard", HolderFlag, strconv.Itoa(pidfd), strconv.Itoa(lock)}, args...)
 	argvp, err := syscall.SlicePtrFromStrings(argv)
 	if err != nil {
 		return fmt.Errorf("cannot start the holder: %w", err)
@@ -43,7 +57,7 @@ func StartHolder(lock int, args ...string) error {
 	exe, root := cstring("/proc/self/exe"), cstring("/")
 	pid, errno := doubleFork(forkArgs{
 		exe: exe, root: root, argv: &argvp[0], envp: &envp[0],
-		low: uintptr(min(self, lock)), high: uintptr(max(self, lock)), null: uintptr(null),
+		low: uintptr(min(pidfd, lock)), high: uintptr(max(pidfd, lock)), null: uintptr(null),
 	})
 	if errno != 0 {
 		return fmt.Errorf("cannot start the holder: %w", errno)

@@ -21,7 +21,7 @@ func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
 		return nil
 	}
 	var out []job.Blocker
-	var names map[uint32]string
+	var names *userNames
 	for _, pid := range pids {
 		if !f.hasOpen(pid, dev, ino) {
 			continue

@@ -73,7 +73,7 @@ func (f FS) processes(list []gpu.Process) map[int]gpu.Process {
 }
 
 // process reads everything but what only the driver knows.
-func (f FS) process(pid int, names map[uint32]string) gpu.Process {
+func (f FS) process(pid int, names *userNames) gpu.Process {
 	var p gpu.Process
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f FS) process(pid int, names map[uint32]string) gpu.Process {
 	}
 	p.Start, p.State = s.Start, s.State
 	if uid, ok := f.owner(pid); ok {
-		p.UID, p.User = &uid, userName(names, uid)
+		p.UID, p.User = &uid, names.of(uid)
 	}
 	p.Command = f.command(pid, s.Comm)
 	if b, err := f.read(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
@@ -141,4 +141,26 @@ func (f FS) command(pid int, comm string) string {
 func (f FS) Describe(pid int) job.Blocker {
 	p := f.process(pid, f.users())
 	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command}
+}
+
+// Owner is the real user id of a process; ok is false when it cannot be known.
+func (f FS) Owner(pid int) (uid uint32, ok bool) { return f.owner(pid) }
+
+// Tree lists pid and all its descendants, as they are now.
+func (f FS) Tree(pid int) []int {
+	pids, err := f.pids()
+	if err != nil {
+		return []int{pid}
+	}
+	children := map[int][]int{}
+	for _, p := range pids {
+		if s, err := f.Stat(p); err == nil && p != pid {
+			children[s.PPID] = append(children[s.PPID], p)
+		}
+	}
+	tree := []int{pid}
+	for i := 0; i < len(tree); i++ {
+		tree = append(tree, children[tree[i]]...)
+	}
+	return tree
 }

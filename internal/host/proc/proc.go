@@ -31,6 +31,7 @@ type Stat struct {
 	Comm  string // name of the thread group leader, cleaned
 	State string // one letter; "Z" is a zombie, "X" is dead
 	PPID  int
+	Group int // process group
 	Start uint64 // clock ticks since boot; together with the PID it names one process for ever
 }
 
@@ -68,11 +69,12 @@ func parseStat(line string) (Stat, bool) {
 		return Stat{}, false
 	}
 	ppid, err1 := strconv.Atoi(rest[1])
+	group, err3 := strconv.Atoi(rest[2])
 	start, err2 := strconv.ParseUint(rest[19], 10, 64)
-	if err1 != nil || err2 != nil {
+	if err1 != nil || err2 != nil || err3 != nil {
 		return Stat{}, false
 	}
-	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Start: start}, true
+	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Group: group, Start: start}, true
 }
 
 // Alive reports whether the process exists, began at start (0 accepts any), and has not ended: a zombie is not alive.
