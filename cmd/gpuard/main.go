@@ -23,7 +23,7 @@ type waits struct {
 	fading time.Duration // for GPU memory of a job that just ended
 }
 
-func start(w waits) (code int) {
+func start(w waits) int {
 	if app.Holder() {
 		if err := app.Hold(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())

@@ -16,10 +16,10 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestMain makes this test binary the program: started under the name gpuard it runs main, holder included;
-// occupy is a job for it to start.
+// TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is the
+// same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuard": main, "occupy": occupy})
+	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "occupy": occupy})
 }
 
 // TestScript runs the program from outside: one file in testdata/script per theme.

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/proc"
+	"gpuard/test/fakegpu"
+)
+
+// hasty is the program with less patience than people need.
+func hasty() { os.Exit(start(waits{driver: time.Second, fading: 1500 * time.Millisecond})) }
+
+// rack is the program on a fake machine, with a state folder of its own.
+type rack struct {
+	*fakegpu.Driver
+	t     testing.TB
+	state string
+}
+
+func newRack(t testing.TB, gpus ...fakegpu.GPU) *rack {
+	t.Helper()
+	return &rack{fakegpu.New(t, gpus...), t, stateFolder(t)}
+}
+
+func a100s(n int) []fakegpu.GPU {
+	gpus := make([]fakegpu.GPU, n)
+	for i := range gpus {
+		gpus[i] = fakegpu.A100(i)
+	}
+	return gpus
+}
+
+func uuid(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x", i) }
+
+// cmd prepares the program on this machine. $PRIVATE is what a nested run needs where the tests run in a container.
+func (r *rack) cmd(args ...string) *exec.Cmd {
+	r.t.Helper()
+	env := r.Env()
+	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+		env = append(env, "PRIVATE=--private-state")
+		if len(args) > 0 && args[0] == "run" {
+			args = append([]string{"run", "--private-state"}, args[1:]...)
+		}
+	}
+	return program(r.t, r.state, env, args...)
+}
+
+// hasty is cmd with short waits.
+func (r *rack) hasty(args ...string) *exec.Cmd {
+	r.t.Helper()
+	cmd := r.cmd(args...)
+	cmd.Args[0] = "hasty"
+	return cmd
+}
+
+func (r *rack) run(args ...string) result {
+	r.t.Helper()
+	return run(r.t, r.cmd(args...))
+}
+
+// given runs a command that says which devices it was given.
+func (r *rack) given(args ...string) string {
+	r.t.Helper()
+	got := r.run(append(append([]string{"run", "-q"}, args...), "--", "sh", "-c", "echo $GPUARD_GPUS")...)
+	if got.code != 0 {
+		r.t.Fatalf("run %q ended with %d:\n%s", args, got.code, got.err)
+	}
+	return strings.TrimSpace(got.out)
+}
+
+// status is the answer of status --json, and its exit code.
+func (r *rack) status() (app.Status, int) {
+	r.t.Helper()
+	return statusOf(r.t, r.cmd("status", "--json"))
+}
+
+func statusOf(t testing.TB, cmd *exec.Cmd) (s app.Status, code int) {
+	t.Helper()
+	got := run(t, cmd)
+	if err := json.Unmarshal([]byte(got.out), &s); err != nil {
+		t.Fatalf("status --json: %v\n%s\n%s", err, got.out, got.err)
+	}
+	return s, got.code
+}
+
+// refused runs the program, which must answer with that code, and returns its reasons.
+func refused(t testing.TB, cmd *exec.Cmd, code int) job.Refusal {
+	t.Helper()
+	var refusal job.Refusal
+	got := run(t, cmd)
+	if got.code != code {
+		t.Fatalf("%q ended with %d, not %d:\n%s%s", cmd.Args, got.code, code, got.out, got.err)
+	}
+	for line := range strings.Lines(got.err) { // remarks of the program may stand before it
+		if strings.HasPrefix(line, "{") {
+			if err := json.Unmarshal([]byte(line), &refusal); err != nil {
+				t.Fatalf("%v\n%s", err, line)
+			}
+		}
+	}
+	if refusal.Summary == "" {
+		t.Fatalf("no refusal is in the answer:\n%s", got.err)
+	}
+	return refusal
+}
+
+// begin starts a command and returns when it has written its first line, which is the answer.
+func begin(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("%q ended at once: %v\n%s", cmd.Args, cmd.ProcessState, errs.String())
+	}
+	return strings.TrimSpace(line)
+}
+
+// occupyGPU puts a process without a lease on a device and returns its PID.
+func (r *rack) occupyGPU(index int, memory, kind string) int {
+	r.t.Helper()
+	cmd := exec.Command(r.Job, "--gpu", fmt.Sprint(index), "--mem", memory, "--kind", kind)
+	cmd.Env = append(os.Environ(), r.Env()...)
+	begin(r.t, cmd)
+	return cmd.Process.Pid
+}
+
+// eventually waits until ok, or fails after a time that only a broken program needs.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still not so after 20 s: %s", what)
+		}
+	}
+}
+
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+}
+
+func same(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %#v, want %#v", what, got, want)
+	}
+}
