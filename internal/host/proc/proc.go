@@ -31,7 +31,7 @@ type Stat struct {
 	Comm  string // name of the thread group leader, cleaned
 	State string // one letter; "Z" is a zombie, "X" is dead
 	PPID  int
-	Group int // process group
+	Group int    // process group
 	Start uint64 // clock ticks since boot; together with the PID it names one process for ever
 }
 
