@@ -180,15 +180,11 @@ func TestClaims(t *testing.T) {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
 				cmd := r.job("occupy")
+				after := time.Duration(0)
 				if rand.IntN(3) == 0 {
-					timer := time.AfterFunc(time.Duration(rand.IntN(15_000))*time.Microsecond, func() {
-						if cmd.Process != nil {
-							_ = cmd.Process.Kill()
-						}
-					})
-					defer timer.Stop()
+					after = time.Duration(1+rand.IntN(15_000)) * time.Microsecond
 				}
-				switch got := run(t, cmd); got.code {
+				switch got := runAndKill(t, cmd, after); got.code {
 				case 0:
 					won.Add(1)
 				case 120:

@@ -25,7 +25,7 @@ type waits struct {
 
 func start(w waits) int {
 	if app.Holder() {
-		if err := app.Hold(os.Args[2:]); err != nil {
+		if err := app.Keep(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 125
 		}

@@ -68,9 +68,22 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 // run starts cmd and waits.
 func run(t testing.TB, cmd *exec.Cmd) result {
 	t.Helper()
+	return runAndKill(t, cmd, 0)
+}
+
+// runAndKill is run with a kill -9 after a while, unless that is 0 or cmd has ended before.
+func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if after > 0 {
+			timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		err = cmd.Wait()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("cannot start %q: %v", cmd.Args, err)

@@ -25,6 +25,7 @@ var errStale = errors.New("the machine changed while it was being read")
 // question is one request and what was read for it.
 type question struct {
 	app     *App
+	whose   subject
 	spec    job.Spec
 	machine gpu.Machine
 	names   map[uint32]string
@@ -32,6 +33,15 @@ type question struct {
 	last    bool // no more rereads: decide on what there is
 	seen    store.View
 	plan    job.Plan
+	own     []int // processes of a running subject
+}
+
+// subject is the process for whose life the lease is.
+type subject struct {
+	pid     int
+	start   uint64
+	command string // base name
+	running bool   // it may be on devices already, and then those are meant
 }
 
 // decision is the answer to a request.
@@ -43,8 +53,8 @@ type decision struct {
 }
 
 // claim reads the machine and leases what spec asks for, or returns a *job.Refusal.
-func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
-	q, folder, boot, err := a.ask(ctx, spec)
+func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decision, error) {
+	q, folder, boot, err := a.ask(ctx, spec, whose)
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +85,13 @@ func (a *App) claim(ctx context.Context, spec job.Spec) (*decision, error) {
 }
 
 // ask reads the machine, after the count of changes so that a change meanwhile is noticed.
-func (a *App) ask(ctx context.Context, spec job.Spec) (*question, *store.Folder, string, error) {
+func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question, *store.Folder, string, error) {
 	boot, err := a.Proc.BootID()
 	if err != nil {
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &question{app: a, spec: spec}
+	q := &question{app: a, whose: whose, spec: spec}
 	if a.hardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
 		if folder, err = a.folder(gpu.Machine{}, false); err != nil {
 			return nil, nil, "", err
@@ -117,9 +127,8 @@ func reading(spec job.Spec) gpu.What {
 func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Held, error) {
 	held, _ := folder.Leases()
 	q.names = a.ownerNames(held)
-	self, err := a.Proc.Stat(os.Getpid())
-	if err != nil {
-		return nil, err
+	if q.whose.running {
+		q.own = a.Proc.Tree(q.whose.pid)
 	}
 	now := time.Now()
 	return folder.Claim(boot, func(v store.View) (job.Lease, error) {
@@ -138,7 +147,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Hel
 		}
 		return job.Lease{
 			Devices: given(plan), Parent: parent, Allocation: allocation(a.Env, q.spec),
-			PID: os.Getpid(), Start: self.Start, Command: baseName(q.spec.Command), Since: now.Truncate(time.Millisecond),
+			PID: q.whose.pid, Start: q.whose.start, Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 		}, nil
 	})
 }
@@ -162,7 +171,13 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 			}
 		}
 	}
-	plan, refusal := pick.Place(q.spec, q.machine, held, in)
+	spec := q.spec
+	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
+		if spec.Devices = q.machine.Under(q.own); len(spec.Devices) > 0 {
+			spec.GPUs = 0
+		}
+	}
+	plan, refusal := pick.Place(spec, q.machine, held, in)
 	for _, n := range notes { // a mask with a surprise in it is the caller's, and they should know
 		plan.Notes = append(plan.Notes, n.Text)
 	}

@@ -1,54 +1,84 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"time"
 
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
-	"gpuard/internal/host/proc"
-	"gpuard/internal/host/store"
 )
 
-// Hold is the life of a holder: it keeps a reference to the lease until the command is gone, removes the entry, and
-// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id.
-func Hold(args []string) error {
-	if len(args) != 4 {
-		return usagef("cannot hold a lease by hand: gpuard starts its holder itself")
-	}
-	w, err := launch.Watching(args[0], args[1])
-	if err != nil {
-		return err
-	}
-	folder, err := store.Open(args[2], nil, time.Minute)
-	if err != nil {
-		return err
-	}
-	lease, found := folder.Own(args[3])
-	if !found {
-		return nil // released before we looked
-	}
-	if err := w.Wait(24*time.Hour, func() { folder.Touch(lease) }); err != nil {
-		return err
-	}
-	// The lock goes first: nobody waits for us to find the folder lock free.
-	if err := w.Drop(); err != nil {
-		return err
-	}
-	gone, err := folder.End(lease, lease.Boot)
-	if err != nil || gone {
-		return err
-	}
-	dev, ino, err := folder.LockFile(lease)
-	if err != nil {
-		return err
-	}
-	holders := proc.New("/proc").OpenBy(dev, ino)
-	for i := range holders { // everybody may read a lease: names of commands, not their arguments
-		holders[i].Command = baseName(strings.Fields(holders[i].Command))
-	}
-	return folder.Mark(lease, holders)
+// Holding is a lease for the life of a process that this program did not start.
+type Holding struct {
+	Schema string `json:"schema"` // "gpuard.hold/1"
+	Lease  string `json:"lease"`
+	PID    int    `json:"pid"`
+	job.Plan
+	Variables []visible.Var `json:"-"` // what would show that process these devices
 }
 
-// Holder reports whether this process was started as one.
-func Holder() bool { return len(os.Args) > 1 && os.Args[1] == launch.HolderFlag }
+// Hold leases for the life of pid and returns at once: a holder in the background keeps the lease and frees it when the
+// process ends. A process that is on devices already gets those, unless others are named. Only one's own processes
+// (root: any) can be held for.
+func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error) {
+	before, err := a.Proc.Stat(pid)
+	if err != nil || before.State == "Z" {
+		return nil, usagef("cannot hold for process %d: there is no such process", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
+	// The PID may have been used again between the two: then the descriptor means somebody else.
+	if after, err := a.Proc.Stat(pid); err != nil || after.Start != before.Start {
+		return nil, usagef("cannot hold for process %d: it has just ended", pid)
+	}
+	if uid, ok := a.Proc.Owner(pid); os.Geteuid() != 0 && (!ok || int(uid) != os.Geteuid()) {
+		return nil, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
+	}
+	name := baseName(strings.Fields(a.Proc.Describe(pid).Command))
+	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: true})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Folder.Close() //nolint:errcheck // the holder has its own
+	fd, err := launch.Inherit(d.Held.Lock)
+	if err == nil {
+		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, d.Held.Lease.ID)
+	}
+	if err != nil {
+		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
+		return nil, err
+	}
+	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan}
+	h.Variables = append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
+	h.Notes = append(h.Notes, a.sees(pid, d.Machine, d.Plan)...)
+	return h, nil
+}
+
+// HoldShell is Hold for the shell that the caller's command substitution belongs to.
+func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
+	return a.Hold(ctx, spec, a.Proc.Shell(os.Getppid()))
+}
+
+// sees warns when the process, by the variables it started with, does not see what was leased for it.
+func (a *App) sees(pid int, m gpu.Machine, plan job.Plan) []string {
+	env, err := a.Proc.Environ(pid)
+	if err != nil {
+		return nil
+	}
+	hidden, _ := visible.Limit(env, m)
+	var notes []string
+	for _, d := range plan.Devices {
+		if why, ok := hidden[d.UUID]; ok {
+			notes = append(notes, fmt.Sprintf("process %d does not see GPU %d: %s (its environment when it started)", pid, d.Index, why))
+		}
+	}
+	return slices.Compact(notes)
+}

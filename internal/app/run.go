@@ -40,7 +40,11 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 		l.env = apply(a.Env, append(visible.Write(nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
 		return l, nil
 	}
-	d, err := a.claim(ctx, spec)
+	self, err := a.Proc.Stat(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	d, err := a.claim(ctx, spec, subject{pid: os.Getpid(), start: self.Start, command: baseName(l.argv)})
 	if err != nil {
 		return nil, err
 	}
@@ -142,19 +146,22 @@ func apply(env visible.Env, vars []visible.Var) []string {
 }
 
 // Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
-func (l *Launch) Announce() string {
-	if len(l.Plan.Devices) == 0 {
+func (l *Launch) Announce() string { return Announce(l.Plan, l.Lease) }
+
+// Announce is the same line for any plan.
+func Announce(plan job.Plan, lease string) string {
+	if len(plan.Devices) == 0 {
 		return "no GPU is visible to this job"
 	}
-	parts := make([]string, len(l.Plan.Devices))
-	for i, d := range l.Plan.Devices {
+	parts := make([]string, len(plan.Devices))
+	for i, d := range plan.Devices {
 		name := d.Name
 		if d.Profile != "" {
 			name += " MIG " + d.Profile
 		}
 		parts[i] = fmt.Sprintf("GPU %d (%s) is %s:%d", d.Index, name, runtime(d.Vendor), d.Logical)
 	}
-	return strings.Join(parts, ", ") + ", lease " + l.Lease
+	return strings.Join(parts, ", ") + ", lease " + lease
 }
 
 // runtime is the word a program uses for a device of this vendor; PyTorch calls AMD's "cuda" too.

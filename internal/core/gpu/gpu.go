@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -190,6 +191,29 @@ func (m *Machine) On(id UUID) []Process {
 	for _, p := range m.Processes {
 		if ids[p.GPU] {
 			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Under lists the UUIDs of the devices, or MIG devices, that any of the processes is on, in index order.
+func (m *Machine) Under(pids []int) []string {
+	on := map[UUID]bool{}
+	for _, p := range m.Processes {
+		if slices.Contains(pids, p.PID) {
+			on[p.GPU] = true
+		}
+	}
+	var out []string
+	add := func(id UUID) {
+		if on[id] {
+			out = append(out, string(id))
+		}
+	}
+	for _, d := range m.Devices {
+		add(d.UUID)
+		for _, s := range d.MIG {
+			add(s.UUID)
 		}
 	}
 	return out

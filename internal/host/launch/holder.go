@@ -24,21 +24,22 @@ func StartHolder(lock int, args ...string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(self) //nolint:errcheck // close-on-exec anyway
+	defer self.Close() //nolint:errcheck // close-on-exec anyway
 	return StartHolderFor(self, lock, args...)
 }
 
 // Pidfd opens a process to watch it: the descriptor means this very process, also after its PID was used again.
-func Pidfd(pid int) (int, error) {
+func Pidfd(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return -1, fmt.Errorf("cannot watch process %d: %w", pid, err)
+		return nil, fmt.Errorf("cannot watch process %d: %w", pid, err)
 	}
-	return fd, nil
+	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
 // StartHolderFor is StartHolder for the process behind pidfd.
-func StartHolderFor(pidfd, lock int, args ...string) error {
+func StartHolderFor(process *os.File, lock int, args ...string) error {
+	pidfd := int(process.Fd())
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot start the holder: %w", err)
@@ -97,9 +98,16 @@ type forkArgs struct {
 	null       uintptr
 }
 
+// action is the kernel's struct sigaction with room to spare: only its first word is looked at or set
+// (include/linux/signal_types.h; SIG_DFL is 0, SIG_IGN is 1).
+type action struct {
+	handler uintptr
+	rest    [7]uintptr
+}
+
 // doubleFork forks twice and lets the grandchild execute. Between fork and exec only raw system calls are made:
 // the copy has one thread, so nothing of the Go runtime may run in it (no allocation, no stack growth, no signal
-// handler; signals are blocked from before the fork until the new program unblocks them).
+// handler; signals are blocked from before the fork until no handler is left in the grandchild).
 func doubleFork(a forkArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -141,10 +149,30 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	closeRange(a.high+1, 1<<31-1)
 	syscall.RawSyscall(syscall.SYS_FCNTL, a.low, syscall.F_SETFD, 0)
 	syscall.RawSyscall(syscall.SYS_FCNTL, a.high, syscall.F_SETFD, 0)
+	unblock()
 	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
 	exitRaw(1)
 	return 0, 0
+}
+
+// unblock gives every caught signal its default before it lets signals in again: the new program begins with the mask
+// of this thread in all of its threads, and the Go runtime's handlers must not run in a forked copy.
+//
+//go:norace
+//go:nosplit
+func unblock() {
+	for sig := uintptr(1); sig <= 64; sig++ {
+		var a action
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
+		if a.handler <= 1 {
+			continue
+		}
+		a = action{}
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
+	}
+	var none uint64
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
 }
 
 //go:norace
@@ -175,28 +203,32 @@ type Watch struct {
 	lock  *os.File
 }
 
-// Watching reads the two descriptors of a holder's command line and undoes what the fork had to block.
+// Watching reads the two descriptors of a holder's command line.
 func Watching(pidfd, lock string) (*Watch, error) {
 	p, err1 := strconv.Atoi(pidfd)
 	l, err2 := strconv.Atoi(lock)
 	if err1 != nil || err2 != nil || p < 3 || l < 3 {
 		return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
-	var none unix.Sigset_t
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
-	unix.CloseOnExec(p)
-	unix.CloseOnExec(l)
+	for _, fd := range []uintptr{uintptr(p), uintptr(l)} { //nolint:gosec // not negative
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+			return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
+		}
+	}
 	return &Watch{pidfd: p, lock: os.NewFile(uintptr(l), "lease")}, nil
 }
 
 // Wait blocks until the watched process is gone; each is called in between every so often.
 func (w *Watch) Wait(every time.Duration, each func()) error {
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}, int(every.Milliseconds()))
+		fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+		n, err := unix.Poll(fds, int(every.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return err
+		case n > 0 && fds[0].Revents&unix.POLLNVAL != 0:
+			return errors.New("cannot watch the command: there is no descriptor of it")
 		case n > 0:
 			return nil
 		default:

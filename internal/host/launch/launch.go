@@ -43,7 +43,8 @@ func (e *NotExecutableError) Error() string {
 // Unwrap returns the kernel's error.
 func (e *NotExecutableError) Unwrap() error { return e.Err }
 
-// Find resolves a command the way execvp does: through PATH unless it has a slash.
+// Find resolves a command the way execvp does: through PATH unless it has a slash. A file in PATH that may not be
+// executed is remembered, and is the answer when nothing better follows (POSIX, XCU 2.9.1.1: 126 instead of 127).
 func Find(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
@@ -52,6 +53,9 @@ func Find(command string) (string, error) {
 	case errors.Is(err, exec.ErrDot): // PATH asks for the current folder; that is the user's choice
 		return filepath.Abs(path)
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		if path := inPath(command); path != "" {
+			return "", &NotExecutableError{path, unix.EACCES}
+		}
 		return "", &NotFoundError{command}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EISDIR):
 		return "", &NotExecutableError{command, errors.Unwrap(err)}
@@ -59,22 +63,46 @@ func Find(command string) (string, error) {
 	return "", &NotExecutableError{command, err}
 }
 
-// Inherit returns a duplicate of f at LowestFD or above that survives exec.
-// (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
+// inPath returns the first regular file of that name in PATH, executable or not.
+func inPath(command string) string {
+	if command == "" || strings.Contains(command, "/") {
+		return ""
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		path := filepath.Join(dir, command)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
+// Inherit returns a duplicate of f at LowestFD or above that survives exec; lower only where the process may not have
+// that many descriptors. (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
 func Inherit(f *os.File) (int, error) {
-	return unix.FcntlInt(f.Fd(), unix.F_DUPFD, LowestFD)
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, LowestFD)
+	var limit unix.Rlimit
+	if errors.Is(err, unix.EINVAL) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, int(limit.Cur/2)) //nolint:gosec // below LowestFD
+	}
+	if err != nil {
+		return -1, fmt.Errorf("cannot keep the lease's descriptor for the command: %w; raise the limit: ulimit -n", err)
+	}
+	return fd, nil
 }
 
 // Exec replaces this process by the command; it returns only on failure. Descriptors that were opened in this
 // process by libraries (before lists those that were open at the start) are closed, except keep.
-// A signal that was ignored when gpuard started is ignored in the command too.
+// SIGHUP, SIGINT and SIGQUIT that were ignored when gpuard started are ignored in the command too. A script without
+// "#!" goes to the shell, as with execvp.
 func Exec(path string, argv, env []string, before map[int]bool, keep int) error {
 	closeOpened(before, keep)
 	inheritIgnored()
-	if err := unix.Exec(path, argv, env); err != nil {
-		return &NotExecutableError{argv[0], err}
+	err := unix.Exec(path, argv, env)
+	if errors.Is(err, unix.ENOEXEC) {
+		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)
 	}
-	return nil
+	return &NotExecutableError{argv[0], err}
 }
 
 // OpenDescriptors lists the descriptors that are open now.
@@ -86,7 +114,11 @@ func OpenDescriptors() map[int]bool {
 	open := make(map[int]bool, len(entries))
 	for _, e := range entries {
 		var n int
-		if _, err := fmt.Sscan(e.Name(), &n); err == nil {
+		if _, err := fmt.Sscan(e.Name(), &n); err != nil {
+			continue
+		}
+		// The descriptor of the listing itself is closed by now, and a library may get its number.
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil { //nolint:gosec // not negative
 			open[n] = true
 		}
 	}

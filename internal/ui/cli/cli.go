@@ -64,7 +64,7 @@ func usage(cmd *cobra.Command, err error) error {
 }
 
 // starts reports whether the command becomes another program, so that its own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
+func starts(cmd *cobra.Command) bool { return cmd != nil && (cmd.Name() == "run" || cmd.Name() == "hold") }
 
 func (p *Program) complain(err error) {
 	var shown *silent
@@ -109,7 +109,7 @@ else gets it, sets the right variables and starts your command. Without a comman
 	status := p.status()
 	root.RunE = status.RunE
 	root.Flags().AddFlagSet(status.Flags())
-	root.AddCommand(p.run(), p.env(), p.release(), status, p.explain())
+	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }

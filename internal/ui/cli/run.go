@@ -62,7 +62,7 @@ Without COMMAND it starts your shell.`,
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error {
 	l, err := p.App.Prepare(cmd.Context(), spec)
 	if err != nil {
-		return p.refuse(err, o.json)
+		return p.refuse(err, o.json, "run")
 	}
 	switch {
 	case o.json:
@@ -81,12 +81,12 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error
 }
 
 // refuse shows a refusal as JSON where asked, in place of the text.
-func (p *Program) refuse(err error, asJSON bool) error {
+func (p *Program) refuse(err error, asJSON bool, command string) error {
 	var refusal *job.Refusal
 	if !asJSON || !errors.As(err, &refusal) {
 		return err
 	}
-	data, jerr := json.Marshal(refusalJSON{"gpuard.run/1", refusal})
+	data, jerr := json.Marshal(refusalJSON{"gpuard." + command + "/1", refusal})
 	if jerr != nil {
 		return jerr
 	}
