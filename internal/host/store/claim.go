@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,27 +48,57 @@ func (f *Folder) Claimed() bool {
 
 // Leases lists what is alive now, without the folder lock: a lease may appear or end while it reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
-	all, problems := f.read()
-	return live(all), problems
-}
-
-func (f *Folder) read() ([]found, []Problem) {
-	all, problems := readAll(f.Path)
-	for _, other := range f.Others {
-		if _, err := check(other); err != nil {
-			continue // no state folder, so no lease either
-		}
-		more, p := readAll(other)
-		all, problems = append(all, more...), append(problems, p...)
+	own, others, problems, err := f.read()
+	if err != nil {
+		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
-	return all, problems
+	return live(own, others), problems
 }
 
-func live(all []found) []job.Lease {
+// read returns the entries of this folder and of the other ones apart: only here the folder lock protects them.
+func (f *Folder) read() (own, others []found, problems []Problem, err error) {
+	r := &reader{lock: &f.lock}
+	if own, err = r.all(f.Path); err == nil {
+		others, err = f.readOthers(r)
+	}
+	return own, others, r.problems, err
+}
+
+// readOthers reads the further state folders. One that is broken carries no lease; it must not stop the claims here.
+func (f *Folder) readOthers(r *reader) ([]found, error) {
+	var all []found
+	var here unix.Stat_t
+	if err := unix.Lstat(f.Path, &here); err != nil {
+		return nil, &os.PathError{Op: "cannot use the state folder", Path: f.Path, Err: err}
+	}
+	for _, other := range f.Others {
+		var st unix.Stat_t
+		err := unix.Lstat(other, &st)
+		if errors.Is(err, unix.ENOENT) || err == nil && st.Dev == here.Dev && st.Ino == here.Ino {
+			continue
+		}
+		var more []found
+		if _, err = check(other); err == nil {
+			more, err = r.all(other)
+		}
+		if err != nil && ours(err) {
+			return nil, err
+		}
+		if err != nil {
+			r.problems = append(r.problems, Problem{Path: other, UID: st.Uid, Text: "its leases do not count: " + err.Error()})
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+func live(lists ...[]found) []job.Lease {
 	leases := []job.Lease{}
-	for _, e := range all {
-		if e.alive {
-			leases = append(leases, e.lease)
+	for _, all := range lists {
+		for _, e := range all {
+			if e.alive {
+				leases = append(leases, e.lease)
+			}
 		}
 	}
 	return leases
@@ -75,38 +107,81 @@ func live(all []found) []job.Lease {
 // Claim lets decide choose under the folder lock and records what it returns, so that choosing and recording
 // cannot be separated. decide gets everything alive and returns the lease to write (without id); its error
 // is returned as it is and nothing is written. A full or unwritable folder leaves nothing behind.
+// decide is asked again when a lease appears in another state folder meanwhile.
 func (f *Folder) Claim(boot string, decide func(View) (job.Lease, error)) (*Held, error) {
-	if err := f.lock.acquire(f.Deadline); err != nil {
+	if err := f.acquire(); err != nil {
 		return nil, err
 	}
 	defer f.lock.release()
-	all, problems := f.read()
+	for try := 1; ; try++ {
+		lease, before, err := f.decide(boot, decide)
+		if err != nil {
+			return nil, err
+		}
+		held, err := f.write(lease)
+		if err != nil || len(f.Others) == 0 {
+			return held, err
+		}
+		// The lock of this folder does not bind who claims in another one. But both write before they look again, so at
+		// least one of the two sees the other and steps back.
+		after, err := f.readOthers(&reader{lock: &f.lock})
+		if err == nil && !appeared(before, after) {
+			return held, nil
+		}
+		_ = f.removePair(held.Lease.UID, nameOf(&held.Lease))
+		_ = held.Lock.Close()
+		if err == nil && try == 8 {
+			err = errors.New("leases appear again and again in another state folder of this machine; try again, and let everybody use one: sudo gpuard setup machine")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot claim: %w", err)
+		}
+		time.Sleep(rand.N(time.Duration(try) * 4 * time.Millisecond))
+	}
+}
+
+// decide asks for the lease to write, and returns what the other state folders held then.
+func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
+	own, others, problems, err := f.read()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
+	}
 	uid := uint32(os.Geteuid())
-	mine := f.userFolder(uid)
-	f.sweep(all, mine)
+	f.sweep(own, uid)
 	now := bootTime()
-	s, known := f.readState(boot)
-	held := live(all)
+	s, complete := f.readState(boot)
+	held := live(own, others)
 	s.observe(held, now)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
-		Unknown: !known, Now: now, Last: readLast(mine),
+		Unknown: !complete, Now: now, Last: f.readLast(uid),
 	})
 	if err != nil {
 		_ = f.writeState(s) // only a hint; the answer is decide's
-		return nil, err
+		return nil, nil, err
+	}
+	if len(lease.Devices) == 0 {
+		return nil, nil, errors.New("cannot claim: the lease names no device")
+	}
+	if n := owned(held, uid); n >= entriesPerUser {
+		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
 	lease.UID, lease.Boot, lease.SinceBoot = uid, boot, now
-	lease.ID = newID(all)
-	if n := owned(held, uid); n >= entriesPerUser {
-		return nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
-	}
+	lease.ID = newID(own, others)
 	s.claimed(&lease)
-	lock, err := f.write(mine, &lease, s)
-	if err != nil {
-		return nil, err
-	}
-	return &Held{Lease: lease, Lock: lock}, nil
+	return &draft{lease, s}, others, nil
+}
+
+// draft is a lease that is decided and not written yet, with the record of changes that goes with it.
+type draft struct {
+	lease job.Lease
+	state state
+}
+
+func appeared(before, after []found) bool {
+	return slices.ContainsFunc(after, func(e found) bool {
+		return e.alive && !slices.ContainsFunc(before, func(b found) bool { return b.alive && b.dir == e.dir && b.name == e.name })
+	})
 }
 
 func owned(held []job.Lease, uid uint32) int {
@@ -123,10 +198,12 @@ func owned(held []job.Lease, uid uint32) int {
 const idLetters = "abcdefghjkmnpqrstuvwxyz"
 
 // newID is short because people type it, and unlike every id that has a file.
-func newID(all []found) string {
-	taken := make(map[string]bool, len(all))
-	for i := range all {
-		taken[all[i].lease.ID] = true
+func newID(lists ...[]found) string {
+	taken := map[string]bool{}
+	for _, all := range lists {
+		for i := range all {
+			taken[all[i].lease.ID] = true
+		}
 	}
 	const tail = "23456789" + idLetters
 	for {
@@ -141,13 +218,18 @@ func newID(all []found) string {
 }
 
 // write makes the pair: content first, the locked file last, because that one is the lease.
-func (f *Folder) write(dir string, l *job.Lease, s state) (*os.File, error) {
+func (f *Folder) write(d *draft) (*Held, error) {
+	l := &d.lease
+	dir := f.userFolder(l.UID)
 	if err := ownFolder(dir, l.UID); err != nil {
 		return nil, err
 	}
 	name := filepath.Join(dir, nameOf(l))
 	fresh := filepath.Join(dir, newPrefix+l.ID)
 	content, err := json.Marshal(l)
+	if err == nil && len(content) >= entrySize {
+		err = fmt.Errorf("its content is larger than %d KiB", entrySize>>10)
+	}
 	if err == nil {
 		err = writeNew(fresh+jsonSuffix, append(content, '\n'), 0o644)
 	}
@@ -156,7 +238,7 @@ func (f *Folder) write(dir string, l *job.Lease, s state) (*os.File, error) {
 	}
 	lock, err := newLock(fresh + lockSuffix)
 	if err == nil {
-		err = f.writeState(s)
+		err = f.writeState(d.state)
 	}
 	if err == nil {
 		err = os.Rename(fresh+jsonSuffix, name+jsonSuffix)
@@ -174,7 +256,7 @@ func (f *Folder) write(dir string, l *job.Lease, s state) (*os.File, error) {
 		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir, err)
 	}
 	writeLast(dir, l.Devices)
-	return lock, nil
+	return &Held{Lease: *l, Lock: lock}, nil
 }
 
 // newLock creates the file that carries the life, locked before anybody else can open it:
@@ -197,11 +279,7 @@ func newLock(path string) (*os.File, error) {
 
 // ownFolder makes leases/<uid>, or names whoever took its name.
 func ownFolder(dir string, uid uint32) error {
-	err := unix.Mkdir(dir, 0o755)
-	if err == nil {
-		return unix.Chmod(dir, 0o755)
-	}
-	if !errors.Is(err, unix.EEXIST) {
+	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot create %s: %w", dir, err)
 	}
 	var st unix.Stat_t
@@ -211,35 +289,41 @@ func ownFolder(dir string, uid uint32) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uid {
 		return fmt.Errorf("cannot use %s: it belongs to uid %d, not to you; ask them or root to remove it: sudo rm -r %s", dir, st.Uid, dir)
 	}
+	// Also of an older folder: a mkdir under a narrow umask that was killed before this hides our leases from everybody.
+	if st.Mode&0o7777 != 0o755 {
+		return unix.Chmod(dir, 0o755)
+	}
 	return nil
 }
 
 // sweep removes dead pairs and interrupted writes of our own (root: of everybody). The folder lock is held,
 // so nobody is between creating and locking an entry.
-func (f *Folder) sweep(all []found, mine string) {
-	root := os.Geteuid() == 0
-	for _, e := range all {
-		if !e.alive && (root || e.dir == mine) {
-			removePair(e.dir, e.name)
+func (f *Folder) sweep(own []found, uid uint32) {
+	for _, e := range own {
+		if !e.alive && (uid == 0 || e.lease.UID == uid) {
+			_ = f.removePair(e.lease.UID, e.name) // what stays is dead all the same
 		}
 	}
-	alive := make(map[string]bool, len(all))
-	for _, e := range all {
-		alive[e.name] = e.alive
-	}
-	names, err := os.ReadDir(mine)
+	fd, err := f.openUser(uid)
 	if err != nil {
-		return // no folder yet
+		return // no folder yet, or not ours: writing will say so
+	}
+	dir := os.NewFile(uintptr(fd), f.userFolder(uid))
+	defer dir.Close() //nolint:errcheck // read only
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return
+	}
+	locked := make(map[string]bool, len(names))
+	for _, n := range names {
+		if name, isLock := strings.CutSuffix(n, lockSuffix); isLock {
+			locked[name] = true
+		}
 	}
 	for _, n := range names {
-		name, isContent := strings.CutSuffix(n.Name(), jsonSuffix)
-		if strings.HasPrefix(n.Name(), newPrefix) || (isContent && entryName(name) && !alive[name]) {
-			_ = os.Remove(filepath.Join(mine, n.Name()))
+		name, isContent := strings.CutSuffix(n, jsonSuffix)
+		if strings.HasPrefix(n, newPrefix) || isContent && entryName(name) && !locked[name] {
+			_ = unix.Unlinkat(fd, n, 0)
 		}
 	}
-}
-
-func removePair(dir, name string) {
-	_ = os.Remove(filepath.Join(dir, name+lockSuffix))
-	_ = os.Remove(filepath.Join(dir, name+jsonSuffix))
 }

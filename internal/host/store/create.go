@@ -25,8 +25,11 @@ func Create(path string) error {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EEXIST) {
-		return takeOver(aside, path)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		err = unix.Rename(aside, path) // a file system without the flag; a folder replaces nothing but an empty folder
+	}
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
+		err = takeOver(aside, path)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,76 +17,115 @@ import (
 // End is called after the command is gone and our own reference to the lock is closed. It removes the entry if
 // nobody else holds it. Otherwise it returns false, and who may still hold it is for Mark.
 func (f *Folder) End(l job.Lease, boot string) (bool, error) {
-	if err := f.lock.acquire(f.Deadline); err != nil {
+	if err := f.acquire(); err != nil {
 		return false, err
 	}
 	defer f.lock.release()
-	dir := f.userFolder(l.UID)
-	if alive, err := aliveAt(filepath.Join(dir, nameOf(&l)+lockSuffix)); err != nil || alive {
+	if alive, err := f.alive(&l); err != nil || alive {
 		return false, err
 	}
-	return true, f.remove(dir, l, boot)
+	return true, f.remove(l, boot)
 }
 
 // Release removes the entry whoever holds its lock: the files are gone, so the lock protects nothing any more.
 func (f *Folder) Release(l job.Lease, boot string) error {
-	if err := f.lock.acquire(f.Deadline); err != nil {
+	if err := f.acquire(); err != nil {
 		return err
 	}
 	defer f.lock.release()
-	return f.remove(f.userFolder(l.UID), l, boot)
+	return f.remove(l, boot)
 }
 
 func (f *Folder) userFolder(uid uint32) string {
 	return filepath.Join(f.Path, "leases", strconv.FormatUint(uint64(uid), 10))
 }
 
-func (f *Folder) remove(dir string, l job.Lease, boot string) error {
-	name := nameOf(&l)
-	for _, suffix := range []string{lockSuffix, jsonSuffix} {
-		if err := os.Remove(filepath.Join(dir, name+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
-		}
+func (f *Folder) remove(l job.Lease, boot string) error {
+	if err := f.removePair(l.UID, nameOf(&l)); err != nil {
+		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
-	s, _ := f.readState(boot)
+	s, complete := f.readState(boot)
+	if _, live := s.Live[key(&l)]; complete && !live {
+		return nil // its end was observed already
+	}
 	delete(s.Live, key(&l))
-	s.Generation++
-	now := bootTime()
-	for _, d := range l.Devices {
-		s.Devices[d] = Change{Generation: s.Generation, Ended: now}
-	}
+	s.ended(l.Devices, bootTime())
 	return f.writeState(s)
 }
 
+// removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
+// elsewhere by a symbolic link, such as to the live lease of a third.
+func (f *Folder) removePair(uid uint32, name string) error {
+	dir, err := f.openUser(uid)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir) //nolint:errcheck // read only
+	for _, suffix := range []string{lockSuffix, jsonSuffix} {
+		if err := unix.Unlinkat(dir, name+suffix, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return &os.PathError{Op: "unlink", Path: filepath.Join(f.userFolder(uid), name+suffix), Err: err}
+		}
+	}
+	return nil
+}
+
+// openUser opens leases/<uid>, which is that user's or root's own and no link.
+func (f *Folder) openUser(uid uint32) (int, error) {
+	path := f.userFolder(uid)
+	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Uid != uid && st.Uid != 0 {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("%s belongs to uid %d", path, st.Uid)
+	}
+	return fd, nil
+}
+
+// holdersNamed keeps the content of a lease small; after that many, more names help nobody.
+const holdersNamed = 32
+
 // Mark writes who still holds a lease whose command is gone. An entry that has vanished meanwhile stays away.
 func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
-	if err := f.lock.acquire(f.Deadline); err != nil {
+	if err := f.acquire(); err != nil {
 		return err
 	}
 	defer f.lock.release()
-	dir := f.userFolder(l.UID)
-	if alive, err := aliveAt(filepath.Join(dir, nameOf(&l)+lockSuffix)); err != nil || !alive {
+	if alive, err := f.alive(&l); err != nil || !alive {
 		return err
 	}
-	l.Ended, l.HeldBy = true, holders
+	l.Ended, l.HeldBy = true, holders[:min(len(holders), holdersNamed)]
 	content, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
+	dir := f.userFolder(l.UID)
 	fresh := filepath.Join(dir, newPrefix+l.ID+jsonSuffix)
-	if err := writeNew(fresh, append(content, '\n'), 0o644); err != nil {
-		return err
+	_ = os.Remove(fresh) // of an earlier attempt that was killed
+	if err = writeNew(fresh, append(content, '\n'), 0o644); err == nil {
+		if err = os.Rename(fresh, filepath.Join(dir, nameOf(&l)+jsonSuffix)); err != nil {
+			_ = os.Remove(fresh)
+		}
 	}
-	return os.Rename(fresh, filepath.Join(dir, nameOf(&l)+jsonSuffix))
+	if err != nil {
+		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
+	}
+	return nil
 }
 
 // Touch keeps the entry young where old files are swept (systemd-tmpfiles in /var/tmp).
 func (f *Folder) Touch(l job.Lease) {
 	dir := f.userFolder(l.UID)
-	now := unix.NsecToTimespec(time.Now().UnixNano())
+	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, allowed to everybody who may write the file
 	for _, p := range []string{
 		filepath.Join(dir, nameOf(&l)+lockSuffix), filepath.Join(dir, nameOf(&l)+jsonSuffix), dir,
 		filepath.Join(f.Path, "lock"), filepath.Join(f.Path, "format"),
+		f.Path, filepath.Join(f.Path, "leases"), filepath.Join(f.Path, "tickets"),
 	} {
 		_ = unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
 	}
@@ -102,25 +140,29 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-func aliveAt(path string) (bool, error) {
-	fd, err := openRegular(unix.AT_FDCWD, path, nil)
+// alive asks for the lock of l. The folder lock is held.
+func (f *Folder) alive(l *job.Lease) (bool, error) {
+	dir, err := f.openUser(l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(fd) //nolint:errcheck // read only
-	return held(fd)
+	defer unix.Close(dir) //nolint:errcheck // read only
+	e, err := (&reader{lock: &f.lock}).one(dir, f.userFolder(l.UID), nameOf(l), l.UID)
+	if e != nil {
+		return e.alive, nil
+	}
+	return false, err
 }
 
 // last is the file in a user's lease folder that remembers the devices of the previous claim:
 // the order among equals, nothing more.
 const last = "last"
 
-func readLast(dir string) []gpu.UUID {
-	uid := uint32(os.Geteuid())
-	data, err := readEntry(unix.AT_FDCWD, filepath.Join(dir, last), &uid)
+func (f *Folder) readLast(uid uint32) []gpu.UUID {
+	data, err := (&reader{lock: &f.lock}).readEntry(unix.AT_FDCWD, filepath.Join(f.userFolder(uid), last), &uid)
 	var ids []gpu.UUID
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil

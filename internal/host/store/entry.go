@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -52,111 +49,6 @@ type found struct {
 	lease job.Lease
 }
 
-// readAll reads the entries of every user under root/leases. Dead ones are returned too, without content.
-func readAll(root string) ([]found, []Problem) {
-	top := filepath.Join(root, "leases")
-	fd, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, []Problem{{Path: top, Text: "cannot be read: " + err.Error()}}
-	}
-	dir := os.NewFile(uintptr(fd), top)
-	defer dir.Close() //nolint:errcheck // read only
-	names, err := dir.Readdirnames(foldersRead)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, []Problem{{Path: top, Text: "cannot be read: " + err.Error()}}
-	}
-	slices.Sort(names)
-	var all []found
-	var problems []Problem
-	for _, n := range names {
-		entries, p := readUser(fd, top, n)
-		all = append(all, entries...)
-		problems = append(problems, p...)
-	}
-	return all, problems
-}
-
-// readUser reads leases/<uid>, which must belong to that uid or counts as nothing.
-func readUser(topFD int, top, name string) ([]found, []Problem) {
-	path := filepath.Join(top, name)
-	var st unix.Stat_t
-	if err := unix.Fstatat(topFD, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, nil // gone since the listing
-	}
-	uid, err := strconv.ParseUint(name, 10, 32)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || (uint64(st.Uid) != uid && st.Uid != 0) {
-		return nil, []Problem{{Path: path, UID: st.Uid, Text: "is not a lease folder of its owner and is ignored"}}
-	}
-	fd, err := unix.Openat(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, []Problem{{Path: path, UID: st.Uid, Text: "cannot be read and is ignored: " + err.Error()}}
-	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close() //nolint:errcheck // read only
-	if unix.Fstat(fd, &st) != nil || (uint64(st.Uid) != uid && st.Uid != 0) {
-		return nil, []Problem{{Path: path, UID: st.Uid, Text: "is not a lease folder of its owner and is ignored"}}
-	}
-	names, _ := dir.Readdirnames(8 * entriesPerUser)
-	slices.Sort(names)
-	return readEntries(fd, path, uint32(uid), names)
-}
-
-func readEntries(fd int, path string, uid uint32, names []string) ([]found, []Problem) {
-	var all []found
-	var problems []Problem
-	read := 0
-	for _, n := range names {
-		name, isLock := strings.CutSuffix(n, lockSuffix)
-		if !isLock || !entryName(name) {
-			continue
-		}
-		if read++; read > entriesPerUser {
-			problems = append(problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d entries; the rest is ignored", entriesPerUser)})
-			break
-		}
-		e, problem := readOne(fd, path, name, uid)
-		if problem != "" {
-			problems = append(problems, Problem{Path: filepath.Join(path, n), UID: uid, Text: problem})
-		}
-		if e != nil {
-			all = append(all, *e)
-		}
-	}
-	return all, problems
-}
-
-// readOne probes one pair. nil means that it counts as nothing.
-func readOne(dirFD int, dir, name string, uid uint32) (*found, string) {
-	lockFD, err := openRegular(dirFD, name+lockSuffix, &uid)
-	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, ""
-		}
-		return nil, "counts as nothing: " + err.Error()
-	}
-	defer unix.Close(lockFD) //nolint:errcheck // read only
-	alive, err := held(lockFD)
-	if err != nil {
-		return nil, "counts as nothing: cannot ask for its lock: " + err.Error()
-	}
-	e := &found{dir: dir, name: name, alive: alive}
-	id, hashes, _ := strings.Cut(name, "-")
-	e.lease = job.Lease{ID: id, Hashes: strings.Split(hashes, "+")}
-	e.lease.UID = uid
-	if !alive {
-		return e, ""
-	}
-	data, err := readEntry(dirFD, name+jsonSuffix, &uid)
-	if err == nil {
-		err = decodeLease(data, &e.lease)
-	}
-	if err != nil {
-		e.lease.Unreadable = true
-		return e, "has unreadable content, its devices stay busy: " + err.Error()
-	}
-	return e, ""
-}
-
 // decodeLease accepts content only if it names the same lease and devices as the file name.
 func decodeLease(data []byte, l *job.Lease) error {
 	read := *l
@@ -166,19 +58,28 @@ func decodeLease(data []byte, l *job.Lease) error {
 	if name := nameOf(&read); name != l.ID+"-"+strings.Join(l.Hashes, "+") {
 		return errors.New("content and file name differ")
 	}
+	for _, d := range read.Devices {
+		if len(d) > deviceSize {
+			return fmt.Errorf("names a device with more than %d characters", deviceSize)
+		}
+	}
 	*l = read
 	return nil
 }
 
-// openRegular opens another user's file so that nothing they put there can hang or lead us away.
-func openRegular(dirFD int, name string, owner *uint32) (int, error) {
-	fd, err := unix.Openat(dirFD, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openRegular opens another user's file so that nothing they put there can hang or lead us away. Below a folder's
+// descriptor it does not cross into a mount either: users can mount file systems of their own, which answer when they like.
+func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error) {
+	fd, err := openIn(dirFD, name, unix.O_RDONLY)
 	if err != nil {
 		return -1, err
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		switch {
+		case r.lock != nil && r.lock.is(&st):
+			r.lock.closeLater(fd)
+			return -1, errFolderLock
 		case st.Mode&unix.S_IFMT != unix.S_IFREG:
 			err = errors.New("not a regular file")
 		case owner != nil && st.Uid != *owner && st.Uid != 0:
@@ -192,9 +93,25 @@ func openRegular(dirFD int, name string, owner *uint32) (int, error) {
 	return fd, nil
 }
 
+// errFolderLock: whoever may write the folder lock may also make a second name for it (proc_sys_fs(5),
+// protected_hardlinks), and closing a descriptor of it would drop the lock in the middle of a claim.
+var errFolderLock = errors.New("it is the folder lock under a second name")
+
+// openIn opens name without following a link. At a folder's descriptor it stays in that folder's file system.
+func openIn(dirFD int, name string, flags int) (int, error) {
+	flags |= unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if dirFD != unix.AT_FDCWD {
+		fd, err := unix.Openat2(dirFD, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS}) //nolint:gosec // flags are positive
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+			return fd, err
+		}
+	}
+	return unix.Openat(dirFD, name, flags, 0) // before Linux 5.6, or under a seccomp filter of that time
+}
+
 // readEntry reads a small regular file, at most entrySize bytes.
-func readEntry(dirFD int, name string, owner *uint32) ([]byte, error) {
-	fd, err := openRegular(dirFD, name, owner)
+func (r *reader) readEntry(dirFD int, name string, owner *uint32) ([]byte, error) {
+	fd, err := r.openRegular(dirFD, name, owner)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +26,7 @@ type Change struct {
 }
 
 // state is the content of the lock file. Everybody may write it, so it is only a hint: wrong content
-// can cause a reading more or a short wait, never a second holder.
+// can cause a reading more or less, or a short wait, never a second holder.
 type state struct {
 	Generation Generation            `json:"generation"`
 	Boot       string                `json:"boot"`
@@ -30,15 +34,18 @@ type state struct {
 	Live       map[string][]gpu.UUID `json:"live"` // "uid/id" to devices, as of the last claim
 }
 
+// readState returns false when the record was lost. A new count begins at the clock's nanoseconds: it is above every
+// earlier one of this boot, so that a change recorded in it is newer than any reading.
 func (f *Folder) readState(boot string) (state, bool) {
-	fresh := state{Boot: boot, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
-	buf := make([]byte, entrySize)
-	n, err := unix.Pread(int(f.lock.file.Fd()), buf, 0)
-	if err != nil || n == len(buf) {
+	now := Generation(bootTime())
+	fresh := state{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
+	buf := make([]byte, stateSize)
+	n, err := f.lock.file.Load().ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false
 	}
 	var s state
-	if n == 0 || json.Unmarshal(buf[:n], &s) != nil || s.Boot != boot {
+	if n == 0 || json.Unmarshal(buf[:n], &s) != nil || s.Boot != boot || s.Generation > now {
 		return fresh, n == 0
 	}
 	if s.Devices == nil {
@@ -51,20 +58,17 @@ func (f *Folder) readState(boot string) (state, bool) {
 }
 
 func (f *Folder) writeState(s state) error {
-	if len(s.Devices) > 1024 { // devices come and go with MIG layouts; the oldest hints are worth nothing
-		maps.DeleteFunc(s.Devices, func(_ gpu.UUID, c Change) bool { return c.Generation+1024 < s.Generation })
-	}
+	forgetOldest(s.Devices) // they come and go with MIG layouts, and anybody may have written some
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	fd := int(f.lock.file.Fd())
-	n, err := unix.Pwrite(fd, data, 0)
-	if err == nil && n != len(data) {
-		err = unix.ENOSPC
+	if len(data) >= stateSize {
+		data = []byte("{}") // lost, which costs a reading more; leases are never lost with it
 	}
-	if err == nil {
-		err = unix.Ftruncate(fd, int64(len(data)))
+	file := f.lock.file.Load()
+	if _, err = file.WriteAt(data, 0); err == nil {
+		err = file.Truncate(int64(len(data)))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.lock.path, err)
@@ -72,22 +76,42 @@ func (f *Folder) writeState(s state) error {
 	return nil
 }
 
+func forgetOldest(devices map[gpu.UUID]Change) {
+	if len(devices) <= devicesRecorded {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(devices), func(a, b gpu.UUID) int {
+		return cmp.Compare(devices[b].Generation, devices[a].Generation)
+	})
+	for _, id := range ids[devicesRecorded/2:] {
+		delete(devices, id)
+	}
+}
+
 // observe moves s on to the leases that are alive now: every one that vanished is an end.
 func (s *state) observe(live []job.Lease, now int64) {
 	next := make(map[string][]gpu.UUID, len(live))
 	for i := range live {
-		next[key(&live[i])] = live[i].Devices
+		k := key(&live[i])
+		next[k] = live[i].Devices
+		if live[i].Unreadable {
+			next[k] = s.Live[k]
+		}
 	}
 	for k, devices := range s.Live {
 		if _, still := next[k]; still {
 			continue
 		}
-		s.Generation++
-		for _, d := range devices {
-			s.Devices[d] = Change{Generation: s.Generation, Ended: now}
-		}
+		s.ended(devices, now)
 	}
 	s.Live = next
+}
+
+func (s *state) ended(devices []gpu.UUID, now int64) {
+	s.Generation++
+	for _, d := range devices {
+		s.Devices[d] = Change{Generation: s.Generation, Ended: now}
+	}
 }
 
 // claimed records a new lease.

@@ -21,7 +21,12 @@ const Format = 1
 const (
 	entriesPerUser = 256
 	entrySize      = 64 << 10
-	foldersRead    = 4096
+	namesPerUser   = 8 * entriesPerUser
+
+	problemsPerFolder = 16
+	deviceSize        = 128     // characters of a device's UUID; the longest known are below 64
+	stateSize         = 1 << 18 // of the record of changes
+	devicesRecorded   = 512
 )
 
 // Folder is an opened and checked state folder. Close it when done; it is safe for use by several goroutines.
@@ -74,14 +79,27 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 			f.Others = append(f.Others, o)
 		}
 	}
-	if err := f.lock.open(filepath.Join(path, "lock")); err != nil {
+	if err := f.lock.open(filepath.Join(path, "lock"), owner); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// Close drops the folder's descriptor.
+// Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same path.
 func (f *Folder) Close() error { return f.lock.close() }
+
+// acquire takes the folder lock and looks at the folder again when it is not the one that was opened.
+func (f *Folder) acquire() error {
+	replaced, err := f.lock.acquire(f.Deadline)
+	if err != nil || !replaced {
+		return err
+	}
+	if _, err := check(f.Path); err != nil {
+		f.lock.release()
+		return err
+	}
+	return nil
+}
 
 // check refuses what cannot carry leases and returns the owner.
 func check(path string) (uint32, error) {
@@ -105,7 +123,8 @@ func check(path string) (uint32, error) {
 	for _, sub := range []string{"leases", "tickets"} {
 		var s unix.Stat_t
 		if err := unix.Lstat(filepath.Join(path, sub), &s); err != nil {
-			return 0, fmt.Errorf("cannot use the state folder %s: %s: %w (%s)", path, sub, err, owner)
+			// Not %w: os.ErrNotExist would say that there is no state folder at all, and so no lease.
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); remove it when no lease is alive", path, sub, err.Error(), owner)
 		}
 		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
@@ -115,7 +134,7 @@ func check(path string) (uint32, error) {
 }
 
 func checkFormat(path, owner string) error {
-	data, err := readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
+	data, err := new(reader).readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it, or set GPUARD_STATE to another one", path, owner)

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+)
+
+// reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;
+// what is wrong with us (no descriptor left) is an error, because a lease that we fail to see would be given twice.
+type reader struct {
+	lock     *folderLock // nil where none is held
+	problems []Problem
+	dropped  int // problems of the folder being read that are above its share
+}
+
+// ours tells a shortage of this process or machine from something that the owner of a file did to it.
+func ours(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EINTR} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// problem notes one of a folder, whose problems begin at from; a folder has only its share.
+func (r *reader) problem(from int, p Problem) {
+	if len(r.problems)-from >= problemsPerFolder {
+		r.dropped++
+		return
+	}
+	r.problems = append(r.problems, p)
+}
+
+// more says how many of a folder's problems were left out, against the owner of the last one shown.
+func (r *reader) more(from int, path string) {
+	if r.dropped > 0 && len(r.problems) > from {
+		r.problems = append(r.problems, Problem{
+			Path: path, UID: r.problems[len(r.problems)-1].UID, Text: fmt.Sprintf("has %d problems more like these", r.dropped),
+		})
+	}
+	r.dropped = 0
+}
+
+// all reads the entries of every user under root/leases. Dead ones are returned too, without content.
+func (r *reader) all(root string) ([]found, error) {
+	top := filepath.Join(root, "leases")
+	fd, err := openIn(unix.AT_FDCWD, top, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, &os.PathError{Op: "cannot read", Path: top, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), top)
+	defer dir.Close() //nolint:errcheck // read only
+	// All of them, however many: a limit would let anybody hide the others behind folders of their own.
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var all []found
+	from := len(r.problems)
+	var users []uint32
+	for _, n := range names {
+		uid, err := strconv.ParseUint(n, 10, 32)
+		if err != nil || strconv.FormatUint(uid, 10) != n {
+			r.stranger(from, fd, top, n)
+			continue
+		}
+		users = append(users, uint32(uid))
+	}
+	r.more(from, top)
+	for _, uid := range users {
+		entries, err := r.user(fd, top, uid)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
+}
+
+// stranger notes something in leases/ that is no user's folder.
+func (r *reader) stranger(from, topFD int, top, name string) {
+	if len(r.problems)-from >= problemsPerFolder {
+		r.dropped++
+		return
+	}
+	if uid, err := ownerOf(topFD, name); !errors.Is(err, unix.ENOENT) {
+		r.problem(from, Problem{Path: filepath.Join(top, name), UID: uid, Text: "is not a lease folder of its owner and is ignored"})
+	}
+}
+
+// ownerOf asks without touching what is there: a file system that a user mounted need not answer.
+func ownerOf(dirFD int, name string) (uint32, error) {
+	fd, err := openIn(dirFD, name, unix.O_PATH)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was opened
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	return st.Uid, err
+}
+
+// user reads leases/<uid>, which must belong to that uid or counts as nothing.
+func (r *reader) user(topFD int, top string, uid uint32) ([]found, error) {
+	name := strconv.FormatUint(uint64(uid), 10)
+	path := filepath.Join(top, name)
+	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil // gone since the listing
+	case err != nil && ours(err):
+		return nil, &os.PathError{Op: "cannot read", Path: path, Err: err}
+	case err != nil:
+		owner, oerr := ownerOf(topFD, name)
+		if oerr != nil {
+			owner = uid
+		}
+		r.problems = append(r.problems, Problem{Path: path, UID: owner, Text: "cannot be read as a lease folder and is ignored: " + err.Error()})
+		return nil, nil
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close() //nolint:errcheck // read only
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Uid != uid && st.Uid != 0 {
+		r.problems = append(r.problems, Problem{Path: path, UID: st.Uid, Text: fmt.Sprintf("is not a lease folder of uid %d and is ignored", uid)})
+		return nil, nil
+	}
+	names, err := dir.Readdirnames(namesPerUser)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	slices.Sort(names)
+	return r.entries(fd, path, uid, names)
+}
+
+func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]found, error) {
+	var all []found
+	from := len(r.problems)
+	alive, seen := 0, 0
+	for _, n := range names {
+		name, isLock := strings.CutSuffix(n, lockSuffix)
+		if !isLock || !entryName(name) {
+			if !known(n) {
+				r.problem(from, Problem{Path: path + "/" + n, UID: uid, Text: "is not a lease and is ignored"})
+			}
+			continue
+		}
+		if seen++; alive >= entriesPerUser {
+			break
+		}
+		e, err := r.one(fd, path, name, uid)
+		switch {
+		case err != nil && ours(err):
+			return nil, err
+		case errors.Is(err, errFolderLock):
+			r.problems = append(r.problems, Problem{Path: path + "/" + n, UID: uid, Text: "is the folder lock under a second name; everything in this folder is ignored"})
+			return nil, nil
+		case err != nil:
+			r.problem(from, Problem{Path: path + "/" + n, UID: uid, Text: err.Error()})
+		}
+		if e == nil {
+			continue
+		}
+		all = append(all, *e)
+		if e.alive {
+			alive++
+		}
+	}
+	r.more(from, path)
+	if seen > entriesPerUser || len(names) == namesPerUser {
+		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d entries; what is above that is ignored", entriesPerUser)})
+	}
+	return all, nil
+}
+
+// known are the names that a claim leaves in its folder beside the locks.
+func known(n string) bool {
+	name, isContent := strings.CutSuffix(n, jsonSuffix)
+	return n == last || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
+}
+
+// one probes one pair. nil means that it counts as nothing; with an error beside it, it counts nevertheless.
+func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
+	lockFD, err := r.openRegular(dirFD, name+lockSuffix, &uid)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("counts as nothing: %w", err)
+	}
+	defer unix.Close(lockFD) //nolint:errcheck // read only
+	alive, err := held(lockFD)
+	if err != nil {
+		return nil, fmt.Errorf("counts as nothing: cannot ask for its lock: %w", err)
+	}
+	e := &found{dir: dir, name: name, alive: alive}
+	id, hashes, _ := strings.Cut(name, "-")
+	e.lease = job.Lease{ID: id, UID: uid, Hashes: strings.Split(hashes, "+")}
+	if !alive {
+		return e, nil
+	}
+	data, err := r.readEntry(dirFD, name+jsonSuffix, &uid)
+	if err == nil {
+		err = decodeLease(data, &e.lease)
+	}
+	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return nil, nil // ended while we read it
+	}
+	if err != nil && !ours(err) {
+		e.lease.Unreadable = true
+		err = fmt.Errorf("has unreadable content, its devices stay busy: %w", err)
+	}
+	return e, err
+}
