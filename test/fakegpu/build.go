@@ -24,11 +24,12 @@ var sources embed.FS
 // Paths are the built files. They are shared by test processes and must not be changed.
 type Paths struct {
 	Library string // libnvidia-ml.so.1
+	CUDA    string // libcuda.so.1
 	SMI     string // nvidia-smi
 	Job     string // fakegpu-job, a program on the fake GPUs; its flags stand in c/job.c
 }
 
-// Build compiles the fake driver, leaving out the named symbols of the library, or takes what an earlier test process built from the same sources.
+// Build compiles the fake driver, leaving out the named symbols of its libraries, or takes what an earlier test process built from the same sources.
 // The test is skipped where there is no C compiler.
 func Build(t testing.TB, without ...string) Paths {
 	t.Helper()
@@ -40,6 +41,7 @@ func Build(t testing.TB, without ...string) Paths {
 	}
 	paths := Paths{
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
+		CUDA:    filepath.Join(dir, "libcuda.so.1"),
 		SMI:     filepath.Join(dir, "nvidia-smi"),
 		Job:     filepath.Join(dir, "fakegpu-job"),
 	}
@@ -69,8 +71,9 @@ func build(t testing.TB, root, dir string, without []string) {
 	include := "-isystem" + filepath.Join(nvmlFolder(t, root), "gen", "nvml")
 	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", include}
 	cc := func(args ...string) { run(t, work, "cc", append(flags, args...)...) }
-	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/state.c")
+	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/cuda.c", "c/state.c")
 	cc("-shared", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "nvml.o", "nvml_more.o", "state.o")
+	cc("-shared", "-Wl,-soname,libcuda.so.1", "-Wl,--version-script=symbols", "-o", "libcuda.so.1", "cuda.o", "state.o")
 	if len(without) == 0 {
 		cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "nvml.o", "nvml_more.o", "state.o")
 		cc("-o", "fakegpu-job", "c/job.c")

@@ -1,4 +1,4 @@
-// Package fakegpu is a fake NVIDIA driver for tests: libnvidia-ml.so.1 and nvidia-smi, written in C, over one folder of small
+// Package fakegpu is a fake NVIDIA driver for tests: libnvidia-ml.so.1, libcuda.so.1 and nvidia-smi, written in C, over one folder of small
 // files that a test changes while programs run. README.md describes the folder. It knows nothing of gpuard's own rules.
 package fakegpu
 
@@ -12,7 +12,7 @@ import (
 
 // Driver is one fake machine. Its methods may be called while programs read it: every file is replaced in one step.
 type Driver struct {
-	Dir string // the state folder; lib/ and bin/ in it hold this machine's library and nvidia-smi
+	Dir string // the state folder; lib/ and bin/ in it hold this machine's libraries and nvidia-smi
 	Job string // the program fakegpu-job
 
 	t testing.TB
@@ -64,16 +64,18 @@ func pairs(n int) []string {
 	return rows
 }
 
-// install copies the library: a process that opens two machines must get two libraries.
+// install copies the libraries: a process that opens two machines must get two of each.
 func (d *Driver) install(paths Paths) {
 	d.t.Helper()
 	d.folder("lib", 0o755)
 	d.folder("bin", 0o755)
-	code, err := os.ReadFile(paths.Library)
-	if err != nil {
-		d.t.Fatalf("cannot install the fake driver: %v", err)
+	for _, library := range []string{paths.Library, paths.CUDA} {
+		code, err := os.ReadFile(library)
+		if err != nil {
+			d.t.Fatalf("cannot install the fake driver: %v", err)
+		}
+		d.Write("lib/"+filepath.Base(library), string(code))
 	}
-	d.Write("lib/libnvidia-ml.so.1", string(code))
 	for _, program := range []string{paths.SMI, paths.Job} {
 		name := filepath.Join(d.Dir, "bin", filepath.Base(program))
 		if err := os.Symlink(program, name); err != nil && !os.IsExist(err) {
@@ -101,7 +103,7 @@ func joined(first, rest string) string {
 	return first + ":" + rest
 }
 
-// Without replaces the library by one in which these symbols do not exist.
+// Without replaces the libraries by ones in which these symbols do not exist.
 func (d *Driver) Without(symbols ...string) {
 	d.t.Helper()
 	d.install(Build(d.t, symbols...))

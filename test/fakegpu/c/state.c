@@ -43,7 +43,7 @@ static bool path_of(char out[PATH], const char *format, va_list args)
     return m >= 0 && n + m < PATH;
 }
 
-static FILE *open_in_state(const char *format, ...)
+FILE *state_file(const char *format, ...)
 {
     char path[PATH];
     va_list args;
@@ -158,7 +158,7 @@ static bool parse_process(char *text, process_t *p, bool *track)
 
 static int listed_processes(int gpu, process_t *out)
 {
-    FILE *f = open_in_state("gpus/%d/processes", gpu);
+    FILE *f = state_file("gpus/%d/processes", gpu);
     if (f == NULL)
         return 0;
     char line[TEXT], *rest;
@@ -217,7 +217,7 @@ unsigned long long state_used(int gpu, int mig)
 
 bool state_rule(const char *file, const char *function, int gpu, long long *value)
 {
-    FILE *f = open_in_state("%s", file);
+    FILE *f = state_file("%s", file);
     if (f == NULL)
         return false;
     char line[TEXT], name[TEXT], device[TEXT];
@@ -234,7 +234,7 @@ bool state_rule(const char *file, const char *function, int gpu, long long *valu
 
 bool state_xid(int gpu, int after, unsigned long long *xid, unsigned int *gi, unsigned int *ci)
 {
-    FILE *f = open_in_state("gpus/%d/xids", gpu);
+    FILE *f = state_file("gpus/%d/xids", gpu);
     if (f == NULL)
         return false;
     char line[TEXT];
@@ -260,7 +260,7 @@ int state_xid_count(int gpu)
 // Row <from>, column <to>: "X", a path such as "SYS", "NV12" (then the path is SYS), or "NV12/PIX".
 bool state_link(int from, int to, int *nvlinks, char path[TEXT])
 {
-    FILE *f = open_in_state("links");
+    FILE *f = state_file("links");
     if (f == NULL)
         return false;
     char line[4096] = "", *rest, *word = NULL;

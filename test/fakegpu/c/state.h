@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum { MAX_GPUS = 32, MAX_MIG = 8, MAX_PROCESSES = 1024, TEXT = 256 };
 
@@ -24,6 +25,7 @@ bool state_open(void);
 bool state_text(char out[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool state_number(long long *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool state_exists(const char *format, ...) __attribute__((format(printf, 1, 2)));
+FILE *state_file(const char *format, ...) __attribute__((format(printf, 1, 2))); // NULL when it cannot be opened
 
 int state_gpus(void);
 int state_processes(int gpu, process_t *out); // at most MAX_PROCESSES
