@@ -22,7 +22,7 @@ func (q *question) never(u *unit) *obstacle {
 }
 
 func (q *question) unseen(u *unit) *obstacle {
-	if u.twin {
+	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") { // without an answer there is no UUID either
 		return &obstacle{code: "identity", text: "has no UUID of its own, so no lease can name it"}
 	}
 	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {

@@ -14,11 +14,11 @@ type reader struct {
 	answer
 }
 
-// parts is how many parts a reading has at most: identity, load, processes, health and links.
-const parts = 5
+// parts is how many parts a reading has at most: identity, size, load, processes, health and links.
+const parts = 6
 
 func (r *reader) parts(what gpu.What) []func() {
-	list := []func(){func() { r.identity(what) }}
+	list := []func(){r.identity, func() { r.size(what) }}
 	for _, part := range []struct {
 		of   gpu.What
 		read func()
@@ -87,7 +87,7 @@ const denied = "no permission to use this GPU"
 
 // identity finds the handle and what names the device. The handle itself is part of it because getting it starts the
 // device, which takes seconds without persistence mode, and hangs on a sick one.
-func (r *reader) identity(what gpu.What) {
+func (r *reader) identity() {
 	const byIndex = "nvmlDeviceGetHandleByIndex_v2"
 	switch s := r.lib.call(byIndex, uintptr(r.index), uintptr(unsafe.Pointer(&r.handle))); {
 	case s == noPermission:
@@ -116,6 +116,11 @@ func (r *reader) identity(what gpu.What) {
 	if major, minor, ok := r.pair("nvmlDeviceGetCudaComputeCapability"); ok {
 		d.Compute = &gpu.Capability{Major: int(major), Minor: int(minor)}
 	}
+}
+
+// size reads how large the device is and how it is split: a device that hangs here keeps its name.
+func (r *reader) size(what gpu.What) {
+	d := &r.device
 	m := r.memory(r.handle)
 	d.MemoryTotal = m.total
 	if what&gpu.Load != 0 {

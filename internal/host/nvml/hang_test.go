@@ -17,6 +17,7 @@ func TestADeviceThatHangsDoesNotHideTheOthers(t *testing.T) {
 	}{
 		{"nvmlDeviceGetHandleByIndex_v2", "", false},
 		{"nvmlDeviceGetUUID", "", false},
+		{"nvmlDeviceGetMemoryInfo_v2", id, false},
 		{"nvmlDeviceGetUtilizationRates", id, false},
 		{"nvmlDeviceGetComputeRunningProcesses_v3", id, true},
 		{"nvmlDeviceGetEccMode", id, true},
