@@ -115,11 +115,14 @@ func StatusOf(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*
 }
 
 // verdicts asks for everything that can be given and keeps the answer for each device and slice.
-func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[gpu.UUID]job.Reason {
+func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
 	var all []string
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		if len(d.MIG) == 0 {
+		switch {
+		case d.UUID == "": // silent or lost before it said one
+			all = append(all, fmt.Sprintf("%s:%d", d.Vendor, d.Index))
+		case len(d.MIG) == 0:
 			all = append(all, string(d.UUID))
 		}
 		for j := range d.MIG {
@@ -131,17 +134,25 @@ func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[gpu.UUID]job
 	if refusal != nil {
 		reasons = refusal.Reasons
 	}
-	out := map[gpu.UUID]job.Reason{}
+	out := map[string]job.Reason{}
 	for _, r := range reasons {
-		out[r.UUID] = r
+		out[nameOf(r.UUID, r.Index)] = r
 	}
 	return out
+}
+
+// nameOf is the UUID of a device, or its index where it never said one.
+func nameOf(id gpu.UUID, index int) string {
+	if id != "" {
+		return string(id)
+	}
+	return fmt.Sprint(index)
 }
 
 type statusView struct {
 	m       *gpu.Machine
 	leases  []job.Lease
-	reasons map[gpu.UUID]job.Reason
+	reasons map[string]job.Reason
 }
 
 func (v statusView) device(d *gpu.Device) StatusDevice {
@@ -192,7 +203,7 @@ func (v statusView) fill(d *StatusDevice) {
 		return cmp.Or(strings.Compare(a.Parent, b.Parent), strings.Compare(a.ID, b.ID))
 	})
 	slices.SortStableFunc(d.Processes, func(a, b StatusProcess) int { return cmp.Compare(a.PID, b.PID) })
-	r, judged := v.reasons[d.UUID]
+	r, judged := v.reasons[nameOf(d.UUID, d.Index)]
 	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
 	if blocked {
 		d.Reason = r.Text

@@ -74,6 +74,19 @@ func TestStatusOfUse(t *testing.T) {
 	}
 }
 
+// A device that hung, or was lost, before it said its UUID is not taken for another one.
+func TestStatusOfNameless(t *testing.T) {
+	m := statusMachine(t, "demo:3xL4")
+	m.Devices[0].UUID, m.Devices[0].Problem = "", "no answer within 5s"
+	m.Devices[2].UUID, m.Devices[2].Problem = "", "GPU is lost"
+	s := StatusOf(m, nil, statusNow)
+	for i, want := range []string{"unknown: no answer within 5s", "", "unhealthy: GPU is lost"} {
+		if got := s.Devices[i].Reason; got != want {
+			t.Errorf("GPU %d cannot be leased because of %q, want %q", i, got, want)
+		}
+	}
+}
+
 func TestStatusOfSlices(t *testing.T) {
 	m := statusMachine(t, "demo:1xA100-80GB:3g.40gb*2")
 	a, b := m.Devices[0].MIG[0].UUID, m.Devices[0].MIG[1].UUID
