@@ -1,0 +1,159 @@
+package libcuda
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Flag is the first argument of a process that was started by Ask; such a process must call Serve and end.
+const Flag = "__probe"
+
+const schema = "gpuard.probe/1"
+
+// message is what the child prints, on a line of its own: the driver or a preloaded library may print too.
+type message struct {
+	Schema string `json:"schema"`
+	Answer
+	Unavailable *gpu.Unavailable `json:"unavailable"`
+}
+
+// Serve is the child: it lists, and writes the answer or the reason for none.
+func Serve(w io.Writer) error {
+	a, err := List()
+	m := message{Schema: schema, Answer: a}
+	if err != nil && !errors.As(err, &m.Unavailable) {
+		return err
+	}
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\n%s\n", line)
+	return err
+}
+
+// Ask starts this program again with Flag and exactly this environment, and waits for its answer, at most for limit.
+// The error is a *gpu.Unavailable, also when the driver hangs or ends the child.
+func Ask(ctx context.Context, env []string, limit time.Duration) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c, err := start(env)
+	if err != nil {
+		return Answer{}, fmt.Errorf("cannot start the process that asks the CUDA driver: %w", err)
+	}
+	select {
+	case end := <-c.ended:
+		return end.answer()
+	case <-ctx.Done():
+		// It is not waited for: a process that hangs inside the kernel driver cannot be killed.
+		_ = c.process.Kill()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return Answer{}, fmt.Errorf("cannot ask the CUDA driver: %w", context.Canceled)
+		}
+		return Answer{}, late(limit)
+	}
+}
+
+// child is a process that was asked.
+type child struct {
+	process *os.Process
+	ended   chan ending
+}
+
+// ending is how a child ended and what it wrote.
+type ending struct {
+	out, errors []byte
+	state       *os.ProcessState
+	err         error
+}
+
+// start uses os.StartProcess, because exec.Cmd would drop all but the last value of a variable that is there twice.
+func start(env []string) (*child, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	out, outChild, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer outChild.Close()
+	errs, errsChild, err := os.Pipe()
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
+	defer errsChild.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{"gpuard", Flag}, &os.ProcAttr{
+		Env:   append([]string{}, env...), // nil would mean our own
+		Files: []*os.File{null, outChild, errsChild},
+	})
+	if err != nil {
+		out.Close()
+		errs.Close()
+		return nil, err
+	}
+	c := &child{process, make(chan ending, 1)}
+	go c.collect(out, errs)
+	return c, nil
+}
+
+func (c *child) collect(out, errs *os.File) {
+	said := make(chan []byte, 1)
+	go func() { said <- all(errs) }()
+	e := ending{out: all(out)}
+	e.errors = <-said
+	e.state, e.err = c.process.Wait()
+	c.ended <- e
+}
+
+// all reads to the end and keeps the first MiB: a child that prints more must not block, nor fill our memory.
+func all(f *os.File) []byte {
+	defer f.Close()
+	const most = 1 << 20
+	kept, _ := io.ReadAll(io.LimitReader(f, most))
+	_, _ = io.Copy(io.Discard, f)
+	return kept
+}
+
+func (e ending) answer() (Answer, error) {
+	for line := range bytes.Lines(e.out) {
+		var m message
+		if json.Unmarshal(line, &m) != nil || m.Schema != schema {
+			continue
+		}
+		if m.Unavailable != nil {
+			return m.Answer, m.Unavailable
+		}
+		return m.Answer, nil
+	}
+	how := fmt.Sprint(e.state)
+	if e.err != nil {
+		how = e.err.Error()
+	}
+	if said := firstLine(e.errors); said != "" {
+		how += ", " + said
+	}
+	return Answer{}, &gpu.Unavailable{
+		Cause:  gpu.DriverError,
+		Text:   "cannot ask the CUDA driver: the process that asked it ended without an answer: " + how,
+		Remedy: find + "; is anything in LD_PRELOAD?",
+	}
+}
+
+// firstLine of what a child complained about, cut to a size for one message.
+func firstLine(text []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	const most = 200
+	return gpu.Clean(line[:min(len(line), most)])
+}

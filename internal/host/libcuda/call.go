@@ -1,0 +1,74 @@
+package libcuda
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// lib is the handle of the opened library.
+type lib uintptr
+
+// address of a function; 0 means that this library has none of that name.
+func (l lib) address(name string) uintptr {
+	found, err := purego.Dlsym(uintptr(l), name)
+	if err != nil {
+		return 0
+	}
+	return found
+}
+
+func (l lib) lacks(name string) bool { return l.address(name) == 0 }
+
+// call calls one function that returns CUresult. Pointers must be converted to uintptr in the call itself: the
+// directive keeps what they point to in place until the call is over.
+//
+//go:uintptrescapes
+func (l lib) call(name string, arguments ...uintptr) int {
+	found := l.address(name)
+	if found == 0 {
+		return functionNotFound
+	}
+	return int(int32(invoke(found, arguments...)))
+}
+
+//go:uintptrescapes
+func invoke(address uintptr, arguments ...uintptr) uintptr {
+	result, _, _ := purego.SyscallN(address, arguments...)
+	return result
+}
+
+// text calls a function of the form f(char *buffer, int length, CUdevice device); "" when it fails.
+func (l lib) text(name string, size int, device int32) string {
+	buffer := make([]byte, size)
+	if l.call(name, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size), uintptr(device)) != success {
+		return ""
+	}
+	text, _, _ := bytes.Cut(buffer, []byte{0})
+	return string(text)
+}
+
+// uuid calls a function of the form f(CUuuid *uuid, CUdevice device).
+func (l lib) uuid(name string, device int32) (id [16]byte, ok bool) {
+	code := l.call(name, uintptr(unsafe.Pointer(&id)), uintptr(device))
+	return id, code == success
+}
+
+// word is the name of a code, such as "CUDA_ERROR_NO_DEVICE".
+func (l lib) word(code int) string {
+	var name uintptr
+	if l.call("cuGetErrorName", uintptr(code), uintptr(unsafe.Pointer(&name))) != success || name == 0 {
+		return fmt.Sprintf("CUresult %d", code)
+	}
+	// The text is the library's, so the collector does not know the address.
+	start := *(*unsafe.Pointer)(unsafe.Pointer(&name))
+	const limit = 256
+	for n := range limit {
+		if *(*byte)(unsafe.Add(start, n)) == 0 {
+			return string(unsafe.Slice((*byte)(start), n))
+		}
+	}
+	return fmt.Sprintf("CUresult %d", code)
+}

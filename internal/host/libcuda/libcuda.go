@@ -1,0 +1,148 @@
+// Package libcuda asks NVIDIA's CUDA driver library, libcuda.so.1, which devices a process sees. The library reads the
+// environment once, when it is initialised, so the question is put by a child process that has exactly the environment
+// in question. It decides nothing and knows no rule of the variables: its answer is what such rules are measured by.
+package libcuda
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Device is one device as the driver shows it. Its position in the answer is the number that programs use.
+type Device struct {
+	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L writes them; "" when the library cannot say
+	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" when the library cannot say
+	Name string   `json:"name"`
+}
+
+// Answer is what one process sees.
+type Answer struct {
+	Devices []Device `json:"devices"` // in the order of their ordinals; never nil
+	Code    int      `json:"code"`    // what cuInit returned (CUresult); 0 is success
+	Word    string   `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
+	CUDA    string   `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" when it does not say
+	Library string   `json:"library"` // the file that the loader found
+	Parents bool     `json:"parents"` // the library names a MIG device by its GPU, since it has no cuDeviceGetUuid_v2
+}
+
+// CUresult values with a meaning here ("CUDA Driver API", module "Data types used by CUDA driver").
+const (
+	success          = 0
+	notInitialized   = 3
+	stubLibrary      = 34
+	noDevice         = 100
+	invalidDevice    = 101
+	systemNotReady   = 802
+	driverMismatch   = 803
+	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND, also our answer for a function that the library lacks
+)
+
+// List loads the library in this process, initialises it, and lists what it shows under this process's environment, as
+// it was at the start of the process. cuInit may answer that there is no usable device (3, 100, 101): that is an empty list
+// with its code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable.
+// It blocks for as long as the driver does; Ask has a deadline.
+func List() (Answer, error) {
+	runtime.LockOSThread() // the loader keeps its error text per thread
+	defer runtime.UnlockOSThread()
+	a := Answer{Devices: []Device{}}
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return a, cannotLoad(err)
+	}
+	l := lib(handle)
+	a.Library = loaded()
+	for _, name := range []string{"cuInit", "cuDeviceGetCount", "cuDeviceGet"} {
+		if l.address(name) == 0 {
+			return a, lacks(name)
+		}
+	}
+	var version int32
+	if l.call("cuDriverGetVersion", uintptr(unsafe.Pointer(&version))) == success && version > 0 {
+		a.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	}
+	a.Code = l.call("cuInit", 0)
+	a.Word = l.word(a.Code)
+	switch a.Code {
+	case success:
+		return l.devices(a)
+	case noDevice, invalidDevice, notInitialized:
+		return a, nil
+	}
+	return a, refused("cuInit", a)
+}
+
+// devices lists every ordinal.
+func (l lib) devices(a Answer) (Answer, error) {
+	var count int32
+	if code := l.call("cuDeviceGetCount", uintptr(unsafe.Pointer(&count))); code != success {
+		return a, l.failed("cuDeviceGetCount", code)
+	}
+	a.Parents = l.address("cuDeviceGetUuid_v2") == 0
+	for i := range count {
+		var device int32
+		if code := l.call("cuDeviceGet", uintptr(unsafe.Pointer(&device)), uintptr(i)); code != success {
+			return a, l.failed(fmt.Sprintf("cuDeviceGet(%d)", i), code)
+		}
+		a.Devices = append(a.Devices, l.describe(device))
+	}
+	return a, nil
+}
+
+// describe reads what identifies a device. A function that fails leaves its part empty: the others still say which one it is.
+func (l lib) describe(device int32) Device {
+	d := Device{Name: l.text("cuDeviceGetName", 256, device), PCI: address(l.text("cuDeviceGetPCIBusId", 64, device))}
+	own, ok := l.uuid("cuDeviceGetUuid_v2", device)
+	whole, older := l.uuid("cuDeviceGetUuid", device)
+	if !ok {
+		own, ok = whole, older
+	}
+	// The 16 bytes do not say what they name. The older function names the GPU and the newer one the MIG device, and the
+	// driver writes the profile behind the name: "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+	kind := "GPU-"
+	if older && own != whole || !l.lacks("cuDeviceGetUuid_v2") && strings.Contains(d.Name, " MIG ") {
+		kind = "MIG-"
+	}
+	if ok {
+		d.UUID = gpu.UUID(kind + hyphens(own))
+	}
+	return d
+}
+
+func hyphens(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// address brings a PCI address into the kernel's form: lower case, four digits of domain.
+func address(s string) string {
+	s = strings.ToLower(s)
+	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) > 4 {
+		return fmt.Sprintf("%04s", strings.TrimLeft(domain, "0")) + ":" + rest
+	}
+	return s
+}
+
+const library = "libcuda.so.1"
+
+// loaded is the file behind the name: a toolkit's stub or a container's compatibility library explains many surprises.
+func loaded() string {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return library
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if _, path, ok := strings.Cut(lines.Text(), " /"); ok && strings.HasPrefix(filepath.Base(path), "libcuda.so") {
+			return "/" + path
+		}
+	}
+	return library
+}

@@ -1,0 +1,72 @@
+package libcuda
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+const find = "look at which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
+
+// cannotLoad tells a missing library from one that is there and does not load. The loader names the file that it did
+// not find; another name is a file that the library needs.
+func cannotLoad(loader error) *gpu.Unavailable {
+	if strings.HasPrefix(loader.Error(), library+": cannot open shared object file: No such file") {
+		return &gpu.Unavailable{
+			Cause:  gpu.LibraryMissing,
+			Text:   fmt.Sprintf("cannot find the CUDA driver's library: %v", loader),
+			Remedy: "install NVIDIA's driver with its CUDA part (libcuda1 on Debian, libnvidia-compute-… on Ubuntu); in a container, allow it: NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+		}
+	}
+	return &gpu.Unavailable{
+		Cause:  gpu.LibraryUnloadable,
+		Text:   fmt.Sprintf("cannot load the CUDA driver's library: %v", loader),
+		Remedy: find + "; then install the driver again",
+	}
+}
+
+func lacks(function string) *gpu.Unavailable {
+	return &gpu.Unavailable{
+		Cause:  gpu.LibraryUnloadable,
+		Text:   fmt.Sprintf("cannot use %s: it has no %s, so it is not NVIDIA's CUDA driver", library, function),
+		Remedy: find,
+	}
+}
+
+// refused explains the codes of cuInit that are neither success nor an empty list.
+func refused(function string, a Answer) *gpu.Unavailable {
+	u := &gpu.Unavailable{
+		Cause:  gpu.DriverError,
+		Text:   fmt.Sprintf("cannot ask the CUDA driver: %s answers %d (%s)", function, a.Code, a.Word),
+		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; after suspend or an update, load it again: sudo modprobe nvidia_uvm, or reboot",
+	}
+	switch a.Code {
+	case stubLibrary:
+		u.Cause = gpu.LibraryUnloadable
+		u.Remedy = "the toolkit's stub for building was loaded, " + a.Library + ": take that folder out of LD_LIBRARY_PATH"
+	case systemNotReady:
+		u.Remedy = "on machines with NVSwitch start the fabric manager: sudo systemctl start nvidia-fabricmanager"
+	case driverMismatch:
+		u.Cause = gpu.VersionMismatch
+		u.Remedy = "the loaded kernel driver and " + a.Library + " are of different versions: reboot, or load the driver again"
+	}
+	return u
+}
+
+// failed is for a call after cuInit.
+func (l lib) failed(call string, code int) *gpu.Unavailable {
+	return refused(call, Answer{Code: code, Word: l.word(code)})
+}
+
+func late(limit time.Duration) *gpu.Unavailable {
+	if limit >= time.Second {
+		limit = limit.Round(100 * time.Millisecond)
+	}
+	return &gpu.Unavailable{
+		Cause:  gpu.NoAnswer,
+		Text:   fmt.Sprintf("cannot ask the CUDA driver: no answer within %v", limit.Round(time.Millisecond)),
+		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
+	}
+}
