@@ -31,6 +31,13 @@ func start(w waits) int {
 		}
 		return 0
 	}
+	if app.Probing() {
+		if err := app.Serve(); err != nil {
+			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+			return 1
+		}
+		return 0
+	}
 	return cli.Main(context.Background(), &cli.Program{
 		App: &app.App{
 			Read:   app.FirstOf(library(w.driver), nvsmi.Read),

@@ -25,15 +25,16 @@ type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 
 // App is what every use case needs.
 type App struct {
-	Read         Reader
-	Env          visible.Env
-	Proc         proc.FS
-	Machine      string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
-	PrivateState bool          // --private-state
-	LockDeadline time.Duration // for the folder lock; 0 means 10 s
-	Fading       time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
-	Say          func(string)  // one line for the person who waits; never nil
-	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
+	Read          Reader
+	Env           visible.Env
+	Proc          proc.FS
+	Machine       string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState  bool          // --private-state
+	LockDeadline  time.Duration // for the folder lock; 0 means 10 s
+	ProbeDeadline time.Duration // for the CUDA driver to answer --probe; 0 means 30 s
+	Fading        time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
+	Say           func(string)  // one line for the person who waits; never nil
+	Run, Tmp      string        // "/run" and "/var/tmp" outside tests
 }
 
 // Usage is an error in how gpuard was called or in what it was given to read.

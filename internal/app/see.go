@@ -78,15 +78,19 @@ func (a *App) Explain(ctx context.Context, given []string) (visible.View, gpu.Ma
 	if err != nil {
 		return visible.View{}, m, err
 	}
-	env := a.Env
-	if len(given) > 0 {
-		env = slices.DeleteFunc(slices.Clone(a.Env), func(pair string) bool {
-			name, _, _ := strings.Cut(pair, "=")
-			return slices.Contains(visible.Variables(), name)
-		})
-		env = append(slices.Clone(visible.Env(given)), env...)
+	return visible.CUDA(a.replaced(given), m), m, nil
+}
+
+// replaced is the caller's environment, with given variables in the place of all its GPU variables.
+func (a *App) replaced(given []string) visible.Env {
+	if len(given) == 0 {
+		return a.Env
 	}
-	return visible.CUDA(env, m), m, nil
+	env := slices.DeleteFunc(slices.Clone(a.Env), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.Contains(visible.Variables(), name)
+	})
+	return append(slices.Clone(visible.Env(given)), env...)
 }
 
 // Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is leased.
