@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/libcuda"
+)
+
+// Probe is what the CUDA driver itself shows a process with the environment that was explained, beside our reading of
+// it. It carries what somebody else needs to see the same.
+type Probe struct {
+	libcuda.Answer
+	Agrees      bool        `json:"agrees"`      // the same devices in the same order
+	Differences []string    `json:"differences"` // in words, one per ordinal; never nil
+	Variables   []string    `json:"variables"`   // NAME=value of everything that can have a say; never nil
+	Driver      string      `json:"driver"`      // version, "" when unknown
+	GPUs        []ProbedGPU `json:"gpus"`        // all NVIDIA devices of the machine; never nil
+}
+
+// ProbedGPU is one device of the machine as the probe reports it.
+type ProbedGPU struct {
+	Index   int      `json:"index"`
+	UUID    gpu.UUID `json:"uuid"`
+	PCI     string   `json:"pci"`
+	Name    string   `json:"name"`
+	Compute string   `json:"compute,omitempty"` // "8.0"
+	MIG     []string `json:"mig"`               // "MIG-… 1/0": UUID, GPU instance and compute instance; never nil
+}
+
+// Probing reports whether this process was started to ask the driver; Serve is then all that it does.
+func Probing() bool { return len(os.Args) > 1 && os.Args[1] == libcuda.Flag }
+
+// Serve asks the CUDA driver in this very process and prints the answer for the process that waits for it.
+func Serve() error { return libcuda.Serve(os.Stdout) }
+
+// Probe is Explain and the truth: a child with exactly that environment lists what the CUDA driver shows it.
+// That the two differ is part of the answer, not an error.
+func (a *App) Probe(ctx context.Context, given []string) (visible.View, gpu.Machine, Probe, error) {
+	if !a.hardware() {
+		return visible.View{}, gpu.Machine{}, Probe{}, usagef("cannot ask the driver about %s: --probe is about the GPUs of this computer; leave --probe or --machine out", a.Machine)
+	}
+	m, err := a.machine(ctx, gpu.Identity|gpu.Load)
+	if err != nil {
+		return visible.View{}, m, Probe{}, err
+	}
+	env := a.replaced(given)
+	limit := a.ProbeDeadline
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	answer, err := libcuda.Ask(ctx, env, limit)
+	if err != nil {
+		return visible.View{}, m, Probe{}, err
+	}
+	view := visible.CUDA(env, m)
+	return view, m, probed(env, view, m, answer), nil
+}
+
+// probed sets the driver's answer beside our reading.
+func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
+	p := Probe{Answer: answer, Driver: m.Driver, Variables: having(env), GPUs: []ProbedGPU{}, Differences: differences(view, m, answer)}
+	p.Agrees = len(p.Differences) == 0
+	for _, d := range m.Devices {
+		if d.Vendor != gpu.NVIDIA {
+			continue
+		}
+		g := ProbedGPU{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, MIG: []string{}}
+		if d.Compute != nil {
+			g.Compute = d.Compute.String()
+		}
+		for _, s := range d.MIG {
+			g.MIG = append(g.MIG, fmt.Sprintf("%s %d/%d", s.UUID, s.GPUInstance, s.ComputeInstance))
+		}
+		p.GPUs = append(p.GPUs, g)
+	}
+	return p
+}
+
+// having lists the variables that the driver, or the loader that finds it, may look at.
+func having(env visible.Env) []string {
+	out := []string{}
+	for _, pair := range env {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "CUDA_") || name == "NVIDIA_VISIBLE_DEVICES" || name == "LD_LIBRARY_PATH" || name == "LD_PRELOAD" {
+			out = append(out, pair)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// differences compares ordinal by ordinal: identity first, and the address where both are known.
+func differences(view visible.View, m gpu.Machine, answer libcuda.Answer) []string {
+	out := []string{}
+	for i := range max(len(view.Visible), len(answer.Devices)) {
+		ours, theirs := "no device", "no device"
+		same := false
+		if i < len(view.Visible) {
+			ours = string(view.Visible[i].UUID)
+		}
+		if i < len(answer.Devices) {
+			theirs = strings.TrimSpace(string(answer.Devices[i].UUID) + " at " + answer.Devices[i].PCI)
+		}
+		if i < len(view.Visible) && i < len(answer.Devices) {
+			e, d := view.Visible[i], answer.Devices[i]
+			address := addressOf(m, e.UUID)
+			ours += " at " + address
+			same = sameDevice(e, d, answer.Parents) && (d.PCI == "" || address == "" || d.PCI == address)
+		}
+		if !same {
+			out = append(out, fmt.Sprintf("cuda:%d is %s for gpuard and %s for the driver", i, ours, theirs))
+		}
+	}
+	return out
+}
+
+// sameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU.
+func sameDevice(e visible.Entry, d libcuda.Device, parents bool) bool {
+	if parents && e.Parent != "" {
+		return d.UUID == e.Parent
+	}
+	return d.UUID == e.UUID
+}
+
+func addressOf(m gpu.Machine, id gpu.UUID) string {
+	if d, _, ok := m.Find(id); ok {
+		return d.PCI
+	}
+	return ""
+}
