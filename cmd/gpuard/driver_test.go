@@ -135,15 +135,6 @@ func begin(t testing.TB, cmd *exec.Cmd) string {
 	return strings.TrimSpace(line)
 }
 
-// occupyGPU puts a process without a lease on a device and returns its PID.
-func (r *rack) occupyGPU(index int, memory, kind string) int {
-	r.t.Helper()
-	cmd := exec.Command(r.Job, "--gpu", fmt.Sprint(index), "--mem", memory, "--kind", kind)
-	cmd.Env = append(os.Environ(), r.Env()...)
-	begin(r.t, cmd)
-	return cmd.Process.Pid
-}
-
 // eventually waits until ok, or fails after a time that only a broken program needs.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/proc"
+	"gpuard/test/fakegpu"
+)
+
+func TestDriverForeignProcess(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(4)...)
+	pid := r.occupyGPU(0, "20G", fakegpu.Compute)
+	for range 20 {
+		if got := r.given(); got == uuid(0) {
+			t.Fatal("a GPU with 20 GiB of somebody else was given")
+		}
+	}
+	refusal := refused(t, r.cmd("run", "--json", "--gpus", "4", "--", "true"), 120)
+	contains(t, refusal.Summary, "3 of 4 are free")
+	contains(t, refusal.Reasons[0].Text, fmt.Sprintf("PID %d", pid), "20 GiB")
+	for _, reason := range refusal.Reasons[1:] {
+		same(t, "another device", reason.Code, "order")
+	}
+}
+
+// TestDriverForeignProcessAlone: the only GPU is in use by another user, who is named.
+func TestDriverForeignProcessAlone(t *testing.T) {
+	gate.Need(t, "root")
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	job := r.job(0, "20G", fakegpu.Compute)
+	job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	begin(t, job)
+	refusal := refused(t, r.cmd("run", "--json", "--", "true"), 120)
+	user := proc.New("/proc").User(nobody)
+	contains(t, refusal.Reasons[0].Text, "in use without a lease by", fmt.Sprintf("PID %d of %s", job.Process.Pid, user), "20 GiB", "fakegpu-job --gpu 0")
+	if p := refusal.Reasons[0].Processes; len(p) != 1 || p[0].PID != job.Process.Pid || p[0].User != user || *p[0].Memory != 20*gpu.GiB {
+		t.Errorf("blocking processes: %+v", p)
+	}
+	contains(t, refusal.Remedy, fmt.Sprintf("kill %d", job.Process.Pid))
+
+	_ = job.Process.Kill()
+	_ = job.Wait()
+	same(t, "after its end", r.given(), uuid(0))
+}
+
+// nobody is a user of every Linux.
+const nobody = 65534
+
+// TestDriverDesktop: the display of a desktop with one GPU does not keep it from work, and is named.
+func TestDriverDesktop(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	xorg := r.job(0, "800M", fakegpu.Graphics)
+	xorg.Args[0] = "/usr/lib/xorg/Xorg"
+	begin(t, xorg)
+	got := r.run("run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	same(t, "run", []any{got.code, got.out}, []any{0, "0\n"})
+	contains(t, got.err, "also drives a display", fmt.Sprintf("PID %d", xorg.Process.Pid), "/usr/lib/xorg/Xorg", "800 MiB")
+	s, _ := r.status()
+	same(t, "use", s.Devices[0].Use, app.Free)
+	contains(t, r.run("status").out, "Xorg")
+}
+
+// leave runs a job that leaves a child on GPU 0 for some seconds, without any of the lease's descriptors, and returns the child.
+func (r *rack) leave(seconds int) int {
+	r.t.Helper()
+	got := r.run("run", "-q", "--device", "0", "--", r.Job, "--gpu", "0", "--mem", "1G", "--fork-child", fmt.Sprint(seconds), "--close-fds")
+	found, err := os.ReadDir(filepath.Join(r.Dir, "gpus", "0", "procs.d"))
+	if got.code != 0 || err != nil {
+		r.t.Fatalf("exit %d, %v\n%s", got.code, err, got.err)
+	}
+	for _, f := range found {
+		if pid, err := strconv.Atoi(f.Name()); err == nil && proc.New("/proc").Alive(pid, 0) {
+			r.t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+			return pid
+		}
+	}
+	r.t.Fatal("the job has left no child")
+	return 0
+}
+
+// TestDriverLeftChild: a lease's end is not the end of its use. The device stays busy with the reason, and is free when the child is gone.
+func TestDriverLeftChild(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	child := r.leave(60)
+	eventually(t, "the lease has ended", func() bool {
+		s, _ := r.status()
+		return len(s.Devices[0].Leases) == 0
+	})
+	s, _ := r.status()
+	same(t, "use", s.Devices[0].Use, app.Busy)
+	contains(t, s.Devices[0].Reason, fmt.Sprintf("PID %d", child), "1 GiB", "fakegpu-job")
+	refusal := refused(t, r.hasty("run", "--json", "--", "true"), 120)
+	contains(t, refusal.Reasons[0].Text, fmt.Sprintf("PID %d", child), "1 GiB", "fakegpu-job")
+
+	if err := unix.Kill(child, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	got := within(t, 5*time.Second, r.cmd("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS"))
+	same(t, "afterwards", []any{got.code, got.out}, []any{0, uuid(0) + "\n"})
+}
+
+// TestDriverLeftChildEnds: who asks while a left child is about to end gets the device.
+func TestDriverLeftChildEnds(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	child := r.leave(2)
+	if !proc.New("/proc").Alive(child, 0) {
+		t.Fatal("the child is gone too early to show anything")
+	}
+	got := within(t, 9*time.Second, r.cmd("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS"))
+	same(t, "run", []any{got.code, got.out}, []any{0, uuid(0) + "\n"})
+	contains(t, got.err, "waiting up to 10 s for GPU memory of a job that just ended")
+	if proc.New("/proc").Alive(child, 0) {
+		t.Error("the device was given while the child was on it")
+	}
+}
+
+// TestDriverRace: two launches whose readings both show the last free device.
+func TestDriverRace(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.occupyGPU(0, "20G", fakegpu.Compute)
+	r.Delay("nvmlDeviceGetUtilizationRates", fakegpu.Any, 100)
+	for round := range 4 {
+		over := filepath.Join(r.Dir, fmt.Sprint("over", round))
+		codes := make(chan int, 2)
+		for range 2 {
+			go func() {
+				got := run(t, r.cmd("run", "-q", "--", "sh", "-c", `while ! test -e "$0"; do sleep 0.01; done`, over))
+				codes <- got.code
+			}()
+		}
+		first := <-codes // the winner waits for the loser
+		if err := os.WriteFile(over, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if second := <-codes; first != 120 || second != 0 {
+			t.Fatalf("round %d: the runs ended with %d and %d", round, first, second)
+		}
+	}
+}
+
+// TestDriverStaleReading: while one launch reads the machine, another one comes and goes and leaves a child on the device.
+// The first one must not trust what it read before.
+func TestDriverStaleReading(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	if got := r.run("run", "-q", "--", "true"); got.code != 0 { // makes the folder
+		t.Fatal(got.err)
+	}
+	ecc := filepath.Join(r.Dir, "gpus", "0", "ecc") // read after the processes
+	if err := errors.Join(os.Remove(ecc), unix.Mkfifo(ecc, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(func() {
+		refusal := refused(t, r.hasty("run", "--json", "--", "true"), 120)
+		contains(t, refusal.Reasons[0].Text, "fakegpu-job")
+	})
+	var gate int
+	eventually(t, "the first launch reads the health", func() (ok bool) {
+		var err error
+		gate, err = unix.Open(ecc, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		return err == nil
+	})
+	other := &rack{fakegpu.New(t, fakegpu.A100(0)), t, r.state}
+	child := other.leave(60)
+	eventually(t, "the second lease has ended", func() bool {
+		s, _ := other.status()
+		return len(s.Devices[0].Leases) == 0
+	})
+	r.TrackProcess(0, child, 1<<30, fakegpu.Compute)
+	r.Set(0, "ecc", "1")
+	if _, err := unix.Write(gate, []byte("1\n")); err != nil {
+		t.Error(err)
+	}
+	_ = unix.Close(gate)
+}
+
+// job prepares a process without a lease on a device.
+func (r *rack) job(index int, memory, kind string) *exec.Cmd {
+	cmd := exec.Command(r.Job, "--gpu", fmt.Sprint(index), "--mem", memory, "--kind", kind)
+	cmd.Env = append(os.Environ(), r.Env()...)
+	return cmd
+}
+
+// occupyGPU starts one and returns its PID.
+func (r *rack) occupyGPU(index int, memory, kind string) int {
+	r.t.Helper()
+	cmd := r.job(index, memory, kind)
+	begin(r.t, cmd)
+	return cmd.Process.Pid
+}
