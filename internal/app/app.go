@@ -188,7 +188,7 @@ func (a *App) parents(dir string) error {
 	for _, p := range []string{own, dir} {
 		err := os.Mkdir(p, 0o700)
 		if err == nil {
-			err = os.Chmod(p, 0o1777) //nolint:gosec // as open as the state folder inside, and sticky like it
+			err = os.Chmod(p, 0o777|os.ModeSticky) //nolint:gosec // as open as the state folder inside, and sticky like it
 		}
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -170,14 +169,4 @@ func runtime(v gpu.Vendor) string {
 		return "hip"
 	}
 	return "cuda"
-}
-
-// JSON is the same answer for programs.
-func (l *Launch) JSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Schema string `json:"schema"`
-		Lease  string `json:"lease"`
-		PID    int    `json:"pid"`
-		job.Plan
-	}{"gpuard.run/1", l.Lease, os.Getpid(), l.Plan})
 }

@@ -75,6 +75,10 @@ func (a *App) Record(ctx context.Context) ([]byte, error) {
 // Explain says what a program would see with the caller's GPU variables, or with given ones in their place.
 func (a *App) Explain(ctx context.Context, given []string) (visible.View, gpu.Machine, error) {
 	m, err := a.machine(ctx, gpu.Identity|gpu.Load)
+	var none *gpu.Unavailable
+	if errors.As(err, &none) { // a program would see nothing either
+		return visible.View{Visible: []visible.Entry{}, Notes: []visible.Note{{Code: visible.CodeUnavailable, Text: none.Text + "; " + none.Remedy}}}, m, nil
+	}
 	if err != nil {
 		return visible.View{}, m, err
 	}
@@ -134,6 +138,9 @@ func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 	}
 	return l, a.named(folder.Release(l, l.Boot))
 }
+
+// Look reads what the devices are, and nothing that takes longer: for completion.
+func (a *App) Look(ctx context.Context) (gpu.Machine, error) { return a.machine(ctx, gpu.Identity) }
 
 // OwnLeases lists the ids of the caller's leases, for completion.
 func (a *App) OwnLeases(ctx context.Context) []string {

@@ -35,6 +35,12 @@ const (
 	codeSlurmList   = "slurm-list"
 )
 
+// Codes of notes that whoever asks adds: this package reads neither machines nor command lines.
+const (
+	CodeUnavailable     = "devices-unavailable"
+	CodeUnknownVariable = "unknown-variable"
+)
+
 // Codes lists every note code with its meaning, in a fixed order.
 func Codes() []Note {
 	return []Note{
@@ -69,5 +75,7 @@ func Codes() []Note {
 		{codeOpen, "not documented: drivers may differ"},
 		{codeSlurm, "the Slurm job has no GPU variables"},
 		{codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
+		{CodeUnavailable, "no device can be read on this machine, with the reason"},
+		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},
 	}
 }

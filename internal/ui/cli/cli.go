@@ -8,12 +8,10 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
-	"gpuard/internal/core/job"
 )
 
 // Program is what the process gives to the command line.
@@ -23,64 +21,40 @@ type Program struct {
 	Args     []string // without the program's name
 }
 
-// failure carries an error together with the exit code that its command gives it.
-type failure struct {
-	err  error
-	code int
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
 // Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.
 func Main(ctx context.Context, p *Program) int {
 	p.App.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
+	out := &written{Writer: p.Out}
+	p.Out = out
 	root := p.root()
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	broken, misused := 1, 2
+	if starts(cmd) {
+		broken, misused = 125, 125
+	}
+	if out.err != nil {
+		fmt.Fprintln(p.Err, "gpuard: cannot write the answer: "+out.err.Error())
+		return broken
+	}
 	if err == nil {
 		return 0
 	}
 	var f *failure
 	if !errors.As(err, &f) {
-		f = &failure{usage(cmd, err), 2}
-		if starts(cmd) {
-			f.code = 125
-		}
+		f = &failure{err, misused}
 	}
-	p.complain(f.err)
+	p.complain(cmd, f)
 	return f.code
 }
 
-// usage turns the flag parser's words into ours.
-func usage(cmd *cobra.Command, err error) error {
-	text := strings.TrimSpace(err.Error())
-	if !strings.HasPrefix(text, "cannot ") {
-		text = "cannot understand the command line: " + text
-	}
-	return fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())
-}
+// starts reports whether the command leases for another program, so that gpuard's own exit codes begin at 120.
+func starts(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "hold" }
 
-// starts reports whether the command becomes another program, so that its own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return cmd != nil && (cmd.Name() == "run" || cmd.Name() == "hold") }
-
-func (p *Program) complain(err error) {
-	var shown *silent
-	var refusal *job.Refusal
-	switch {
-	case errors.As(err, &shown):
-		return
-	case errors.As(err, &refusal):
-		Refusal(p.Err, refusal, p.term(p.Err))
-		return
-	}
-	fmt.Fprintln(p.Err, "gpuard: "+err.Error())
-	if r := app.Remedy(err); r != "" {
-		fmt.Fprintln(p.Err, "gpuard: "+r)
-	}
-}
+// becomes reports whether the command becomes another program, whose arguments and standard output are not gpuard's.
+func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
 
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
@@ -94,23 +68,30 @@ func (p *Program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
-		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it so that nobody
-else gets it, sets the right variables and starts your command. Without a command it shows the machine.`,
-		Example: `  gpuard                                  what is free, and who has what
+		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
+so that nobody else gets it, sets the right variables and starts your command.
+Without a command it shows the machine.`,
+		Example: `  gpuard                                   what is free, and who has what
   gpuard run --mem 20G -- python train.py  run on a free GPU
   gpuard run --gpus 2 -- torchrun train.py
   gpuard explain CUDA_VISIBLE_DEVICES=0,0  what a program would see`,
 		Version:       version(),
-		Args:          cobra.NoArgs,
+		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
-	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "read this machine `file` (or demo, demo:4xA100-80GB) instead of the hardware")
+	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
+	_ = root.RegisterFlagCompletionFunc("machine", machines)
+	root.PersistentFlags().BoolP("help", "h", false, "show this text")
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.SetFlagErrorFunc(misread)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd)) })
 	status := p.status()
 	root.RunE = status.RunE
 	root.Flags().AddFlagSet(status.Flags())
-	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain())
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain(), p.completion())
 	return root
 }
 
@@ -136,6 +117,9 @@ func version() string {
 
 // term describes where w leads.
 func (p *Program) term(w io.Writer) Term {
+	if out, ok := w.(*written); ok {
+		w = out.Writer
+	}
 	file, ok := w.(*os.File)
 	if !ok {
 		return Term{Width: plainWidth}

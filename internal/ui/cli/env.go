@@ -19,12 +19,14 @@ func (p *Program) env() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env [flags]",
 		Short: "Print the variables for a choice of devices, without leasing them",
-		Long: `Chooses like run and prints the variables instead of starting a command. Nothing is leased: somebody else may get
-the same device a moment later. Use it to look, or for a program that you start by other means.`,
+		Long: `Chooses like run and prints the variables instead of starting a command.
+Nothing is leased: somebody else may get the same device a moment later.
+Use it to look, or for a program that you start by other means.
+Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --device GPU-8932f937)"
   gpuard env --cpu --format fish | source`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
 				spec, err := flags.spec(cmd, nil)
@@ -32,6 +34,9 @@ the same device a moment later. Use it to look, or for a program that you start 
 					return asUsage(err)
 				}
 				if asJSON {
+					if cmd.Flags().Changed("format") && format != "json" {
+						return usagef("cannot use --json with --format %s: write one of them", format)
+					}
 					format = "json"
 				}
 				write, err := envWriter(format)
@@ -46,10 +51,10 @@ the same device a moment later. Use it to look, or for a program that you start 
 			})
 		},
 	}
-	flags.add(cmd)
-	cmd.Flags().StringVar(&format, "format", "sh", "`sh`, fish, dotenv or json")
+	flags.add(p, cmd)
+	cmd.Flags().StringVar(&format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as --format json")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, noFiles))
 	return cmd
 }
 
@@ -104,12 +109,15 @@ func quoteFish(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
+// variablesAnswer is the JSON answer of env.
+type variablesAnswer struct {
+	Schema string            `json:"schema"` // "gpuard.env/1"
+	Set    map[string]string `json:"set"`    // variables to set, by name
+	Unset  []string          `json:"unset"`  // variables to remove
+}
+
 func envJSON(w io.Writer, vars []visible.Var) error {
-	out := struct {
-		Schema string            `json:"schema"`
-		Set    map[string]string `json:"set"`
-		Unset  []string          `json:"unset"`
-	}{"gpuard.env/1", map[string]string{}, []string{}}
+	out := variablesAnswer{"gpuard.env/1", map[string]string{}, []string{}}
 	for _, v := range vars {
 		if v.Unset {
 			out.Unset = append(out.Unset, v.Name)

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
 
@@ -13,11 +15,13 @@ func (p *Program) explain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [VAR=VALUE...]",
 		Short: "Show what a program would see, and every surprise on the way",
-		Long: `Shows which devices a program sees with the variables of this shell. Variables given on the command line replace
-this shell's GPU variables entirely. Nothing visible is an answer too: the exit code is 0.`,
+		Long: `Shows which devices a program sees with the variables of this shell. Variables
+given on the command line replace this shell's GPU variables entirely.
+Nothing visible is an answer too: the exit code is 0.`,
 		Example: `  gpuard explain
   gpuard explain CUDA_VISIBLE_DEVICES=2,0,-1,1
   gpuard explain CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID`,
+		ValidArgsFunction: variables,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				for _, a := range args {
@@ -29,6 +33,7 @@ this shell's GPU variables entirely. Nothing visible is an answer too: the exit 
 				if err != nil {
 					return err
 				}
+				view.Notes = append(strays(args), view.Notes...)
 				if asJSON {
 					return writeJSON(p.Out, struct {
 						Schema string `json:"schema"`
@@ -42,4 +47,21 @@ this shell's GPU variables entirely. Nothing visible is an answer too: the exit 
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
+}
+
+// strays are notes about given variables that no runtime reads: most often a misspelt name.
+func strays(given []string) []visible.Note {
+	notes := []visible.Note{}
+	for _, pair := range given {
+		name, _, _ := strings.Cut(pair, "=")
+		if slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") {
+			continue
+		}
+		text := name + " chooses no devices for any program known here"
+		if near := nearest(name, visible.Variables()); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: gpu.Clean(text)})
+	}
+	return notes
 }

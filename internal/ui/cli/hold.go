@@ -15,12 +15,14 @@ func (p *Program) hold() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold [flags] PID",
 		Short: "Lease a GPU for the life of a process that runs already",
-		Long: `Leases for a shell, a notebook or any other process of yours, and frees the device when that process ends. A process
-that is on devices already gets those. It keeps the environment it has: hold cannot change what it sees, and says so when
-the process does not see what was leased. For your own shell: eval "$(gpuard env --lease)".`,
+		Long: `Leases for a shell, a notebook or any other process of yours, and frees the
+device when that process ends. A process that is on devices already gets those.
+It keeps the environment it has: hold cannot change what it sees, and says so
+when the process does not see what was leased.
+For your own shell: eval "$(gpuard env --lease)".`,
 		Example: `  gpuard hold 4242                         the GPU that process 4242 uses, or a free one
   gpuard hold --device 1 $$                GPU 1 for this shell`,
-		Args: cobra.ExactArgs(1),
+		Args: oneProcess,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := flags.spec(cmd, nil)
 			if err != nil {
@@ -35,7 +37,7 @@ the process does not see what was leased. For your own shell: eval "$(gpuard env
 			}
 			h, err := p.App.Hold(cmd.Context(), spec, pid)
 			if err != nil {
-				return &failure{p.refuse(err, asJSON, "hold"), app.RunExit(err)}
+				return &failure{err, app.RunExit(err)}
 			}
 			if asJSON {
 				return writeJSON(p.Out, h)
@@ -47,7 +49,14 @@ the process does not see what was leased. For your own shell: eval "$(gpuard env
 			return nil
 		},
 	}
-	flags.add(cmd)
+	flags.add(p, cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
+}
+
+func oneProcess(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("cannot hold for %d processes: write one process id, such as gpuard hold $$", len(args))
+	}
+	return nil
 }

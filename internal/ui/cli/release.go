@@ -1,29 +1,35 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 )
 
 func (p *Program) release() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "release LEASE",
 		Short: "End a lease whose command is gone but which something still holds",
-		Long: `A lease ends with its command. If a helper that the command started (a tmux server, a daemon) still has the lease's
-descriptor open, gpuard status says who, and release ends the lease. A lease whose command runs is not released: end the
+		Long: `A lease ends with its command. If a helper that the command started (a tmux
+server, a daemon) still has the lease's descriptor open, gpuard status says who,
+and release ends the lease. A lease whose command runs is not released: end the
 command instead.`,
 		Example: "  gpuard release k3f9",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneLease,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
+				return nil, noFiles
 			}
-			return p.App.OwnLeases(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+			return p.App.OwnLeases(cmd.Context()), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				l, err := p.App.Release(cmd.Context(), args[0])
+				if err == nil && asJSON {
+					return writeJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
+				}
 				if err == nil {
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				}
@@ -31,4 +37,22 @@ command instead.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	return cmd
+}
+
+// releasedAnswer is the JSON answer of release.
+type releasedAnswer struct {
+	Schema string `json:"schema"` // "gpuard.release/1"
+	Lease  string `json:"lease"`  // the lease that has ended
+}
+
+func oneLease(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
+	case len(args) > 1:
+		return fmt.Errorf("cannot release %d leases at once: name one", len(args))
+	}
+	return nil
 }

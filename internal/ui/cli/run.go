@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -22,15 +22,20 @@ func (p *Program) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] [COMMAND [ARG...]]",
 		Short: "Run a command on a GPU that is free, and lease it until the command ends",
-		Long: `Chooses devices that really are free, leases them, sets the variables of every vendor and becomes COMMAND:
-same process, terminal, signals and exit code as without gpuard. The lease ends with the command, also after kill -9.
-Without COMMAND it starts your shell.`,
+		Long: `Chooses devices that really are free, leases them, sets the variables of every
+vendor and becomes COMMAND: same process, terminal, signals and exit code as
+without gpuard. The lease ends with the command, also after kill -9.
+Without COMMAND it starts your shell. Flags behind COMMAND are the command's own.
+
+Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
+125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`,
 		Example: `  gpuard run -- python train.py
   gpuard run --gpus 2 --mem 40G -- torchrun --nproc-per-node 2 train.py
   gpuard run --device 3,0 -- ./app         the program's device 0 is GPU 3
   gpuard run --cpu -- pytest               no GPU at all
   gpuard run --dry-run                     what would be chosen, and why`,
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := o.spec.spec(cmd, args)
 			if err != nil {
@@ -50,7 +55,7 @@ Without COMMAND it starts your shell.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	o.spec.add(cmd)
+	o.spec.add(p, cmd)
 	f.BoolVar(&o.noWait, "no-wait", false, "answer at once (always so for now: nothing waits yet)")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
@@ -59,18 +64,24 @@ Without COMMAND it starts your shell.`,
 	return cmd
 }
 
+// started is the JSON answer of a run, written just before it becomes the command.
+type started struct {
+	Schema string `json:"schema"` // "gpuard.run/1"
+	Lease  string `json:"lease"`  // "" for a job without a device, and for --dry-run
+	PID    int    `json:"pid"`    // gpuard's, and then the command's; 0 for --dry-run
+	job.Plan
+}
+
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error {
 	l, err := p.App.Prepare(cmd.Context(), spec)
 	if err != nil {
-		return p.refuse(err, o.json, "run")
+		return err
 	}
 	switch {
 	case o.json:
-		data, err := l.JSON()
-		if err != nil {
+		if err := lineJSON(p.Err, started{"gpuard.run/1", l.Lease, os.Getpid(), whole(l.Plan)}); err != nil {
 			return err
 		}
-		fmt.Fprintln(p.Err, string(data))
 	case !o.quiet:
 		for _, n := range l.Plan.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)
@@ -80,30 +91,13 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error
 	return l.Exec()
 }
 
-// refuse shows a refusal as JSON where asked, in place of the text.
-func (p *Program) refuse(err error, asJSON bool, command string) error {
-	var refusal *job.Refusal
-	if !asJSON || !errors.As(err, &refusal) {
-		return err
-	}
-	data, jerr := json.Marshal(refusalJSON{"gpuard." + command + "/1", refusal})
-	if jerr != nil {
-		return jerr
-	}
-	fmt.Fprintln(p.Err, string(data))
-	return &silent{refusal}
+// whole has lists where a job without a device has none.
+func whole(plan job.Plan) job.Plan {
+	plan.Devices = append([]job.Given{}, plan.Devices...)
+	plan.Reasons = append([]job.Reason{}, plan.Reasons...)
+	plan.Notes = append([]string{}, plan.Notes...)
+	return plan
 }
-
-type refusalJSON struct {
-	Schema string `json:"schema"`
-	*job.Refusal
-}
-
-// silent is an error that was shown already.
-type silent struct{ err error }
-
-func (s *silent) Error() string { return s.err.Error() }
-func (s *silent) Unwrap() error { return s.err }
 
 // dryRun answers on standard output what run would answer now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
@@ -113,18 +107,14 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 		return err
 	}
 	switch {
-	case asJSON && refusal != nil:
-		err = errors.Join(writeJSON(p.Out, refusalJSON{"gpuard.run/1", refusal}), &silent{refusal})
-	case asJSON:
-		err = writeJSON(p.Out, struct {
-			Schema string `json:"schema"`
-			job.Plan
-		}{"gpuard.run/1", plan})
+	case refusal != nil && asJSON:
+		return refusal
 	case refusal != nil:
 		Refusal(p.Out, refusal, p.term(p.Out))
-		err = &silent{refusal}
-	default:
-		Plan(p.Out, plan, p.term(p.Out))
+		return &silent{refusal}
+	case asJSON:
+		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan)})
 	}
-	return err
+	Plan(p.Out, plan, p.term(p.Out))
+	return nil
 }

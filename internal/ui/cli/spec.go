@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ type specFlags struct {
 	place, ids                  string
 }
 
-func (s *specFlags) add(cmd *cobra.Command) {
+func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.gpus, "gpus", 1, "`N` whole GPUs")
 	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
@@ -33,36 +32,54 @@ func (s *specFlags) add(cmd *cobra.Command) {
 	f.StringVar(&s.place, "place", "", "`spread` over idle devices or packed (default: by how busy the machine is)")
 	f.StringVar(&s.ids, "ids", "auto", "how devices are written: `auto`, uuid or index")
 	f.BoolVar(&s.any, "any", false, "ignore a mask or lease this shell is already inside of")
-	_ = cmd.RegisterFlagCompletionFunc("place", cobra.FixedCompletions([]string{"spread", "packed"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("ids", cobra.FixedCompletions([]string{"auto", "uuid", "index"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.MarkFlagsMutuallyExclusive("cpu", "gpus")
-	for _, other := range []string{"device", "mig", "exclude", "model", "min-compute", "mem", "place", "any"} {
-		cmd.MarkFlagsMutuallyExclusive("cpu", other)
+	p.completeSpec(cmd)
+}
+
+// conflicts of the flags that choose devices.
+func (s *specFlags) conflicts() []conflict {
+	list := []conflict{{"mig", "gpus", "a MIG slice is never counted as a GPU"}}
+	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "place", "any"} {
+		list = append(list, conflict{"cpu", other, "--cpu asks for no GPU at all"})
 	}
-	cmd.MarkFlagsMutuallyExclusive("mig", "gpus")
+	return list
 }
 
 // spec reads the flags into a request, or says which one is wrong.
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: s.gpus, CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
-	var err error
+	err := together(cmd, s.conflicts())
+	if err == nil {
+		err = filled(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "place", "ids")
+	}
+	if err != nil {
+		return out, err
+	}
 	if s.memory != "" {
-		if out.Memory, err = gpu.ParseBytes(s.memory); err != nil {
-			return out, fmt.Errorf("--mem: %w", err)
+		if out.Memory, err = memorySize(s.memory); err != nil {
+			return out, err
 		}
 	}
 	if s.compute != "" {
 		c, err := gpu.ParseCapability(s.compute)
 		if err != nil {
-			return out, fmt.Errorf("--min-compute: %w", err)
+			return out, fmt.Errorf("cannot read --min-compute %q: write it as --min-compute 8.0", s.compute)
 		}
 		out.MinCompute = &c
 	}
-	if _, err := path.Match(strings.ToLower(s.model), ""); err != nil {
-		return out, fmt.Errorf("cannot read --model %q: it is not a glob; write for example '*A100*'", s.model)
-	}
 	return out, s.check(cmd, &out)
+}
+
+// memorySize reads --mem. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
+func memorySize(text string) (gpu.Bytes, error) {
+	n, err := gpu.ParseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read --mem %q: write a number and a unit, such as 20G or 500M", text)
+	}
+	if n > 0 && n < gpu.MiB {
+		return 0, fmt.Errorf("cannot ask for --mem %s: that is %s; write a unit, such as --mem %sG", text, n, strings.TrimRight(text, "kKiIbB "))
+	}
+	return n, nil
 }
 
 func (s *specFlags) check(cmd *cobra.Command, out *job.Spec) error {
@@ -72,8 +89,6 @@ func (s *specFlags) check(cmd *cobra.Command, out *job.Spec) error {
 		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", s.gpus)
 	case counted && len(s.device) > 0 && s.gpus != len(s.device):
 		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: leave --gpus out", s.gpus, len(s.device))
-	case cmd.Flags().Changed("device") && len(s.device) == 0:
-		return fmt.Errorf("cannot read --device: name at least one, such as --device 0")
 	case s.mig != "" && len(s.device) > 1:
 		return fmt.Errorf("cannot ask for --mig and several devices: a job gets one MIG slice")
 	case s.place != "" && s.place != string(job.Spread) && s.place != string(job.Packed):

@@ -14,12 +14,19 @@ func (p *Program) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the devices: load, memory, health, and who uses them since when",
+		Long: `Shows every device with load, memory, temperature, health, and who uses it since
+when, with gpuard or without. Plain gpuard does the same. Exit code 1 when no
+device can be read, with the reason.`,
 		Example: `  gpuard status
   gpuard status --watch
   gpuard status --record > machine.json    to use with --machine machine.json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
+				const why = "each is an answer of its own"
+				if err := together(cmd, []conflict{{"json", "record", why}, {"json", "watch", why}, {"record", "watch", why}}); err != nil {
+					return asUsage(err)
+				}
 				switch {
 				case record:
 					data, err := p.App.Record(cmd.Context())
@@ -50,7 +57,6 @@ func (p *Program) status() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	f.BoolVar(&record, "record", false, "print the machine as a machine file, and nothing else")
 	f.BoolVar(&watch, "watch", false, "show it again every two seconds until Ctrl-C")
-	cmd.MarkFlagsMutuallyExclusive("json", "record", "watch")
 	return cmd
 }
 

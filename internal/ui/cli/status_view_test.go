@@ -91,7 +91,7 @@ func lost(t *testing.T) app.Status {
 	return app.StatusOf(m, nil, now)
 }
 
-func slices(t *testing.T) app.Status {
+func sliced(t *testing.T) app.Status {
 	m := invented(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*3+1xA100-80GB")
 	s := m.Devices[0].MIG
 	s[1].MemoryUsed = new(3 * gpu.GiB)
@@ -134,7 +134,7 @@ func odd(t *testing.T) app.Status {
 func scenes() map[string]func(*testing.T) app.Status {
 	return map[string]func(*testing.T) app.Status{
 		"idle": func(t *testing.T) app.Status { return app.StatusOf(invented(t, "demo"), nil, now) },
-		"busy": busyMixed, "lost": lost, "mig": slices, "sixteen": sixteen, "none": none, "odd": odd,
+		"busy": busyMixed, "lost": lost, "mig": sliced, "sixteen": sixteen, "none": none, "odd": odd,
 	}
 }
 

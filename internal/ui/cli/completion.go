@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+)
+
+const (
+	noFiles = cobra.ShellCompDirectiveNoFileComp
+	files   = cobra.ShellCompDirectiveDefault
+)
+
+// completeWithin: nobody waits longer for a Tab; a driver that hangs must not hang the shell.
+const completeWithin = 2 * time.Second
+
+// completion prints the script that a shell needs.
+func (p *Program) completion() *cobra.Command {
+	type writer func(root *cobra.Command, w io.Writer) error
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	writers := []writer{
+		func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
+		func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) },
+	}
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the completion script of a shell",
+		Long: `Prints a script that completes commands, flags, devices and leases with the Tab
+key, for bash, zsh, fish or powershell.`,
+		Example: `  source <(gpuard completion bash)         # in ~/.bashrc
+  source <(gpuard completion zsh)          # in ~/.zshrc, after compinit
+  gpuard completion fish | source          # in ~/.config/fish/config.fish`,
+		ValidArgs: shells,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i := -1
+			if len(args) == 1 {
+				i = slices.Index(shells, args[0])
+			}
+			if i < 0 {
+				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
+			}
+			return report(func() error { return writers[i](cmd.Root(), p.Out) })
+		},
+	}
+}
+
+// completeSpec registers what the flags of a choice can be completed with.
+func (p *Program) completeSpec(cmd *cobra.Command) {
+	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": nil, "mem": {"8G", "16G", "24G", "40G", "80G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
+	for name, list := range words {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
+	}
+	for name, of := range map[string]func(gpu.Machine, string) []string{"device": deviceNames, "exclude": deviceNames, "model": modelNames, "mig": profileNames} {
+		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+			defer cancel()
+			m, err := p.App.Look(ctx)
+			if err != nil {
+				return nil, noFiles
+			}
+			return of(m, typed), noFiles
+		})
+	}
+}
+
+// deviceNames completes the last name of a list: numbers, or identifiers when the beginning of one is typed.
+func deviceNames(m gpu.Machine, typed string) (names []string) {
+	before := typed[:strings.LastIndex(typed, ",")+1]
+	last := strings.ToLower(typed[len(before):])
+	offer := func(name, about string) {
+		if !slices.Contains(strings.Split(before, ","), name) {
+			names = append(names, before+name+"\t"+gpu.Clean(about))
+		}
+	}
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if last == "" || last[0] >= '0' && last[0] <= '9' {
+			offer(fmt.Sprint(d.Index), d.Name)
+			continue
+		}
+		offer(string(d.UUID), fmt.Sprintf("GPU %d, %s", d.Index, d.Name))
+		for _, s := range d.MIG {
+			offer(string(s.UUID), fmt.Sprintf("%s of GPU %d", s.Profile, d.Index))
+		}
+	}
+	return names
+}
+
+func modelNames(m gpu.Machine, _ string) (names []string) {
+	for i := range m.Devices {
+		names = append(names, gpu.Clean(m.Devices[i].Name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func profileNames(m gpu.Machine, _ string) (names []string) {
+	for i := range m.Devices {
+		for _, s := range m.Devices[i].MIG {
+			names = append(names, gpu.Clean(s.Profile))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// machines completes --machine: the invented ones by name, recorded ones as files.
+func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if typed != "" && strings.HasPrefix("demo:4xA100-80GB", typed) {
+		return []string{"demo\tfour A100", "demo:8xH100\teight H100"}, noFiles
+	}
+	return nil, files
+}
+
+// variables completes the arguments of explain; a value follows without a space.
+func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+	for _, name := range visible.Variables() {
+		if strings.HasPrefix(name, typed) {
+			names = append(names, name+"=")
+		}
+	}
+	return names, noFiles | cobra.ShellCompDirectiveNoSpace
+}
+
+// programs completes the command of run: the first word like a shell does, files after it.
+func (p *Program) programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {
+		return nil, files
+	}
+	found := p.App.Programs(typed)
+	if len(found) == 0 {
+		return nil, files
+	}
+	return found, noFiles
+}

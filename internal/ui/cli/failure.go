@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/job"
+)
+
+// failure carries an error together with the exit code that its command gives it.
+type failure struct {
+	err  error
+	code int
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// silent is an error that was shown already.
+type silent struct{ err error }
+
+func (s *silent) Error() string { return s.err.Error() }
+func (s *silent) Unwrap() error { return s.err }
+
+// failed is the JSON answer of a command that cannot do what it was asked for.
+type failed struct {
+	Schema string `json:"schema"` // of the command, such as "gpuard.run/1"
+	Error  string `json:"error"`  // what failed and why: "cannot …"
+	Remedy string `json:"remedy"` // what to type or change; "" where the error says it
+	Exit   int    `json:"exit"`   // the exit code
+}
+
+// refused is the same for a request that no device can serve now, or ever.
+type refused struct {
+	failed
+	Never   bool         `json:"never"`   // this machine can never satisfy the request
+	Reasons []job.Reason `json:"reasons"` // one per device
+}
+
+// complain shows an error: as JSON where that was asked for, else as text on standard error.
+func (p *Program) complain(cmd *cobra.Command, f *failure) {
+	var shown *silent
+	var refusal *job.Refusal
+	isRefusal := errors.As(f.err, &refusal)
+	switch {
+	case errors.As(f.err, &shown):
+	case p.wantsJSON(cmd):
+		answer := failed{schema(cmd), f.err.Error(), app.Remedy(f.err), f.code}
+		if isRefusal {
+			_ = p.failJSON(cmd, refused{answer, refusal.Never, append([]job.Reason{}, refusal.Reasons...)})
+			return
+		}
+		_ = p.failJSON(cmd, answer)
+	case isRefusal:
+		Refusal(p.Err, refusal, p.term(p.Err))
+	default:
+		fmt.Fprintln(p.Err, "gpuard: "+f.err.Error())
+		if r := app.Remedy(f.err); r != "" {
+			fmt.Fprintln(p.Err, "gpuard: "+r)
+		}
+	}
+}
+
+// failJSON writes where the command's JSON answer would have gone.
+func (p *Program) failJSON(cmd *cobra.Command, answer any) error {
+	dry := cmd.Flags().Lookup("dry-run")
+	if becomes(cmd) && !(dry != nil && dry.Value.String() == "true") {
+		return lineJSON(p.Err, answer)
+	}
+	return writeJSON(p.Out, answer)
+}
+
+// lineJSON writes the answer on one line: standard error belongs to the command too.
+func lineJSON(w io.Writer, answer any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(answer)
+}
+
+// schema names the form of a command's JSON answer; plain gpuard is gpuard status.
+func schema(cmd *cobra.Command) string {
+	if cmd.HasParent() {
+		return "gpuard." + cmd.Name() + "/1"
+	}
+	return "gpuard.status/1"
+}
+
+// wantsJSON looks at the flags and, where the parser stopped at a mistake, at the words behind it.
+func (p *Program) wantsJSON(cmd *cobra.Command) bool {
+	flags := cmd.Flags()
+	if flags.Lookup("json") == nil {
+		return false
+	}
+	if format := flags.Lookup("format"); flags.Lookup("json").Value.String() == "true" || format != nil && format.Value.String() == "json" {
+		return true
+	}
+	words := p.Args
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		name, value, given := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		switch {
+		case word == "--":
+			return false
+		case word == "--json" || word == "--json=true":
+			return true
+		case strings.HasPrefix(word, "--"):
+			if f := flags.Lookup(name); f != nil && f.NoOptDefVal == "" && !given && len(words) > 0 {
+				value, words = words[0], words[1:]
+			}
+			if name == "format" && value == "json" {
+				return true
+			}
+		case strings.HasPrefix(word, "-") || word == cmd.Name():
+		case becomes(cmd):
+			return false // here its command begins
+		}
+	}
+	return false
+}
+
+// written remembers that an answer could not be written, so that a full disk does not look like success.
+type written struct {
+	io.Writer
+	err error
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}

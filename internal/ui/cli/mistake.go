@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// unknownCommand finds fault with what was typed in place of a command, and offers the nearest.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	root := cmd.Root()
+	root.SuggestionsMinimumDistance = 2
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("cannot understand %q: gpuard has no such command; did you mean gpuard %s?", args[0], near[0])
+	}
+	return fmt.Errorf("cannot understand %q: gpuard has no such command; to run a program: gpuard run -- %s", args[0], strings.Join(args, " "))
+}
+
+// noArguments is for commands that take flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q: %s takes no arguments", args[0], cmd.CommandPath())
+}
+
+// misread turns the flag parser's words into ours.
+func misread(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var alone *pflag.ValueRequiredError
+	var wrong *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("cannot use -%s: %s has no such flag%s", unknown.GetSpecifiedName(), cmd.CommandPath(), seeHelp(cmd))
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown.GetSpecifiedName())
+	case errors.As(err, &alone):
+		return fmt.Errorf("cannot read --%s: it needs a value, such as %s", alone.GetFlag().Name, example(alone.GetFlag().Name))
+	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "bool":
+		return fmt.Errorf("cannot read --%s=%s: the flag takes no value, write --%[1]s alone", wrong.GetFlag().Name, wrong.GetValue())
+	case errors.As(err, &wrong):
+		return fmt.Errorf("cannot read --%s %q: write for instance %s", wrong.GetFlag().Name, wrong.GetValue(), example(wrong.GetFlag().Name))
+	}
+	return fmt.Errorf("cannot understand the command line: %w%s", err, seeHelp(cmd))
+}
+
+func seeHelp(cmd *cobra.Command) string { return "; see " + cmd.CommandPath() + " --help" }
+
+func unknownFlag(cmd *cobra.Command, name string) error {
+	what := fmt.Sprintf("cannot use --%s: %s has no such flag", name, cmd.CommandPath())
+	if name == "gpu" && cmd.Flags().Lookup("gpus") != nil {
+		return errors.New(what + "; did you mean --gpus 1 (how many) or --device 0 (which)?")
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if near := nearest(name, known); near != "" {
+		return fmt.Errorf("%s; did you mean --%s?", what, near)
+	}
+	if becomes(cmd) {
+		return fmt.Errorf("%s; flags of your command go behind it: gpuard run -- COMMAND --%s", what, name)
+	}
+	return errors.New(what + seeHelp(cmd))
+}
+
+// example is what one types for a flag that takes a value.
+func example(name string) string {
+	examples := map[string]string{
+		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "mem": "--mem 20G",
+		"model": "--model '*A100*'", "min-compute": "--min-compute 8.0", "place": "--place spread or --place packed",
+		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
+	}
+	if e := examples[name]; e != "" {
+		return e
+	}
+	return "--" + name + " VALUE"
+}
+
+// nearest is the known word that was probably meant, "" when none is near.
+func nearest(word string, known []string) string {
+	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
+	word = plain(word)
+	best, least := "", max(1, len(word)/3)+1
+	for _, k := range known {
+		d := distance(word, plain(k))
+		if len(word) >= 3 && (strings.HasPrefix(plain(k), word) || len(k) >= 3 && strings.HasPrefix(word, plain(k))) {
+			d = min(d, 1)
+		}
+		if d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, remove, replace or swap with the next between two words.
+func distance(a, b string) int {
+	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last[j]
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, make([]int, len(b)+1)
+	}
+	return last[len(b)]
+}
+
+// conflict is two flags that do not go together.
+type conflict struct{ one, other, why string }
+
+// together refuses flags that contradict each other.
+func together(cmd *cobra.Command, conflicts []conflict) error {
+	set := func(name string) bool {
+		f := cmd.Flags().Lookup(name)
+		return f != nil && f.Changed && f.Value.String() != "false"
+	}
+	i := slices.IndexFunc(conflicts, func(c conflict) bool { return set(c.one) && set(c.other) })
+	if i < 0 {
+		return nil
+	}
+	c := conflicts[i]
+	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.one, c.other, c.why)
+}
+
+// filled refuses a flag that was given nothing: an empty shell variable must not silently ask for less.
+func filled(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if len(values) == 0 {
+			values = []string{""}
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			if len(values) > 1 {
+				return fmt.Errorf("cannot read --%s: there is an empty name in the list; write it like %s,1", name, example(name))
+			}
+			return fmt.Errorf("cannot read --%s: its value is empty; write for instance %s, or leave it out", name, example(name))
+		}
+	}
+	return nil
+}
