@@ -27,7 +27,7 @@ func (q *question) unseen(u *unit) *obstacle {
 	}
 	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {
 		return &obstacle{code: "hidden", text: "outside lease " + p.ID,
-			remedy: fmt.Sprintf("start it outside lease %s", p.ID)}
+			remedy: fmt.Sprintf("add --any to look outside lease %s", p.ID)}
 	}
 	why, hidden := q.in.Hidden[u.id()]
 	if !hidden && u.mig != nil {
