@@ -107,7 +107,8 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     for (int i = 0; i < MAX_GPUS; i++)
         for (int j = 0; j <= MAX_MIG; j++)
             devices[i][j] = (struct nvmlDevice_st){i, j - 1};
-    initialised++;
+    if (initialised++ == 0)
+        state_leave_open("control");
     return NVML_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,15 @@ bool state_exists(const char *format, ...)
     bool ok = path_of(path, format, args);
     va_end(args);
     return ok && stat(path, &st) == 0;
+}
+
+// Without O_CLOEXEC: a driver's device nodes may outlive an exec.
+void state_leave_open(const char *name)
+{
+    char path[PATH + 64];
+    snprintf(path, sizeof path, "%s/%.60s", root, name);
+    if (open(path, O_RDONLY) < 0)
+        return; // there is none
 }
 
 static bool first_line(char out[TEXT], const char *format, va_list args)

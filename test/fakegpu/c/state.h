@@ -21,6 +21,9 @@ typedef struct {
 // Finds the folder: the parent of the folder that this library or program lies in, where that has `gpus`; else FAKEGPU_DIR.
 bool state_open(void);
 
+// Opens a file of the state folder, where there is one, and leaves it open over exec.
+void state_leave_open(const char *name);
+
 // Both take a printf format for the path inside the state folder, and give false when the file is missing or empty.
 bool state_text(char out[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool state_number(long long *out, const char *format, ...) __attribute__((format(printf, 2, 3)));

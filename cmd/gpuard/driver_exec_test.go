@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// descriptors lists what a process has open.
+func descriptors(t testing.TB, pid int) map[int]string {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := map[int]string{}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := os.Readlink(filepath.Join(folder, e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // closed since, such as the listing itself
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		open[n] = target
+	}
+	return open
+}
+
+// TestDriverDescriptors: a command has its standard streams, what the caller passed on, and the lease's descriptor at 200 or
+// above; nothing that gpuard or the driver opened for themselves.
+func TestDriverDescriptors(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.Write("control", "a device node")
+	passed, err := os.Create(filepath.Join(t.TempDir(), "passed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer passed.Close() //nolint:errcheck // read by nobody
+	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60")
+	cmd.ExtraFiles = []*os.File{passed, nil, passed} // 3 and 5
+	inherited := descriptors(t, os.Getpid()) // by this test from whoever started it
+	begin(t, cmd)
+	eventually(t, "the shell is out of the way", func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+		return string(name) == "sleep\n"
+	})
+	open := descriptors(t, cmd.Process.Pid)
+	var numbers, leases []int
+	for fd, target := range open {
+		switch {
+		case fd > 5 && inherited[fd] == target:
+		case fd >= 200:
+			leases = append(leases, fd)
+			if !strings.HasPrefix(target, r.state) || !strings.HasSuffix(target, ".lock") {
+				t.Errorf("descriptor %d is %s, not the lease", fd, target)
+			}
+		case fd > 5 || fd == 4:
+			t.Errorf("descriptor %d (%s) is not for the command", fd, target)
+		default:
+			numbers = append(numbers, fd)
+		}
+		if strings.Contains(target, "control") {
+			t.Errorf("descriptor %d is the driver's", fd)
+		}
+	}
+	if len(numbers) != 5 || len(leases) != 1 || open[3] != passed.Name() || open[5] != passed.Name() {
+		t.Errorf("the command has %v", open)
+	}
+
+	// The holder has nothing but the lease, the command's pidfd and the folder's lock; no end of the caller's pipes.
+	holders := holdersOf(r.state)
+	if len(holders) != 1 {
+		t.Fatalf("%d holders run", len(holders))
+	}
+	for fd, target := range descriptors(t, holders[0]) {
+		ours := strings.HasPrefix(target, r.state) || strings.HasPrefix(target, "anon_inode:") || target == "/dev/null" ||
+			strings.HasPrefix(target, "/sys/fs/cgroup/") // Go's own, to follow its CPU limit
+		if fd < 3 && target != "/dev/null" || !ours {
+			t.Errorf("descriptor %d of the holder is %s", fd, target)
+		}
+	}
+}
+
+// TestHolderMemory: what a holder costs for as long as its command runs.
+func TestHolderMemory(t *testing.T) {
+	t.Parallel()
+	if raced() {
+		t.Log("the race detector needs memory of its own")
+		return
+	}
+	r := newRack(t, a100s(1)...)
+	begin(t, r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60"))
+	var private int
+	eventually(t, "the holder waits", func() bool {
+		holders := holdersOf(r.state)
+		if len(holders) != 1 {
+			return false
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", holders[0]))
+		private = privateMemory(t, holders[0])
+		return err == nil && (strings.Contains(string(stat), "poll") || string(stat) == "0")
+	})
+	t.Logf("%d KiB", private)
+	if private == 0 || private > 4<<10 {
+		t.Errorf("the holder has %d KiB of its own, more than 4 MiB", private)
+	}
+}
+
+// privateMemory is in KiB: what would be free if the process were not there (proc_pid_smaps(5)).
+func privateMemory(t testing.TB, pid int) (sum int) {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var n int
+		if name, rest, ok := strings.Cut(lines.Text(), ":"); ok && strings.HasPrefix(name, "Private_") {
+			if _, err := fmt.Sscan(rest, &n); err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+// raced reports whether this test was built with the race detector.
+func raced() bool {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}
