@@ -99,7 +99,10 @@ var errFolderLock = errors.New("it is the folder lock under a second name")
 
 // openIn opens name without following a link. At a folder's descriptor it stays in that folder's file system.
 func openIn(dirFD int, name string, flags int) (int, error) {
-	flags |= unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NONBLOCK
+	}
 	if dirFD != unix.AT_FDCWD {
 		fd, err := unix.Openat2(dirFD, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS}) //nolint:gosec // flags are positive
 		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {

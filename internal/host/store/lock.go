@@ -79,8 +79,11 @@ func (l *folderLock) open(path string, owner uint32) error {
 func openLock(path string, owner uint32) (*lockFile, error) {
 	// O_NONBLOCK so that a FIFO put in its place cannot hang anyone; never O_CREAT (fs.protected_regular).
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("cannot open the lease folder lock %s: %s; remove the folder when no lease is alive", path, err.Error())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the lease folder lock %s: %w", path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != owner && st.Uid != 0 {

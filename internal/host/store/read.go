@@ -20,7 +20,7 @@ import (
 type reader struct {
 	lock     *folderLock // nil where none is held
 	problems []Problem
-	dropped  int // problems of the folder being read that are above its share
+	shown    map[string]int // problems by the folder they are in, each of which has a share
 }
 
 // ours tells a shortage of this process or machine from something that the owner of a file did to it.
@@ -33,23 +33,18 @@ func ours(err error) bool {
 	return false
 }
 
-// problem notes one of a folder, whose problems begin at from; a folder has only its share.
-func (r *reader) problem(from int, p Problem) {
-	if len(r.problems)-from >= problemsPerFolder {
-		r.dropped++
-		return
+// problem notes one in a folder. Above the folder's share, only the first is noted, without a name.
+func (r *reader) problem(folder, name string, uid uint32, text string) {
+	if r.shown == nil {
+		r.shown = map[string]int{}
 	}
-	r.problems = append(r.problems, p)
-}
-
-// more says how many of a folder's problems were left out, against the owner of the last one shown.
-func (r *reader) more(from int, path string) {
-	if r.dropped > 0 && len(r.problems) > from {
-		r.problems = append(r.problems, Problem{
-			Path: path, UID: r.problems[len(r.problems)-1].UID, Text: fmt.Sprintf("has %d problems more like these", r.dropped),
-		})
+	r.shown[folder]++
+	switch n := r.shown[folder]; {
+	case n <= problemsPerFolder:
+		r.problems = append(r.problems, Problem{Path: filepath.Join(folder, name), UID: uid, Text: text})
+	case n == problemsPerFolder+1:
+		r.problems = append(r.problems, Problem{Path: folder, UID: uid, Text: "has more problems like these"})
 	}
-	r.dropped = 0
 }
 
 // all reads the entries of every user under root/leases. Dead ones are returned too, without content.
@@ -68,17 +63,15 @@ func (r *reader) all(root string) ([]found, error) {
 	}
 	slices.Sort(names)
 	var all []found
-	from := len(r.problems)
 	var users []uint32
 	for _, n := range names {
 		uid, err := strconv.ParseUint(n, 10, 32)
 		if err != nil || strconv.FormatUint(uid, 10) != n {
-			r.stranger(from, fd, top, n)
+			r.stranger(fd, top, n)
 			continue
 		}
 		users = append(users, uint32(uid))
 	}
-	r.more(from, top)
 	for _, uid := range users {
 		entries, err := r.user(fd, top, uid)
 		if err != nil {
@@ -90,13 +83,12 @@ func (r *reader) all(root string) ([]found, error) {
 }
 
 // stranger notes something in leases/ that is no user's folder.
-func (r *reader) stranger(from, topFD int, top, name string) {
-	if len(r.problems)-from >= problemsPerFolder {
-		r.dropped++
-		return
+func (r *reader) stranger(topFD int, top, name string) {
+	if r.shown[top] > problemsPerFolder {
+		return // it would not be noted
 	}
 	if uid, err := ownerOf(topFD, name); !errors.Is(err, unix.ENOENT) {
-		r.problem(from, Problem{Path: filepath.Join(top, name), UID: uid, Text: "is not a lease folder of its owner and is ignored"})
+		r.problem(top, name, uid, "is not a lease folder of its owner and is ignored")
 	}
 }
 
@@ -127,7 +119,7 @@ func (r *reader) user(topFD int, top string, uid uint32) ([]found, error) {
 		if oerr != nil {
 			owner = uid
 		}
-		r.problems = append(r.problems, Problem{Path: path, UID: owner, Text: "cannot be read as a lease folder and is ignored: " + err.Error()})
+		r.problem(top, name, owner, "cannot be read as a lease folder and is ignored: "+err.Error())
 		return nil, nil
 	}
 	dir := os.NewFile(uintptr(fd), path)
@@ -137,7 +129,7 @@ func (r *reader) user(topFD int, top string, uid uint32) ([]found, error) {
 		return nil, err
 	}
 	if st.Uid != uid && st.Uid != 0 {
-		r.problems = append(r.problems, Problem{Path: path, UID: st.Uid, Text: fmt.Sprintf("is not a lease folder of uid %d and is ignored", uid)})
+		r.problem(top, name, st.Uid, fmt.Sprintf("is not a lease folder of uid %d and is ignored", uid))
 		return nil, nil
 	}
 	names, err := dir.Readdirnames(namesPerUser)
@@ -150,13 +142,12 @@ func (r *reader) user(topFD int, top string, uid uint32) ([]found, error) {
 
 func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]found, error) {
 	var all []found
-	from := len(r.problems)
 	alive, seen := 0, 0
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
 		if !isLock || !entryName(name) {
 			if !known(n) {
-				r.problem(from, Problem{Path: path + "/" + n, UID: uid, Text: "is not a lease and is ignored"})
+				r.problem(path, n, uid, "is not a lease and is ignored")
 			}
 			continue
 		}
@@ -168,10 +159,10 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 		case err != nil && ours(err):
 			return nil, err
 		case errors.Is(err, errFolderLock):
-			r.problems = append(r.problems, Problem{Path: path + "/" + n, UID: uid, Text: "is the folder lock under a second name; everything in this folder is ignored"})
+			r.problem(path, n, uid, "is the folder lock under a second name; everything in this folder is ignored")
 			return nil, nil
 		case err != nil:
-			r.problem(from, Problem{Path: path + "/" + n, UID: uid, Text: err.Error()})
+			r.problem(path, n, uid, err.Error())
 		}
 		if e == nil {
 			continue
@@ -181,7 +172,6 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 			alive++
 		}
 	}
-	r.more(from, path)
 	if seen > entriesPerUser || len(names) == namesPerUser {
 		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d entries; what is above that is ignored", entriesPerUser)})
 	}

@@ -1,0 +1,349 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// soak returns the large number with GPUARD_SOAK=1.
+func soak(small, large int) int {
+	if os.Getenv("GPUARD_SOAK") == "1" {
+		return large
+	}
+	return small
+}
+
+func fourDevices() []string { return []string{"GPU-0", "GPU-1", "GPU-2", "GPU-3"} }
+
+// mark is a file that exists while somebody uses a device: creating it twice is what must never happen.
+func mark(dir string, d gpu.UUID) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, string(d)), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// A lock, because the user may be killed before it removes a file.
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("TWO HOLDERS of %s", d)
+	}
+	return file, nil
+}
+
+// roleChurn PATH MARKS DEVICE…: claims and ends as fast as it can until it is killed.
+func roleChurn(args []string) error {
+	f, err := Open(args[0], nil, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	for {
+		h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+		if errors.Is(err, errBusy) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m, err := mark(args[1], h.Lease.Devices[0])
+		if err != nil {
+			return err
+		}
+		time.Sleep(rand.N(300 * time.Microsecond))
+		_ = m.Close()
+		_ = h.Lock.Close()
+		if rand.IntN(2) == 0 {
+			if _, err := f.End(h.Lease, testBoot); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func TestKilledClaimers(t *testing.T) {
+	f := fresh(t)
+	kept := claim(t, f, "GPU-kept")
+	args := append([]string{f.Path, place(t)}, fourDevices()...)
+	var group sync.WaitGroup
+	kills := make(chan struct{}, soak(50, 1000))
+	for range cap(kills) {
+		kills <- struct{}{}
+	}
+	close(kills)
+	for range 4 {
+		group.Go(func() {
+			for range kills {
+				a := play(t, me(), "churn", args...)
+				if said := a.line(); said != "ready" {
+					t.Errorf("a claimer beside killed ones: %s", said)
+				}
+				time.Sleep(rand.N(4 * time.Millisecond))
+				_ = a.cmd.Process.Kill()
+				if rest := a.line(); rest != "" {
+					t.Errorf("a claimer says %q", rest)
+				}
+				_ = a.cmd.Wait()
+			}
+		})
+	}
+	group.Wait()
+	leases, problems := f.Leases()
+	if len(leases) != 1 || leases[0].ID != kept.Lease.ID || leases[0].Unreadable || len(problems) > 0 {
+		t.Errorf("after the last kill: leases %+v, problems %v; want the one that was kept", leases, problems)
+	}
+	all := map[gpu.UUID]bool{}
+	for range 4 {
+		all[claim(t, f, uuids(fourDevices())...).Lease.Devices[0]] = true
+	}
+	if len(all) != 4 {
+		t.Errorf("claimed %v, want all four", all)
+	}
+	if left := leftovers(t, f, me()); len(left) != 10 {
+		t.Errorf("left behind among five pairs: %v", left)
+	}
+}
+
+// roleContend PATH MARKS DEVICE…: gets one device once, uses it a moment, and ends.
+func roleContend(args []string) error {
+	fmt.Println("ready")
+	untilEOF()
+	f, err := Open(args[0], nil, time.Minute)
+	if err != nil {
+		return err
+	}
+	for {
+		h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+		if errors.Is(err, errBusy) {
+			time.Sleep(rand.N(20 * time.Millisecond))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m, err := mark(args[1], h.Lease.Devices[0])
+		if err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+		return errors.Join(m.Close(), h.Lock.Close())
+	}
+}
+
+func TestManyProcessesFewDevices(t *testing.T) {
+	f := fresh(t)
+	args := append([]string{f.Path, place(t)}, fourDevices()...)
+	var all []*actor
+	for range 200 {
+		all = append(all, play(t, me(), "contend", args...))
+	}
+	for _, a := range all {
+		a.expect("ready")
+	}
+	for _, a := range all {
+		_ = a.in.Close()
+	}
+	for _, a := range all {
+		if rest := a.end(); rest != "" {
+			t.Errorf("one of 200 says %q", rest)
+		}
+	}
+	if leases, problems := f.Leases(); len(leases) != 0 || len(problems) > 0 {
+		t.Errorf("afterwards: %+v, %v", leases, problems)
+	}
+}
+
+// roleHold keeps whatever it inherited.
+func roleHold([]string) error {
+	fmt.Println("holding", os.Getpid())
+	untilEOF()
+	return nil
+}
+
+// roleParent PATH DEVICE: claims, passes the lock to a child of its own, and waits to be killed.
+func roleParent(args []string) error {
+	f, err := Open(args[0], nil, time.Second)
+	if err != nil {
+		return err
+	}
+	h, err := f.Claim(testBoot, first(gpu.UUID(args[1])))
+	if err != nil {
+		return err
+	}
+	child := exec.Command("/proc/self/exe")
+	child.Env = []string{roleVar + "=hold"}
+	child.ExtraFiles = []*os.File{h.Lock}
+	child.Stdin, child.Stdout = os.Stdin, os.Stdout
+	if err := child.Start(); err != nil {
+		return err
+	}
+	return child.Wait()
+}
+
+func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
+	f := fresh(t)
+	a := play(t, me(), "parent", f.Path, "GPU-a")
+	child, err := strconv.Atoi(a.expect("holding "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, _ := f.Leases()
+	if len(leases) != 1 || leases[0].PID != a.cmd.Process.Pid {
+		t.Fatalf("leases %+v", leases)
+	}
+	_ = a.cmd.Process.Kill()
+	_, _ = a.cmd.Process.Wait()
+	if after, _ := f.Leases(); len(after) != 1 || after[0].ID != leases[0].ID {
+		t.Errorf("after kill -9 of the claimer, its child alive: %+v", after)
+	}
+	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+		t.Errorf("claim while a child holds the lease: %v", err)
+	}
+
+	lock, err := os.Open(filepath.Join(f.userFolder(me()), nameOf(&leases[0])+lockSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() //nolint:errcheck // read only
+	freed := make(chan time.Time, 1)
+	go func() {
+		for unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK}) != nil {
+		}
+		freed <- time.Now()
+	}()
+	time.Sleep(20 * time.Millisecond)
+	killed := time.Now()
+	if err := unix.Kill(child, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	took := (<-freed).Sub(killed)
+	t.Logf("free %s after the last holder was killed", took)
+	if took < 0 || took > 50*time.Millisecond {
+		t.Errorf("free after %s, want at most 50 ms", took)
+	}
+	claim(t, f, "GPU-a") // our read lock on the dead file changes nothing
+}
+
+func TestLockedErrorNamesTheHolder(t *testing.T) {
+	f := fresh(t)
+	f.Deadline = 100 * time.Millisecond
+	a := play(t, me(), "lock", f.Path, "posix")
+	pid := a.expect("locked ")
+	began := time.Now()
+	_, err := f.Claim(testBoot, first("GPU-a"))
+	var locked *LockedError
+	if !errors.As(err, &locked) || strconv.Itoa(locked.PID) != pid || !strings.Contains(err.Error(), "process "+pid) {
+		t.Errorf("claim under a lock of %s: %v", pid, err)
+	}
+	if took := time.Since(began); took < 90*time.Millisecond || took > 2*time.Second {
+		t.Errorf("gave up after %s, want 100 ms", took)
+	}
+	if _, err := f.End(job.Lease{ID: "abcd", Devices: []gpu.UUID{"GPU-a"}, UID: me()}, testBoot); !errors.As(err, &locked) {
+		t.Errorf("End under a lock: %v", err)
+	}
+	if leases, _ := f.Leases(); len(leases) != 0 {
+		t.Errorf("leases %+v after a claim that failed", leases)
+	}
+	a.kill()
+
+	// The waits that were given up must neither keep the lock nor let go of a later claim's.
+	f.Deadline = 5 * time.Second
+	h, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+		time.Sleep(20 * time.Millisecond)
+		if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
+			t.Errorf("during a claim the lock is held by %s, want us (%d)", holder, os.Getpid())
+		}
+		return first("GPU-a")(v)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = h.Lock.Close()
+	if holder := lockHolder(t, f.Path); holder != "0" {
+		t.Errorf("after the claim the lock is held by %s", holder)
+	}
+}
+
+// A wait that was given up is granted later, with nobody there to want it.
+func TestLateLockIsGivenBack(t *testing.T) {
+	f := fresh(t)
+	f.Deadline = 20 * time.Millisecond
+	a := play(t, me(), "lock", f.Path, "posix")
+	a.expect("locked ")
+	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil {
+		t.Fatal("claimed under somebody's lock")
+	}
+	a.kill()
+	for deadline := time.Now().Add(2 * time.Second); lockHolder(t, f.Path) != "0"; {
+		if time.Now().After(deadline) {
+			t.Fatal("the lock that came too late was kept")
+		}
+	}
+	claim(t, f, "GPU-a")
+}
+
+func TestLockOfAKindThatHides(t *testing.T) {
+	f := fresh(t)
+	f.Deadline = 50 * time.Millisecond
+	play(t, me(), "lock", f.Path, "ofd").expect("locked ")
+	_, err := f.Claim(testBoot, first("GPU-a"))
+	var locked *LockedError
+	if !errors.As(err, &locked) || !locked.Hidden || locked.PID != 0 || !strings.Contains(err.Error(), "sudo fuser") {
+		t.Errorf("claim under an open file description lock: %v", err)
+	}
+}
+
+func TestLockReplacedWhileWaiting(t *testing.T) {
+	f := fresh(t)
+	a := play(t, me(), "lock", f.Path, "posix")
+	a.expect("locked ")
+	path := filepath.Join(f.Path, "lock")
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+			if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
+				t.Errorf("the lock at its path is held by %s, want us", holder)
+			}
+			return job.Lease{}, errBusy
+		})
+		done <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	if err := errors.Join(writeNew(path+".new", nil, 0o666), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+	a.kill()
+	if err := <-done; !errors.Is(err, errBusy) {
+		t.Error(err)
+	}
+
+	// A whole folder in its place is looked at again, not believed.
+	old := f.Path + ".old"
+	if err := errors.Join(os.Rename(f.Path, old), Create(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+		t.Errorf("claim in an unsafe folder that took the place of the first: %v", err)
+	}
+	if err := errors.Join(os.Chmod(f.Path, os.ModeSticky|0o777), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("claim without a lock file: %v", err)
+	}
+	if err := writeNew(path, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	claim(t, f, "GPU-a")
+}

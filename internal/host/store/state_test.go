@@ -1,0 +1,212 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// look returns what a decision sees, without claiming.
+func look(t *testing.T, f *Folder, boot string) View {
+	t.Helper()
+	var seen View
+	_, err := f.Claim(boot, func(v View) (job.Lease, error) { seen = v; return job.Lease{}, errBusy })
+	if !errors.Is(err, errBusy) {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+func TestChangesAreNewerThanReadings(t *testing.T) {
+	f := fresh(t)
+	since := f.Generation(testBoot)
+	if v := look(t, f, testBoot); v.Unknown || len(v.Changes) != 0 {
+		t.Errorf("in a new folder: %+v", v)
+	}
+	h := claim(t, f, "GPU-a")
+	v := look(t, f, testBoot)
+	claimed := v.Changes["GPU-a"]
+	if claimed.Generation <= since || claimed.Ended != 0 || v.Changes["GPU-b"].Generation != 0 {
+		t.Errorf("after a claim: %+v, reading %d", v.Changes, since)
+	}
+	since = f.Generation(testBoot)
+	if since != v.Generation || since < claimed.Generation {
+		t.Errorf("the count is %d, the decision saw %d and a change at %d", since, v.Generation, claimed.Generation)
+	}
+
+	_ = h.Lock.Close()
+	before := bootTime()
+	v = look(t, f, testBoot)
+	ended := v.Changes["GPU-a"]
+	if ended.Generation <= since || ended.Ended < before || ended.Ended > v.Now {
+		t.Errorf("after the end: %+v, reading %d", ended, since)
+	}
+	if again := look(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
+		t.Errorf("the end is observed a second time: %+v, first %+v", again.Changes, v.Changes)
+	}
+	if gone, err := f.End(h.Lease, testBoot); !gone || err != nil {
+		t.Error(gone, err)
+	}
+	if again := look(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
+		t.Errorf("End counts an end that was observed: %+v, first %+v", again.Changes, v.Changes)
+	}
+}
+
+func TestEndCountsOnce(t *testing.T) {
+	for _, by := range []string{"End", "Release"} {
+		f := fresh(t)
+		h := claim(t, f, "GPU-a")
+		start := f.Generation(testBoot)
+		var err error
+		if by == "End" {
+			_ = h.Lock.Close()
+			_, err = f.End(h.Lease, testBoot)
+		} else {
+			err = f.Release(h.Lease, testBoot)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := look(t, f, testBoot)
+		if v.Generation != start+1 || v.Changes["GPU-a"].Ended == 0 {
+			t.Errorf("%s: generation %d after %d, %+v", by, v.Generation, start, v.Changes)
+		}
+	}
+}
+
+func TestEndOfUnreadableLeaseIsKnown(t *testing.T) {
+	f := fresh(t)
+	h := claim(t, f, "GPU-a")
+	if err := os.Remove(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+jsonSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	look(t, f, testBoot)
+	_ = h.Lock.Close()
+	if v := look(t, f, testBoot); v.Changes["GPU-a"].Ended == 0 {
+		t.Errorf("the end is not known: %+v", v.Changes)
+	}
+}
+
+func TestGarbageInTheLockFile(t *testing.T) {
+	huge := fmt.Sprintf(`{"generation":18446744073709551615,"boot":%q,"devices":{"GPU-a":{"generation":18446744073709551615}}}`, testBoot)
+	many := `{"generation":1,"boot":"` + testBoot + `","live":{"1/aaaa":[` + strings.Repeat(`"GPU-x",`, 20000) + `"GPU-x"]}}`
+	for name, garbage := range map[string]string{
+		"text": "hello", "zeros": "\x00\x00", "cut JSON": `{"generation":7,`, "a list": "[1,2]", "null": "null", "wrong types": `{"devices":3}`,
+		"a count at its end": huge, "large": strings.Repeat(" ", stateSize+5), "many devices": many,
+		"null inside": fmt.Sprintf(`{"generation":1,"boot":%q,"devices":null,"live":null}`, testBoot),
+	} {
+		f := fresh(t)
+		since := f.Generation(testBoot)
+		h := claim(t, f, "GPU-a")
+		if err := os.WriteFile(filepath.Join(f.Path, "lock"), []byte(garbage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v := look(t, f, testBoot)
+		if len(v.Held) != 1 || v.Held[0].ID != h.Lease.ID {
+			t.Errorf("%s: held %+v", name, v.Held)
+		}
+		if inside := name == "null inside" || name == "many devices"; v.Unknown == inside {
+			t.Errorf("%s: unknown is %v", name, v.Unknown)
+		}
+		claim(t, f, "GPU-b")
+		if v = look(t, f, testBoot); v.Unknown {
+			t.Errorf("%s: still unknown after a claim", name)
+		}
+		if name != "null inside" && name != "many devices" && v.Changes["GPU-b"].Generation <= since {
+			t.Errorf("%s: a claim after it has generation %d, a reading before it %d", name, v.Changes["GPU-b"].Generation, since)
+		}
+	}
+}
+
+func TestStateIsTruncated(t *testing.T) {
+	f := fresh(t)
+	h, err := f.Claim(testBoot, func(View) (job.Lease, error) {
+		return job.Lease{Devices: uuids([]string{"GPU-a", "GPU-b", "GPU-c", "GPU-d"})}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := f.stateLength(t)
+	if err := errors.Join(h.Lock.Close(), f.writeState(state{Boot: testBoot})); err != nil {
+		t.Fatal(err)
+	}
+	if short := f.stateLength(t); short >= long {
+		t.Errorf("%d bytes after %d", short, long)
+	}
+	if _, complete := f.readState(testBoot); !complete {
+		t.Error("a shorter record cannot be read")
+	}
+}
+
+func (f *Folder) stateLength(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(f.Path, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestStateStaysSmall(t *testing.T) {
+	f := fresh(t)
+	s, _ := f.readState(testBoot)
+	for i := range 3000 {
+		s.Generation++
+		s.Devices[gpu.UUID(fmt.Sprintf("MIG-%036d", i))] = Change{s.Generation, bootTime()}
+	}
+	if err := f.writeState(s); err != nil {
+		t.Fatal(err)
+	}
+	back, complete := f.readState(testBoot)
+	if _, newest := back.Devices[gpu.UUID(fmt.Sprintf("MIG-%036d", 2999))]; !complete || !newest || len(back.Devices) > devicesRecorded {
+		t.Errorf("read back: %d devices, the newest among them: %v, complete: %v", len(back.Devices), newest, complete)
+	}
+	for i := range 3000 {
+		s.Live[fmt.Sprint("1/", i)] = uuids([]string{strings.Repeat("x", deviceSize)})
+	}
+	if err := f.writeState(s); err != nil {
+		t.Fatal(err)
+	}
+	if _, complete := f.readState(testBoot); complete || f.stateLength(t) > 100 {
+		t.Errorf("a record above its limit: complete %v, %d bytes", complete, f.stateLength(t))
+	}
+}
+
+func TestAnotherBoot(t *testing.T) {
+	f := fresh(t)
+	_ = claim(t, f, "GPU-a").Lock.Close()
+	look(t, f, testBoot)
+	v := look(t, f, "boot-2")
+	if !v.Unknown || len(v.Changes) != 0 || len(v.Held) != 0 {
+		t.Errorf("after a reboot: %+v", v)
+	}
+	if v := look(t, f, "boot-2"); v.Unknown {
+		t.Error("still unknown at the second look")
+	}
+}
+
+func TestTouch(t *testing.T) {
+	f := fresh(t)
+	h := claim(t, f, "GPU-a")
+	old := time.Now().Add(-40 * 24 * time.Hour)
+	pair := filepath.Join(f.userFolder(me()), nameOf(&h.Lease))
+	files := []string{pair + lockSuffix, pair + jsonSuffix, f.userFolder(me()), f.Path + "/lock", f.Path + "/format", f.Path + "/leases", f.Path + "/tickets", f.Path}
+	for _, p := range files {
+		if err := os.Chtimes(p, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Touch(h.Lease)
+	for _, p := range files {
+		if info, err := os.Lstat(p); err != nil || time.Since(info.ModTime()) > time.Hour {
+			t.Errorf("%s is still old (%v)", p, err)
+		}
+	}
+}
