@@ -101,33 +101,47 @@ func differences(view visible.View, m gpu.Machine, answer libcuda.Answer) []stri
 	out := []string{}
 	for i := range max(len(view.Visible), len(answer.Devices)) {
 		ours, theirs := "no device", "no device"
-		same := false
+		both := 0
+		var e visible.Entry
+		var d libcuda.Device
 		if i < len(view.Visible) {
-			ours = string(view.Visible[i].UUID)
+			e = view.Visible[i]
+			ours = at(e.UUID, addressOf(m, e.UUID))
+			both++
 		}
 		if i < len(answer.Devices) {
-			theirs = strings.TrimSpace(string(answer.Devices[i].UUID) + " at " + answer.Devices[i].PCI)
+			d = answer.Devices[i]
+			theirs = at(d.UUID, d.PCI)
+			both++
 		}
-		if i < len(view.Visible) && i < len(answer.Devices) {
-			e, d := view.Visible[i], answer.Devices[i]
-			address := addressOf(m, e.UUID)
-			ours += " at " + address
-			same = sameDevice(e, d, answer.Parents) && (d.PCI == "" || address == "" || d.PCI == address)
-		}
-		if !same {
+		if both < 2 || !sameDevice(e, d, answer.Parents) || !sameAddress(addressOf(m, e.UUID), d.PCI) {
 			out = append(out, fmt.Sprintf("cuda:%d is %s for gpuard and %s for the driver", i, ours, theirs))
 		}
 	}
 	return out
 }
 
-// sameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU.
+func at(id gpu.UUID, pci string) string {
+	if pci == "" {
+		return string(id)
+	}
+	return strings.TrimSpace(string(id) + " at " + pci)
+}
+
+// sameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU. Without a UUID the address of a
+// whole GPU says enough.
 func sameDevice(e visible.Entry, d libcuda.Device, parents bool) bool {
-	if parents && e.Parent != "" {
+	switch {
+	case parents && e.Parent != "":
 		return d.UUID == e.Parent
+	case d.UUID == "":
+		return e.Parent == "" && d.PCI != ""
 	}
 	return d.UUID == e.UUID
 }
+
+// sameAddress: an address that one side could not read contradicts nothing.
+func sameAddress(a, b string) bool { return a == "" || b == "" || a == b }
 
 func addressOf(m gpu.Machine, id gpu.UUID) string {
 	if d, _, ok := m.Find(id); ok {

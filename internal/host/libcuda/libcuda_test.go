@@ -114,7 +114,10 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 	}{
 		{"no library", func(d *fakegpu.Driver) string { d.Remove("lib/libcuda.so.1"); return "" },
 			gpu.LibraryMissing, []string{"cannot find", "libcuda.so.1", "No such file"}, "NVIDIA_DRIVER_CAPABILITIES"},
-		{"rubbish", func(d *fakegpu.Driver) string { d.Write("lib/libcuda.so.1", strings.Repeat("no library\n", 100)); return "" },
+		{"rubbish", func(d *fakegpu.Driver) string {
+			d.Write("lib/libcuda.so.1", strings.Repeat("no library\n", 100))
+			return ""
+		},
 			gpu.LibraryUnloadable, []string{"cannot load", "libcuda.so.1"}, "ldconfig"},
 		{"another library of that name", func(d *fakegpu.Driver) string { d.Without("cuDeviceGetCount"); return "" },
 			gpu.LibraryUnloadable, []string{"it has no cuDeviceGetCount"}, "ldconfig"},
