@@ -44,7 +44,7 @@ type Device struct {
 	Name   string // "NVIDIA A100-SXM4-80GB"
 	Vendor Vendor
 	PCI    string // "0000:17:00.0", lower case, four digits of domain
-	Minor  *int   // N of /dev/nvidiaN
+	Minor  *int   // N of /dev/nvidiaN; of /dev/dri/renderDN for AMD
 
 	MemoryTotal    *Bytes
 	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known

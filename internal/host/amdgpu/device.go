@@ -1,0 +1,246 @@
+package amdgpu
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// reader reads one device; its files are those of the PCI device.
+type reader struct {
+	files
+	card card
+	answer
+}
+
+// parts are the steps of reading one device, the most needed first.
+func (r *reader) parts(machine files, what gpu.What) []func() {
+	if r.card.dir == "" || strings.Contains(r.device.Problem, "lost") {
+		return nil
+	}
+	out := []func(){func() { r.identity(machine) }}
+	if what&gpu.Load != 0 {
+		out = append(out, r.memory, r.load)
+	}
+	if what&gpu.Health != 0 {
+		out = append(out, r.health)
+	}
+	return out
+}
+
+func (r *reader) problem(file, text string) {
+	r.problems = append(r.problems[:len(r.problems):len(r.problems)], fmt.Sprintf("cannot read %s: %s", file, text))
+}
+
+// number reads one file that holds one number; nil when there is none, or it fails, which becomes a problem.
+func (r *reader) number(most int64, parts ...string) *int64 {
+	text, err := r.text(parts...)
+	if err != nil {
+		if !absent(err) {
+			r.problem(filepath.Join(parts...), reason(err))
+		}
+		return nil
+	}
+	n, err := whole(text, most)
+	if err != nil {
+		r.problem(filepath.Join(parts...), gpu.Clean(err.Error()))
+		return nil
+	}
+	return &n
+}
+
+const memoryLimit = int64(64 * gpu.TiB) // far above any device
+
+func (r *reader) bytes(parts ...string) *gpu.Bytes {
+	if n := r.number(memoryLimit, parts...); n != nil {
+		return new(gpu.Bytes(*n))
+	}
+	return nil
+}
+
+// scaled reads a number in units of a fraction: millidegrees, hertz.
+func (r *reader) scaled(unit int64, parts ...string) *int {
+	if n := r.number(1<<62, parts...); n != nil {
+		return new(int((*n + unit/2) / unit))
+	}
+	return nil
+}
+
+// identity finds the name and the size. Server boards carry their name (product_name); for the others libdrm has a
+// list by device and revision (mesa/drm data/amdgpu.ids), where it is installed.
+func (r *reader) identity(machine files) {
+	d := &r.device
+	code := strings.TrimPrefix(r.short("device"), "0x")
+	d.Name = gpu.Clean(r.short("product_name"))
+	if d.Name == "" {
+		d.Name = machine.marketing(code, strings.TrimPrefix(r.short("revision"), "0x"))
+	}
+	if d.Name == "" {
+		d.Name = strings.TrimSpace("AMD GPU " + gpu.Clean(code))
+	}
+	if r.card.portion {
+		d.MemoryTotal = r.share(machine)
+		return
+	}
+	d.MemoryTotal = r.bytes("mem_info_vram_total")
+}
+
+// marketing looks a name up; a list knows many revisions of one device.
+func (f files) marketing(device, revision string) string {
+	if device == "" {
+		return ""
+	}
+	for _, list := range []string{"usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids"} {
+		text, err := f.text(list)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			fields := strings.SplitN(line, ",", 3)
+			if len(fields) == 3 && strings.EqualFold(fields[0], device) && strings.EqualFold(strings.TrimSpace(fields[1]), revision) {
+				return gpu.Clean(strings.TrimSpace(fields[2]))
+			}
+		}
+	}
+	return ""
+}
+
+// share is a partition's part of the memory: KFD's banks of device memory, heap types 1 and 2
+// (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.h HSA_MEM_HEAP_TYPE_FB_…).
+func (r *reader) share(machine files) *gpu.Bytes {
+	var sum int64
+	banks := filepath.Join(nodeFolder, r.card.node, "mem_banks")
+	for _, bank := range machine.names(banks) {
+		text, _ := machine.text(banks, bank, "properties")
+		if p := properties(text); p["heap_type"] == 1 || p["heap_type"] == 2 {
+			sum += int64(p["size_in_bytes"] & (1<<56 - 1))
+		}
+	}
+	if sum == 0 || sum > memoryLimit {
+		return nil
+	}
+	return new(gpu.Bytes(sum))
+}
+
+// memory in use is known for a whole GPU only.
+func (r *reader) memory() {
+	d := &r.device
+	if r.card.portion {
+		return
+	}
+	if used := r.bytes("mem_info_vram_used"); used != nil && d.MemoryTotal != nil {
+		d.MemoryUsed = new(min(*used, *d.MemoryTotal))
+	}
+}
+
+// load reads the sensors. On many kernels that wakes a sleeping GPU, which takes a second and spends power, so one that
+// sleeps is left alone (torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c; power/runtime_status).
+func (r *reader) load() {
+	if r.short("power", "runtime_status") == "suspended" {
+		return
+	}
+	d := &r.device
+	if !r.card.portion { // otherwise it is the sum of what all partitions do
+		if n := r.number(100, "gpu_busy_percent"); n != nil {
+			d.Utilization = new(float64(*n) / 100)
+		}
+	}
+	for _, entry := range r.names("hwmon") {
+		if r.short("hwmon", entry, "name") == "amdgpu" {
+			r.sensors(filepath.Join("hwmon", entry))
+			return
+		}
+	}
+}
+
+// sensors reads hwmon: temperatures in millidegrees, power in microwatts, clocks in hertz (the comment "hwmon" in
+// torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c).
+func (r *reader) sensors(dir string) {
+	d := &r.device
+	r.temperatures(dir)
+	for _, name := range []string{"power1_average", "power1_input"} { // boards have one of the two
+		if n := r.number(1e12, dir, name); n != nil {
+			d.Power = new(float64(*n) / 1e6)
+			break
+		}
+	}
+	if n := r.number(1e12, dir, "power1_cap"); n != nil && *n > 0 {
+		d.PowerLimit = new(float64(*n) / 1e6)
+	}
+	d.ClockSM = r.scaled(1e6, dir, "freq1_input")
+	d.ClockMemory = r.scaled(1e6, dir, "freq2_input")
+}
+
+// temperatures shows the edge sensor, as AMD's own tools do, or the hottest spot (junction) where there is no edge. How
+// much is left before the GPU slows down is the least of all sensors: the hottest spot reaches its limit first.
+func (r *reader) temperatures(dir string) {
+	d := &r.device
+	shown := 4
+	for n := 1; n <= 3; n++ {
+		file := func(suffix string) string { return "temp" + strconv.Itoa(n) + suffix }
+		now := r.scaled(1000, dir, file("_input"))
+		if now == nil {
+			continue
+		}
+		critical := r.scaled(1000, dir, file("_crit"))
+		if critical != nil && *critical <= 0 {
+			critical = nil
+		}
+		rank := map[string]int{"edge": 0, "": 1, "junction": 2}
+		order, known := rank[r.short(dir, file("_label"))]
+		if !known { // "mem"
+			order = 3
+		}
+		if order < shown {
+			shown, d.Temperature, d.TempSlowdown = order, now, critical
+		}
+		if critical != nil && (d.TempMargin == nil || *critical-*now < *d.TempMargin) {
+			d.TempMargin = new(*critical - *now)
+		}
+	}
+}
+
+// health reads the memory errors since the driver was loaded and the pages set aside for them. Formats: the comments "RAS
+// sysfs Error Count Interface" and "gpu_vram_bad_pages" in torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c.
+func (r *reader) health() {
+	d := &r.device
+	for _, file := range []string{"umc_err_count", "aca_umc"} {
+		text, err := r.text("ras", file)
+		if err != nil {
+			if !absent(err) {
+				r.problem("ras/"+file, reason(err))
+			}
+			continue
+		}
+		counts := properties(strings.ReplaceAll(text, ":", " "))
+		if n, ok := counts["ue"]; ok {
+			d.ECC, d.ECCUncorrected = new(true), new(int64(n&(1<<62-1)))
+		}
+		if n, ok := counts["ce"]; ok {
+			d.ECC, d.ECCCorrected = new(true), new(int64(n&(1<<62-1)))
+		}
+		break
+	}
+	if text, err := r.text("ras", "gpu_vram_bad_pages"); err == nil {
+		d.RetiredPages = retired(text)
+	}
+}
+
+// retired reads lines such as "0x00000001 : 0x00001000 : R": R is out of use, P waits for it. They are set aside for errors
+// that could not be corrected.
+func retired(text string) *gpu.RetiredPages {
+	var out gpu.RetiredPages
+	for line := range strings.Lines(text) {
+		fields := strings.Split(line, ":")
+		switch strings.TrimSpace(fields[len(fields)-1]) {
+		case "R":
+			out.DoubleBit++
+		case "P":
+			out.Pending = true
+		}
+	}
+	return &out
+}

@@ -1,0 +1,118 @@
+package amdgpu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// files reads small files below one folder.
+type files struct{ root string }
+
+// fileLimit is above what sysfs can show in one file (a page) and above libdrm's list of names.
+const fileLimit = 256 << 10
+
+func (f files) path(parts ...string) string {
+	return filepath.Join(append([]string{f.root}, parts...)...)
+}
+
+// text is the content without surrounding space.
+func (f files) text(parts ...string) (string, error) {
+	file, err := os.Open(f.path(parts...))
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, fileLimit))
+	return strings.TrimSpace(string(b)), err
+}
+
+// short is the content of a file that may be missing or fail: then it is "".
+func (f files) short(parts ...string) string {
+	s, err := f.text(parts...)
+	if err != nil || len(s) > 256 {
+		return ""
+	}
+	return s
+}
+
+// names lists a folder in order; a folder that is missing or fails is empty.
+func (f files) names(parts ...string) []string {
+	d, err := os.Open(f.path(parts...))
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	slices.Sort(names)
+	return names
+}
+
+// has reports whether a file is there, whatever it holds.
+func (f files) has(parts ...string) bool {
+	_, err := os.Stat(f.path(parts...))
+	return err == nil
+}
+
+// usable asks whether this process may open a device node, without opening it: /dev/kfd would remember us as a user.
+// The kernel's device filters of containers answer here too (torvalds/linux fs/namei.c inode_permission).
+func (f files) usable(parts ...string) error {
+	return unix.Faccessat(unix.AT_FDCWD, f.path(parts...), unix.R_OK|unix.W_OK, unix.AT_EACCESS)
+}
+
+// absent tells a reading that a device does not have from one that fails.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODATA)
+}
+
+// reason is the error without the path, which the message around it has.
+func reason(err error) string {
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		return where.Err.Error()
+	}
+	return err.Error()
+}
+
+// properties reads the lines "name value" of KFD's files (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+// Lines of another form are passed over: cache files have some, and newer kernels may add others.
+func properties(text string) map[string]uint64 {
+	out := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) != 2 {
+			continue
+		}
+		if n, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
+			out[fields[0]] = n
+		}
+	}
+	return out
+}
+
+// whole reads a decimal number that is not absurd for what it counts.
+func whole(text string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", cut(text))
+	}
+	if n < 0 || n > most {
+		return 0, fmt.Errorf("%d is outside 0 to %d", n, most)
+	}
+	return n, nil
+}
+
+func cut(s string) string {
+	if len(s) > 40 {
+		return strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return s
+}

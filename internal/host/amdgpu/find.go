@@ -1,0 +1,251 @@
+package amdgpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+)
+
+const (
+	driverFolder = "sys/bus/pci/drivers/amdgpu"
+	pciFolder    = "sys/bus/pci/devices"
+	nodeFolder   = "sys/class/kfd/kfd/topology/nodes"
+)
+
+// card is one device: a KFD node, which is a GPU or a partition of one; or a GPU that only the graphics driver shows.
+type card struct {
+	device  gpu.Device // what is known without touching the device
+	dir     string     // of the PCI device, below the root
+	node    string     // KFD node, "" for graphics only
+	gpuID   string     // KFD's name for it among a process's files
+	props   map[string]uint64
+	portion bool // one of several partitions: readings of the PCI device are not its own
+}
+
+// findings is what exists.
+type findings struct {
+	cards    []card
+	ways     [][]gpu.Link
+	version  string
+	problems []string
+	none     error
+}
+
+func (f *findings) links(i int) []gpu.Link {
+	if f.ways == nil {
+		return nil
+	}
+	return f.ways[i]
+}
+
+// find lists the devices in ROCm's order: KFD nodes by number without those that this process may not use, which ROCm
+// leaves out of its numbering (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs that
+// KFD does not know come after; while nodes are hidden they cannot be told from those and are left out too.
+func (d *Driver) find(what gpu.What) findings {
+	var out findings
+	hidden := 0
+	for _, node := range d.nodes() {
+		c, state := d.readNode(node)
+		switch state {
+		case isCard:
+			out.cards = append(out.cards, c)
+		case isHidden:
+			hidden++
+		}
+	}
+	name(out.cards)
+	compute := len(out.cards)
+	if hidden == 0 {
+		out.cards = append(out.cards, d.graphicsOnly(out.cards)...)
+	}
+	if len(out.cards) == 0 {
+		out.none = d.nothing(hidden)
+		return out
+	}
+	for i := range out.cards {
+		out.cards[i].device.Index = i
+	}
+	out.version = d.version()
+	if hidden > 0 {
+		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
+	}
+	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
+	if what&gpu.Links != 0 {
+		out.ways = d.ways(out.cards)
+	}
+	return out
+}
+
+// nodes lists KFD's nodes by number; processors are among them.
+func (f files) nodes() []string {
+	nodes := slices.DeleteFunc(f.names(nodeFolder), func(s string) bool { _, err := strconv.ParseUint(s, 10, 32); return err != nil })
+	slices.SortFunc(nodes, func(a, b string) int {
+		x, _ := strconv.Atoi(a)
+		y, _ := strconv.Atoi(b)
+		return x - y
+	})
+	return nodes
+}
+
+type nodeState int
+
+const (
+	isProcessor nodeState = iota
+	isHidden
+	isCard
+)
+
+// readNode reads one KFD node. The kernel refuses to show nodes that the caller's device filter excludes
+// (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c node_show).
+func (f files) readNode(node string) (card, nodeState) {
+	id, err := f.text(nodeFolder, node, "gpu_id")
+	if errors.Is(err, fs.ErrPermission) {
+		return card{}, isHidden
+	}
+	if err != nil || id == "0" || id == "" {
+		return card{}, isProcessor
+	}
+	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + gpu.Clean(cut(id)))}}
+	text, err := f.text(nodeFolder, node, "properties")
+	if err != nil {
+		c.device.Problem = fmt.Sprintf("cannot read KFD node %s: %s", node, reason(err))
+		return c, isCard
+	}
+	c.props = properties(text)
+	bus, known := c.props["location_id"]
+	if !known {
+		c.device.Problem = fmt.Sprintf("KFD node %s does not say where its GPU is", node)
+		return c, isCard
+	}
+	// The lower half is bus, device and function; the highest four bits are the partition (kfd_topology_add_device).
+	c.at(f, fmt.Sprintf("%04x:%02x:%02x.%x", c.props["domain"]&0xffffffff, bus>>8&0xff, bus>>3&0x1f, bus&7))
+	if minor := c.props["drm_render_minor"]; minor > 0 && minor < 1<<20 {
+		c.device.Minor = new(int(minor))
+		// A render node that is missing here, or filtered, belongs to somebody else.
+		if err := f.usable(c.renderNode()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
+			return c, isHidden
+		}
+	}
+	if target := target(c.props["gfx_target_version"]); target != "" {
+		c.device.Extra = gpu.Extra{"gfx_target": json.RawMessage(strconv.Quote(target))}
+	}
+	if mhz := c.props["max_engine_clk_fcompute"]; mhz > 0 && mhz < 1e5 {
+		c.device.ClockSMMax = new(int(mhz))
+	}
+	return c, isCard
+}
+
+func (c *card) renderNode() string { return fmt.Sprintf("dev/dri/renderD%d", *c.device.Minor) }
+
+// at places the card on the PCI bus.
+func (c *card) at(f files, pci string) {
+	c.device.PCI, c.dir = pci, f.path(pciFolder, pci)
+	if !f.has(pciFolder, pci) {
+		c.device.Problem = "the GPU is lost: nothing is left at PCI address " + pci
+	}
+	if n, err := whole(f.short(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1 is a machine without nodes
+		c.device.NUMA = new(int(n))
+	}
+}
+
+// target writes the number as compilers do: 90402 is gfx942, 90010 is gfx90a.
+func target(version uint64) string {
+	major, minor, step := version/10000, version/100%100, version%100
+	if major == 0 || major > 99 || minor > 15 || step > 15 {
+		return ""
+	}
+	return fmt.Sprintf("gfx%d%x%x", major, minor, step)
+}
+
+// name gives every card its identity, and marks the partitions of one GPU.
+func name(cards []card) {
+	at, same := map[string]int{}, map[gpu.UUID]int{}
+	for i := range cards {
+		c := &cards[i]
+		if c.device.PCI == "" {
+			continue
+		}
+		at[c.device.PCI]++
+		// As ROCm writes it (ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_gpu_agent.cpp); 0 is none.
+		if c.device.UUID = gpu.UUID("PCI-" + c.device.PCI); c.props["unique_id"] != 0 {
+			c.device.UUID = gpu.UUID(fmt.Sprintf("GPU-%016x", c.props["unique_id"]))
+		}
+		same[c.device.UUID]++
+	}
+	next := map[gpu.UUID]int{}
+	for i := range cards {
+		c := &cards[i]
+		c.portion = at[c.device.PCI] > 1
+		if id := c.device.UUID; same[id] > 1 {
+			c.device.UUID = gpu.UUID(fmt.Sprintf("%s-p%d", id, next[id]))
+			next[id]++
+		}
+	}
+}
+
+// graphicsOnly lists what the driver has taken and KFD does not know: old GPUs, or a kernel without KFD.
+func (f files) graphicsOnly(known []card) []card {
+	address := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	var out []card
+	for _, pci := range f.names(driverFolder) {
+		if !address.MatchString(pci) || slices.ContainsFunc(known, func(c card) bool { return c.device.PCI == pci }) {
+			continue
+		}
+		c := card{device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("PCI-" + pci)}}
+		c.device.Problem = "for graphics only: the kernel's compute driver (KFD) does not list it, so ROCm programs cannot use it"
+		c.at(f, pci)
+		if id := f.short(pciFolder, pci, "unique_id"); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != "" {
+			c.device.UUID = gpu.UUID("GPU-" + id)
+		}
+		for _, entry := range f.names(pciFolder, pci, "drm") {
+			if n, ok := strings.CutPrefix(entry, "renderD"); ok {
+				if minor, err := strconv.Atoi(n); err == nil {
+					c.device.Minor = new(minor)
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// denied lists what keeps the programs of this user from starting.
+func (f files) denied(cards []card) []string {
+	var out []string
+	if len(cards) == 0 {
+		return nil
+	}
+	if text := refused("/dev/kfd", f.usable("dev/kfd")); text != "" {
+		out = append(out, "AMD GPUs: "+text)
+	}
+	for i := range cards {
+		c := &cards[i]
+		if c.device.Minor == nil {
+			continue
+		}
+		if text := refused("/"+c.renderNode(), f.usable(c.renderNode())); text != "" {
+			out = append(out, fmt.Sprintf("AMD GPU %d: %s", c.device.Index, text))
+		}
+	}
+	return out
+}
+
+// version is that of the driver where it is a module of its own, else that of the kernel, which it is a part of.
+func (f files) version() string {
+	if v := f.short("sys/module/amdgpu/version"); v != "" {
+		return gpu.Clean(v)
+	}
+	if v := f.short("proc/sys/kernel/osrelease"); v != "" {
+		return "Linux " + gpu.Clean(v)
+	}
+	return ""
+}

@@ -1,0 +1,91 @@
+package amdgpu
+
+import (
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// linkXGMI is the type of AMD's direct links (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_crat.h CRAT_IOLINK_TYPE_XGMI).
+const linkXGMI = 11
+
+// ways compares every two cards.
+func (d *Driver) ways(cards []card) [][]gpu.Link {
+	direct := make([]map[string]bool, len(cards))
+	chains := make([][]string, len(cards))
+	for i := range cards {
+		direct[i], chains[i] = d.direct(cards[i].node), d.chain(cards[i].device.PCI)
+	}
+	out := make([][]gpu.Link, len(cards))
+	for i := range cards {
+		out[i] = make([]gpu.Link, len(cards))
+		for j := range cards {
+			switch {
+			case i == j:
+				out[i][j] = gpu.LinkSelf
+			case direct[i][cards[j].node] || cards[i].device.PCI != "" && cards[i].device.PCI == cards[j].device.PCI:
+				out[i][j] = gpu.LinkNVLink
+			default:
+				out[i][j] = onBus(chains[i], chains[j], cards[i].device.NUMA, cards[j].device.NUMA)
+			}
+		}
+	}
+	return out
+}
+
+// direct lists the nodes that XGMI joins to this one.
+func (f files) direct(node string) map[string]bool {
+	out := map[string]bool{}
+	if node == "" {
+		return out
+	}
+	for _, link := range f.names(nodeFolder, node, "io_links") {
+		text, err := f.text(nodeFolder, node, "io_links", link, "properties")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if to, ok := strings.CutPrefix(line, "node_to "); ok && properties(text)["type"] == linkXGMI {
+				out[strings.TrimSpace(to)] = true
+			}
+		}
+	}
+	return out
+}
+
+// chain is the way from the root of the bus down to the device's parent: its folder in sysfs is below its bridges.
+func (f files) chain(pci string) []string {
+	if pci == "" {
+		return nil
+	}
+	path, err := filepath.EvalSymlinks(f.path(pciFolder, pci))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for part := range strings.SplitSeq(filepath.Dir(path), string(filepath.Separator)) {
+		if strings.Count(part, ":") > 0 && (strings.HasPrefix(part, "pci") || len(out) > 0) {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// onBus is the class of a way over PCI Express. A bridge that both are below is a switch, or the switch inside a card that
+// carries two GPUs; the same root without one is the host bridge.
+func onBus(a, b []string, near, far *int) gpu.Link {
+	common := 0
+	for common < len(a) && common < len(b) && a[common] == b[common] {
+		common++
+	}
+	switch {
+	case common > 1:
+		return gpu.LinkSwitch
+	case common == 1:
+		return gpu.LinkBridge
+	case near == nil && far == nil, near != nil && far != nil && *near == *far:
+		return gpu.LinkNode // a machine without nodes is one node
+	}
+	return gpu.LinkSystem
+}
