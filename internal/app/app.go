@@ -70,11 +70,11 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	}
 	data, err := os.ReadFile(a.Machine)
 	if err != nil {
-		return gpu.Machine{}, usagef("cannot read the machine file: %v; record one with: gpuard status --record > machine.json", err)
+		return gpu.Machine{}, usagef("cannot read the machine file: %v; record one with: gpuard status --record > machine.json, or try demo", err)
 	}
 	m, err := gpu.Decode(data)
 	if err != nil {
-		return m, usagef("%s: %v", a.Machine, err)
+		return m, usagef("cannot read the machine file %s: %s", a.Machine, strings.TrimPrefix(err.Error(), "cannot read machine file: "))
 	}
 	m.Source = "file"
 	return m, nil
@@ -143,7 +143,10 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		return f, ignoreMissing(err)
 	}
 	if missing := errors.Is(err, os.ErrNotExist); !missing && !a.emptyOwn(path) {
-		return nil, err
+		return nil, a.elsewhere(err)
+	}
+	if !create {
+		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing
 	}
 	if !a.hardware() {
 		if err := a.parents(filepath.Dir(path)); err != nil {
@@ -160,6 +163,15 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		a.Say(warning)
 	}
 	return f, nil
+}
+
+// elsewhere ends an error of the file system with what to do, where the caller chose the folder.
+func (a *App) elsewhere(err error) error {
+	var failed *os.PathError
+	if own, _ := a.Env.Lookup("GPUARD_STATE"); own == "" || !errors.As(err, &failed) {
+		return err
+	}
+	return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
 }
 
 func ignoreMissing(err error) error {

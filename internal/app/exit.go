@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"syscall"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -61,6 +62,8 @@ func Remedy(err error) string {
 		return refusal.Remedy
 	case errors.As(err, &unavailable):
 		return unavailable.Remedy
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room there and try again: nothing was leased"
 	}
 	return ""
 }

@@ -12,50 +12,76 @@ import (
 	"gpuard/internal/core/visible"
 )
 
+type envOptions struct {
+	spec        specFlags
+	format      string
+	json, lease bool
+}
+
 func (p *Program) env() *cobra.Command {
-	var flags specFlags
-	var format string
-	var asJSON bool
+	o := &envOptions{}
 	cmd := &cobra.Command{
 		Use:   "env [flags]",
-		Short: "Print the variables for a choice of devices, without leasing them",
+		Short: "Print the variables for a choice of devices",
 		Long: `Chooses like run and prints the variables instead of starting a command.
-Nothing is leased: somebody else may get the same device a moment later.
-Use it to look, or for a program that you start by other means.
+Without --lease nothing is leased: somebody else may get the same device a
+moment later. With --lease the shell that evaluates the output has the lease,
+until that shell ends.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
-  eval "$(gpuard env --device GPU-8932f937)"
+  eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
+  gpuard env --lease --format fish | source
   gpuard env --cpu --format fish | source`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(func() error {
-				spec, err := flags.spec(cmd, nil)
-				if err != nil {
-					return asUsage(err)
-				}
-				if asJSON {
-					if cmd.Flags().Changed("format") && format != "json" {
-						return usagef("cannot use --json with --format %s: write one of them", format)
-					}
-					format = "json"
-				}
-				write, err := envWriter(format)
-				if err != nil {
-					return err
-				}
-				vars, err := p.App.Variables(cmd.Context(), spec)
-				if err != nil {
-					return err
-				}
-				return write(p.Out, vars)
-			})
+			if !o.lease {
+				return report(func() error { return p.printEnv(cmd, o) })
+			}
+			if err := p.printEnv(cmd, o); err != nil {
+				return &failure{err, app.RunExit(err)}
+			}
+			return nil
 		},
 	}
-	flags.add(p, cmd)
-	cmd.Flags().StringVar(&format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as --format json")
+	o.spec.add(p, cmd)
+	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
+	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
+	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, noFiles))
 	return cmd
+}
+
+func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
+	spec, err := o.spec.spec(cmd, nil)
+	if err != nil {
+		return asUsage(err)
+	}
+	if o.json {
+		if cmd.Flags().Changed("format") && o.format != "json" {
+			return usagef("cannot use --json with --format %s: write one of them", o.format)
+		}
+		o.format = "json"
+	}
+	write, err := envWriter(o.format)
+	if err != nil {
+		return err
+	}
+	if !o.lease || spec.CPU { // no device, no lease
+		vars, err := p.App.Variables(cmd.Context(), spec)
+		if err != nil {
+			return err
+		}
+		return write(p.Out, vars)
+	}
+	h, err := p.App.HoldShell(cmd.Context(), spec)
+	if err != nil {
+		return err
+	}
+	for _, n := range h.Notes {
+		fmt.Fprintln(p.Err, "gpuard: "+n)
+	}
+	fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", app.Announce(h.Plan, h.Lease))
+	return write(p.Out, h.Variables)
 }
 
 func envWriter(format string) (func(io.Writer, []visible.Var) error, error) {

@@ -20,8 +20,8 @@ device when that process ends. A process that is on devices already gets those.
 It keeps the environment it has: hold cannot change what it sees, and says so
 when the process does not see what was leased.
 For your own shell: eval "$(gpuard env --lease)".`,
-		Example: `  gpuard hold 4242                         the GPU that process 4242 uses, or a free one
-  gpuard hold --device 1 $$                GPU 1 for this shell`,
+		Example: `  gpuard hold 4242                 the GPU that process 4242 uses, or a free one
+  gpuard hold --device 1 $$        GPU 1 for this shell`,
 		Args: oneProcess,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := flags.spec(cmd, nil)

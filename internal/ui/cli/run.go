@@ -21,11 +21,11 @@ func (p *Program) run() *cobra.Command {
 	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] [COMMAND [ARG...]]",
-		Short: "Run a command on a GPU that is free, and lease it until the command ends",
+		Short: "Run a command on a GPU that is free, leased until it ends",
 		Long: `Chooses devices that really are free, leases them, sets the variables of every
 vendor and becomes COMMAND: same process, terminal, signals and exit code as
 without gpuard. The lease ends with the command, also after kill -9.
-Without COMMAND it starts your shell. Flags behind COMMAND are the command's own.
+Without COMMAND it starts your shell. Flags behind COMMAND belong to COMMAND.
 
 Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`,

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// fieldTable knows the structs of the packages whose values become JSON, as their source says it.
+type fieldTable struct {
+	t       *testing.T
+	structs map[string]*ast.StructType // by "package.Type"
+	plain   map[string]string          // other named types: what they are in JSON
+	values  map[string][]string        // of named text types, in order of the source
+	section []string                   // structs still to be described, in order of mention
+	done    map[string]bool
+}
+
+func readFields(t *testing.T) *fieldTable {
+	f := &fieldTable{t: t, structs: map[string]*ast.StructType{}, values: map[string][]string{}, done: map[string]bool{}, plain: map[string]string{
+		"time.Time": "time (RFC 3339)", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
+		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
+	}}
+	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health"} {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("cannot find the source of %s in %s", name, dir)
+		}
+		for _, path := range paths {
+			if !strings.HasSuffix(path, "_test.go") {
+				f.read(name, path)
+			}
+		}
+	}
+	return f
+}
+
+func (f *fieldTable) read(pkg, path string) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			f.choices(pkg, g)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.TypeSpec); ok {
+			switch x := s.Type.(type) {
+			case *ast.StructType:
+				f.structs[pkg+"."+s.Name.Name] = x
+			case *ast.Ident:
+				if key := pkg + "." + s.Name.Name; f.plain[key] == "" && f.plain[x.Name] != "" {
+					f.plain[key] = f.plain[x.Name]
+				}
+			}
+		}
+		return true
+	})
+}
+
+// choices collects the values of a named text type.
+func (f *fieldTable) choices(pkg string, g *ast.GenDecl) {
+	for _, s := range g.Specs {
+		v, ok := s.(*ast.ValueSpec)
+		if !ok || v.Type == nil || len(v.Values) != 1 {
+			continue
+		}
+		value, isText := v.Values[0].(*ast.BasicLit)
+		if key := fmt.Sprintf("%s.%s", pkg, v.Type); isText && value.Kind == token.STRING {
+			f.values[key] = append(f.values[key], value.Value)
+		}
+	}
+}
+
+// word says what a Go type is in JSON, and remembers structs to be described.
+func (f *fieldTable) word(pkg string, e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.StarExpr:
+		return f.word(pkg, x.X) + ", or null"
+	case *ast.ArrayType:
+		return "list of " + f.word(pkg, x.Elt)
+	case *ast.MapType:
+		return "object of " + f.word(pkg, x.Value)
+	case *ast.SelectorExpr:
+		return f.named(fmt.Sprintf("%s.%s", x.X, x.Sel))
+	case *ast.Ident:
+		if f.plain[x.Name] != "" {
+			return f.plain[x.Name]
+		}
+		return f.named(pkg + "." + x.Name)
+	}
+	f.t.Fatalf("cannot describe a field of type %T", e)
+	return ""
+}
+
+func (f *fieldTable) named(key string) string {
+	if v := f.values[key]; len(v) > 0 {
+		return strings.Join(v, ", ")
+	}
+	if w := f.plain[key]; w != "" {
+		return w
+	}
+	if f.structs[key] == nil {
+		f.t.Fatalf("cannot find type %s", key)
+	}
+	f.section = append(f.section, key)
+	title := title(key)
+	return fmt.Sprintf("[%s](#%s)", title, title)
+}
+
+// title is the name of a struct for readers of JSON: "app.StatusDevice" is "device".
+func title(key string) string {
+	_, name, _ := strings.Cut(key, ".")
+	return strings.ToLower(strings.TrimPrefix(name, "Status"))
+}
+
+// rows describes each field of a struct, those of embedded structs in their place.
+func (f *fieldTable) rows(key string) (rows []string) {
+	pkg, _, _ := strings.Cut(key, ".")
+	s := f.structs[key]
+	if s == nil {
+		f.t.Fatalf("cannot find struct %s", key)
+	}
+	for _, field := range s.Fields.List {
+		tag := reflect.StructTag("")
+		if field.Tag != nil {
+			tag = reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
+		}
+		name, options, _ := strings.Cut(tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case len(field.Names) == 0:
+			embedded := strings.TrimPrefix(fmt.Sprint(embeddedName(field.Type)), "*")
+			if !strings.Contains(embedded, ".") {
+				embedded = pkg + "." + embedded
+			}
+			rows = append(rows, f.rows(embedded)...)
+		case name == "":
+			f.t.Errorf("%s.%s has no JSON name", key, field.Names[0])
+		default:
+			word := f.word(pkg, field.Type)
+			if strings.Contains(options, "omitempty") {
+				word = strings.TrimSuffix(word, ", or null") + "; may be absent"
+			}
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", name, word, strings.ReplaceAll(strings.TrimSpace(field.Comment.Text()), "; never nil", "")))
+		}
+	}
+	return rows
+}
+
+func embeddedName(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.StarExpr:
+		return embeddedName(x.X)
+	case *ast.SelectorExpr:
+		return fmt.Sprintf("%s.%s", x.X, x.Sel)
+	}
+	return fmt.Sprint(e)
+}
+
+// answers lists what each command prints with --json.
+func answers() [][2]string {
+	return [][2]string{
+		{"gpuard status --json", "app.Status"},
+		{"gpuard run --json", "cli.started"},
+		{"gpuard hold --json", "app.Holding"},
+		{"gpuard explain --json", "cli.explained"},
+		{"gpuard env --json", "cli.variablesAnswer"},
+		{"gpuard release --json", "cli.releasedAnswer"},
+		{"a failure of any of them", "cli.failed"},
+		{"a refusal", "cli.refused"},
+	}
+}
+
+func jsonPage(t *testing.T) string {
+	f := readFields(t)
+	var b strings.Builder
+	b.WriteString("# JSON answers\n\n" + made)
+	b.WriteString("With `--json` every command answers with one object on standard output, `run` on standard error before it becomes\n" +
+		"the command (and on standard output with `--dry-run`). `schema` names its form: keys are added under the same number, and removed or changed\n" +
+		"under a new one. Lists are never null. A reading that is absent is null, which is not zero.\n")
+	table := func(heading, key string) {
+		f.done[key] = true
+		fmt.Fprintf(&b, "\n## %s\n\n| key | value | |\n| --- | --- | --- |\n%s\n", heading, strings.Join(f.rows(key), "\n"))
+	}
+	for _, a := range answers() {
+		table(a[0], a[1])
+	}
+	for i := 0; i < len(f.section); i++ {
+		if key := f.section[i]; !f.done[key] {
+			table(title(key), key)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/visible"
+)
+
+// reference is where the pages made from the code lie.
+const reference = "../../../docs/reference"
+
+const made = "<!-- made from the code: make docs -->\n\n"
+
+// TestDocs compares the reference pages with the code; -update writes them (make docs).
+func TestDocs(t *testing.T) {
+	pages := map[string]string{
+		"commands.md":      commandsPage(),
+		"exit-codes.md":    exitCodesPage(),
+		"explain-notes.md": notesPage(),
+		"json.md":          jsonPage(t),
+	}
+	for name, want := range pages {
+		path := filepath.Join(reference, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			t.Errorf("%v: make docs writes it", err)
+			continue
+		}
+		if diff := firstDifference(string(have), want); diff != "" {
+			t.Errorf("docs/reference/%s is stale, make docs writes it again: %s", name, diff)
+		}
+	}
+}
+
+func firstDifference(have, want string) string {
+	h, w := strings.Split(have, "\n"), strings.Split(want, "\n")
+	for i := range max(len(h), len(w)) {
+		var a, b string
+		if i < len(h) {
+			a = h[i]
+		}
+		if i < len(w) {
+			b = w[i]
+		}
+		if a != b {
+			return fmt.Sprintf("line %d\n  page: %s\n  code: %s", i+1, a, b)
+		}
+	}
+	return ""
+}
+
+// commandTree is the program without anything of this machine in it.
+func commandTree() []*cobra.Command {
+	root := (&Program{App: &app.App{}}).root()
+	list := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func commandsPage() string {
+	var b strings.Builder
+	b.WriteString("# Commands\n\n" + made)
+	for _, c := range commandTree() {
+		fmt.Fprintf(&b, "## %s\n\n```text\n%s```\n\n", c.CommandPath(), helpText(c))
+	}
+	b.WriteString("See also: [exit codes](exit-codes.md), [JSON answers](json.md), [notes of explain](explain-notes.md).\n")
+	return b.String()
+}
+
+func exitCodesPage() string {
+	var b strings.Builder
+	b.WriteString("# Exit codes\n\n" + made)
+	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run` and `hold`:\n\n")
+	b.WriteString("| code | meaning |\n| ---: | --- |\n")
+	for _, e := range app.Exits() {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
+	}
+	b.WriteString(`
+Every other command:
+
+| code | meaning |
+| ---: | --- |
+| 0 | yes, done; of ` + "`explain`" + ` also when nothing is visible |
+| 1 | no: refused, failed, or no device can be read |
+| 2 | used wrongly |
+`)
+	return b.String()
+}
+
+func notesPage() string {
+	var b strings.Builder
+	b.WriteString("# Notes of explain\n\n" + made)
+	b.WriteString("`gpuard explain --json` gives each surprise a code. Codes are added and never renamed.\n\n| code | meaning |\n| --- | --- |\n")
+	for _, n := range visible.Codes() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", n.Code, n.Text)
+	}
+	return b.String()
+}
+
+// TestHelp: every command has an example, its help fits the narrowest usual terminal, and no flag is left without a word.
+func TestHelp(t *testing.T) {
+	for _, c := range commandTree() {
+		text := helpText(c)
+		for line := range strings.Lines(text) {
+			if n := cells(strings.TrimSuffix(line, "\n")); n > helpWidth {
+				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		if !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("%s has no example of itself", c.CommandPath())
+		}
+		if strings.Contains(text, "help for "+c.Name()) {
+			t.Errorf("%s --help has words that are not ours", c.CommandPath())
+		}
+	}
+}
