@@ -173,7 +173,10 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 	}
 	spec := q.spec
 	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
-		if spec.Devices = q.machine.Under(q.own); len(spec.Devices) > 0 {
+		spec.Devices = slices.DeleteFunc(q.machine.Under(q.own), func(id string) bool { // of the rest of its tree
+			return slices.ContainsFunc(held, func(l job.Lease) bool { return l.Holds(gpu.UUID(id)) })
+		})
+		if len(spec.Devices) > 0 {
 			spec.GPUs = 0
 		}
 	}

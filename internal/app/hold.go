@@ -26,26 +26,41 @@ type Holding struct {
 // process ends. A process that is on devices already gets those, unless others are named. Only one's own processes
 // (root: any) can be held for.
 func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error) {
+	h, m, err := a.hold(ctx, spec, pid, true)
+	if err == nil {
+		h.Notes = append(h.Notes, a.sees(pid, m, h.Plan)...)
+	}
+	return h, err
+}
+
+// HoldShell is Hold for the shell that the caller's command substitution belongs to. The shell is about to get the
+// variables, and its other jobs have nothing to do with the choice.
+func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
+	h, _, err := a.hold(ctx, spec, a.Proc.Shell(os.Getppid()), false)
+	return h, err
+}
+
+func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*Holding, gpu.Machine, error) {
 	before, err := a.Proc.Stat(pid)
 	if err != nil || before.State == "Z" {
-		return nil, usagef("cannot hold for process %d: there is no such process", pid)
+		return nil, gpu.Machine{}, usagef("cannot hold for process %d: there is no such process", pid)
 	}
 	pidfd, err := launch.Pidfd(pid)
 	if err != nil {
-		return nil, err
+		return nil, gpu.Machine{}, err
 	}
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
 	// The PID may have been used again between the two: then the descriptor means somebody else.
 	if after, err := a.Proc.Stat(pid); err != nil || after.Start != before.Start {
-		return nil, usagef("cannot hold for process %d: it has just ended", pid)
+		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it has just ended", pid)
 	}
 	if uid, ok := a.Proc.Owner(pid); os.Geteuid() != 0 && (!ok || int(uid) != os.Geteuid()) {
-		return nil, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
+		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
 	}
 	name := baseName(strings.Fields(a.Proc.Describe(pid).Command))
-	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: true})
+	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: running})
 	if err != nil {
-		return nil, err
+		return nil, gpu.Machine{}, err
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	fd, err := launch.Inherit(d.Held.Lock)
@@ -54,17 +69,11 @@ func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error
 	}
 	if err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
-		return nil, err
+		return nil, gpu.Machine{}, err
 	}
 	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan}
 	h.Variables = append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
-	h.Notes = append(h.Notes, a.sees(pid, d.Machine, d.Plan)...)
-	return h, nil
-}
-
-// HoldShell is Hold for the shell that the caller's command substitution belongs to.
-func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
-	return a.Hold(ctx, spec, a.Proc.Shell(os.Getppid()))
+	return h, d.Machine, nil
 }
 
 // sees warns when the process, by the variables it started with, does not see what was leased for it.
