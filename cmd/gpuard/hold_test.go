@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/internal/gate"
+	"gpuard/internal/host/store"
+)
+
+// hold asks for a lease for the life of pid.
+func (r *rig) hold(pid int, flags ...string) result {
+	r.t.Helper()
+	args := append(append([]string{"hold", "--machine", r.machine}, flags...), strconv.Itoa(pid))
+	return run(r.t, program(r.t, r.state, nil, args...))
+}
+
+// leases counts what is alive.
+func (r *rig) leases() int {
+	r.t.Helper()
+	folder, err := store.Open(r.folder(), nil, time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	held, _ := folder.Leases()
+	return len(held)
+}
+
+// freed waits until no lease is alive and returns how long that took.
+func (r *rig) freed() time.Duration {
+	r.t.Helper()
+	started := time.Now()
+	for r.leases() > 0 {
+		if time.Since(started) > 5*time.Second {
+			r.t.Fatal("the lease outlives its process")
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	return time.Since(started)
+}
+
+func sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd
+}
+
+func TestHold(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	var worst time.Duration
+	for range 10 {
+		cmd := sleeper(t)
+		got := r.hold(cmd.Process.Pid)
+		if want := fmt.Sprintf(`^GPU 0 \(NVIDIA L4\) is cuda:0, lease [a-z0-9]{4}, until process %d ends\n$`, cmd.Process.Pid); got.code != 0 || !regexp.MustCompile(want).MatchString(got.out) {
+			t.Fatalf("exit %d, %q, %s", got.code, got.out, got.err)
+		}
+		if busy := run(t, r.job("true")); busy.code != 120 || !strings.Contains(busy.err, "sleep") {
+			t.Fatalf("a held device was given away: exit %d, %s", busy.code, busy.err)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		worst = max(worst, r.freed())
+	}
+	if worst > 50*time.Millisecond {
+		t.Errorf("free only %s after the process ended", worst)
+	}
+	t.Logf("free after at most %s", worst)
+}
+
+// TestHoldReusedPID: the lease is for a process, not for a number. The next process with that number does not keep it.
+func TestHoldReusedPID(t *testing.T) {
+	gate.Need(t, "root")
+	r := newRig(t, "demo:1xL4")
+	first := sleeper(t)
+	pid := first.Process.Pid
+	if got := r.hold(pid); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	_ = first.Process.Kill()
+	_ = first.Wait()
+	again := 0
+	for range 200 { // other programs fork too, so the number may be taken before us
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Fatal(err)
+		}
+		cmd := sleeper(t)
+		if again = cmd.Process.Pid; again == pid {
+			break
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	if again != pid {
+		t.Fatalf("could not get process %d again", pid)
+	}
+	r.freed()
+	if got := run(t, r.job("true")); got.code != 0 {
+		t.Errorf("a reused PID keeps the lease: exit %d, %s", got.code, got.err)
+	}
+}
+
+func TestHoldRefuses(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	ended := sleeper(t)
+	_ = ended.Process.Kill()
+	_ = ended.Wait()
+	if got := r.hold(ended.Process.Pid); got.code != 125 || !strings.Contains(got.err, "there is no such process") {
+		t.Errorf("ended process: exit %d, %s", got.code, got.err)
+	}
+	if got := r.hold(os.Getpid(), "--gpus", "2"); got.code != 122 {
+		t.Errorf("two of one: exit %d, %s", got.code, got.err)
+	}
+	if got := run(t, program(t, r.state, nil, "hold", "--machine", r.machine, "notebook")); got.code != 125 || !strings.Contains(got.err, "process id") {
+		t.Errorf("no number: exit %d, %s", got.code, got.err)
+	}
+	if n := r.leases(); n != 0 {
+		t.Errorf("%d leases after refusals", n)
+	}
+}
+
+func TestHoldForSomebodyElse(t *testing.T) {
+	gate.Need(t, "root")
+	r := newRig(t, "demo:1xL4")
+	if err := os.Chmod(r.state, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, r.state, nil, "hold", "--machine", r.machine, strconv.Itoa(os.Getpid()))
+	cmd.Path, cmd.Dir = "/proc/self/exe", "/" // the test binary lies in a folder of root's
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if got := run(t, cmd); got.code != 125 || !strings.Contains(got.err, "belongs to root, not to you") {
+		t.Errorf("exit %d, %s", got.code, got.err)
+	}
+}
+
+// TestShellLease: the shell that evaluates the variables has the lease until it ends, and gets its prompt back at once.
+func TestShellLease(t *testing.T) {
+	for _, shell := range []struct{ name, script string }{
+		{"sh", `eval "$(gpuard env --lease)"`},
+		{"bash", `eval "$(gpuard env --lease)"`},
+		{"bash", `eval "$(gpuard env --lease || echo false)"`}, // the shell forks a copy of itself for a list
+		{"zsh", `eval "$(gpuard env --lease)"`},
+		{"fish", `gpuard env --lease --format fish | source`},
+	} {
+		t.Run(shell.name, func(t *testing.T) {
+			if shell.name == "zsh" || shell.name == "fish" {
+				gate.Need(t, shell.name)
+			}
+			r := newRig(t, "demo:1xL4")
+			cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine})
+			cmd.Path, _ = exec.LookPath(shell.name)
+			cmd.Args = []string{shell.name, "-c", shell.script + "; echo got $CUDA_VISIBLE_DEVICES $GPUARD_LEASE; read line; true"}
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			started := time.Now()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil || !regexp.MustCompile(`^got 0 [a-z0-9]{4}\n$`).MatchString(line) {
+				t.Fatalf("the shell says %q (%v)", line, err)
+			}
+			if spent := time.Since(started); spent > 3*time.Second {
+				t.Errorf("the shell got its variables after %s", spent)
+			}
+			if n := r.leases(); n != 1 {
+				t.Errorf("%d leases while the shell runs", n)
+			}
+			_ = in.Close()
+			_ = cmd.Wait()
+			r.freed()
+		})
+	}
+}
