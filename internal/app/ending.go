@@ -67,6 +67,10 @@ func (p *patience) pause(ctx context.Context) error {
 
 // ending looks for a reason that is about to be over.
 func (q *question) ending(r *job.Refusal) ending {
+	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
+	if above := q.app.within(q.seen.Held, q.spec); len(above) > 0 && q.leaseEnding(above[0]) {
+		return endingLease
+	}
 	if r.Never {
 		return notEnding
 	}
