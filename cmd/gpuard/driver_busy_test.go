@@ -31,7 +31,7 @@ func TestDriverForeignProcess(t *testing.T) {
 		}
 	}
 	refusal := refused(t, r.cmd("run", "--json", "--gpus", "4", "--", "true"), 120)
-	contains(t, refusal.Summary, "3 of 4 are free")
+	contains(t, refusal.Error, "3 of 4 are free")
 	contains(t, refusal.Reasons[0].Text, fmt.Sprintf("PID %d", pid), "20 GiB")
 	for _, reason := range refusal.Reasons[1:] {
 		same(t, "another device", reason.Code, "order")

@@ -51,7 +51,7 @@ func TestDriverDescriptors(t *testing.T) {
 	defer passed.Close() //nolint:errcheck // read by nobody
 	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60")
 	cmd.ExtraFiles = []*os.File{passed, nil, passed} // 3 and 5
-	inherited := descriptors(t, os.Getpid()) // by this test from whoever started it
+	inherited := descriptors(t, os.Getpid())         // by this test from whoever started it
 	begin(t, cmd)
 	eventually(t, "the shell is out of the way", func() bool {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))

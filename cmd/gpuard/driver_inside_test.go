@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/job"
@@ -74,6 +77,24 @@ func TestDriverEndedLeaseInTheEnvironment(t *testing.T) {
 	}
 }
 
+// TestDriverEndingLeaseInTheEnvironment: the command of that lease is gone and its holder is about to notice.
+func TestDriverEndingLeaseInTheEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	cmd := r.cmd("run", "-q", "--device", "0", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
+	lease := begin(t, cmd)
+	holders := holdersOf(r.state)
+	if len(holders) != 1 || unix.Kill(holders[0], unix.SIGSTOP) != nil {
+		t.Fatalf("holders: %v", holders)
+	}
+	_, _ = cmd.Process.Kill(), cmd.Wait()
+	time.AfterFunc(100*time.Millisecond, func() { _ = unix.Kill(holders[0], unix.SIGCONT) })
+	got := run(t, with(r.cmd("run", "--gpus", "2", "--", "true"), "GPUARD_LEASE="+lease))
+	if got.code != 0 {
+		t.Errorf("exit %d\n%s", got.code, got.err)
+	}
+}
+
 func TestDriverOthersLeaseInTheEnvironment(t *testing.T) {
 	gate.Need(t, "root")
 	t.Parallel()
@@ -89,7 +110,7 @@ func TestDriverOthersLeaseInTheEnvironment(t *testing.T) {
 	got := run(t, with(r.cmd("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS"), "GPUARD_LEASE="+lease))
 	same(t, "given", []any{got.code, got.out}, []any{0, free + "\n"})
 	refusal := refused(t, with(r.cmd("run", "--json", "--device", device, "--", "true"), "GPUARD_LEASE="+lease), 120)
-	contains(t, refusal.Summary, "leased as "+lease)
+	contains(t, refusal.Error, "leased as "+lease)
 }
 
 // forEverybody puts the program where every user can start it.
@@ -146,7 +167,7 @@ func TestDriverSlurm(t *testing.T) {
 	}
 	same(t, "reasons", codes, map[int]string{0: "hidden ", 1: "leased " + one, 2: "leased " + two, 3: "hidden "})
 	// Another allocation, and who is in none, keep off what this one has recorded.
-	contains(t, refused(t, r.cmd("run", "--json", "--device", "2", "--", "true"), 120).Summary, "leased as "+two)
+	contains(t, refused(t, r.cmd("run", "--json", "--device", "2", "--", "true"), 120).Error, "leased as "+two)
 }
 
 // TestDriverSlurmNote: who is on a device that the allocation gave all the same is told.

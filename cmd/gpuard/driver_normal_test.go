@@ -68,7 +68,7 @@ func TestDriverStatusOfALease(t *testing.T) {
 		t.Errorf("leases: %+v", l)
 	}
 	refusal := refused(t, r.cmd("run", "--json", "--device", "1", "--", "true"), 120)
-	contains(t, refusal.Summary, "leased as "+lease)
+	contains(t, refusal.Error, "leased as "+lease)
 	_ = cmd.Process.Kill()
 	eventually(t, "the device is free", func() bool {
 		s, _ := r.status()
@@ -127,7 +127,7 @@ func TestDriverSixteenDevices(t *testing.T) {
 	}
 	same(t, "devices of --gpus 16", len(unique), 16)
 	refusal := refused(t, r.cmd("run", "--json", "--gpus", "17", "--", "true"), 122)
-	contains(t, refusal.Summary, "17 GPUs", "this machine has 16")
+	contains(t, refusal.Error, "17 GPUs", "this machine has 16")
 	same(t, "reasons", len(refusal.Reasons), 16)
 }
 
@@ -153,10 +153,10 @@ func TestDriverMIG(t *testing.T) {
 		t.Errorf("two jobs have the slice %s", first)
 	}
 	refusal := refused(t, r.cmd("run", "--json", "--mig", "1g.10gb", "--", "true"), 120)
-	contains(t, refusal.Summary, "none of 2 is free")
+	contains(t, refusal.Error, "none of 2 is free")
 
 	// The slices are no GPUs, free or not: only one whole device is here.
 	same(t, "a whole GPU", r.given("--gpus", "1"), uuid(1))
 	refusal = refused(t, r.cmd("run", "--json", "--gpus", "2", "--", "true"), 122)
-	contains(t, refusal.Summary, "1 of 2 could ever serve", "1 split")
+	contains(t, refusal.Error, "1 of 2 could ever serve", "1 split")
 }

@@ -173,11 +173,7 @@ func TestDriverThroughTool(t *testing.T) {
 func (r *rack) unavailable(cause gpu.Cause, says string) {
 	r.t.Helper()
 	tools := "PATH=" + filepath.Join(r.Dir, "bin") // a real nvidia-smi would answer for another machine
-	with := func(cmd *exec.Cmd) *exec.Cmd {
-		cmd.Env = append(cmd.Env, tools)
-		return cmd
-	}
-	s, code := statusOf(r.t, with(r.hasty("status", "--json")))
+	s, code := statusOf(r.t, with(r.hasty("status", "--json"), tools))
 	if code != 1 || len(s.Devices) != 0 || len(s.Unavailable) != 1 {
 		r.t.Fatalf("status: exit %d, %+v", code, s)
 	}
@@ -187,17 +183,20 @@ func (r *rack) unavailable(cause gpu.Cause, says string) {
 	if u.Remedy == "" {
 		r.t.Error("the answer does not say what to do")
 	}
-	got := run(r.t, with(r.hasty("status")))
+	got := run(r.t, with(r.hasty("status"), tools))
 	same(r.t, "exit of status", got.code, 1)
 	contains(r.t, strings.Join(strings.Fields(got.out), " "), "No GPU", says, u.Remedy)
-	for _, args := range [][]string{{"run", "--", "/bin/true"}, {"run", "--dry-run"}, {"env"}, {"explain"}} {
-		got := run(r.t, with(r.hasty(args...)))
+	for _, args := range [][]string{{"run", "--", "/bin/true"}, {"run", "--dry-run"}, {"env"}} {
+		got := run(r.t, with(r.hasty(args...), tools))
 		want := map[bool]int{true: 125, false: 1}[args[0] == "run"]
 		if got.code != want || !strings.Contains(got.err, says) || !strings.Contains(got.err, u.Remedy) {
 			r.t.Errorf("%q ended with %d, not %d: %s", args, got.code, want, got.err)
 		}
 	}
-	if got := run(r.t, with(r.hasty("run", "-q", "--cpu", "--", "/bin/echo", "fine"))); got.out != "fine\n" {
+	got = run(r.t, with(r.hasty("explain"), tools)) // a program would see nothing, and that is its answer
+	same(r.t, "exit of explain", got.code, 0)
+	contains(r.t, strings.Join(strings.Fields(got.out), " "), "No GPU is visible", says, u.Remedy)
+	if got := run(r.t, with(r.hasty("run", "-q", "--cpu", "--", "/bin/echo", "fine"), tools)); got.out != "fine\n" {
 		r.t.Errorf("a job without a GPU does not start: %d %s", got.code, got.err)
 	}
 }

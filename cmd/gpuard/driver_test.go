@@ -93,25 +93,30 @@ func statusOf(t testing.TB, cmd *exec.Cmd) (s app.Status, code int) {
 	return s, got.code
 }
 
+// refusal is the JSON of one.
+type refusal struct {
+	Error, Remedy string
+	Reasons       []job.Reason
+}
+
 // refused runs the program, which must answer with that code, and returns its reasons.
-func refused(t testing.TB, cmd *exec.Cmd, code int) job.Refusal {
+func refused(t testing.TB, cmd *exec.Cmd, code int) (answer refusal) {
 	t.Helper()
-	var refusal job.Refusal
 	got := run(t, cmd)
 	if got.code != code {
 		t.Fatalf("%q ended with %d, not %d:\n%s%s", cmd.Args, got.code, code, got.out, got.err)
 	}
 	for line := range strings.Lines(got.err) { // remarks of the program may stand before it
 		if strings.HasPrefix(line, "{") {
-			if err := json.Unmarshal([]byte(line), &refusal); err != nil {
+			if err := json.Unmarshal([]byte(line), &answer); err != nil {
 				t.Fatalf("%v\n%s", err, line)
 			}
 		}
 	}
-	if refusal.Summary == "" {
+	if answer.Error == "" {
 		t.Fatalf("no refusal is in the answer:\n%s", got.err)
 	}
-	return refusal
+	return answer
 }
 
 // begin starts a command and returns when it has written its first line, which is the answer.
