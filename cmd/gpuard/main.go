@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/nvml"
 	"gpuard/internal/host/nvsmi"
 	"gpuard/internal/host/proc"
@@ -40,7 +41,7 @@ func start(w waits) int {
 	}
 	return cli.Main(context.Background(), &cli.Program{
 		App: &app.App{
-			Read:   app.FirstOf(library(w.driver), nvsmi.Read),
+			Read:   app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
 			Env:    os.Environ(),
 			Proc:   proc.New("/proc"),
 			Run:    "/run",

@@ -27,7 +27,7 @@ type Machine struct {
 	Taken     time.Time // when the readings were made
 	Driver    string    // driver version, "" when unknown
 	CUDA      string    // highest CUDA version the driver supports, "" when unknown
-	Source    string    // what was read: "nvml", "nvidia-smi", "file", "invented"
+	Source    string    // what was read: "nvml", "nvidia-smi", "amdgpu", two of them joined by +; "file", "invented"
 	Devices   []Device  // in index order per vendor
 	Processes []Process // on any device; the order carries no meaning
 	Problems  []string  // what could not be read, in plain words; never hides the devices that could
