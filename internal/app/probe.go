@@ -103,7 +103,7 @@ func differences(view visible.View, m gpu.Machine, answer libcuda.Answer) []stri
 		ours, theirs := "no device", "no device"
 		both := 0
 		var e visible.Entry
-		var d libcuda.Device
+		var d libcuda.Shown
 		if i < len(view.Visible) {
 			e = view.Visible[i]
 			ours = at(e.UUID, addressOf(m, e.UUID))
@@ -130,7 +130,7 @@ func at(id gpu.UUID, pci string) string {
 
 // sameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU. Without a UUID the address of a
 // whole GPU says enough.
-func sameDevice(e visible.Entry, d libcuda.Device, parents bool) bool {
+func sameDevice(e visible.Entry, d libcuda.Shown, parents bool) bool {
 	switch {
 	case parents && e.Parent != "":
 		return d.UUID == e.Parent

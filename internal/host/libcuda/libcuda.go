@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Device is one device as the driver shows it. Its position in the answer is the number that programs use.
-type Device struct {
+// Shown is one device as the driver shows it. Its position in the answer is the number that programs use.
+type Shown struct {
 	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L writes them; "" when the library cannot say
 	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" when the library cannot say
 	Name string   `json:"name"`
@@ -26,12 +26,12 @@ type Device struct {
 
 // Answer is what one process sees.
 type Answer struct {
-	Devices []Device `json:"devices"` // in the order of their ordinals; never nil
-	Code    int      `json:"code"`    // what cuInit returned (CUresult); 0 is success
-	Word    string   `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
-	CUDA    string   `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" when it does not say
-	Library string   `json:"library"` // the file that the loader found
-	Parents bool     `json:"parents"` // the library names a MIG device by its GPU, since it has no cuDeviceGetUuid_v2
+	Devices []Shown `json:"devices"` // in the order of their ordinals; never nil
+	Code    int     `json:"code"`    // what cuInit returned (CUresult); 0 is success
+	Word    string  `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
+	CUDA    string  `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" when it does not say
+	Library string  `json:"library"` // the file that the loader found
+	Parents bool    `json:"parents"` // the library names a MIG device by its GPU, since it has no cuDeviceGetUuid_v2
 }
 
 // CUresult values with a meaning here ("CUDA Driver API", module "Data types used by CUDA driver").
@@ -53,7 +53,7 @@ const (
 func List() (Answer, error) {
 	runtime.LockOSThread() // the loader keeps its error text per thread
 	defer runtime.UnlockOSThread()
-	a := Answer{Devices: []Device{}}
+	a := Answer{Devices: []Shown{}}
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return a, cannotLoad(err)
@@ -98,8 +98,8 @@ func (l lib) devices(a Answer) (Answer, error) {
 }
 
 // describe reads what identifies a device. A function that fails leaves its part empty: the others still say which one it is.
-func (l lib) describe(device int32) Device {
-	d := Device{Name: l.text("cuDeviceGetName", 256, device), PCI: address(l.text("cuDeviceGetPCIBusId", 64, device))}
+func (l lib) describe(device int32) Shown {
+	d := Shown{Name: l.text("cuDeviceGetName", 256, device), PCI: address(l.text("cuDeviceGetPCIBusId", 64, device))}
 	own, ok := l.uuid("cuDeviceGetUuid_v2", device)
 	whole, older := l.uuid("cuDeviceGetUuid", device)
 	if !ok {

@@ -59,7 +59,7 @@ func TestEveryOrdinalIsListed(t *testing.T) {
 	d, _ := machine(t)
 	got, err := ask(t, d)
 	want := Answer{
-		Devices: []Device{
+		Devices: []Shown{
 			{UUID: "GPU-fa4e0000-0000-4000-8000-000000000000", PCI: "0001:af:00.0", Name: "NVIDIA A100-SXM4-80GB"},
 			{UUID: "MIG-fa4e0000-0000-5000-8000-000001000000", PCI: "0000:11:00.0", Name: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"},
 		},
@@ -88,7 +88,7 @@ func TestADeviceKeepsWhatCanBeRead(t *testing.T) {
 		d.Fail(f, 1, 999)
 	}
 	got, err := ask(t, d)
-	if err != nil || len(got.Devices) != 2 || got.Devices[1] != (Device{PCI: "0000:11:00.0"}) || got.Devices[0].UUID == "" {
+	if err != nil || len(got.Devices) != 2 || got.Devices[1] != (Shown{PCI: "0000:11:00.0"}) || got.Devices[0].UUID == "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
