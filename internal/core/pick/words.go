@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -158,12 +159,19 @@ func typed(b gpu.Bytes) string {
 	return fmt.Sprintf("%dM", b/gpu.MiB)
 }
 
-// short makes a command line fit into a sentence; the reason's blockers carry it whole and unchanged.
+// short makes a command line fit into a sentence: first without the program's folder, which says least, then cut.
+// The reason's blockers carry it whole and unchanged.
 func short(command string) string {
 	const longest = 60
-	runes := []rune(gpu.Clean(command))
+	text := gpu.Clean(command)
+	if utf8.RuneCountInString(text) <= longest {
+		return text
+	}
+	program, arguments, _ := strings.Cut(text, " ")
+	text = strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments)
+	runes := []rune(text)
 	if len(runes) <= longest {
-		return string(runes)
+		return text
 	}
 	return string(runes[:longest-1]) + "…"
 }
