@@ -61,10 +61,13 @@ func TestHIP(t *testing.T) {
 		want, notes string
 	}{
 		{"", "0,1,2,3", ""},
-		{"HIP= CUDA=0", "", "empty-list"},
+		{"HIP= CUDA=0", "", "variable-beaten empty-list"},
 		{"CUDA=1", "1", ""},
 		{"CUDA=", "", "empty-list"},
-		{"HIP=2 CUDA=1", "2", ""},
+		{"HIP=2 CUDA=1", "2", "variable-beaten"},
+		{"HIP=1 CUDA=1", "1", ""},
+		{"HIP=0 CUDA=-1", "0", ""},
+		{"HIP=-1 CUDA=2", "", ""},
 		{"HIP=0,_1", "0", "not-a-number"},
 		{"HIP=01", "", "not-a-number"},
 		{"HIP=+1", "", "not-a-number"},

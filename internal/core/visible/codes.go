@@ -33,12 +33,27 @@ const (
 	codeOpen        = "undocumented"
 	codeSlurm       = "slurm-no-gpus"
 	codeSlurmList   = "slurm-list"
+
+	codeSlurmRelative  = "slurm-relative"
+	codeMPS            = "mps-numbers"
+	codeBeaten         = "variable-beaten"
+	codeContainer      = "container"
+	codeContainerFails = "container-fails"
+	codeContainerOrder = "container-order"
+	codeRenumbered     = "container-renumbered"
 )
 
 // Codes of notes that whoever asks adds: this package reads neither machines nor command lines.
 const (
 	CodeUnavailable     = "devices-unavailable"
 	CodeUnknownVariable = "unknown-variable"
+	CodeAtStart         = "environment-at-start"
+	CodeNoVendor        = "no-such-vendor"
+	CodeNotInside       = "container-variable"
+	CodeDeviceFiles     = "container-device-files"
+	CodeLeaseGone       = "lease-gone"
+	CodeOutsideLease    = "outside-lease"
+	CodeLeaseUnseen     = "lease-unseen"
 )
 
 // Codes lists every note code with its meaning, in a fixed order.
@@ -75,7 +90,21 @@ func Codes() []Note {
 		{codeOpen, "not documented: drivers may differ"},
 		{codeSlurm, "the Slurm job has no GPU variables"},
 		{codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
+		{codeSlurmRelative, "the numbers of a Slurm job count within the GPUs that it was given"},
+		{codeMPS, "with an MPS server, numbers count within what the server was given"},
+		{codeBeaten, "a variable has no say, because another one wins"},
+		{codeContainer, "what a container gets by a word or by nothing"},
+		{codeContainerFails, "the value keeps the container from starting"},
+		{codeContainerOrder, "the order of a container's list changes nothing"},
+		{codeRenumbered, "inside a container, GPUs have other numbers than outside"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},
 		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},
+		{CodeAtStart, "what is shown is the environment with which the process was started"},
+		{CodeNoVendor, "the machine has no device that the runtime could show"},
+		{CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs"},
+		{CodeDeviceFiles, "the device files in the container say something else than NVIDIA_VISIBLE_DEVICES"},
+		{CodeLeaseGone, "the lease that the process names is not alive"},
+		{CodeOutsideLease, "the process sees a device that its lease does not hold"},
+		{CodeLeaseUnseen, "the process does not see a device that its lease holds"},
 	}
 }

@@ -20,7 +20,7 @@ const cudaVariable = "CUDA_VISIBLE_DEVICES"
 func CUDA(env Env, m gpu.Machine) View {
 	list := readCUDA(env, m)
 	chosen, notes := oneSlice(list)
-	notes = append(list.notes, notes...)
+	notes = append(append(list.notes, mps(env, list)...), notes...)
 	for _, c := range chosen {
 		if c.dev.Problem != "" {
 			notes = append(notes, Note{codeProblem, fmt.Sprintf("GPU %d (%s) cannot be used at present: %s; the driver may fail for all devices or leave it out", c.dev.Index, c.dev.Name, cut(c.dev.Problem))})
@@ -33,6 +33,7 @@ func CUDA(env Env, m gpu.Machine) View {
 type cudaList struct {
 	variable variable
 	set      bool
+	byNumber bool // a number of the variable chose a device
 	chosen   []choice
 	notes    []Note
 }
@@ -48,7 +49,7 @@ func readCUDA(env Env, m gpu.Machine) cudaList {
 		r := cudaReader{noter: noter{variable: l.variable}, devices: devices}
 		l.chosen = r.read()
 		l.notes = append(l.notes, r.notes...)
-		numbers = r.byNumber
+		numbers, l.byNumber = r.byNumber, r.byNumber
 	} else {
 		l.chosen = whole(devices)
 	}

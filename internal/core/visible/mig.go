@@ -28,7 +28,11 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 				continue
 			}
 			c.mig = slice
-			notes = append(notes, Note{codeFirstSlice, fmt.Sprintf("GPU %d is split into %d MIG devices: a program sees one of them, most likely %s, never the whole GPU", c.dev.Index, len(c.dev.MIG), slice.UUID)})
+			text := fmt.Sprintf("GPU %d is split into %d MIG devices: a program sees one of them, most likely %s, never the whole GPU", c.dev.Index, len(c.dev.MIG), slice.UUID)
+			if len(c.dev.MIG) == 1 {
+				text = fmt.Sprintf("of GPU %d a program sees the MIG device %s, never the whole GPU", c.dev.Index, slice.UUID)
+			}
+			notes = append(notes, Note{codeFirstSlice, text})
 		}
 		if c.mig != nil && first < 0 {
 			first = len(seen)

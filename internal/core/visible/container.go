@@ -1,0 +1,224 @@
+package visible
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+const containerVariable = "NVIDIA_VISIBLE_DEVICES"
+
+// Container returns the machine as it is inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices: those
+// that are left keep their index, so that people find the card, and programs number them anew from 0, by their place.
+// A GPU of which MIG devices are named has only those. A value that keeps the container from starting leaves none.
+// Devices of other vendors are not touched.
+//
+// Sources: "Specialized Configurations with Docker" in NVIDIA's Container Toolkit documentation;
+// NVIDIA/nvidia-container-toolkit internal/config/image/cuda_image.go, devices.go and pkg/nvcdi/identifier.go;
+// NVIDIA/libnvidia-container src/cli/common.c.
+func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
+	devices := indexOrder(of(m, gpu.NVIDIA))
+	value, set := env.Lookup(containerVariable)
+	r := containerReader{noter: noter{variable{containerVariable, value}, twice(env, containerVariable)}, devices: devices}
+	if !set && legacyImage(env) {
+		r.notes = append(r.notes, Note{codeContainer, containerVariable + " is not set, and CUDA_VERSION without NVIDIA_REQUIRE_CUDA marks an old image, which gets all GPUs"})
+		value = "all"
+	}
+	chosen := r.read(value, set)
+	inside = keep(m, gpu.NVIDIA, chosen)
+	r.renumbered(of(inside, gpu.NVIDIA))
+	return inside, r.notes
+}
+
+// legacyImage: the rule of NVIDIA's own images before NVIDIA_VISIBLE_DEVICES was common.
+func legacyImage(env Env) bool {
+	cuda, _ := env.Lookup("CUDA_VERSION")
+	require, _ := env.Lookup("NVIDIA_REQUIRE_CUDA")
+	return cuda != "" && require == ""
+}
+
+// keep returns m with those devices of the vendor that are chosen. Links go by position, so they do not survive.
+func keep(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
+	out := m
+	out.Devices = nil
+	for i := range m.Devices {
+		d := m.Devices[i]
+		d.Links = nil
+		if d.Vendor == vendor {
+			whole, slices := parts(&m.Devices[i], chosen)
+			if !whole && len(slices) == 0 {
+				continue
+			}
+			d.MIG = slices
+		}
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// parts says whether the device is chosen, and which of its MIG devices are, in their own order.
+func parts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevice) {
+	for _, c := range chosen {
+		whole = whole || c.dev == d && c.mig == nil
+	}
+	for j := range d.MIG {
+		if slices.ContainsFunc(chosen, func(c choice) bool { return c.mig == &d.MIG[j] }) {
+			migs = append(migs, d.MIG[j])
+		}
+	}
+	return whole, migs
+}
+
+type containerReader struct {
+	noter
+	devices []*gpu.Device // in the driver's order
+}
+
+func (r *containerReader) read(value string, set bool) []choice {
+	entries := strings.Split(value, ",")
+	for i := range entries {
+		entries[i] = strings.TrimSpace(entries[i])
+	}
+	entries = slices.DeleteFunc(entries, func(s string) bool { return s == "" })
+	switch {
+	case len(entries) == 0 || slices.Contains(entries, "void"):
+		what := variable{containerVariable, value}.String()
+		if !set {
+			what = containerVariable + " is not set"
+		}
+		r.notes = append(r.notes, Note{codeContainer, what + ": through it the container gets no NVIDIA GPU; what is given by CDI (docker --device nvidia.com/gpu=…) or a Kubernetes plugin does not show here"})
+		return nil
+	case slices.Contains(entries, "none"):
+		r.add(codeContainer, "the container gets the driver's files and no GPU")
+		return nil
+	case slices.Contains(entries, "all"):
+		return r.all()
+	}
+	var chosen []choice
+	for _, entry := range entries {
+		if strings.EqualFold(entry, "all") {
+			r.add(codeOpen, "only the older runtime reads %s as all; write it in small letters", quoted(entry))
+			return r.all()
+		}
+		c, ok := r.entry(entry)
+		if !ok {
+			r.fails(entry)
+			return nil
+		}
+		chosen = append(chosen, c)
+	}
+	r.order(chosen)
+	return chosen
+}
+
+func (r *containerReader) all() []choice {
+	chosen := whole(r.devices)
+	for _, d := range r.devices {
+		for j := range d.MIG {
+			chosen = append(chosen, choice{d, &d.MIG[j]})
+		}
+	}
+	return chosen
+}
+
+// entry reads an index, GPU:slice, a whole UUID or a PCI address.
+func (r *containerReader) entry(s string) (choice, bool) {
+	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
+		return r.whole(int(n))
+	}
+	if card, slice, ok := strings.Cut(s, ":"); ok {
+		n, err := strconv.ParseUint(card, 10, 16)
+		j, err2 := strconv.ParseUint(slice, 10, 16)
+		if err == nil && err2 == nil {
+			return r.slice(int(n), func(m *gpu.MIGDevice) bool { return m.Index == int(j) })
+		}
+	}
+	for i, d := range r.devices {
+		if strings.EqualFold(string(d.UUID), s) {
+			return r.whole(i)
+		}
+		if d.PCI != "" && samePCI(d.PCI, s) {
+			r.add(codeOpen, "only the older runtime reads the address %s; an identifier is understood by both", quoted(s))
+			return r.whole(i)
+		}
+		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return strings.EqualFold(string(m.UUID), s) }); ok {
+			return c, true
+		}
+		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return "MIG-"+string(d.UUID)+"/"+instancePath(m) == s }); ok {
+			r.add(codeOpen, "%s is the older form of MIG identifiers, which the older runtime refuses with newer drivers; write %s", quoted(s), c.mig.UUID)
+			return c, true
+		}
+	}
+	return choice{}, false
+}
+
+func (r *containerReader) whole(n int) (choice, bool) {
+	if n >= len(r.devices) {
+		return choice{}, false
+	}
+	d := r.devices[n]
+	if d.UsesMIG() {
+		r.add(codeOpen, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
+	}
+	return choice{dev: d}, true
+}
+
+func (r *containerReader) slice(n int, is func(*gpu.MIGDevice) bool) (choice, bool) {
+	if n >= len(r.devices) {
+		return choice{}, false
+	}
+	if j := slices.IndexFunc(r.devices[n].MIG, func(m gpu.MIGDevice) bool { return is(&m) }); j >= 0 {
+		return choice{r.devices[n], &r.devices[n].MIG[j]}, true
+	}
+	return choice{}, false
+}
+
+// samePCI compares addresses whatever the number of digits.
+func samePCI(a, b string) bool {
+	x, ok := pciNumber(a)
+	y, ok2 := pciNumber(b)
+	return ok && ok2 && x == y
+}
+
+// fails says why an entry keeps the container from starting.
+func (r *containerReader) fails(entry string) {
+	short := isIdentifier(entry) && slices.ContainsFunc(r.all(), func(c choice) bool {
+		return strings.HasPrefix(strings.ToUpper(string(c.uuid())), strings.ToUpper(entry))
+	})
+	switch {
+	case short:
+		r.add(codeContainerFails, "%s is only the beginning of an identifier; the container does not start: write the whole identifier", quoted(entry))
+		r.add(codeOpen, "NVIDIA's page shows a shortened identifier, the source of both runtimes wants all of it")
+	case len(r.devices) == 0:
+		r.add(codeContainerFails, "%s names no NVIDIA GPU, since this machine has none; the container does not start", quoted(entry))
+	default:
+		r.add(codeContainerFails, "%s names no NVIDIA GPU of this machine (0 to %d, GPU:slice, or a whole identifier); the container does not start", quoted(entry), len(r.devices)-1)
+	}
+}
+
+// order tells of a list whose order suggests numbers that the programs inside do not get.
+func (r *containerReader) order(chosen []choice) {
+	place := func(c choice) int { return slices.Index(r.devices, c.dev) }
+	if !slices.IsSortedFunc(chosen, func(a, b choice) int { return place(a) - place(b) }) {
+		r.add(codeContainerOrder, "the order of this list changes nothing; inside, CUDA orders the GPUs itself (CUDA_VISIBLE_DEVICES inside the container chooses another order)")
+	}
+}
+
+// renumbered tells which number inside is which GPU.
+func (r *containerReader) renumbered(inside []*gpu.Device) {
+	var pairs []string
+	for i, d := range indexOrder(inside) {
+		if d.Index != i {
+			pairs = append(pairs, fmt.Sprintf("GPU %d is %d", d.Index, i))
+		}
+	}
+	if len(pairs) > 8 {
+		pairs = append(pairs[:8], "…")
+	}
+	if len(pairs) > 0 {
+		r.notes = append(r.notes, Note{codeRenumbered, "inside the container GPUs are numbered from 0: " + strings.Join(pairs, ", ") + "; numbers of the host mean other GPUs there, identifiers stay right"})
+	}
+}

@@ -1,0 +1,115 @@
+package visible
+
+import (
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Deciding lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
+// runtime see (the names of Entry.Runtime), and beside them those that are set and have no say because another wins.
+func Deciding(env Env, runtime string) (deciding, beaten []string) {
+	first := func(names ...string) {
+		won := false
+		for _, name := range names {
+			value, set := env.Lookup(name)
+			switch {
+			case !set:
+			case won:
+				beaten = append(beaten, variable{name, value}.String())
+			default:
+				deciding, won = append(deciding, variable{name, value}.String()), true
+			}
+		}
+	}
+	switch runtime {
+	case "cuda":
+		first(cudaVariable)
+		if numbered(env) {
+			first("CUDA_DEVICE_ORDER")
+		}
+	case "rocr":
+		first(rocrVariable)
+	case "hip":
+		first(rocrVariable)
+		first("HIP_VISIBLE_DEVICES", cudaVariable)
+	case "opencl":
+		first(rocrVariable)
+		first("GPU_DEVICE_ORDINAL")
+	case "level_zero":
+		first("ZE_AFFINITY_MASK")
+		first("ZE_FLAT_DEVICE_HIERARCHY")
+	case "sycl":
+		first("ZE_AFFINITY_MASK")
+		first(cudaVariable)
+		first(rocrVariable)
+		first("HIP_VISIBLE_DEVICES")
+		first("ONEAPI_DEVICE_SELECTOR")
+	case "ascend":
+		first("ASCEND_RT_VISIBLE_DEVICES")
+	}
+	return deciding, beaten
+}
+
+// numbered: only numbers, and no list at all, depend on the order.
+func numbered(env Env) bool {
+	value, _ := env.Lookup(cudaVariable)
+	return !isIdentifier(value)
+}
+
+// hipWins says so where both variables are set and differ. -1 in one of them is how one vendor's devices are hidden
+// beside the other's, and no surprise.
+func hipWins(env Env) []Note {
+	hip, set := env.Lookup("HIP_VISIBLE_DEVICES")
+	cuda, also := env.Lookup(cudaVariable)
+	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" {
+		return nil
+	}
+	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
+}
+
+// mps tells that numbers count within what the server was given ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS
+// documentation, appendix "Environment Variables"). The directory of pipes is what a client knows of a server.
+func mps(env Env, l cudaList) []Note {
+	pipes, _ := env.Lookup("CUDA_MPS_PIPE_DIRECTORY")
+	if pipes == "" || !l.byNumber {
+		return nil
+	}
+	return []Note{l.variable.note(codeMPS, "with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) these numbers count within the GPUs that its control daemon was given, not within the machine; identifiers are right in both", shown(pipes))}
+}
+
+// Given returns the machine as a process of another scheduler's job can open it, seen from outside the job. Slurm's
+// device cgroup shows a job its own GPUs only, and then numbers count within them; where the numbers fit the job's list
+// as they are, they are taken as the machine's. For the caller's own environment it changes nothing that the
+// machine, read from inside, does not show already.
+//
+// Source: SchedMD/slurm src/plugins/gres/common/gres_common.c.
+func Given(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
+	vendor, given, notes := slurmGiven(env, m)
+	if vendor == "" {
+		return m, notes
+	}
+	read := cudaMask
+	if vendor == gpu.AMD {
+		read = rocrMask
+		if !env.set(rocrVariable) {
+			read = hipMask
+		}
+	}
+	own := read(env, m)
+	outside := func(c choice) bool {
+		return !slices.ContainsFunc(given.allowed, func(g choice) bool { return g.dev == c.dev })
+	}
+	if own.set && len(own.allowed) > 0 && !slices.ContainsFunc(own.allowed, outside) {
+		return m, notes
+	}
+	for _, c := range given.allowed {
+		for j := range c.dev.MIG {
+			given.allowed = append(given.allowed, choice{c.dev, &c.dev.MIG[j]})
+		}
+	}
+	name, _, _ := strings.Cut(given.because, "=")
+	notes = append(notes, Note{codeSlurmRelative, given.because + ": the job can open these GPUs only, so that numbers count within " + name})
+	return keep(m, vendor, given.allowed), notes
+}
