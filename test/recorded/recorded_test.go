@@ -109,6 +109,9 @@ func TestRandomQuestions(t *testing.T) {
 			t.Errorf("of 2000 questions %d are about %s", seen[kind], kind)
 		}
 	}
+	if got := Random(invent(t, "demo:1xH200"), 1, 10000); len(got) != 10000 {
+		t.Errorf("%d questions about one device", len(got))
+	}
 	if got := Random(gpu.Machine{}, 1, 50); len(got) != 50 {
 		t.Errorf("%d questions about a machine without devices", len(got))
 	}
