@@ -21,11 +21,11 @@ type Probe struct {
 	Differences []string    `json:"differences"` // in words, one per ordinal; never nil
 	Variables   []string    `json:"variables"`   // NAME=value of everything that can have a say; never nil
 	Driver      string      `json:"driver"`      // version, "" when unknown
-	GPUs        []ProbedGPU `json:"gpus"`        // all NVIDIA devices of the machine; never nil
+	GPUs        []probedGPU `json:"gpus"`        // all NVIDIA devices of the machine; never nil
 }
 
-// ProbedGPU is one device of the machine as the probe reports it.
-type ProbedGPU struct {
+// probedGPU is one device of the machine as the probe reports it.
+type probedGPU struct {
 	Index   int      `json:"index"`
 	UUID    gpu.UUID `json:"uuid"`
 	PCI     string   `json:"pci"`
@@ -65,13 +65,13 @@ func (a *App) Probe(ctx context.Context, given []string) (visible.View, gpu.Mach
 
 // probed sets the driver's answer beside our reading.
 func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
-	p := Probe{Answer: answer, Driver: m.Driver, Variables: having(env), GPUs: []ProbedGPU{}, Differences: differences(view, m, answer)}
+	p := Probe{Answer: answer, Driver: m.Driver, Variables: having(env), GPUs: []probedGPU{}, Differences: differences(view, m, answer)}
 	p.Agrees = len(p.Differences) == 0
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
 			continue
 		}
-		g := ProbedGPU{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, MIG: []string{}}
+		g := probedGPU{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, MIG: []string{}}
 		if d.Compute != nil {
 			g.Compute = d.Compute.String()
 		}
