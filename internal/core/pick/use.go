@@ -36,11 +36,16 @@ func (q *question) usage(u *unit) use {
 	return out
 }
 
+// sickRemedy names the vendor's own tool; amd-smi takes a PCI address, because it counts otherwise than ROCm does.
 func sickRemedy(u *unit, state health.State) string {
-	if state == health.Unknown {
-		return fmt.Sprintf("find out why %s does not answer (nvidia-smi, kernel log)", u.label)
+	look, reset := "nvidia-smi, kernel log", fmt.Sprintf("nvidia-smi --gpu-reset -i %s", u.dev.UUID)
+	if u.dev.Vendor == gpu.AMD {
+		look, reset = "amd-smi, kernel log", fmt.Sprintf("amd-smi reset --gpureset --gpu %s", u.dev.PCI)
 	}
-	return fmt.Sprintf("let %s cool down, or reset it when idle (nvidia-smi --gpu-reset -i %s)", u.label, u.dev.UUID)
+	if state == health.Unknown {
+		return fmt.Sprintf("find out why %s does not answer (%s)", u.label, look)
+	}
+	return fmt.Sprintf("let %s cool down, or reset it when idle (%s)", u.label, reset)
 }
 
 // leased says whose lease keeps the device. A lease on a slice also keeps the whole GPU, and the other way round.
