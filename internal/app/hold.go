@@ -33,6 +33,9 @@ func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error
 	return h, err
 }
 
+// Announce says in one line what was given, as for a launch.
+func (h *Holding) Announce() string { return announce(h.Plan, h.Lease) }
+
 // HoldShell is Hold for the shell that the caller's command substitution belongs to. The shell is about to get the
 // variables, and its other jobs have nothing to do with the choice.
 func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {

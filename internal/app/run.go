@@ -145,10 +145,10 @@ func apply(env visible.Env, vars []visible.Var) []string {
 }
 
 // Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
-func (l *Launch) Announce() string { return Announce(l.Plan, l.Lease) }
+func (l *Launch) Announce() string { return announce(l.Plan, l.Lease) }
 
-// Announce is the same line for any plan.
-func Announce(plan job.Plan, lease string) string {
+// announce is the same line for any plan.
+func announce(plan job.Plan, lease string) string {
 	if len(plan.Devices) == 0 {
 		return "no GPU is visible to this job"
 	}

@@ -80,7 +80,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	for _, n := range h.Notes {
 		fmt.Fprintln(p.Err, "gpuard: "+n)
 	}
-	fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", app.Announce(h.Plan, h.Lease))
+	fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
 	return write(p.Out, h.Variables)
 }
 

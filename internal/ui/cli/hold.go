@@ -45,7 +45,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			for _, n := range h.Notes {
 				fmt.Fprintln(p.Err, "gpuard: "+n)
 			}
-			fmt.Fprintf(p.Out, "%s, until process %d ends\n", app.Announce(h.Plan, h.Lease), h.PID)
+			fmt.Fprintf(p.Out, "%s, until process %d ends\n", h.Announce(), h.PID)
 			return nil
 		},
 	}
