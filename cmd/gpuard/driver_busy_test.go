@@ -72,8 +72,10 @@ func TestDriverDesktop(t *testing.T) {
 	got := r.run("run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
 	same(t, "run", []any{got.code, got.out}, []any{0, "0\n"})
 	contains(t, got.err, "also drives a display", fmt.Sprintf("PID %d", xorg.Process.Pid), "/usr/lib/xorg/Xorg", "800 MiB")
-	s, _ := r.status()
-	same(t, "use", s.Devices[0].Use, app.Free)
+	eventually(t, "the GPU is free", func() bool {
+		s, _ := r.status()
+		return s.Devices[0].Use == app.Free
+	})
 	contains(t, r.run("status").out, "Xorg")
 }
 

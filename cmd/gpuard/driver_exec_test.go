@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,11 +82,7 @@ func TestDriverDescriptors(t *testing.T) {
 	}
 
 	// The holder has nothing but the lease, the command's pidfd and the folder's lock; no end of the caller's pipes.
-	holders := holdersOf(r.state)
-	if len(holders) != 1 {
-		t.Fatalf("%d holders run", len(holders))
-	}
-	for fd, target := range descriptors(t, holders[0]) {
+	for fd, target := range descriptors(t, holderOf(t, r.state)) {
 		ours := strings.HasPrefix(target, r.state) || strings.HasPrefix(target, "anon_inode:") || target == "/dev/null" ||
 			strings.HasPrefix(target, "/sys/fs/cgroup/") // Go's own, to follow its CPU limit
 		if fd < 3 && target != "/dev/null" || !ours {
@@ -103,20 +100,29 @@ func TestHolderMemory(t *testing.T) {
 	}
 	r := newRack(t, a100s(1)...)
 	begin(t, r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60"))
-	var private int
-	eventually(t, "the holder waits", func() bool {
-		holders := holdersOf(r.state)
-		if len(holders) != 1 {
-			return false
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", holders[0]))
-		private = privateMemory(t, holders[0])
-		return err == nil && (strings.Contains(string(stat), "poll") || string(stat) == "0")
-	})
+	private := privateMemory(t, holderOf(t, r.state))
 	t.Logf("%d KiB", private)
 	if private == 0 || private > 4<<10 {
 		t.Errorf("the holder has %d KiB of its own, more than 4 MiB", private)
 	}
+}
+
+// holderOf waits for the one holder of a state folder to have begun its watch: when the command starts it is only on its way.
+func holderOf(t testing.TB, folder string) (pid int) {
+	t.Helper()
+	eventually(t, "one holder watches", func() bool {
+		holders := holdersOf(folder)
+		if len(holders) != 1 {
+			return false
+		}
+		pid = holders[0]
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+		return slices.ContainsFunc(threads, func(path string) bool {
+			where, _ := os.ReadFile(path)
+			return strings.Contains(string(where), "poll") || string(where) == "0" // where the kernel does not say
+		})
+	})
+	return pid
 }
 
 // privateMemory is in KiB: what would be free if the process were not there (proc_pid_smaps(5)).

@@ -83,12 +83,12 @@ func TestDriverEndingLeaseInTheEnvironment(t *testing.T) {
 	r := newRack(t, a100s(2)...)
 	cmd := r.cmd("run", "-q", "--device", "0", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
 	lease := begin(t, cmd)
-	holders := holdersOf(r.state)
-	if len(holders) != 1 || unix.Kill(holders[0], unix.SIGSTOP) != nil {
-		t.Fatalf("holders: %v", holders)
+	holder := holderOf(t, r.state)
+	if err := unix.Kill(holder, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
 	_, _ = cmd.Process.Kill(), cmd.Wait()
-	time.AfterFunc(100*time.Millisecond, func() { _ = unix.Kill(holders[0], unix.SIGCONT) })
+	time.AfterFunc(100*time.Millisecond, func() { _ = unix.Kill(holder, unix.SIGCONT) })
 	got := run(t, with(r.cmd("run", "--gpus", "2", "--", "true"), "GPUARD_LEASE="+lease))
 	if got.code != 0 {
 		t.Errorf("exit %d\n%s", got.code, got.err)
