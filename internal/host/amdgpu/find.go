@@ -78,6 +78,9 @@ func (d *Driver) find(what gpu.What) findings {
 	if hidden > 0 {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
+	if what&gpu.Processes != 0 && d.elsewhere() && len(d.names(processFolder)) > 0 {
+		out.problems = append(out.problems, "AMD GPUs: ROCm's processes are not shown in a container or PID namespace, where their numbers mean others")
+	}
 	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
 	if what&gpu.Links != 0 {
 		out.ways = d.ways(out.cards)

@@ -2,6 +2,7 @@ package amdgpu
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,9 +13,12 @@ import (
 const processFolder = "sys/class/kfd/kfd/proc"
 
 // processes lists who uses the cards: ROCm programs from KFD, which shows those of all users, and others (desktop, Vulkan,
-// video) from their open render nodes, which only their owner and root may look at. PIDs from KFD are the machine's.
+// video) from their open render nodes, which only their owner and root may look at.
 func (f files) processes(cards []card) []gpu.Process {
-	out := f.compute(cards)
+	var out []gpu.Process
+	if !f.elsewhere() {
+		out = f.compute(cards)
+	}
 	seen := map[int]map[gpu.UUID]bool{}
 	for _, p := range out {
 		if seen[p.PID] == nil {
@@ -31,6 +35,14 @@ func (f files) processes(cards []card) []gpu.Process {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(string(a.GPU), string(b.GPU)))
 	})
 	return out
+}
+
+// elsewhere reports that we are in a PID namespace of our own. KFD's numbers are those of the machine, and here they would
+// name other processes, or a process of ours that has nothing to do with it. The number of the machine's own
+// namespace is fixed: PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
+func (f files) elsewhere() bool {
+	link, err := os.Readlink(f.path("proc/self/ns/pid"))
+	return err == nil && link != "pid:[4026531836]"
 }
 
 // compute reads KFD's folder for each process. KFD has a file for every GPU of the machine there, also for those that the

@@ -2,6 +2,7 @@ package amdgpu
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -290,6 +291,25 @@ func TestDevicesWithoutTheDoor(t *testing.T) {
 	}
 	same(t, "problems", lines(m.Problems, itself),
 		"\nAMD GPUs: /dev/kfd is missing, so ROCm programs cannot start: in a container, add --device /dev/kfd")
+}
+
+// KFD numbers processes as the machine does; in a container another process has that number.
+func TestProcessesSeenFromAnotherNamespace(t *testing.T) {
+	for link, want := range map[string]string{
+		"pid:[4026531836]": "2 []",
+		"pid:[4026532999]": "0 [AMD GPUs: ROCm's processes are not shown in a container or PID namespace, where their numbers mean others]",
+	} {
+		root := tree(t, "mi300x")
+		write(t, root, "proc/self/ns/pid@", link)
+		m, err := New(root).Read(t.Context(), gpu.Everything)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, link, fmt.Sprint(len(m.Processes), " ", m.Problems), want)
+		if m, err = New(root).Read(t.Context(), gpu.Identity); err != nil || len(m.Problems) > 0 {
+			t.Errorf("not asked for processes: %v, problems %q", err, m.Problems)
+		}
+	}
 }
 
 // unprivileged lets this thread touch files as nobody; it ends with the test, so nobody else gets it.
