@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -113,8 +114,8 @@ func OpenDescriptors() map[int]bool {
 	}
 	open := make(map[int]bool, len(entries))
 	for _, e := range entries {
-		var n int
-		if _, err := fmt.Sscan(e.Name(), &n); err != nil {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
 			continue
 		}
 		// The descriptor of the listing itself is closed by now, and a library may get its number.
