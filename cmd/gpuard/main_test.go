@@ -19,7 +19,8 @@ import (
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is the
 // same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "occupy": occupy})
+	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "occupy": occupy,
+		"listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
 }
 
 // TestScript runs the program from outside: one file in testdata/script per theme.
