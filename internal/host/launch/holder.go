@@ -39,6 +39,9 @@ func Pidfd(pid int) (*os.File, error) {
 
 // StartHolderFor is StartHolder for the process behind pidfd.
 func StartHolderFor(process *os.File, lock int, args ...string) error {
+	if _, err := unix.FcntlInt(uintptr(lock), unix.F_GETFD, 0); err != nil || lock < 3 { //nolint:gosec // looked at here
+		return fmt.Errorf("cannot start the holder: there is no descriptor %d", lock)
+	}
 	pidfd := int(process.Fd())
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,9 +77,10 @@ func StartHolderFor(process *os.File, lock int, args ...string) error {
 	return nil
 }
 
-// holderEnv is what the Go runtime and the state folder's location need, and nothing private.
+// holderEnv is what the Go runtime and the state folder's location need, and nothing private. Without the last
+// of the runtime's settings it keeps the files of its cgroup's CPU limit open.
 func holderEnv() []string {
-	env := []string{"GOMAXPROCS=1", "GOGC=50"}
+	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	for _, k := range []string{"GPUARD_STATE", "HOME", "XDG_STATE_HOME", "LD_LIBRARY_PATH"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)
