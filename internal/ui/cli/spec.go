@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,11 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 	if err != nil {
 		return out, err
 	}
+	for name, list := range map[string][]string{"device": s.device, "exclude": s.exclude} {
+		if err := noRange(name, list); err != nil {
+			return out, err
+		}
+	}
 	if s.memory != "" {
 		if out.Memory, err = memorySize(s.memory); err != nil {
 			return out, err
@@ -68,6 +74,24 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		out.MinCompute = &c
 	}
 	return out, s.check(cmd, &out)
+}
+
+// noRange names the numbers that somebody meant by 0-3.
+func noRange(flag string, names []string) error {
+	for _, name := range names {
+		first, last, ok := strings.Cut(name, "-")
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if !ok || err1 != nil || err2 != nil {
+			continue
+		}
+		numbers := first
+		for i := from + 1; i <= to && i < from+64; i++ {
+			numbers += "," + strconv.Itoa(i)
+		}
+		return fmt.Errorf("cannot read --%s %s: ranges are not understood; write every number, such as --%[1]s %[3]s", flag, name, numbers)
+	}
+	return nil
 }
 
 // memorySize reads --mem. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
