@@ -179,21 +179,5 @@ func (f FS) read(limit int64, parts ...string) ([]byte, error) {
 
 // readSlow is read with a deadline. A late reader is left behind: nothing can interrupt it.
 func (f FS) readSlow(limit int64, parts ...string) ([]byte, error) {
-	type result struct {
-		b   []byte
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		b, err := f.read(limit, parts...)
-		done <- result{b, err}
-	}()
-	timer := time.NewTimer(slow)
-	defer timer.Stop()
-	select {
-	case r := <-done:
-		return r.b, r.err
-	case <-timer.C:
-		return nil, fmt.Errorf("no answer within %v: the process may be stuck in the kernel", slow)
-	}
+	return within(func() ([]byte, error) { return f.read(limit, parts...) })
 }
