@@ -297,7 +297,7 @@ func TestFreedAfterKill(t *testing.T) {
 // TestHolderKilled: kill -9 of the holder frees nothing and breaks nothing.
 func TestHolderKilled(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
-	cmd := r.start("sleep 1; exit 3")
+	cmd := r.start(`while ! test -e "$DEVICES/go"; do sleep 0.02; done; exit 3`)
 	if err := unix.Kill(holderOf(t, r.folder()), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -306,6 +306,9 @@ func TestHolderKilled(t *testing.T) {
 	}
 	if got := run(t, r.job("true")); got.code != 120 {
 		t.Errorf("the device of a running command was given away: exit %d", got.code)
+	}
+	if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 3 {
