@@ -126,9 +126,7 @@ func TestHoldRefuses(t *testing.T) {
 	if got := run(t, program(t, r.state, nil, "hold", "--machine", r.machine, "notebook")); got.code != 125 || !strings.Contains(got.err, "process id") {
 		t.Errorf("no number: exit %d, %s", got.code, got.err)
 	}
-	if n := r.leases(); n != 0 {
-		t.Errorf("%d leases after refusals", n)
-	}
+	r.freed()
 }
 
 func TestHoldForSomebodyElse(t *testing.T) {

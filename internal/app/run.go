@@ -26,6 +26,7 @@ type Launch struct {
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
 func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
+	launch.DefaultSignals() // from here on a signal means the command
 	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors()}
 	if len(l.argv) == 0 {
 		l.argv = []string{a.shell()}
@@ -154,19 +155,7 @@ func announce(plan job.Plan, lease string) string {
 	}
 	parts := make([]string, len(plan.Devices))
 	for i, d := range plan.Devices {
-		name := d.Name
-		if d.Profile != "" {
-			name += " MIG " + d.Profile
-		}
-		parts[i] = fmt.Sprintf("GPU %d (%s) is %s:%d", d.Index, name, runtime(d.Vendor), d.Logical)
+		parts[i] = fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical)
 	}
 	return strings.Join(parts, ", ") + ", lease " + lease
-}
-
-// runtime is the word a program uses for a device of this vendor; PyTorch calls AMD's "cuda" too.
-func runtime(v gpu.Vendor) string {
-	if v == gpu.AMD {
-		return "hip"
-	}
-	return "cuda"
 }

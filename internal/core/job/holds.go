@@ -3,6 +3,7 @@ package job
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"gpuard/internal/core/gpu"
@@ -24,4 +25,29 @@ func (l *Lease) Holds(id gpu.UUID) bool {
 		return slices.Contains(l.Hashes, DeviceHash(id)) || slices.Contains(l.Hashes, ManyDevices)
 	}
 	return slices.Contains(l.Devices, id)
+}
+
+// String names a given device for people: "GPU 2 (NVIDIA A100-SXM4-80GB)", "MIG 1g.10gb of GPU 2 (…)".
+func (g Given) String() string {
+	label := g.Label
+	if label == "" {
+		label = fmt.Sprintf("GPU %d", g.Index)
+	}
+	if g.Profile != "" {
+		label = "MIG " + g.Profile + " of " + label
+	}
+	return label + " (" + g.Name + ")"
+}
+
+// Runtime is the name under which programs number the devices of the vendor: "cuda" in cuda:0.
+func (g Given) Runtime() string {
+	switch g.Vendor {
+	case gpu.AMD:
+		return "hip"
+	case gpu.Intel:
+		return "level-zero"
+	case gpu.Ascend:
+		return "npu"
+	}
+	return "cuda"
 }

@@ -51,6 +51,7 @@ type Given struct {
 	UUID    gpu.UUID   `json:"uuid"`             // of the device, or of the MIG device
 	Parent  gpu.UUID   `json:"parent,omitempty"` // of a MIG device
 	Name    string     `json:"name"`
+	Label   string     `json:"-"`                 // for people: "GPU 2", "GPU amd:0" on mixed machines
 	Profile string     `json:"profile,omitempty"` // of a MIG device
 	Vendor  gpu.Vendor `json:"vendor"`
 	PCI     string     `json:"pci"`

@@ -80,6 +80,7 @@ type question struct {
 	units  []*unit     // everything that gets a reason, in index order
 	named  []*unit     // what --device named, in the order given; with --mig only what limits the search
 	mixed  bool        // several vendors: indices need the vendor
+	vendor gpu.Vendor  // whose devices are meant; "" until candidates, and when no vendor has enough
 	need   int
 	spread bool
 }
@@ -122,7 +123,9 @@ func (q *question) judge(u *unit) job.Reason {
 type obstacle struct{ code, text, remedy, lease string }
 
 // candidates are the devices to choose from, nil when there are too few. The devices of one job are of one vendor, because
-// no program sees several; the first vendor with enough is taken: the second is often an idle, cool, integrated GPU.
+// no program sees several, and vendors do not stand in for each other: a program built for one finds nothing on another's
+// device, and the second vendor is often an idle integrated GPU. The first vendor with enough devices here is meant,
+// busy or not; another one must be named.
 func (q *question) candidates() []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		if slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict != job.Eligible }) {
@@ -130,16 +133,25 @@ func (q *question) candidates() []*unit {
 		}
 		return q.named
 	}
-	for start := 0; start < len(q.units); {
-		vendor, free := q.units[start].dev.Vendor, []*unit(nil)
-		for ; start < len(q.units) && q.units[start].dev.Vendor == vendor; start++ {
-			if q.units[start].reason.Verdict == job.Eligible {
-				free = append(free, q.units[start])
+	for _, u := range q.units { // in order of vendors
+		able, free := 0, []*unit(nil)
+		for _, v := range q.units {
+			if v.dev.Vendor != u.dev.Vendor || v.reason.Verdict == job.Never {
+				continue
+			}
+			able++
+			if eligible(v) {
+				free = append(free, v)
 			}
 		}
-		if len(free) >= q.need && q.need > 0 {
-			return free
+		if able < q.need || q.need == 0 {
+			continue
 		}
+		q.vendor = u.dev.Vendor
+		if len(free) < q.need {
+			return nil
+		}
+		return free
 	}
 	return nil
 }
@@ -147,7 +159,7 @@ func (q *question) candidates() []*unit {
 func (q *question) plan(chosen []*unit) job.Plan {
 	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}}
 	for i, u := range chosen {
-		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Vendor: u.dev.Vendor, PCI: u.dev.PCI}
+		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.number(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
 		if u.mig != nil {
 			given.Parent, given.Profile = u.dev.UUID, u.mig.Profile
 		}

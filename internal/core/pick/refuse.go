@@ -22,6 +22,7 @@ func (q *question) refusal() *job.Refusal {
 		return r
 	}
 	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
+	r.Reasons = q.reasons() // with what the remedy adds to them
 	return r
 }
 
@@ -76,31 +77,47 @@ func (q *question) what() string {
 	return text
 }
 
+// ours reports whether the device is of the vendor that is meant; every vendor is when none has enough devices.
+func (q *question) ours(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
+
 func (q *question) busySummary() string {
-	free, all := 0, 0
+	free, all, others := 0, 0, false
 	for _, u := range q.units {
+		if !q.ours(u) {
+			others = true
+			continue
+		}
 		free += ordinal(eligible(u))
 		if q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG) {
 			all++
 		}
 	}
-	switch {
-	case free >= q.need:
-		return fmt.Sprintf("cannot give %s of one vendor: %d of %d are free, of different vendors", q.what(), free, all)
-	case free == 1:
-		return fmt.Sprintf("cannot give %s: 1 of %d is free", q.what(), all)
-	case free == 0:
-		return fmt.Sprintf("cannot give %s: none of %d is free", q.what(), all)
+	what := q.what()
+	if others {
+		what += " of " + vendorName(q.vendor)
 	}
-	return fmt.Sprintf("cannot give %s: %d of %d are free", q.what(), free, all)
+	switch free {
+	case 0:
+		return fmt.Sprintf("cannot give %s: none of %d is free", what, all)
+	case 1:
+		return fmt.Sprintf("cannot give %s: 1 of %d is free", what, all)
+	}
+	return fmt.Sprintf("cannot give %s: %d of %d are free", what, free, all)
 }
 
 // busyRemedy lists what frees a device, in index order; several may be needed at once.
 func (q *question) busyRemedy() string {
-	free := q.largest(eligible)
+	free := q.largest(func(u *unit) bool { return eligible(u) && q.ours(u) })
 	var options []string
 	if free > 0 {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(free, "GPU"), free))
+	}
+	for _, u := range q.units {
+		if eligible(u) && !q.ours(u) {
+			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", vendorName(u.dev.Vendor), vendorName(q.vendor))
+			u.reason.Remedy = fmt.Sprintf("name it (--device %s) if the program is made for %s", q.number(u.dev), vendorName(u.dev.Vendor))
+			options = append(options, u.reason.Remedy)
+		}
 	}
 	busy := q.remedies(job.Busy)
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {

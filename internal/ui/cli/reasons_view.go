@@ -28,28 +28,13 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as asked")
 	}
 	for _, d := range plan.Devices {
-		thing := fmt.Sprintf("GPU %d (%s)", d.Index, d.Name)
-		if d.Profile != "" {
-			thing = fmt.Sprintf("MIG %s of GPU %d (%s)", d.Profile, d.Index, d.Name)
-		}
-		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", thing, runtimeOf(d), d.Logical)))
+		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
 	}
 	p.reasons(plan.Reasons, "")
 	for _, note := range plan.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
 	}
 	_, _ = io.WriteString(w, p.out.String())
-}
-
-// runtimeOf is the name under which programs number the devices of a vendor.
-func runtimeOf(d job.Given) string {
-	switch d.Vendor {
-	case "nvidia":
-		return "cuda"
-	case "amd":
-		return "hip"
-	}
-	return string(d.Vendor)
 }
 
 // reasons writes one device per line; a remedy follows where the last line or the refusal does not say it already.
