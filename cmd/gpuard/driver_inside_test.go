@@ -88,7 +88,9 @@ func TestDriverEndingLeaseInTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = cmd.Process.Kill(), cmd.Wait()
-	time.AfterFunc(100*time.Millisecond, func() { _ = unix.Kill(holder, unix.SIGCONT) })
+	goOn := func() { _ = unix.Kill(holder, unix.SIGCONT) }
+	t.Cleanup(goOn)
+	time.AfterFunc(100*time.Millisecond, goOn)
 	got := run(t, with(r.cmd("run", "--gpus", "2", "--", "true"), "GPUARD_LEASE="+lease))
 	if got.code != 0 {
 		t.Errorf("exit %d\n%s", got.code, got.err)
