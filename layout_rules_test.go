@@ -26,6 +26,7 @@ func layerTable() []layer {
 		{core + "job", []string{core + "gpu"}},
 		{core + "visible", []string{core + "gpu", core + "job"}},
 		{core + "health", []string{core + "gpu"}},
+		{core + "verify", []string{core + "gpu"}},
 		{core + "policy", []string{core + "gpu", core + "job"}},
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},

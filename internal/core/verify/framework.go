@@ -1,0 +1,233 @@
+package verify
+
+import (
+	"bytes"
+	_ "embed" // the program that asks
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Usable says whether a framework can use a GPU.
+type Usable string
+
+// What a framework says about itself.
+const (
+	Yes     Usable = "yes"
+	No      Usable = "no"
+	Unknown Usable = "unknown"
+)
+
+// Framework is what the job's framework reports when it is asked in a process of its own with the job's environment.
+type Framework struct {
+	Name    string   `json:"name"`    // "PyTorch"
+	Version string   `json:"version"` // "" unknown
+	Built   string   `json:"built"`   // "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown
+	GPU     Usable   `json:"gpu"`
+	Devices []Device `json:"devices"` // what it sees, where it tells; never nil
+	Error   string   `json:"error"`   // why it sees none, or why it could not be asked
+	PID     int      `json:"pid"`     // process of the job it was found in
+}
+
+// Device is one GPU as a framework names it.
+type Device struct {
+	Name string   `json:"name"`
+	UUID gpu.UUID `json:"uuid"` // "" where the framework does not tell
+}
+
+// cpuBuild is a framework that was built without any GPU in mind.
+const cpuBuild = "CPU"
+
+// The frameworks that are known, by the words that the asking program understands.
+const (
+	pytorch    = "pytorch"
+	tensorflow = "tensorflow"
+	jax        = "jax"
+	onnx       = "onnxruntime"
+	cupy       = "cupy"
+	llama      = "llama.cpp"
+)
+
+func frameworkName(word string) string {
+	switch word {
+	case pytorch:
+		return "PyTorch"
+	case tensorflow:
+		return "TensorFlow"
+	case jax:
+		return "JAX"
+	case onnx:
+		return "ONNX Runtime"
+	case cupy:
+		return "CuPy"
+	}
+	return word
+}
+
+// Recognize lists the frameworks of a process, from the path of its program and of the files mapped into it. The names are
+// those of the shared libraries that each framework's own packages install.
+func Recognize(exe string, libraries []string) []string {
+	var found []string
+	add := func(word string, is bool) {
+		if is && !slices.Contains(found, word) {
+			found = append(found, word)
+		}
+	}
+	add(llama, strings.HasPrefix(path.Base(exe), "llama-"))
+	for _, l := range libraries {
+		base := path.Base(l)
+		starts := func(names ...string) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(base, n) })
+		}
+		add(pytorch, starts("libtorch.", "libtorch_", "libtorch-"))
+		add(tensorflow, starts("_pywrap_tensorflow", "libtensorflow"))
+		add(jax, starts("xla_extension") || strings.Contains(l, "/jaxlib/"))
+		add(onnx, starts("libonnxruntime", "onnxruntime_pybind11_state"))
+		add(cupy, strings.Contains(l, "/cupy/") || strings.Contains(l, "/cupy_backends/"))
+		add(llama, starts("libllama.", "libggml-cuda", "libggml-hip"))
+	}
+	return found
+}
+
+// gpuLibraries are the mapped files through which a program reaches a GPU: the vendors' drivers and run time libraries.
+func gpuLibraries(libraries []string) []string {
+	var found []string
+	for _, l := range libraries {
+		name, _, _ := strings.Cut(path.Base(l), ".so")
+		if slices.Contains([]string{"libcuda", "libcudart", "libcublas", "libcudnn", "libamdhip64", "libhsa-runtime64", "libze_loader", "libascendcl"}, name) &&
+			!slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+//go:embed witness.py
+var witness string
+
+// marker begins the line of the answer: importing a framework may print anything before it.
+const marker = "gpuard-witness "
+
+// Question returns the arguments that make the job's own program say what its frameworks see; ok is false for a program
+// that cannot be asked.
+func Question(exe string, frameworks []string) (args []string, ok bool) {
+	base := path.Base(exe)
+	switch {
+	case strings.HasPrefix(base, "python") || strings.HasPrefix(base, "pypy"):
+		return append([]string{"-c", witness}, frameworks...), true
+	case slices.Contains(frameworks, llama) && strings.HasPrefix(base, "llama-"):
+		return []string{"--list-devices"}, true
+	}
+	return nil, false
+}
+
+// Answers reads what the asked program printed. A framework that it says nothing about is there with an error.
+func Answers(frameworks []string, out []byte) []Framework {
+	said := map[string]Framework{}
+	for line := range bytes.Lines(out) {
+		if _, answer, ok := bytes.Cut(line, []byte(marker)); ok {
+			_ = json.Unmarshal(answer, &said) // an answer of another form is no answer
+		}
+	}
+	if _, list, ok := strings.Cut(string(out), "Available devices:\n"); ok && slices.Contains(frameworks, llama) {
+		said[llama] = llamaDevices(list)
+	}
+	var all []Framework
+	for _, word := range frameworks {
+		w, ok := said[word]
+		if !ok {
+			w.Error = "it did not answer"
+		}
+		if w.GPU != Yes && w.GPU != No {
+			w.GPU = Unknown
+		}
+		w.Name, w.Version, w.Built, w.Error = frameworkName(word), gpu.Clean(w.Version), gpu.Clean(w.Built), short(w.Error)
+		if w.Devices == nil {
+			w.Devices = []Device{}
+		}
+		for i := range w.Devices {
+			w.Devices[i] = Device{gpu.Clean(w.Devices[i].Name), gpu.UUID(gpu.Clean(string(w.Devices[i].UUID)))}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// short keeps the last line of an error, which is what Python puts last and C++ mostly first and last.
+func short(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	line := []rune(gpu.Clean(lines[len(lines)-1]))
+	return string(line[:min(len(line), 300)])
+}
+
+// llamaDevices reads the list of `llama-cli --list-devices`: two blanks, the device's name, a colon, its description
+// (ggml-org/llama.cpp common/arg.cpp). Accelerators that are no GPUs, such as BLAS, are in it too.
+func llamaDevices(list string) Framework {
+	w := Framework{GPU: No}
+	for line := range strings.Lines(list) {
+		name, description, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok || !strings.HasPrefix(line, "  ") {
+			break
+		}
+		if strings.HasPrefix(name, "BLAS") || strings.HasPrefix(name, "CPU") || strings.HasPrefix(name, "RPC") {
+			continue
+		}
+		w.GPU = Yes
+		w.Devices = append(w.Devices, Device{Name: description})
+	}
+	return w
+}
+
+// release is name and version: "PyTorch 2.5.1 (CUDA 12.4)".
+func (w *Framework) release() string {
+	text := strings.TrimSpace(w.Name + " " + w.Version)
+	if w.Built != "" {
+		text += " (" + w.Built + ")"
+	}
+	return text
+}
+
+// inability says why a framework can use no GPU.
+func (w *Framework) inability() string {
+	if w.Built == cpuBuild {
+		return strings.TrimSpace(w.Name+" "+w.Version) + " is built for the CPU alone"
+	}
+	if w.Error != "" {
+		return fmt.Sprintf("%s finds no GPU with its environment: %s", w.release(), w.Error)
+	}
+	return w.release() + " finds no GPU with its environment"
+}
+
+func (w *Framework) remedy() string {
+	if w.Built == cpuBuild {
+		return fmt.Sprintf("install a %s that is built for this machine's GPUs", w.Name)
+	}
+	return "gpuard explain --probe shows what the driver answers; does the framework need a newer driver?"
+}
+
+// sentence is what the framework said, as a note.
+func (w *Framework) sentence() string {
+	switch {
+	case w.GPU == No:
+		return w.inability()
+	case w.GPU == Unknown && w.Error != "":
+		return fmt.Sprintf("%s was not heard: %s", w.release(), w.Error)
+	case w.GPU == Unknown:
+		return w.release() + " does not say which devices it uses"
+	case len(w.Devices) == 0:
+		return w.release() + " says that it can use a GPU"
+	}
+	var names []string
+	for _, d := range w.Devices {
+		name := d.Name
+		if d.UUID != "" {
+			name += " (" + string(d.UUID) + ")"
+		}
+		names = append(names, name)
+	}
+	return fmt.Sprintf("%s sees %s", w.release(), and(names))
+}

@@ -1,0 +1,257 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// most is how many devices or processes one sentence names.
+const most = 8
+
+// job names what is verified: "python (process 42)".
+func (f *Facts) job() string { return who(f.Command, f.PID) }
+
+func who(command string, pid int) string {
+	if command == "" {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return fmt.Sprintf("%s (process %d)", command, pid)
+}
+
+// Device names one device for people: "GPU 2 (NVIDIA A100-SXM4-80GB, GPU-…)".
+func (f *Facts) Device(id gpu.UUID) string {
+	d, slice, ok := f.Machine.Find(id)
+	if !ok {
+		return fmt.Sprintf("a device that is not listed (%s)", id)
+	}
+	mixed := slices.ContainsFunc(f.Machine.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor })
+	name := fmt.Sprintf("GPU %d", d.Index)
+	if mixed {
+		name = fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
+	}
+	if slice != nil {
+		return fmt.Sprintf("MIG %s of %s (%s, %s)", slice.Profile, name, d.Name, slice.UUID)
+	}
+	return fmt.Sprintf("%s (%s, %s)", name, d.Name, d.UUID)
+}
+
+func (f *Facts) devices(ids []gpu.UUID) string {
+	var names []string
+	for i, id := range ids {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(ids)-most))
+			break
+		}
+		names = append(names, f.Device(id))
+	}
+	return and(names)
+}
+
+func and(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+// seenText says who is where: "python (process 42) is on GPU 2 (…), 3.1 GiB".
+func (f *Facts) seenText(list []Sighting) string {
+	verb := "is"
+	if f.Ended {
+		verb = "was"
+	}
+	var parts []string
+	for i, s := range list {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(list)-most))
+			break
+		}
+		place := " on " + f.Device(s.GPU) + amount(s)
+		if i > 0 && list[i-1].PID == s.PID {
+			parts = append(parts, "and"+place)
+			continue
+		}
+		parts = append(parts, who(s.Command, s.PID)+" "+verb+place)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func amount(s Sighting) string {
+	text := ""
+	if s.Peak != nil {
+		text = ", " + s.Peak.String()
+	}
+	if s.Kind == gpu.GraphicsProcess {
+		text += ", for graphics"
+	}
+	return text
+}
+
+func (f *Facts) outsideText(list []Sighting) string {
+	has := "no GPU"
+	if len(f.Leased) > 0 {
+		has = f.devices(f.Leased)
+	}
+	return fmt.Sprintf("%s, which is not in lease %s: it has %s", f.seenText(list), f.Lease, has)
+}
+
+func (f *Facts) wrongText(list []Sighting) string {
+	seen := f.seenText(list)
+	switch {
+	case len(f.Promised) == 0 && f.Mask != "":
+		return fmt.Sprintf("%s, and its environment shows it no GPU (%s)", seen, f.Mask)
+	case len(f.Promised) == 0:
+		return seen + ", and its environment shows it no GPU"
+	case f.Mask == "":
+		return fmt.Sprintf("%s, and without a variable a program sees only %s", seen, f.devices(f.Promised))
+	}
+	return fmt.Sprintf("%s, and its environment (%s) shows it only %s", seen, f.Mask, f.devices(f.Promised))
+}
+
+// elsewhereRemedy: whoever is on a device that was not shown to it has changed the variable, or uses a way around it.
+func (f *Facts) elsewhereRemedy(list []Sighting) string {
+	pids := []string{}
+	for _, s := range list {
+		if pid := fmt.Sprint(s.PID); !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	variable, _, _ := strings.Cut(f.Mask, "=")
+	if variable == "" {
+		variable = "CUDA_VISIBLE_DEVICES"
+	}
+	why := "look for a place in the program or its scripts that sets " + variable
+	if !slices.ContainsFunc(list, func(s Sighting) bool { return s.Kind != gpu.GraphicsProcess }) {
+		why = "it draws there, and " + variable + " has no say in graphics"
+	}
+	if f.Ended {
+		return why
+	}
+	return fmt.Sprintf("%s; end it with: kill %s", why, strings.Join(pids[:min(len(pids), most)], " "))
+}
+
+func (f *Facts) unreadText() string {
+	return fmt.Sprintf("%s, and what it was promised is not known: %s", f.seenText(f.Sightings), f.Unread)
+}
+
+func (f *Facts) unreadRemedy() string {
+	return fmt.Sprintf("ask as its owner or as root: sudo gpuard verify %d", f.PID)
+}
+
+// unused are promised or leased devices that nobody of the job is on.
+func (f *Facts) unused() []string {
+	list, whose := f.Leased, "lease "+f.Lease
+	if list == nil {
+		if f.Mask == "" || f.Unread != "" {
+			return nil // a program without a mask is not expected on every device
+		}
+		list, whose = f.Promised, f.Mask
+	}
+	var idle []gpu.UUID
+	for _, id := range list {
+		if !slices.ContainsFunc(f.Sightings, func(s Sighting) bool { return f.inside([]gpu.UUID{id}, s.GPU) }) {
+			idle = append(idle, id)
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s of %s not used so far", f.devices(idle), whose)}
+}
+
+func (f *Facts) tooShortText() string {
+	return fmt.Sprintf("%s ended within %s, before it could be watched", f.job(), seconds(f.Watched))
+}
+
+func (f *Facts) endedText() string {
+	return fmt.Sprintf("%s ended after %s and was never seen on a GPU", f.job(), seconds(max(f.Watched, f.Age)))
+}
+
+func (f *Facts) blindText() string {
+	if f.Mask == "" {
+		return f.job() + " is on no GPU, and its environment shows it none"
+	}
+	return fmt.Sprintf("%s is on no GPU, and its environment shows it none: %s", f.job(), f.Mask)
+}
+
+func (f *Facts) blindRemedy() string {
+	if f.Mask == "" {
+		return "gpuard explain says why"
+	}
+	return fmt.Sprintf("gpuard explain '%s' says why; gpuard run sets it for a GPU that is free", f.Mask)
+}
+
+func (f *Facts) neverText() string {
+	return fmt.Sprintf("%s used %s of CPU time in %s and was never seen on a GPU", f.job(), seconds(f.CPUTime), seconds(f.Watched))
+}
+
+func (f *Facts) cpuRemedy() string {
+	return "check that the program asks for a GPU (such as --device cuda) and that its framework is built for one"
+}
+
+func (f *Facts) tooEarlyText() string {
+	return fmt.Sprintf("%s is on no GPU yet: started %s ago, watched for %s, %s of CPU time", f.job(), seconds(f.Age), seconds(f.Watched), seconds(f.CPUTime))
+}
+
+func (f *Facts) tooEarlyRemedy() string {
+	longer := max(4*f.Patience, 10*time.Second).Round(time.Second)
+	return fmt.Sprintf("ask again when it computes, or wait longer: gpuard verify --for %s %d", plain(longer), f.PID)
+}
+
+// plain writes 2m0s as 2m and 1h0m0s as 1h.
+func plain(d time.Duration) string {
+	text := d.String()
+	for _, none := range []struct{ after, zero string }{{"m", "0s"}, {"h", "0m"}} {
+		if short, ok := strings.CutSuffix(text, none.zero); ok && strings.HasSuffix(short, none.after) {
+			text = short
+		}
+	}
+	return text
+}
+
+func seconds(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}
+
+// notes are the other witnesses' words.
+func (f *Facts) notes() []string {
+	out := append([]string{}, f.Notes...)
+	if f.Unread != "" && f.Leased != nil {
+		out = append(out, f.Unread)
+	}
+	for i := range f.Frameworks {
+		out = append(out, f.Frameworks[i].sentence())
+		if strange := f.disagreement(&f.Frameworks[i]); strange != "" {
+			out = append(out, strange)
+		}
+	}
+	if len(f.Libraries) > 0 && len(f.Sightings) == 0 {
+		if used := gpuLibraries(f.Libraries); len(used) > 0 {
+			out = append(out, "GPU libraries are loaded: "+strings.Join(used, ", "))
+		} else {
+			out = append(out, "no GPU library is loaded into it")
+		}
+	}
+	return out
+}
+
+// disagreement: the framework, asked in a process with the same environment, sees devices that the environment does not
+// show by our reading.
+func (f *Facts) disagreement(w *Framework) string {
+	if f.Unread != "" {
+		return ""
+	}
+	for _, d := range w.Devices {
+		if _, _, known := f.Machine.Find(d.UUID); known && !f.inside(f.Promised, d.UUID) {
+			return fmt.Sprintf("%s sees %s, which its environment does not show by gpuard's reading: gpuard explain --probe", w.Name, f.Device(d.UUID))
+		}
+	}
+	return ""
+}
