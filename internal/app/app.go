@@ -52,9 +52,13 @@ func (a *App) hardware() bool { return a.Machine == "" }
 func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	switch {
 	case a.hardware():
+		started := time.Now()
 		m, err := a.Read(ctx, what)
 		if err != nil {
 			return m, err
+		}
+		if spent := time.Since(started); spent > time.Second && asleep(m) {
+			a.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
 			a.Proc.Fill(&m, time.Now())
@@ -78,6 +82,12 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	}
 	m.Source = "file"
 	return m, nil
+}
+
+// asleep: the driver stops a device that nobody uses, and starts it for every reading (NVIDIA driver-persistence
+// documentation).
+func asleep(m gpu.Machine) bool {
+	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence })
 }
 
 // place is where the leases for m lie.

@@ -181,6 +181,9 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 		}
 	}
 	plan, refusal := pick.Place(spec, q.machine, held, in)
+	if q.machine.Source == "nvidia-smi" { // why, and that it is slow
+		plan.Notes = append(plan.Notes, q.machine.Problems...)
+	}
 	for _, n := range notes { // a mask with a surprise in it is the caller's, and they should know
 		plan.Notes = append(plan.Notes, n.Text)
 	}
