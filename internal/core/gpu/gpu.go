@@ -74,6 +74,7 @@ type Device struct {
 	MIG            []MIGDevice
 	Links          []Link // by position in Machine.Devices; nil absent
 	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
+	Unlisted       string // why its processes could not be listed; "" when they were, or were not asked for
 	Extra          Extra
 }
 

@@ -147,6 +147,7 @@ func (d *Device) more() []key {
 			return anyway{oneOf(l, false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)}
 		}, true}},
 		{"problem", false, text[string]{into: &d.Problem}},
+		{"unlisted", false, text[string]{into: &d.Unlisted}},
 	}
 }
 

@@ -59,7 +59,7 @@ func full(t *testing.T) Machine {
 	d.ClockEvents = []string{"sw_power_cap"}
 	d.RemappedRows = &RemappedRows{1, 2, true, false}
 	d.RetiredPages = &RetiredPages{3, 4, true}
-	d.ECCCorrected, d.Problem = new(int64(7)), "GPU is lost"
+	d.ECCCorrected, d.Problem, d.Unlisted = new(int64(7)), "GPU is lost", "cannot list its processes"
 	d.Extra = Extra{"fan": json.RawMessage(`[1,null]`)}
 	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, Extra{"a": json.RawMessage(`1.0e1`)}
 	m.Processes = []Process{{

@@ -28,8 +28,11 @@ func (r *reader) readProcesses() {
 	for _, l := range lists() {
 		if len(r.slices) == 0 {
 			found, s := r.running(r.handle, l.function)
+			if l.expected && s != success {
+				r.device.Unlisted = "cannot list its processes: " + r.lib.words(s)
+			}
 			if l.expected && s.absent() {
-				r.problems = append(r.problems, "cannot list its processes: "+r.lib.words(s))
+				r.problems = append(r.problems, r.device.Unlisted)
 			}
 			r.ok(l.function, s)
 			r.add(r.device.UUID, l.kind, found...)
@@ -54,8 +57,11 @@ func (r *reader) onSlices(l list) {
 	}
 	found, s := r.running(r.handle, l.function)
 	if !r.ok(l.function, s) {
+		if l.expected {
+			r.device.Unlisted = "cannot list the processes of its MIG devices: " + r.lib.words(s)
+		}
 		if l.expected && s.absent() {
-			r.problems = append(r.problems, "cannot list the processes of its MIG devices: "+r.lib.words(s))
+			r.problems = append(r.problems, r.device.Unlisted)
 		}
 		return
 	}

@@ -47,6 +47,7 @@ func TestAListThatFailsIsNamed(t *testing.T) {
 	m := machine(t, d, gpu.Processes)
 	same(t, "the graphics process", len(m.Processes), 1)
 	same(t, "the problems", m.Problems, []string{"GPU 0: cannot read nvmlDeviceGetComputeRunningProcesses: Insufficient Permissions"})
+	same(t, "why the list is short", m.Devices[0].Unlisted, "cannot list its processes: Insufficient Permissions")
 }
 
 // driverOf is a library whose functions are these Go functions; it has no others.
