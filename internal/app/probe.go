@@ -46,6 +46,13 @@ func (a *App) Probe(ctx context.Context, given []string) (visible.View, gpu.Mach
 	if !a.hardware() {
 		return visible.View{}, gpu.Machine{}, Probe{}, usagef("cannot ask the driver about %s: --probe is about the GPUs of this computer; leave --probe or --machine out", a.Machine)
 	}
+	target, given, err := subjectOf(given)
+	if err == nil && target != "" { // its environment may name libraries to load: not with our rights
+		err = usagef("cannot ask the driver about %s: --probe is about this shell's environment, or about VAR=VALUE; leave --probe out", target)
+	}
+	if err != nil {
+		return visible.View{}, gpu.Machine{}, Probe{}, err
+	}
 	m, err := a.machine(ctx, gpu.Identity|gpu.Load)
 	if err != nil {
 		return visible.View{}, m, Probe{}, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -70,31 +69,6 @@ func (a *App) Record(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return m.Encode()
-}
-
-// Explain says what a program would see with the caller's GPU variables, or with given ones in their place.
-func (a *App) Explain(ctx context.Context, given []string) (visible.View, gpu.Machine, error) {
-	m, err := a.machine(ctx, gpu.Identity|gpu.Load)
-	var none *gpu.Unavailable
-	if errors.As(err, &none) { // a program would see nothing either
-		return visible.View{Visible: []visible.Entry{}, Notes: []visible.Note{{Code: visible.CodeUnavailable, Text: none.Text + "; " + none.Remedy}}}, m, nil
-	}
-	if err != nil {
-		return visible.View{}, m, err
-	}
-	return visible.CUDA(a.replaced(given), m), m, nil
-}
-
-// replaced is the caller's environment, with given variables in the place of all its GPU variables.
-func (a *App) replaced(given []string) visible.Env {
-	if len(given) == 0 {
-		return a.Env
-	}
-	env := slices.DeleteFunc(slices.Clone(a.Env), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return slices.Contains(visible.Variables(), name)
-	})
-	return append(slices.Clone(visible.Env(given)), env...)
 }
 
 // Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is leased.

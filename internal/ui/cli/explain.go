@@ -6,49 +6,62 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
 
 func (p *Program) explain() *cobra.Command {
-	var asJSON, probe bool
+	var asJSON, probe, container bool
+	var runtime string
 	cmd := &cobra.Command{
-		Use:   "explain [VAR=VALUE...]",
+		Use:   "explain [PID | LEASE | VAR=VALUE...]",
 		Short: "Show what a program would see, and every surprise on the way",
 		Long: `Shows which devices a program sees with the variables of this shell. Variables
 given on the command line replace this shell's GPU variables entirely.
 Nothing visible is an answer too: the exit code is 0.
+
+A process id, or the id of a lease, shows what that process sees: by the
+environment with which it was started, its container, its Slurm job, its lease.
 
 With --probe a process with exactly that environment asks the CUDA driver, which
 is the truth; the exit code is 1 where the driver shows something else.`,
 		Example: `  gpuard explain
   gpuard explain CUDA_VISIBLE_DEVICES=2,0,-1,1
   gpuard explain CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID
+  gpuard explain 4242                      what does this process see?
+  gpuard explain --runtime hip HIP_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=0
+  gpuard explain --container NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1
   gpuard explain --probe                   what does the driver itself show?`,
 		ValidArgsFunction: variables,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				for _, a := range args {
-					if name, _, ok := strings.Cut(a, "="); !ok || name == "" {
-						return usagef("cannot explain %q: write VAR=VALUE, such as CUDA_VISIBLE_DEVICES=%s", a, strings.TrimPrefix(a, "="))
-					}
+				const why = "--probe asks the CUDA driver of this computer"
+				if err := together(cmd, []conflict{{"probe", "runtime", why}, {"probe", "container", why}}); err != nil {
+					return asUsage(err)
 				}
 				if probe {
 					return p.probe(cmd, args, asJSON)
 				}
-				view, m, err := p.App.Explain(cmd.Context(), args)
+				x, err := p.App.Explain(cmd.Context(), args, runtime, container)
 				if err != nil {
 					return err
 				}
-				view.Notes = append(strays(args), view.Notes...)
+				x.Notes = append(strays(args), x.Notes...)
 				if asJSON {
-					return writeJSON(p.Out, explained{"gpuard.explain/1", view})
+					return writeJSON(p.Out, explained{"gpuard.explain/1", x})
 				}
-				Explain(p.Out, view, m, p.term(p.Out))
+				if x.Process != nil {
+					ExplainProcess(p.Out, x, p.term(p.Out))
+				}
+				Explain(p.Out, x.View, x.Machine, p.term(p.Out))
 				return nil
 			})
 		},
 	}
+	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of what the program uses: "+strings.Join(runtimes(), ", ")+" (default: what is native to each vendor here)")
+	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimes(), noFiles))
+	cmd.Flags().BoolVar(&container, "container", false, "the program runs in a container that NVIDIA_VISIBLE_DEVICES describes")
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the CUDA driver too, and compare")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
@@ -57,15 +70,20 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 // explained is the JSON answer of explain.
 type explained struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
-	visible.View
+	*app.Explanation
+}
+
+// runtimes are the words of --runtime.
+func runtimes() []string {
+	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
 // strays are notes about given variables that no runtime reads: most often a misspelt name.
 func strays(given []string) []visible.Note {
 	notes := []visible.Note{}
 	for _, pair := range given {
-		name, _, _ := strings.Cut(pair, "=")
-		if slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") {
+		name, _, set := strings.Cut(pair, "=")
+		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") {
 			continue
 		}
 		text := name + " chooses no devices for any program known here"

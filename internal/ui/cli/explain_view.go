@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
@@ -24,6 +25,36 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 	for _, n := range v.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(n.Text))
 	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// ExplainProcess writes which process was asked, where it runs, and which variables decide. Explain comes after it.
+func ExplainProcess(w io.Writer, x *app.Explanation, term Term) {
+	p := page{term: term}
+	e := x.Process
+	p.paragraph(span{bold, fmt.Sprintf("Process %d ", e.PID)}, normal, p.text("of "+e.User+": "+e.Command))
+	if e.Container != "" {
+		p.paragraph(span{normal, "  "}, normal, p.text("container "+e.Container[:min(12, len(e.Container))]))
+	}
+	if e.Job != "" {
+		p.paragraph(span{normal, "  "}, normal, p.text("job "+e.Job))
+	}
+	if e.Lease != "" {
+		fit := "what it sees is what the lease holds"
+		if e.MatchesLease != nil && !*e.MatchesLease {
+			fit = "what it sees is not what the lease holds"
+		}
+		p.paragraph(span{normal, "  "}, normal, "lease "+e.Lease+": "+fit)
+	}
+	decides := "no variable restricts it"
+	if len(e.Variables) > 0 {
+		decides = "decided by " + strings.Join(e.Variables, " ")
+	}
+	if len(e.Beaten) > 0 {
+		decides += ", which wins over " + strings.Join(e.Beaten, " ")
+	}
+	p.paragraph(span{normal, "  "}, normal, p.text(decides))
+	p.line()
 	_, _ = io.WriteString(w, p.out.String())
 }
 

@@ -1,0 +1,247 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
+)
+
+// examined is a running process whose environment was read.
+type examined struct {
+	PID          int      `json:"pid"`
+	User         string   `json:"user"`
+	Command      string   `json:"command"`
+	Container    string   `json:"container"`     // id, "" outside containers
+	Cgroup       string   `json:"cgroup"`        // "" when unknown
+	Job          string   `json:"job"`           // of another scheduler, "slurm:1234"; else ""
+	Lease        string   `json:"lease"`         // live lease that it belongs to, else ""
+	MatchesLease *bool    `json:"matches_lease"` // it sees exactly what the lease holds; null without a lease
+	Variables    []string `json:"variables"`     // NAME=value of those that decide, in the order in which they apply
+	Beaten       []string `json:"beaten"`        // NAME=value of those that have no say because another wins
+}
+
+// explainProcess fills x for a process id or a lease id.
+func (a *App) explainProcess(x *Explanation, target string, asked []reach) error {
+	pid, lease, err := a.target(target, x.Machine)
+	if err != nil {
+		return err
+	}
+	p, env, err := a.environment(pid, target)
+	if err != nil {
+		return err
+	}
+	x.Process = &examined{PID: pid, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
+	x.note(visible.CodeAtStart, "this is the environment with which process %d was started; what it has changed since then cannot be seen from outside", pid)
+	inside := a.inside(x, p, env)
+	used := x.see(asked, a.servers(env, pid), inside)
+	for _, r := range used {
+		wins, beaten := visible.Deciding(env, r.label)
+		x.Process.Variables, x.Process.Beaten = append(x.Process.Variables, wins...), append(x.Process.Beaten, beaten...)
+	}
+	if lease == nil {
+		lease = a.leaseOf(x, p, env)
+	}
+	if lease != nil {
+		x.compare(lease, used)
+	}
+	return nil
+}
+
+// target finds the process that is meant, and its lease where that was named.
+func (a *App) target(target string, m gpu.Machine) (int, *job.Lease, error) {
+	if pid, err := strconv.Atoi(target); err == nil {
+		return pid, nil, nil
+	}
+	if target[0] < 'a' {
+		return 0, nil, usagef("cannot explain %s: it is no process id, and a lease id begins with a letter", target)
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return 0, nil, err
+	}
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
+	switch {
+	case i < 0:
+		return 0, nil, fmt.Errorf("cannot explain %s: there is no such lease; the leases are in gpuard status", target)
+	case held[i].Unreadable:
+		return 0, nil, fmt.Errorf("cannot explain %s: the lease of %s cannot be read", target, held[i].User)
+	case !a.Proc.Alive(held[i].PID, held[i].Start):
+		return 0, nil, fmt.Errorf("cannot explain %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", target, gpu.Clean(held[i].Command), held[i].PID, target)
+	}
+	return held[i].PID, &held[i], nil
+}
+
+// environment reads a process and its environment, or says why that cannot be done.
+func (a *App) environment(pid int, target string) (gpu.Process, visible.Env, error) {
+	p, err := a.Proc.Process(pid)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		hint := "what runs on the GPUs is in gpuard status"
+		if pid < 64 {
+			hint = fmt.Sprintf("for the number of a GPU write CUDA_VISIBLE_DEVICES=%d", pid)
+		}
+		return p, nil, fmt.Errorf("cannot explain process %d: there is no such process; %s", pid, hint)
+	case errors.Is(err, os.ErrPermission):
+		return p, nil, fmt.Errorf("cannot explain process %d: this machine hides the processes of others; ask its owner, or: sudo gpuard explain %s", pid, target)
+	case err != nil:
+		return p, nil, err
+	case p.State == "Z" || p.State == "X":
+		return p, nil, fmt.Errorf("cannot explain process %d: %s has ended, and has no environment any more", pid, p.Command)
+	}
+	env, err := a.Proc.Environ(pid)
+	if errors.Is(err, os.ErrPermission) && p.UID != nil && int(*p.UID) == os.Geteuid() {
+		return p, nil, fmt.Errorf("cannot explain process %d (%s): the kernel shows the environment of such a process (another identity, or no dumps) to root only: sudo gpuard explain %s", pid, p.Command, target)
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return p, nil, fmt.Errorf("cannot explain process %d (%s): it belongs to %s, and only %s and root may read its environment: sudo gpuard explain %s", pid, p.Command, p.User, p.User, target)
+	}
+	// The PID may have been used again between the two.
+	if again, late := a.Proc.Stat(pid); late != nil || again.Start != p.Start || again.State == "Z" {
+		return p, nil, fmt.Errorf("cannot explain process %d: it has just ended", pid)
+	}
+	return p, env, err
+}
+
+// inside is the machine as the process can open it: its Slurm job and its container may hold less than there is. What
+// holds for us too is in the machine already.
+func (a *App) inside(x *Explanation, p gpu.Process, env visible.Env) gpu.Machine {
+	inside := x.Machine
+	if allocation := visible.Allocation(env); allocation != "" && allocation != visible.Allocation(a.Env) {
+		inside, x.Notes = added(x.Notes)(visible.Given(env, inside))
+	}
+	own, _ := a.Proc.Process(os.Getpid())
+	if p.Container == "" || p.Container == own.Container {
+		return inside
+	}
+	contained, notes := visible.Container(env, inside)
+	files, err := a.Proc.DeviceFiles(p.PID)
+	if err != nil || !a.hardware() {
+		x.Notes = append(x.Notes, notes...)
+		return contained
+	}
+	there := withFiles(inside, contained, files)
+	if names(there) == names(contained) {
+		x.Notes = append(x.Notes, notes...)
+		return there
+	}
+	value, set := env.Lookup("NVIDIA_VISIBLE_DEVICES")
+	said := "NVIDIA_VISIBLE_DEVICES, which is not set,"
+	if set {
+		said = "NVIDIA_VISIBLE_DEVICES=" + strconv.Quote(value)
+	}
+	x.note(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", names(there), said)
+	return there
+}
+
+// withFiles keeps the devices that the container has a file for. A device without a known file is left as contained has it.
+func withFiles(m, contained gpu.Machine, files []string) gpu.Machine {
+	out := contained
+	out.Devices = nil
+	for _, d := range m.Devices {
+		i := slices.IndexFunc(contained.Devices, func(c gpu.Device) bool { return c.UUID == d.UUID && c.Index == d.Index })
+		if i >= 0 {
+			d = contained.Devices[i] // with the MIG devices that were named
+		}
+		name, known := deviceFile(d)
+		if known && slices.Contains(files, name) || !known && i >= 0 {
+			d.Links = nil
+			out.Devices = append(out.Devices, d)
+		}
+	}
+	return out
+}
+
+// deviceFile is the file below /dev that opens the device, as far as it is known.
+func deviceFile(d gpu.Device) (string, bool) {
+	switch {
+	case d.Minor == nil:
+	case d.Vendor == gpu.NVIDIA:
+		return fmt.Sprintf("nvidia%d", *d.Minor), true
+	case d.Vendor == gpu.AMD:
+		return fmt.Sprintf("dri/renderD%d", *d.Minor), true
+	}
+	return "", false
+}
+
+// names lists the devices of a machine for people.
+func names(m gpu.Machine) string {
+	var out []string
+	for _, d := range m.Devices {
+		out = append(out, gpuName(m, d))
+	}
+	if len(out) == 0 {
+		return "no GPU"
+	}
+	return strings.Join(out, ", ")
+}
+
+// gpuName is "GPU 2", or "GPU amd:2" where the machine has GPUs of several vendors.
+func gpuName(m gpu.Machine, d gpu.Device) string {
+	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
+		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// leaseOf finds the live lease that the process says it belongs to, or that is held for it.
+func (a *App) leaseOf(x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
+	id, _ := env.Lookup("GPUARD_LEASE")
+	held, _, err := a.leases(x.Machine)
+	for i := range held {
+		l := &held[i]
+		if !l.Unreadable && p.UID != nil && l.UID == *p.UID && (l.ID == id || id == "" && l.PID == p.PID && l.Start == p.Start) {
+			return l
+		}
+	}
+	switch {
+	case id == "":
+	case err != nil:
+		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", gpu.Clean(id), err)
+	default:
+		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may have been given to somebody else", gpu.Clean(id), p.User)
+	}
+	return nil
+}
+
+// compare holds what the process sees against what its lease has, for the vendors that were read.
+func (x *Explanation) compare(l *job.Lease, used []reach) {
+	matches := true
+	seen := func(id gpu.UUID) bool {
+		return slices.ContainsFunc(x.Visible, func(e visible.Entry) bool { return e.UUID == id })
+	}
+	for i, e := range x.Visible {
+		again := slices.ContainsFunc(x.Visible[:i], func(o visible.Entry) bool { return o.UUID == e.UUID })
+		if !again && !l.Holds(e.UUID) {
+			matches = false
+			x.note(visible.CodeOutsideLease, "the process sees %s, which its lease %s does not hold: another job may get it", x.where(e.UUID), l.ID)
+		}
+	}
+	for _, id := range l.Devices {
+		d, _, ok := x.Machine.Find(id)
+		read := ok && slices.ContainsFunc(used, func(r reach) bool { return slices.Contains(r.vendors, d.Vendor) })
+		if read && !seen(id) {
+			matches = false
+			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: nobody else gets it, and it is not used", l.ID, x.where(id))
+		}
+	}
+	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches
+}
+
+// where names a device, or a MIG device, for people.
+func (x *Explanation) where(id gpu.UUID) string {
+	d, mig, ok := x.Machine.Find(id)
+	switch {
+	case !ok:
+		return string(id)
+	case mig != nil:
+		return fmt.Sprintf("MIG device %s of %s", mig.UUID, gpuName(x.Machine, *d))
+	}
+	return gpuName(x.Machine, *d)
+}
