@@ -111,7 +111,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 		case word == "--json" || word == "--json=true":
 			return true
 		case strings.HasPrefix(word, "--"):
-			if f := flags.Lookup(name); f != nil && f.NoOptDefVal == "" && !given && len(words) > 0 {
+			if f := flags.Lookup(name); f != nil && f.NoOptDefVal == "" && !given && len(words) > 0 && !strings.HasPrefix(words[0], "--") {
 				value, words = words[0], words[1:]
 			}
 			if name == "format" && value == "json" {

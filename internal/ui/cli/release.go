@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -22,7 +23,9 @@ command instead.`,
 			if len(args) > 0 {
 				return nil, noFiles
 			}
-			return p.App.OwnLeases(cmd.Context()), noFiles
+			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+			defer cancel()
+			return p.App.OwnLeases(ctx), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
