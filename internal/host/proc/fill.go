@@ -29,7 +29,7 @@ func (f FS) Fill(m *gpu.Machine, now time.Time) {
 		p := &m.Processes[i]
 		found := known[p.PID]
 		if upErr == nil && found.Start != 0 {
-			found.Started = now.Add(sinceBoot(found.Start) - up)
+			found.Started = now.Add(span(found.Start) - up)
 		}
 		if found.Command == "" {
 			found.Command = gpu.Clean(p.Command)
@@ -146,21 +146,31 @@ func (f FS) Describe(pid int) job.Blocker {
 // Owner is the real user id of a process; ok is false when it cannot be known.
 func (f FS) Owner(pid int) (uid uint32, ok bool) { return f.owner(pid) }
 
-// Tree lists pid and all its descendants, as they are now.
-func (f FS) Tree(pid int) []int {
+// Tree lists the processes and all their descendants, as they are now, each once.
+func (f FS) Tree(roots ...int) []int {
 	pids, err := f.pids()
 	if err != nil {
-		return []int{pid}
+		return roots
 	}
 	children := map[int][]int{}
 	for _, p := range pids {
-		if s, err := f.Stat(p); err == nil && p != pid {
+		if s, err := f.Stat(p); err == nil {
 			children[s.PPID] = append(children[s.PPID], p)
 		}
 	}
-	tree := []int{pid}
+	var tree []int
+	listed := map[int]bool{}
+	add := func(pids []int) {
+		for _, p := range pids {
+			if !listed[p] {
+				listed[p] = true
+				tree = append(tree, p)
+			}
+		}
+	}
+	add(roots)
 	for i := 0; i < len(tree); i++ {
-		tree = append(tree, children[tree[i]]...)
+		add(children[tree[i]])
 	}
 	return tree
 }

@@ -31,8 +31,9 @@ type Stat struct {
 	Comm  string // name of the thread group leader, cleaned
 	State string // one letter; "Z" is a zombie, "X" is dead
 	PPID  int
-	Group int    // process group
-	Start uint64 // clock ticks since boot; together with the PID it names one process for ever
+	Group int           // process group
+	Start uint64        // clock ticks since boot; together with the PID it names one process for ever
+	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 }
 
 // Gone is the State that Fill gives to a process that does not exist.
@@ -71,10 +72,12 @@ func parseStat(line string) (Stat, bool) {
 	ppid, err1 := strconv.Atoi(rest[1])
 	group, err3 := strconv.Atoi(rest[2])
 	start, err2 := strconv.ParseUint(rest[19], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
+	user, err4 := strconv.ParseUint(rest[11], 10, 64)
+	system, err5 := strconv.ParseUint(rest[12], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil {
 		return Stat{}, false
 	}
-	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Group: group, Start: start}, true
+	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Group: group, Start: start, CPU: span(user) + span(system)}, true
 }
 
 // Alive reports whether the process exists, began at start (0 accepts any), and has not ended: a zombie is not alive.
@@ -106,12 +109,13 @@ func (f FS) Age(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, up-sinceBoot(s.Start)), nil
+	return max(0, up-span(s.Start)), nil
 }
 
-func sinceBoot(start uint64) time.Duration {
-	const longest = uint64(1<<63-1) / uint64(time.Second/ticks)
-	return time.Duration(min(start, longest)) * (time.Second / ticks)
+// span is a number of clock ticks as a time.
+func span(n uint64) time.Duration {
+	const longest = uint64(1<<62-1) / uint64(time.Second/ticks)
+	return time.Duration(min(n, longest)) * (time.Second / ticks)
 }
 
 func (f FS) uptime() (time.Duration, error) {

@@ -58,7 +58,7 @@ func TestStatSurvivesAnyName(t *testing.T) {
 		"\xff\xfeinvalid": "invalid",
 	} {
 		got, ok := parseStat(statLine(42, name, "S", 7, 123456))
-		if !ok || got != (Stat{Comm: want, State: "S", PPID: 7, Group: 42, Start: 123456}) {
+		if !ok || got != (Stat{Comm: want, State: "S", PPID: 7, Group: 42, Start: 123456, CPU: 30 * time.Millisecond}) {
 			t.Errorf("name %q: got %+v, %v", name, got, ok)
 		}
 	}

@@ -1,0 +1,63 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Libraries lists the shared objects that are mapped into a process, each once, in alphabetical order
+// (proc_pid_maps(5)). Only its owner and root may read them.
+func (f FS) Libraries(pid int) ([]string, error) {
+	b, err := f.readSlow(16<<20, strconv.Itoa(pid), "maps")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what is loaded into process %d: %w", pid, err)
+	}
+	var out []string
+	for line := range strings.Lines(string(b)) {
+		_, path, ok := strings.Cut(line, "/")
+		path, _, _ = strings.Cut("/"+path, " (deleted)")
+		path = gpu.Clean(strings.TrimRight(path, "\n"))
+		if name := filepath.Base(path); !ok || !strings.Contains(name, ".so.") && !strings.HasSuffix(name, ".so") {
+			continue
+		}
+		out = append(out, path)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Program is how a process was started, as far as the same program can be started again.
+type Program struct {
+	File      string   // can be executed also when the file was replaced since; it leads to the process's own
+	Name      string   // path of that file, cleaned
+	Args      []string // as given, with the program's name first
+	Folder    string   // working folder now; it leads to the process's own
+	Elsewhere bool     // it sees other files than we do: a container, or a mount namespace of its own
+}
+
+// Program reads how a process was started. Only its owner and root may.
+func (f FS) Program(pid int) (Program, error) {
+	dir := filepath.Join(f.root, strconv.Itoa(pid))
+	p := Program{File: filepath.Join(dir, "exe"), Folder: filepath.Join(dir, "cwd")}
+	name, err := os.Readlink(p.File)
+	if err != nil {
+		return p, fmt.Errorf("cannot read the program of process %d: %w", pid, err)
+	}
+	p.Name = gpu.Clean(strings.TrimSuffix(name, " (deleted)"))
+	b, err := f.readSlow(2<<20, strconv.Itoa(pid), "cmdline")
+	if err != nil {
+		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)
+	}
+	p.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	theirs, err := os.Readlink(filepath.Join(dir, "ns", "mnt"))
+	ours, err2 := os.Readlink(filepath.Join(f.root, "self", "ns", "mnt"))
+	root, err3 := os.Readlink(filepath.Join(dir, "root"))
+	p.Elsewhere = err != nil || err2 != nil || err3 != nil || theirs != ours || root != "/"
+	return p, nil
+}
