@@ -95,8 +95,11 @@ func (q *question) leaseEnding(id string) bool {
 	if i < 0 {
 		return false
 	}
-	l := q.seen.Held[i]
-	return !l.Ended && !l.Unreadable && !q.app.Proc.Alive(l.PID, l.Start)
+	return q.app.commandGone(q.seen.Held[i])
+}
+
+func (a *App) commandGone(l job.Lease) bool {
+	return !l.Ended && !l.Unreadable && !a.Proc.Alive(l.PID, l.Start)
 }
 
 // useFading: a lease on the device ended moments ago, or a process on it has ended since the reading.

@@ -41,6 +41,10 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 	}
 	defer folder.Close() //nolint:errcheck // read only
 	held, problems := folder.Leases()
+	for pause := time.Millisecond; pause < 100*time.Millisecond && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
+		time.Sleep(pause) // its holder is about to free it: do not show what is over
+		held, problems = folder.Leases()
+	}
 	for i := range held {
 		held[i].User = a.Names(held[i].UID)
 	}
