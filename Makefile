@@ -42,7 +42,7 @@ fuzz: ## every target, FUZZTIME each
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal test | \
 	while IFS=: read -r file func; do \
 		echo "== $${func#func } in $$(dirname "$$file")"; \
-		$(GO) test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		$(GO) test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x || exit 1; \
 	done
 
 bench: build ## beside other programs, in one run
