@@ -5,18 +5,26 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/host/amdgpu"
+	"gpuard/internal/host/launch"
 	"gpuard/internal/host/nvml"
 	"gpuard/internal/host/nvsmi"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/ui/cli"
 )
 
-func main() { os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second})) }
+func main() {
+	// A command is executed from this thread. What the kernel keeps per thread (the signal at the parent's death) came to
+	// the first one, and an exec from another would lose it.
+	runtime.LockOSThread()
+	launch.DefaultSignals()
+	os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second}))
+}
 
 // waits are the two long patiences of the program; tests give shorter ones.
 type waits struct {

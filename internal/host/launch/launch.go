@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -135,15 +134,6 @@ func closeOpened(before map[int]bool, keep int) {
 		if fd > 2 && fd != keep && !before[fd] {
 			unix.CloseOnExec(fd)
 		}
-	}
-}
-
-// inheritIgnored keeps SIGQUIT ignored for a background job of a shell without job control. The Go runtime leaves an
-// inherited SIG_IGN alone for SIGHUP and SIGINT only; POSIX shells ignore SIGINT and SIGQUIT together
-// (XCU 2.11, "Signals and Error Handling").
-func inheritIgnored() {
-	if signal.Ignored(unix.SIGINT) {
-		signal.Ignore(unix.SIGQUIT)
 	}
 }
 

@@ -1,0 +1,57 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultSignals gives this process the kernel's own reaction to signals for which the Go runtime has another one, so that
+// gpuard on its way to the command dies as the command would: Ctrl-\ would print goroutines and end with code 2, and an
+// alarm set by the caller would be lost (Go's sigtable_linux_generic.go). Nothing in this process may notify them.
+func DefaultSignals() {
+	for _, sig := range []unix.Signal{
+		unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM,
+		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR,
+	} {
+		setDefault(sig)
+	}
+	inheritIgnored()
+}
+
+// setDefault does what sigaction(2) with SIG_DFL does; a kernel's struct sigaction of zeros is just that.
+func setDefault(sig unix.Signal) {
+	var action [4]uint64
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}
+
+// inheritIgnored keeps SIGQUIT ignored for a background job of a shell without job control. The Go runtime leaves an
+// inherited SIG_IGN alone for SIGHUP and SIGINT only, and forgets the others; POSIX shells ignore SIGINT and SIGQUIT
+// together for such a job (XCU 2.11, "Signals and Error Handling"). A shell that ignores SIGINT and not SIGQUIT itself
+// was told so by a trap, and passes on just that.
+func inheritIgnored() {
+	if !signal.Ignored(unix.SIGINT) {
+		return
+	}
+	above := ignoredBy(os.Getppid())
+	const quit, interrupt = uint64(1) << (unix.SIGQUIT - 1), uint64(1) << (unix.SIGINT - 1)
+	if above&(interrupt|quit) != interrupt {
+		signal.Ignore(unix.SIGQUIT)
+	}
+}
+
+// ignoredBy returns the set of signals that a process ignores, 0 if that is not known (proc_pid_status(5), SigIgn).
+func ignoredBy(pid int) (set uint64) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	_, _ = fmt.Sscanf(string(line), "%x", &set)
+	return set
+}
