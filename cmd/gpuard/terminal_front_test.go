@@ -33,8 +33,17 @@ func bothWays(t *testing.T, observe func(f *front) []string) {
 	plain := observe(&front{TB: t, state: stateFolder(t), dir: t.TempDir()})
 	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
 	leased := observe(f)
-	if !slices.Equal(plain, leased) {
-		t.Errorf("without gpuard:\n  %s\nwith gpuard:\n  %s", strings.Join(plain, "\n  "), strings.Join(leased, "\n  "))
+	for i := range max(len(plain), len(leased)) {
+		without, with := "nothing", "nothing"
+		if i < len(plain) {
+			without = plain[i]
+		}
+		if i < len(leased) {
+			with = leased[i]
+		}
+		if with != without {
+			t.Errorf("observation %d: without gpuard\n  %s\nwith gpuard\n  %s", i, without, with)
+		}
 	}
 	if len(plain) == 0 {
 		t.Error("nothing was observed")

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// begun starts cmd, waits for its first line and returns the rest of what it prints.
+func begun(t testing.TB, cmd *exec.Cmd) *bufio.Reader {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// TestSignalsOnce: every signal to the PID arrives, and once.
+func TestSignalsOnce(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) (seen []string) {
+		sent := strings.Fields("TERM HUP USR1 INT QUIT WINCH CONT ALRM PIPE CHLD URG IO TSTP TTIN TTOU")
+		cmd := f.cmd(f.with(append([]string{"listen"}, sent...)...)...)
+		lines := begun(f, cmd)
+		for _, name := range append(sent, "USR2") {
+			if err := cmd.Process.Signal(unix.SignalNum("SIG" + name)); err != nil {
+				f.Fatal(err)
+			}
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				f.Fatal(err)
+			}
+			seen = append(seen, line)
+		}
+		_ = cmd.Wait()
+		for _, name := range sent {
+			if !strings.Contains(seen[len(seen)-1], name+":1") {
+				f.Errorf("SIG%s did not arrive once", name)
+			}
+		}
+		return append(seen, fmt.Sprint(cmd.ProcessState))
+	})
+}
+
+// TestDeaths: a death by signal is seen by the parent as that signal, with a core dump where one is made.
+func TestDeaths(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) (seen []string) {
+		for _, limit := range []string{"0", "unlimited"} {
+			for _, name := range strings.Fields("TERM HUP INT QUIT USR1 USR2 KILL SEGV ABRT PIPE ALRM") {
+				cmd := f.cmd("sh", "-c", "ulimit -c "+limit+"; exec $FRONT sh -c 'echo on; exec sleep 60'")
+				begun(f, cmd)
+				if err := cmd.Process.Signal(unix.SignalNum("SIG" + name)); err != nil {
+					f.Fatal(err)
+				}
+				_ = cmd.Wait()
+				status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+				if !status.Signaled() || "SIG"+name != unix.SignalName(status.Signal()) {
+					f.Errorf("SIG%s: the parent sees %v", name, status)
+				}
+				seen = append(seen, fmt.Sprintf("%s core %t", name, status.CoreDump()))
+			}
+		}
+		return seen
+	})
+}
+
+// ending runs the words and notes how they ended.
+func (f *front) ending(args ...string) string {
+	f.Helper()
+	cmd := f.cmd(args...)
+	out, _ := cmd.Output() // how it ended is what is asked
+	return fmt.Sprintf("%s: %s%s", args[0], out, cmd.ProcessState)
+}
+
+// TestTimeout: timeout(1) ends the command, not something in front of it.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{"timeout 1", "timeout --foreground 1", "timeout -s KILL 1", "timeout -s INT -k 20 1"} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+			bothWays(t, func(f *front) []string {
+				mark := filepath.Join(f.dir, "mark")
+				command := f.with("sh", "-c", `echo $$ >"$0"; exec sleep 60`, mark)
+				end := f.ending(append(strings.Fields(words), command...)...)
+				pid, err := os.ReadFile(mark)
+				if err != nil {
+					f.Fatal(err)
+				}
+				eventually(f, "nothing is left", func() bool { return gone(strings.TrimSpace(string(pid))) && f.leases() == 0 })
+				return []string{end}
+			})
+		})
+	}
+}
+
+// gone reports whether a process has ended; who adopted it may take its time to bury it.
+func gone(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// TestNohup: what nohup protects stays protected.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) (seen []string) {
+		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.05; done")...)...)
+		lines := begun(f, cmd)
+		for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGTERM} {
+			if err := cmd.Process.Signal(sig); err != nil {
+				f.Fatal(err)
+			}
+		}
+		line, _ := lines.ReadString('\n')
+		_ = cmd.Wait()
+		return []string{line, fmt.Sprint(cmd.ProcessState)}
+	})
+}
+
+// TestIgnored: signals that were ignored or blocked before are so in the command: these, since the Go runtime forgets others
+// (docs/leases.md says which).
+func TestIgnored(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) (seen []string) {
+		const sets = "$FRONT grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"
+		for _, script := range []string{
+			sets,
+			"exec nohup " + sets,
+			sets + " & wait",
+			"trap '' HUP; " + sets,
+			"trap '' INT; " + sets,
+			"trap '' INT QUIT; " + sets,
+			"trap '' TSTP TTIN TTOU; " + sets,
+			"trap 'echo' INT TERM; " + sets,
+			"exec timeout 20 " + sets,
+		} {
+			seen = append(seen, script+"\n"+f.run("sh", "-c", script).out)
+		}
+		return seen
+	})
+}
+
+// TestParentsDeath: a command that is to be told of its parent's death still is (the kernel keeps that per thread).
+func TestParentsDeath(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) (seen []string) {
+		for range 5 {
+			cmd := f.cmd(f.with("thread")...)
+			cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGURG} // harmless when our own thread ends
+			seen = append(seen, run(f, cmd).out)
+		}
+		return seen
+	})
+}
+
+// TestSignalWhileClaiming: a signal at any moment of the way from gpuard to the command leaves nothing behind, and
+// is a death by that signal whoever got it.
+func TestSignalWhileClaiming(t *testing.T) {
+	t.Parallel()
+	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo:1xL4 --"), state: stateFolder(t), dir: t.TempDir()}
+	if got := f.run(f.with("true")...); got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.err)
+	}
+	for i := range 50 {
+		sig := []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGKILL}[i%4]
+		cmd := f.cmd(f.with("sleep", "60")...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond)
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig {
+			t.Errorf("%v: ended as %v", sig, cmd.ProcessState)
+		}
+	}
+	f.over()
+	if got := f.run(f.with("true")...); got.code != 0 {
+		t.Errorf("the device cannot be claimed: exit %d: %s", got.code, got.err)
+	}
+	f.over()
+	left, err := filepath.Glob(filepath.Join(f.folder(), "leases", "*", "*.*")) // entries, and .new-* that became none
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// TestInit: as the first process of a PID namespace, and where orphans are adopted, the command waits for its own
+// children only, and ends.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	t.Run("adopter", func(t *testing.T) {
+		bothWays(t, func(f *front) []string {
+			return []string{
+				f.ending(append([]string{"adopter"}, f.with("reap")...)...),
+				f.ending(append([]string{"reap"}, f.with("sleep", "0.1")...)...), // as the parent that waits for everybody
+			}
+		})
+	})
+	t.Run("pidns", func(t *testing.T) {
+		gate.Need(t, "pidns")
+		bothWays(t, func(f *front) []string {
+			before := strings.Fields("unshare --pid --fork --mount-proc")
+			return []string{
+				f.ending(append(before, f.with("reap")...)...),
+				f.ending(append(before, f.with("sh", "-c", "echo $$; exit 9")...)...),
+				f.ending(append(before, "sh", "-c", "$FRONT sh -c 'exit 8'; echo $?; wait; sleep 0.1 & wait $!; exit 4")...),
+			}
+		})
+	})
+}
+
+// TestWaitingShell: gpuard adds no child to the shell that starts it.
+func TestWaitingShell(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(f *front) []string {
+		got := f.run("bash", "-c", `$FRONT sh -c 'exit 3' & wait -n; echo first $?; wait -n; echo none left $?
+$FRONT sleep 0.1 & $FRONT sh -c 'exit 4' & wait; echo all $?; jobs -p | wc -l; x=$($FRONT echo substituted); echo "$x $?"`)
+		seen := regexp.MustCompile(`[^\n]+`).FindAllString(got.out, -1)
+		if !slices.Contains(seen, "none left 127") {
+			f.Errorf("the shell has another child: %q", seen)
+		}
+		return append(seen, got.err)
+	})
+}
