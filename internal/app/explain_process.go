@@ -45,6 +45,7 @@ func (a *App) explainProcess(x *Explanation, target string, asked []reach) error
 		wins, beaten := visible.Deciding(env, r.label)
 		x.Process.Variables, x.Process.Beaten = append(x.Process.Variables, wins...), append(x.Process.Beaten, beaten...)
 	}
+	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) }) // another runtime obeys it
 	if lease == nil {
 		lease = a.leaseOf(x, p, env)
 	}
