@@ -10,7 +10,7 @@ func TestNearest(t *testing.T) {
 	known := []string{"gpus", "device", "dry-run", "mem", "min-compute", "model", "mig", "quiet", "json"}
 	for word, want := range map[string]string{
 		"gpu": "gpus", "devices": "device", "dryrun": "dry-run", "dry_run": "dry-run", "memory": "mem", "mincompute": "min-compute",
-		"modle": "model", "MODEL": "model", "jsno": "json", "epochs": "", "x": "", "": "", "learning-rate": "",
+		"modl": "model", "MODEL": "model", "jsno": "json", "epochs": "", "x": "", "": "", "learning-rate": "",
 	} {
 		if got := nearest(word, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", word, got, want)
