@@ -42,29 +42,33 @@ func StartHolderFor(process *os.File, lock int, args ...string) error {
 	if _, err := unix.FcntlInt(uintptr(lock), unix.F_GETFD, 0); err != nil || lock < 3 { //nolint:gosec // looked at here
 		return fmt.Errorf("cannot start the holder: there is no descriptor %d", lock)
 	}
-	pidfd := int(process.Fd())
+	return beside("the holder", HolderFlag, holderEnv(), int(process.Fd()), lock, args)
+}
+
+// beside starts this program again as nobody's child, with two descriptors and no stream. what names it in errors.
+func beside(what, flag string, env []string, pidfd, other int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("cannot start the holder: %w", err)
+		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
 	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
-	argv := append([]string{"gpuard", HolderFlag, strconv.Itoa(pidfd), strconv.Itoa(lock)}, args...)
+	argv := append([]string{"gpuard", flag, strconv.Itoa(pidfd), strconv.Itoa(other)}, args...)
 	argvp, err := syscall.SlicePtrFromStrings(argv)
 	if err != nil {
-		return fmt.Errorf("cannot start the holder: %w", err)
+		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
 	// One thread is enough for a process that waits, and it needs nothing else from our environment.
-	envp, err := syscall.SlicePtrFromStrings(holderEnv())
+	envp, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
-		return fmt.Errorf("cannot start the holder: %w", err)
+		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
 	exe, root := cstring("/proc/self/exe"), cstring("/")
 	pid, errno := doubleFork(forkArgs{
 		exe: exe, root: root, argv: &argvp[0], envp: &envp[0],
-		low: uintptr(min(pidfd, lock)), high: uintptr(max(pidfd, lock)), null: uintptr(null),
+		low: uintptr(min(pidfd, other)), high: uintptr(max(pidfd, other)), null: uintptr(null),
 	})
 	if errno != 0 {
-		return fmt.Errorf("cannot start the holder: %w", errno)
+		return fmt.Errorf("cannot start %s: %w", what, errno)
 	}
 	var status unix.WaitStatus
 	err = unix.EINTR
@@ -72,7 +76,7 @@ func StartHolderFor(process *os.File, lock int, args ...string) error {
 		_, err = unix.Wait4(int(pid), &status, 0, nil)
 	}
 	if err != nil || status.ExitStatus() != 0 {
-		return fmt.Errorf("cannot start the holder: its starter ended with %d (%v)", status.ExitStatus(), err)
+		return fmt.Errorf("cannot start %s: its starter ended with %d (%v)", what, status.ExitStatus(), err)
 	}
 	return nil
 }

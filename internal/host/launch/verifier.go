@@ -1,0 +1,70 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// VerifierFlag is the first argument of a process that is a verifier.
+const VerifierFlag = "__verify"
+
+// StartVerifier starts this program again, beside the command and nobody's child like a holder, to watch where the command
+// runs. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
+// standard error, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its command line.
+func StartVerifier(args ...string) error {
+	self, err := Pidfd(os.Getpid())
+	if err != nil {
+		return err
+	}
+	defer self.Close() //nolint:errcheck // close-on-exec anyway
+	stream, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return fmt.Errorf("cannot verify: there is no standard error to say it on: %w", err)
+	}
+	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
+	env := holderEnv()
+	if path, ok := os.LookupEnv("PATH"); ok {
+		env = append(env, "PATH="+path)
+	}
+	return beside("the verifier", VerifierFlag, env, int(self.Fd()), stream, args)
+}
+
+// Verifying reads the two descriptors of a verifier's command line: the command's pidfd, and where to write.
+func Verifying(pidfd, stream string) (process, out *os.File, err error) {
+	p, err1 := strconv.Atoi(pidfd)
+	s, err2 := strconv.Atoi(stream)
+	if err1 != nil || err2 != nil || p < 3 || s < 3 {
+		return nil, nil, errors.New("cannot verify by hand: gpuard run --verify starts its verifier itself")
+	}
+	for _, fd := range []uintptr{uintptr(p), uintptr(s)} { //nolint:gosec // not negative
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+			return nil, nil, errors.New("cannot verify by hand: gpuard run --verify starts its verifier itself")
+		}
+	}
+	return os.NewFile(uintptr(p), "pidfd"), os.NewFile(uintptr(s), "standard error"), nil
+}
+
+// Exited is closed when the process behind pidfd has ended; it need not be a child of ours. pidfd must stay open until then.
+func Exited(pidfd *os.File) <-chan struct{} {
+	ended := make(chan struct{})
+	fd := int(pidfd.Fd())
+	go func() {
+		defer close(ended)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
+			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+// Terminate asks the process behind pidfd to end.
+func Terminate(pidfd *os.File) error {
+	return unix.PidfdSendSignal(int(pidfd.Fd()), unix.SIGTERM, nil, 0)
+}
