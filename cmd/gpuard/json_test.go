@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestJSON(t *testing.T) {
 		{"run --json -- /", 126},
 		{"hold --json 0", 125},
 		{"hold --json", 125},
-		{"hold --gpus 9 --json 1", 122},
+		{fmt.Sprintf("hold --gpus 9 --json %d", os.Getpid()), 122},
 		{"statsu --json", 2},
 	}
 	for _, tt := range tests {
