@@ -70,8 +70,7 @@ for p in $moved $blind $plain; do until grep -q sleep /proc/$p/comm; do :; done;
 echo $GPUARD_LEASE $$ $moved $blind $plain
 trap 'kill $moved $blind $plain' EXIT
 read line`
-	cmd := r.job()
-	cmd.Args = append(cmd.Args, "sh", "-c", script)
+	cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--device", "3", "--", "sh", "-c", script)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

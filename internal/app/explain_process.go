@@ -38,7 +38,7 @@ func (a *App) explainProcess(x *Explanation, target string, asked []reach) error
 		return err
 	}
 	x.Process = &examined{PID: pid, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
-	x.note(visible.CodeAtStart, "this is the environment with which process %d was started; what it has changed since then cannot be seen from outside", pid)
+	x.note(visible.CodeAtStart, "this is the environment that the process was started with; what it has changed since then cannot be seen from outside")
 	inside := a.inside(x, p, env)
 	used := x.see(asked, a.servers(env, pid), inside)
 	for _, r := range used {

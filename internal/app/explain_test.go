@@ -205,7 +205,8 @@ func TestExplainRuntimes(t *testing.T) {
 	}{
 		{all, "", "", "cuda:0=0 cuda:1=1 hip:0=0 hip:1=1 level_zero:0=0 level_zero:1=1 ascend:0=0 ascend:1=1", ""},
 		{all, "cuda", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "cuda:0=1", ""},
-		{all, "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", "variable-beaten"},
+		{all, "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", ""},
+		{vendors(2, gpu.AMD), "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", "variable-beaten"},
 		{all, "opencl", "GPU_DEVICE_ORDINAL=1 HIP_VISIBLE_DEVICES=0", "opencl:0=1", ""},
 		{all, "level-zero", "ZE_AFFINITY_MASK=1", "level_zero:0=1", ""},
 		{all, "Level_Zero", "ZE_AFFINITY_MASK=", "level_zero:0=0 level_zero:1=1", "no-mask"},

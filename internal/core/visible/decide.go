@@ -59,11 +59,11 @@ func numbered(env Env) bool {
 }
 
 // hipWins says so where both variables are set and differ. -1 in one of them is how one vendor's devices are hidden
-// beside the other's, and no surprise.
-func hipWins(env Env) []Note {
+// beside the other's, and beside NVIDIA's devices each variable has its own: no surprises.
+func hipWins(env Env, m gpu.Machine) []Note {
 	hip, set := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
-	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" {
+	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(of(m, gpu.NVIDIA)) > 0 {
 		return nil
 	}
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}

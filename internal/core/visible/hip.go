@@ -15,7 +15,7 @@ import (
 // Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
-	return view("hip", whole(l.chosen), append(append(l.below, hipWins(env)...), l.notes...))
+	return view("hip", whole(l.chosen), append(append(l.below, hipWins(env, m)...), l.notes...))
 }
 
 // OpenCL returns what an OpenCL program sees through AMD's runtime: GPU_DEVICE_ORDINAL, read by the rules of HIP and

@@ -78,12 +78,17 @@ func runtimes() []string {
 	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
+// readToo are variables that change what others mean.
+func readToo() []string {
+	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"}
+}
+
 // strays are notes about given variables that no runtime reads: most often a misspelt name.
 func strays(given []string) []visible.Note {
 	notes := []visible.Note{}
 	for _, pair := range given {
 		name, _, set := strings.Cut(pair, "=")
-		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") {
+		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") || slices.Contains(readToo(), name) {
 			continue
 		}
 		text := name + " chooses no devices for any program known here"
