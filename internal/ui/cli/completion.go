@@ -132,6 +132,21 @@ func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ co
 	return names, noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
+// explainable completes variables, and one's own leases.
+func (p *Program) explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names, how := variables(cmd, args, typed)
+	if len(args) > 0 || len(names) > 0 && typed != "" {
+		return names, how
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	leases := p.App.OwnLeases(ctx)
+	if typed == "" { // the leases would take the blank away from the variables
+		return append(names, leases...), how
+	}
+	return leases, noFiles
+}
+
 // programs completes the command of run: the first word like a shell does, files after it.
 func (p *Program) programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {

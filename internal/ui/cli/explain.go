@@ -33,7 +33,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
   gpuard explain --runtime hip HIP_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=0
   gpuard explain --container NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1
   gpuard explain --probe                   what does the driver itself show?`,
-		ValidArgsFunction: variables,
+		ValidArgsFunction: p.explainable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				const why = "--probe asks the CUDA driver of this computer"

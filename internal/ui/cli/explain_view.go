@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,7 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 func ExplainProcess(w io.Writer, x *app.Explanation, term Term) {
 	p := page{term: term}
 	e := x.Process
-	p.paragraph(span{bold, fmt.Sprintf("Process %d ", e.PID)}, normal, p.text("of "+e.User+": "+e.Command))
+	p.paragraph(span{bold, fmt.Sprintf("Process %d ", e.PID)}, normal, cut(p.text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.dots()))
 	if e.Container != "" {
 		p.paragraph(span{normal, "  "}, normal, p.text("container "+e.Container[:min(12, len(e.Container))]))
 	}

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
@@ -125,6 +127,21 @@ func TestExplain(t *testing.T) {
 	s := split.Devices[0].MIG[1]
 	v = visible.View{Visible: []visible.Entry{{UUID: s.UUID, Parent: split.Devices[0].UUID, Profile: s.Profile, Vendor: gpu.NVIDIA, Runtime: "cuda"}}}
 	narrowAndWide(t, "explain-mig", func(w *strings.Builder, term Term) { Explain(w, v, split, term) })
+}
+
+func TestExplainProcess(t *testing.T) {
+	for name, answer := range map[string]string{
+		"explain-process": `{"process": {"pid": 4242, "user": "alice", "command": "python train.py \u001b[2J --data /a/long/path/to/some/data/set", "variables": ["CUDA_VISIBLE_DEVICES=1"], "beaten": []}}`,
+		"explain-process-lease": `{"process": {"pid": 4242, "user": "alice", "command": "python", "container": "3f1c0a5be2d94786a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718", "job": "slurm:12",
+			"lease": "k3f9", "matches_lease": false, "variables": ["ROCR_VISIBLE_DEVICES=1,0", "HIP_VISIBLE_DEVICES=1"], "beaten": ["CUDA_VISIBLE_DEVICES=0"]}}`,
+		"explain-process-free": `{"process": {"pid": 7, "user": "", "command": "[kworker/0:1]", "lease": "k3f9", "matches_lease": true}}`,
+	} {
+		var x app.Explanation
+		if err := json.Unmarshal([]byte(answer), &x); err != nil {
+			t.Fatal(err)
+		}
+		narrowAndWide(t, name, func(w *strings.Builder, term Term) { ExplainProcess(w, &x, term) })
+	}
 }
 
 func TestTerminal(t *testing.T) {
