@@ -24,17 +24,17 @@ const (
 
 // Framework is what the job's framework reports when it is asked in a process of its own with the job's environment.
 type Framework struct {
-	Name    string   `json:"name"`    // "PyTorch"
-	Version string   `json:"version"` // "" unknown
-	Built   string   `json:"built"`   // "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown
-	GPU     Usable   `json:"gpu"`
-	Devices []Device `json:"devices"` // what it sees, where it tells; never nil
-	Error   string   `json:"error"`   // why it sees none, or why it could not be asked
-	PID     int      `json:"pid"`     // process of the job it was found in
+	Name    string            `json:"name"`    // "PyTorch"
+	Version string            `json:"version"` // "" unknown
+	Built   string            `json:"built"`   // "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown
+	GPU     Usable            `json:"gpu"`
+	Devices []FrameworkDevice `json:"devices"` // what it sees, where it tells; never nil
+	Error   string            `json:"error"`   // why it sees none, or why it could not be asked
+	PID     int               `json:"pid"`     // process of the job it was found in
 }
 
-// Device is one GPU as a framework names it.
-type Device struct {
+// FrameworkDevice is one GPU as a framework names it.
+type FrameworkDevice struct {
 	Name string   `json:"name"`
 	UUID gpu.UUID `json:"uuid"` // "" where the framework does not tell
 }
@@ -147,10 +147,10 @@ func Answers(frameworks []string, out []byte) []Framework {
 		}
 		w.Name, w.Version, w.Built, w.Error = frameworkName(word), gpu.Clean(w.Version), gpu.Clean(w.Built), short(w.Error)
 		if w.Devices == nil {
-			w.Devices = []Device{}
+			w.Devices = []FrameworkDevice{}
 		}
 		for i := range w.Devices {
-			w.Devices[i] = Device{gpu.Clean(w.Devices[i].Name), gpu.UUID(gpu.Clean(string(w.Devices[i].UUID)))}
+			w.Devices[i] = FrameworkDevice{gpu.Clean(w.Devices[i].Name), gpu.UUID(gpu.Clean(string(w.Devices[i].UUID)))}
 		}
 		all = append(all, w)
 	}
@@ -177,7 +177,7 @@ func llamaDevices(list string) Framework {
 			continue
 		}
 		w.GPU = Yes
-		w.Devices = append(w.Devices, Device{Name: description})
+		w.Devices = append(w.Devices, FrameworkDevice{Name: description})
 	}
 	return w
 }
@@ -209,8 +209,8 @@ func (w *Framework) remedy() string {
 	return "gpuard explain --probe shows what the driver answers; does the framework need a newer driver?"
 }
 
-// sentence is what the framework said, as a note.
-func (w *Framework) sentence() string {
+// Sentence is what the framework said, for people.
+func (w *Framework) Sentence() string {
 	switch {
 	case w.GPU == No:
 		return w.inability()

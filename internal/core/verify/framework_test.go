@@ -61,17 +61,17 @@ func TestAnswers(t *testing.T) {
 		want  []Framework
 	}{
 		{"devices", []string{pytorch}, "Loading…\ngpuard-witness {\"pytorch\": {\"version\": \"2.5.1\", \"built\": \"CUDA 12.4\", \"gpu\": \"yes\", \"devices\": [{\"name\": \"NVIDIA L4\", \"uuid\": \"GPU-1\"}]}}\n",
-			[]Framework{{Name: "PyTorch", Version: "2.5.1", Built: "CUDA 12.4", GPU: Yes, Devices: []Device{{"NVIDIA L4", "GPU-1"}}}}},
+			[]Framework{{Name: "PyTorch", Version: "2.5.1", Built: "CUDA 12.4", GPU: Yes, Devices: []FrameworkDevice{{"NVIDIA L4", "GPU-1"}}}}},
 		{"one of two", []string{jax, cupy}, "gpuard-witness {\"jax\": {\"gpu\": \"no\", \"built\": \"CPU\"}}",
-			[]Framework{{Name: "JAX", Built: "CPU", GPU: No, Devices: []Device{}}, {Name: "CuPy", GPU: Unknown, Error: "it did not answer", Devices: []Device{}}}},
+			[]Framework{{Name: "JAX", Built: "CPU", GPU: No, Devices: []FrameworkDevice{}}, {Name: "CuPy", GPU: Unknown, Error: "it did not answer", Devices: []FrameworkDevice{}}}},
 		{"an error of several lines", []string{tensorflow}, `gpuard-witness {"tensorflow": {"gpu": "unknown", "error": "ImportError: a\nb\u001b[31m"}}`,
-			[]Framework{{Name: "TensorFlow", GPU: Unknown, Error: "b[31m", Devices: []Device{}}}},
+			[]Framework{{Name: "TensorFlow", GPU: Unknown, Error: "b[31m", Devices: []FrameworkDevice{}}}},
 		{"a word that is none", []string{onnx}, `gpuard-witness {"onnxruntime": {"gpu": "maybe"}}`,
-			[]Framework{{Name: "ONNX Runtime", GPU: Unknown, Devices: []Device{}}}},
-		{"no JSON", []string{pytorch}, "gpuard-witness [", []Framework{{Name: "PyTorch", GPU: Unknown, Error: "it did not answer", Devices: []Device{}}}},
+			[]Framework{{Name: "ONNX Runtime", GPU: Unknown, Devices: []FrameworkDevice{}}}},
+		{"no JSON", []string{pytorch}, "gpuard-witness [", []Framework{{Name: "PyTorch", GPU: Unknown, Error: "it did not answer", Devices: []FrameworkDevice{}}}},
 		{"llama.cpp", []string{llama}, "ggml_cuda_init: found 1 CUDA devices:\nAvailable devices:\n  CUDA0: NVIDIA L4 (22491 MiB, 22209 MiB free)\n  BLAS: OpenBLAS (0 MiB, 0 MiB free)\n",
-			[]Framework{{Name: "llama.cpp", GPU: Yes, Devices: []Device{{Name: "NVIDIA L4 (22491 MiB, 22209 MiB free)"}}}}},
-		{"llama.cpp without one", []string{llama}, "Available devices:\n", []Framework{{Name: "llama.cpp", GPU: No, Devices: []Device{}}}},
+			[]Framework{{Name: "llama.cpp", GPU: Yes, Devices: []FrameworkDevice{{Name: "NVIDIA L4 (22491 MiB, 22209 MiB free)"}}}}},
+		{"llama.cpp without one", []string{llama}, "Available devices:\n", []Framework{{Name: "llama.cpp", GPU: No, Devices: []FrameworkDevice{}}}},
 	} {
 		if got := Answers(c.words, []byte(c.out)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

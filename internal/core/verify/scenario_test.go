@@ -131,7 +131,7 @@ func (s *scenario) read(words []string) error {
 	case "framework":
 		w := Framework{Name: rest[0], Version: of["version"], Built: of["built"], GPU: Usable(of["gpu"]), Error: of["error"]}
 		if of["device"] != "" {
-			w.Devices = []Device{{of["device"], gpu.UUID(of["uuid"])}}
+			w.Devices = []FrameworkDevice{{of["device"], gpu.UUID(of["uuid"])}}
 		}
 		f.Frameworks = append(f.Frameworks, w)
 	case "library":

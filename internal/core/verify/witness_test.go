@@ -71,9 +71,9 @@ func TestWitness(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	none := []Device{}
+	none := []FrameworkDevice{}
 	want := []Framework{
-		{Name: "PyTorch", Version: "2.5.1+cu124", Built: "CUDA 12.4", GPU: Yes, Devices: []Device{{"NVIDIA L4", "GPU-8a5c"}, {"NVIDIA L4", "GPU-8a5c"}}},
+		{Name: "PyTorch", Version: "2.5.1+cu124", Built: "CUDA 12.4", GPU: Yes, Devices: []FrameworkDevice{{"NVIDIA L4", "GPU-8a5c"}, {"NVIDIA L4", "GPU-8a5c"}}},
 		{Name: "TensorFlow", Version: "2.16.1", Built: "CPU", GPU: No, Devices: none},
 		{Name: "JAX", Version: "0.4.30", Built: "CPU", GPU: No, Devices: none},
 		{Name: "ONNX Runtime", Version: "1.20.0", Built: "CUDA", GPU: Unknown, Devices: none},

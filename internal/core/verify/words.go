@@ -227,7 +227,7 @@ func (f *Facts) notes() []string {
 		out = append(out, f.Unread)
 	}
 	for i := range f.Frameworks {
-		out = append(out, f.Frameworks[i].sentence())
+		out = append(out, f.Frameworks[i].Sentence())
 		if strange := f.disagreement(&f.Frameworks[i]); strange != "" {
 			out = append(out, strange)
 		}
