@@ -33,6 +33,7 @@ type App struct {
 	LockDeadline  time.Duration // for the folder lock; 0 means 10 s
 	ProbeDeadline time.Duration // for the CUDA driver to answer --probe; 0 means 30 s
 	Fading        time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
+	Interval      time.Duration // between two looks of verify; 0 means 500 ms
 	Say           func(string)  // one line for the person who waits; never nil
 	Run, Tmp      string        // "/run" and "/var/tmp" outside tests
 }

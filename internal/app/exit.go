@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
 	"gpuard/internal/host/launch"
 )
 
@@ -24,6 +25,39 @@ func Exits() []Exit {
 		{126, "the command was found and cannot be executed"},
 		{127, "the command was not found"},
 	}
+}
+
+// VerifyExits lists the codes of verify; they say what was found and not how the command ended.
+func VerifyExits() []Exit {
+	return []Exit{
+		{0, "proven: every process of the job that is on a GPU is where it should be"},
+		{1, "wrong device, outside the lease, or not on any GPU (CPU fallback)"},
+		{2, "used wrongly: no such process or lease, or no command"},
+		{123, "not proven: too early to say, or not measurable"},
+		{125, "gpuard itself failed"},
+		{126, "the command was found and cannot be executed"},
+		{127, "the command was not found"},
+	}
+}
+
+// VerifyExit is the exit code of a verdict.
+func VerifyExit(v verify.Verdict) int {
+	switch {
+	case v == verify.Proven:
+		return 0
+	case v.Bad():
+		return 1
+	}
+	return 123
+}
+
+// VerifyFailure is the exit code of an error of verify.
+func VerifyFailure(err error) int {
+	var usage *Usage
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return RunExit(err)
 }
 
 // RunExit is the exit code of an error of run.

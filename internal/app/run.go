@@ -22,11 +22,12 @@ type Launch struct {
 	env   []string
 	open  map[int]bool
 	held  *decision
+
+	oversight *Oversight // nil: not verified
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
 func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
-	launch.DefaultSignals() // from here on a signal means the command
 	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors()}
 	if len(l.argv) == 0 {
 		l.argv = []string{a.shell()}
@@ -63,6 +64,9 @@ func (l *Launch) Exec() error {
 	fd, err := launch.Inherit(l.held.Held.Lock)
 	if err == nil && launch.CanHold() {
 		err = launch.StartHolder(fd, l.held.Folder.Path, l.Lease)
+	}
+	if err == nil {
+		err = l.verifier()
 	}
 	if err == nil {
 		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)

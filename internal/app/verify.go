@@ -1,0 +1,182 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+)
+
+// Verification is whether a job is on the devices that it was promised, and what each witness said.
+type Verification struct {
+	Schema  string `json:"schema"` // "gpuard.verify/1"
+	PID     int    `json:"pid"`
+	Command string `json:"command"` // base name
+	verify.Finding
+	Variable   string             `json:"variable"` // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
+	Promised   []VerifiedDevice   `json:"promised"` // by the environment; never nil
+	Lease      string             `json:"lease"`    // "" without one
+	Leased     []VerifiedDevice   `json:"leased"`   // never nil
+	Sightings  []Sighted          `json:"sightings"`
+	Frameworks []verify.Framework `json:"frameworks"`
+	Watched    float64            `json:"watched"` // seconds
+	Facts      verify.Facts       `json:"-"`
+}
+
+// VerifiedDevice is a device of a Verification.
+type VerifiedDevice struct {
+	Index int      `json:"index"` // of the whole device; -1 when the machine does not list it
+	UUID  gpu.UUID `json:"uuid"`
+	Name  string   `json:"name"`
+}
+
+// Sighted is one process on one device, as the driver listed it.
+type Sighted struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"` // base name
+	VerifiedDevice
+	Memory *gpu.Bytes `json:"memory"` // the most seen, bytes; null when the driver does not say
+	Kind   gpu.Kind   `json:"kind"`
+	First  float64    `json:"first"` // seconds since the watching began
+	Last   float64    `json:"last"`
+}
+
+// Verify watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
+func (a *App) Verify(ctx context.Context, target string, patience time.Duration) (*Verification, error) {
+	if err := a.verifiable(); err != nil {
+		return nil, err
+	}
+	pid, lease, err := a.verified(target)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.Proc.Stat(pid)
+	if err != nil || s.State == "Z" {
+		return nil, usagef("cannot verify process %d: there is no such process; gpuard status shows what runs on the GPUs", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
+	if lease != nil && s.Start != lease.Start || !a.Proc.Alive(pid, s.Start) {
+		return nil, usagef("cannot verify process %d: it has just ended", pid)
+	}
+	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd))
+	w.thorough = true
+	env, err := a.Proc.Environ(pid)
+	if w.env = env; err != nil {
+		w.facts.Unread = err.Error()
+	}
+	if w.lease = lease; lease == nil {
+		w.lease = a.leaseAround(pid, s.Start, w.env)
+	}
+	return w.run(ctx), nil
+}
+
+// VerifyCommand runs a command beside itself and watches it. tell is called once, as soon as the answer is clear; the error
+// is about the start alone. It returns when the command has ended, and says how that was.
+func (a *App) VerifyCommand(ctx context.Context, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
+	if err := a.verifiable(); err != nil {
+		return nil, "", err
+	}
+	path, err := launch.Find(command[0])
+	if err != nil {
+		return nil, "", err
+	}
+	child, err := launch.Start(path, command, a.Env)
+	if err != nil {
+		return nil, "", err
+	}
+	s, _ := a.Proc.Stat(child.PID())
+	w := a.watch(child.PID(), s.Start, patience, child.Ended())
+	w.facts.Command = baseName(command)
+	w.env = a.Env
+	w.lease = a.leaseAround(os.Getpid(), 0, a.Env)
+	v := w.run(ctx)
+	tell(v)
+	return v, child.Wait(), nil
+}
+
+func (a *App) verifiable() error {
+	if a.hardware() {
+		return nil
+	}
+	return usagef("cannot verify on an invented machine: no driver says who is on %s; leave --machine (GPUARD_MACHINE) out", a.Machine)
+}
+
+// verified finds the process that is meant, and its lease where that was named.
+func (a *App) verified(target string) (int, *job.Lease, error) {
+	if pid, err := strconv.Atoi(target); err == nil && pid > 0 {
+		return pid, nil, nil
+	}
+	held, _, err := a.leases(gpu.Machine{})
+	if err != nil {
+		return 0, nil, err
+	}
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
+	switch {
+	case i < 0:
+		return 0, nil, usagef("cannot verify %s: it is neither a process id nor a lease; gpuard status shows both", gpu.Clean(target))
+	case held[i].Unreadable:
+		return 0, nil, fmt.Errorf("cannot verify %s: the lease of %s cannot be read; name its process instead", target, held[i].User)
+	case !a.Proc.Alive(held[i].PID, held[i].Start):
+		return 0, nil, usagef("cannot verify %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", target, gpu.Clean(held[i].Command), held[i].PID, target)
+	}
+	return held[i].PID, &held[i], nil
+}
+
+// leaseAround finds the live lease that a process says it is inside of, or that is held for it; nil without one. A start
+// of 0 is not compared.
+func (a *App) leaseAround(pid int, start uint64, env visible.Env) *job.Lease {
+	held, _, err := a.leases(gpu.Machine{})
+	if err != nil {
+		return nil
+	}
+	id, _ := env.Lookup("GPUARD_LEASE")
+	uid, known := a.Proc.Owner(pid)
+	for i := range held {
+		l := &held[i]
+		if !l.Unreadable && known && l.UID == uid && (l.ID == id || id == "" && l.PID == pid && l.Start == start) {
+			return l
+		}
+	}
+	return nil
+}
+
+// verification is the answer with everything that was seen.
+func (w *watch) verification(finding verify.Finding) *Verification {
+	f := w.facts
+	v := &Verification{Schema: "gpuard.verify/1", PID: f.PID, Command: f.Command, Finding: finding, Variable: f.Mask, Lease: f.Lease,
+		Promised: verifiedDevices(f.Machine, f.Promised), Leased: verifiedDevices(f.Machine, f.Leased), Sightings: []Sighted{},
+		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: seconds(f.Watched), Facts: f}
+	for _, s := range f.Sightings {
+		v.Sightings = append(v.Sightings, Sighted{s.PID, s.Command, verifiedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, seconds(s.First), seconds(s.Last)})
+	}
+	return v
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+func verifiedDevices(m gpu.Machine, ids []gpu.UUID) []VerifiedDevice {
+	out := []VerifiedDevice{}
+	for _, id := range ids {
+		v := VerifiedDevice{Index: -1, UUID: id}
+		if d, slice, ok := m.Find(id); ok {
+			v.Index, v.Name = d.Index, d.Name
+			if slice != nil {
+				v.Name += " MIG " + slice.Profile
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+)
+
+// Oversight is how a run is verified while it runs.
+type Oversight struct {
+	Patience time.Duration
+	Stop     bool // end a job that certainly is not where it should be
+}
+
+// Oversee makes Exec start a verifier beside the command; nil is none.
+func (l *Launch) Oversee(o *Oversight) { l.oversight = o }
+
+// Overseeable says why a run cannot be verified here.
+func (a *App) Overseeable() error {
+	if err := a.verifiable(); err != nil {
+		return err
+	}
+	if !launch.CanHold() {
+		return usagef("cannot verify here: this process adopts orphans (PID 1 of a container, or a subreaper), and a verifier would become the command's child; leave --verify out, and ask from another shell: gpuard verify")
+	}
+	return nil
+}
+
+// verifier starts the process that verifies.
+func (l *Launch) verifier() error {
+	o := l.oversight
+	if o == nil {
+		return nil
+	}
+	var leased []string
+	for _, id := range l.held.Held.Lease.Devices {
+		leased = append(leased, string(id))
+	}
+	return launch.StartVerifier(strconv.Itoa(os.Getpid()), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop))
+}
+
+// Verifier reports whether this process was started to verify a run; Overlook is then all that it does.
+func Verifier() bool { return len(os.Args) > 1 && os.Args[1] == launch.VerifierFlag }
+
+// Overlook is the life of a verifier: it watches one run, says one line on what was its standard error, and ends. args are
+// pidfd, stream, PID, lease, its devices, patience and whether to stop a bad job.
+func (a *App) Overlook(ctx context.Context, args []string) error {
+	if len(args) != 7 {
+		return usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
+	}
+	pidfd, stream, err := launch.Verifying(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer pidfd.Close()  //nolint:errcheck // it ends with us
+	defer stream.Close() //nolint:errcheck // there is nobody to tell
+	pid, err1 := strconv.Atoi(args[2])
+	patience, err2 := time.ParseDuration(args[5])
+	stop, err3 := strconv.ParseBool(args[6])
+	if err1 != nil || err2 != nil || err3 != nil {
+		return usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
+	}
+	a.Say = func(string) {}
+	s, _ := a.Proc.Stat(pid)
+	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd))
+	w.lease = &job.Lease{ID: args[3], UID: uint32(os.Geteuid())}
+	for id := range strings.SplitSeq(args[4], ",") {
+		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))
+	}
+	w.begin()
+	v := w.run(ctx)
+	line := "gpuard: " + v.Line()
+	if v.Verdict != verify.Proven {
+		line += "; " + v.Remedy
+	}
+	if v.Verdict.Bad() {
+		line = "gpuard: WARNING: " + v.Line() + "; " + v.Remedy
+		if stop && launch.Terminate(pidfd) == nil {
+			line += "; told it to end (SIGTERM), as --verify asked"
+		}
+	}
+	_, err = fmt.Fprintln(stream, line)
+	return err
+}
+
+// begin waits until the command has taken gpuard's place: only then its environment is the job's.
+func (w *watch) begin() {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		env, err := w.app.Proc.Environ(w.facts.PID)
+		if id, _ := visible.Env(env).Lookup("GPUARD_LEASE"); err == nil && id == w.lease.ID {
+			w.env, w.facts.Command = env, w.app.commandOf(w.facts.PID)
+			return
+		}
+		if !w.app.Proc.Alive(w.facts.PID, w.start) {
+			break
+		}
+	}
+	w.facts.Unread = fmt.Sprintf("the environment of process %d could not be read", w.facts.PID)
+}

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
+)
+
+// watch looks at one process tree, again and again, until the answer is clear.
+type watch struct {
+	app      *App
+	facts    verify.Facts
+	start    uint64      // of the first process
+	env      visible.Env // that the job was started with
+	promised bool        // what it shows was read
+	lease    *job.Lease
+	thorough bool // hear the framework too, although the answer is clear
+	ended    <-chan struct{}
+	began    time.Time
+	members  map[int]*member
+	seen     map[place]*verify.Sighting
+	settled  int // looks since the first sighting
+	failing  int // looks in a row that could not read the driver's list
+	witness  witness
+}
+
+// member is a process of the job, also after its parent has ended.
+type member struct {
+	start         uint64
+	before, spent time.Duration // CPU time when it was found, and since
+}
+
+type place struct {
+	pid int
+	gpu gpu.UUID
+}
+
+func (a *App) watch(pid int, start uint64, patience time.Duration, ended <-chan struct{}) *watch {
+	w := &watch{app: a, start: start, ended: ended, began: time.Now(), members: map[int]*member{}, seen: map[place]*verify.Sighting{}}
+	w.facts.PID, w.facts.Patience = pid, patience
+	w.facts.Command = a.commandOf(pid)
+	return w
+}
+
+// commandOf is the base name of a process's command.
+func (a *App) commandOf(pid int) string {
+	return baseName(strings.Fields(a.Proc.Describe(pid).Command))
+}
+
+// run looks at short intervals first, because jobs may be short too, then at longer ones.
+func (w *watch) run(ctx context.Context) *Verification {
+	longest := cmp.Or(w.app.Interval, 500*time.Millisecond)
+	for pause := longest / 10; ; pause = min(2*pause, longest) {
+		w.look(ctx)
+		finding := verify.Judge(w.facts)
+		if w.done(finding) || ctx.Err() != nil {
+			return w.verification(finding)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-w.ended:
+			w.ended = nil // its descendants may live on
+		case said := <-w.witness.answers:
+			w.witness.asking = false
+			w.facts.Frameworks = append(w.facts.Frameworks, said...)
+		}
+		timer.Stop()
+	}
+}
+
+// done decides whether more looks could change the answer, or add to it.
+func (w *watch) done(f verify.Finding) bool {
+	over := w.facts.Ended || w.facts.Watched >= w.facts.Patience
+	waiting := w.witness.asking && w.thorough
+	switch f.Verdict {
+	case verify.OutsideLease, verify.WrongDevice:
+		return true
+	case verify.Proven:
+		return over || w.settled > 1 && !waiting
+	case verify.NotMeasurable:
+		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
+	case verify.CPU:
+		return !waiting
+	}
+	return over && !w.witness.asking
+}
+
+// look asks the driver once, and procfs before it and after: processes come and go.
+func (w *watch) look(ctx context.Context) {
+	f := &w.facts
+	w.gather()
+	what := gpu.Processes
+	if initial, err := w.app.Proc.InitialPIDNamespace(); err == nil && !initial {
+		what |= gpu.Load
+	}
+	m, err := w.app.machine(ctx, what)
+	f.Watched = time.Since(w.began)
+	f.Age, _ = w.app.Proc.Age(f.PID)
+	if w.place(m, err); len(w.seen) > 0 {
+		w.settled++
+	}
+	alive := w.gather()
+	for _, p := range m.Processes {
+		w.sight(p)
+	}
+	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
+		f.Looks++
+	}
+	f.Ended = !alive
+	w.hear(ctx)
+}
+
+// place notes what the machine says, but for its processes.
+func (w *watch) place(m gpu.Machine, err error) {
+	f := &w.facts
+	f.Unlisted = ""
+	if err != nil {
+		f.Unlisted = err.Error()
+		w.failing++
+		return
+	}
+	f.Machine = m
+	if !w.promised && f.Unread == "" {
+		w.promise()
+	}
+	if w.lease != nil {
+		f.Lease, f.Leased = w.lease.ID, append([]gpu.UUID{}, w.lease.Devices...)
+	}
+	if f.Unlisted = w.app.unlisted(m, slices.Concat(f.Promised, f.Leased)); f.Unlisted == "" {
+		w.failing = 0
+		return
+	}
+	w.failing++
+}
