@@ -47,19 +47,22 @@ func start(w waits) int {
 		}
 		return 0
 	}
-	return cli.Main(context.Background(), &cli.Program{
-		App: &app.App{
-			Read:   app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
-			Env:    os.Environ(),
-			Proc:   proc.New("/proc"),
-			Run:    "/run",
-			Tmp:    "/var/tmp",
-			Fading: w.fading,
-		},
-		Out:  os.Stdout,
-		Err:  os.Stderr,
-		Args: os.Args[1:],
-	})
+	a := &app.App{
+		Read:   app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
+		Env:    os.Environ(),
+		Proc:   proc.New("/proc"),
+		Run:    "/run",
+		Tmp:    "/var/tmp",
+		Fading: w.fading,
+	}
+	if app.Verifier() {
+		if err := a.Overlook(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+			return 125
+		}
+		return 0
+	}
+	return cli.Main(context.Background(), &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
 // library opens NVML on first use and keeps it: one initialisation per process.

@@ -91,7 +91,7 @@ Without a command it shows the machine.`,
 	root.Flags().AddFlagSet(status.Flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain(), p.completion())
+	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain(), p.verify(), p.completion())
 	return root
 }
 

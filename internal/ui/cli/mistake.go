@@ -75,6 +75,7 @@ func example(name string) string {
 		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "mem": "--mem 20G",
 		"model": "--model '*A100*'", "min-compute": "--min-compute 8.0", "place": "--place spread or --place packed",
 		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
+		"for": "--for 30s",
 	}
 	if e := examples[name]; e != "" {
 		return e

@@ -15,6 +15,7 @@ type runOptions struct {
 	spec                      specFlags
 	dry, json, quiet, private bool
 	noWait                    bool
+	verify                    string
 }
 
 func (p *Program) run() *cobra.Command {
@@ -61,6 +62,8 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was given")
 	f.BoolVar(&o.private, "private-state", false, "lease inside a container although nobody outside sees it")
+	f.StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
+	f.Lookup("verify").NoOptDefVal = "30s"
 	return cmd
 }
 
@@ -73,10 +76,15 @@ type started struct {
 }
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error {
+	watch, err := p.overseen(cmd, o)
+	if err != nil {
+		return err
+	}
 	l, err := p.App.Prepare(cmd.Context(), spec)
 	if err != nil {
 		return err
 	}
+	l.Oversee(watch)
 	switch {
 	case o.json:
 		if err := lineJSON(p.Err, started{"gpuard.run/1", l.Lease, os.Getpid(), whole(l.Plan)}); err != nil {

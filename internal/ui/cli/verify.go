@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/verify"
+)
+
+func (p *Program) verify() *cobra.Command {
+	var asJSON bool
+	var within string
+	cmd := &cobra.Command{
+		Use:   "verify [flags] PID | LEASE | -- COMMAND [ARG...]",
+		Short: "Prove that a job is on the GPU that it was promised",
+		Long: `Hears three witnesses: what the environment of the job promises, on which
+devices the driver sees its processes, and what its framework reports (PyTorch,
+TensorFlow, JAX, ONNX Runtime, CuPy, llama.cpp), asked in a process of its own.
+Watches until the answer is clear, at most for the time of --for. With -- it
+starts COMMAND, answers on standard error and waits for COMMAND to end.
+
+Exit codes: 0 proven; 1 wrong device, outside the lease, or not on any GPU (CPU
+fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
+		Example: `  gpuard verify 4242                       is process 4242 where it should be?
+  gpuard verify k3f9                       and the job of lease k3f9?
+  gpuard verify -- python train.py         run it and say where it is`,
+		Args: verifiable,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if cmd.ArgsLenAtDash() >= 0 {
+				return p.programs(cmd, args, typed)
+			}
+			return p.App.OwnLeases(cmd.Context()), noFiles
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			patience, err := duration("for", within)
+			if err != nil {
+				return &failure{err, 2}
+			}
+			if cmd.ArgsLenAtDash() == 0 {
+				err = p.verifyCommand(cmd, args, patience, asJSON)
+			} else {
+				err = p.verifyTarget(cmd, args[0], patience, asJSON)
+			}
+			return err
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&within, "for", "30s", "watch at most for this `time`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object (on standard error with COMMAND)")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"10s", "30s", "2m"}, noFiles))
+	return cmd
+}
+
+// verifiable wants one process or lease, or a command behind two dashes.
+func verifiable(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash == 0 && len(args) > 0, dash < 0 && len(args) == 1:
+		return nil
+	case dash == 0:
+		return usagef("cannot verify nothing: write a command behind --, such as gpuard verify -- python train.py")
+	case len(args) == 0:
+		return usagef("cannot verify nothing: name a process or a lease (gpuard status shows both), or write gpuard verify -- COMMAND")
+	}
+	return usagef("cannot verify %q: one process or lease at a time; to run a command: gpuard verify -- %s", gpu.Clean(args[0]), gpu.Clean(strings.Join(args, " ")))
+}
+
+func (p *Program) verifyTarget(cmd *cobra.Command, target string, patience time.Duration, asJSON bool) error {
+	v, err := p.App.Verify(cmd.Context(), target, patience)
+	if err != nil {
+		return &failure{err, app.VerifyFailure(err)}
+	}
+	if asJSON {
+		err = writeJSON(p.Out, v)
+	} else {
+		Verification(p.Out, v, p.term(p.Out))
+	}
+	return verdict(v, err)
+}
+
+func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience time.Duration, asJSON bool) error {
+	var told error
+	v, how, err := p.App.VerifyCommand(cmd.Context(), command, patience, func(v *app.Verification) {
+		if asJSON {
+			told = lineJSON(p.Err, v)
+			return
+		}
+		fmt.Fprintln(p.Err, "gpuard: "+v.Line())
+		for _, n := range v.Notes {
+			fmt.Fprintln(p.Err, "gpuard: "+n)
+		}
+		if v.Remedy != "" {
+			fmt.Fprintln(p.Err, "gpuard: "+v.Remedy)
+		}
+	})
+	if err != nil {
+		return &failure{err, app.VerifyFailure(err)}
+	}
+	if how != "exit status 0" && !asJSON {
+		fmt.Fprintf(p.Err, "gpuard: %s ended with %s\n", v.Command, how)
+	}
+	return verdict(v, told)
+}
+
+// verdict turns what was found into the exit code.
+func verdict(v *app.Verification, err error) error {
+	if code := app.VerifyExit(v.Verdict); err == nil && code != 0 {
+		return &failure{&silent{fmt.Errorf("%s", v.Line())}, code}
+	}
+	return err
+}
+
+// overseen is what --verify asks for, refused before anything is leased where it cannot be done; nil without it.
+func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, error) {
+	if !cmd.Flags().Changed("verify") {
+		return nil, nil //nolint:nilnil // not asked for
+	}
+	if err := together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
+		return nil, err
+	}
+	if err := p.App.Overseeable(); err != nil {
+		return nil, err
+	}
+	return oversight(o.verify)
+}
+
+// oversight reads --verify: a time, the word stop, or both.
+func oversight(value string) (*app.Oversight, error) {
+	o := &app.Oversight{Patience: 30 * time.Second}
+	first, second, both := strings.Cut(value, ",")
+	if !both && first == "stop" {
+		first, second = "30s", "stop"
+	}
+	var err error
+	if o.Patience, err = duration("verify", first); err != nil {
+		return nil, err
+	}
+	if o.Stop = second == "stop"; both && !o.Stop {
+		return nil, fmt.Errorf("cannot read --verify=%s: behind the comma stands stop, such as --verify=30s,stop", value)
+	}
+	return o, nil
+}
+
+// duration reads a time such as 90s, 10m, 24h or 7d.
+func duration(flag, text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok && err != nil {
+		if n, nerr := strconv.ParseUint(days, 10, 12); nerr == nil {
+			d, err = time.Duration(n)*24*time.Hour, nil
+		}
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("cannot read --%s %q: write a time, such as --%s=90s or --%s=10m", flag, text, flag, flag)
+	}
+	return d, nil
+}
+
+// wordStyle is the colour of a verdict.
+func wordStyle(v verify.Verdict) style {
+	switch {
+	case v == verify.Proven:
+		return green
+	case v.Bad():
+		return red
+	}
+	return yellow
+}

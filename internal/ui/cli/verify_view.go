@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+)
+
+// Verification writes the verdict, then what each witness said, then what else is worth knowing and what to do.
+func Verification(w io.Writer, v *app.Verification, term Term) {
+	p := page{term: term}
+	p.paragraph(span{wordStyle(v.Verdict), v.Verdict.Words() + ": "}, normal, p.text(v.Text))
+	f := &v.Facts
+	names := func(ids []gpu.UUID) string {
+		if len(ids) == 0 {
+			return "no GPU"
+		}
+		var out []string
+		for _, id := range ids {
+			out = append(out, f.Device(id))
+		}
+		return strings.Join(out, ", ")
+	}
+	said := func(witness, text string) { p.paragraph(span{dim, pad(witness, 13, false, "")}, normal, p.text(text)) }
+	switch {
+	case f.Unread != "":
+		said("environment", "not known: "+f.Unread)
+	case v.Variable != "":
+		said("environment", v.Variable+" shows "+names(f.Promised))
+	default:
+		said("environment", "no variable is set: "+names(f.Promised))
+	}
+	if v.Lease != "" {
+		said("lease", v.Lease+" has "+names(f.Leased))
+	}
+	for _, s := range v.Sightings {
+		memory := "memory not told"
+		if s.Memory != nil {
+			memory = s.Memory.String()
+		}
+		said("driver", fmt.Sprintf("%s (process %d) on %s, %s, seen for %.1f s", s.Command, s.PID, f.Device(s.UUID), memory, s.Last-s.First))
+	}
+	if len(v.Sightings) == 0 {
+		said("driver", fmt.Sprintf("no process of it on any GPU, watched for %.1f s", v.Watched))
+	}
+	var sentences []string
+	for i := range v.Frameworks {
+		sentences = append(sentences, v.Frameworks[i].Sentence())
+		said("framework", sentences[i])
+	}
+	for _, n := range v.Notes {
+		if !slices.Contains(sentences, n) {
+			p.paragraph(span{yellow, "note: "}, normal, p.text(n))
+		}
+	}
+	if v.Remedy != "" {
+		p.paragraph(span{bold, "to do: "}, normal, p.text(v.Remedy))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
