@@ -25,6 +25,7 @@ func probes() []probe {
 		{"root", root},
 		{"pidns", pidNamespace},
 		{"python3", program("python3")},
+		{"torch", torch},
 		{"parallel", program("parallel")},
 		{"tsp", program("tsp")},
 		{"fish", program("fish")},
@@ -73,6 +74,9 @@ func program(name string) func() error {
 func file(path string) func() error {
 	return func() error { _, err := os.Stat(path); return err }
 }
+
+// torch is the distribution's PyTorch, for the distribution's Python.
+func torch() error { return exec.Command("/usr/bin/python3", "-c", "import torch").Run() }
 
 func root() error {
 	if os.Geteuid() != 0 {

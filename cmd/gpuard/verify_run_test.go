@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestRunVerify: the run goes on as without it, and one line says where it is.
+func TestRunVerify(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	got := r.run("run", "-q", "--verify", "--device", "1", "--", "sh", "-c", "fakegpu-job --gpu 1 --mem 2G --seconds 2; exit 5")
+	same(t, "exit and output", []any{got.code, got.out}, []any{5, "ready\n"})
+	line := strings.TrimSpace(got.err)
+	contains(t, line, "gpuard: proven: fakegpu-job (process ", " is on GPU 1 (NVIDIA A100-SXM4-80GB, "+uuid(1)+"), 2 GiB")
+	if strings.Contains(line, "\n") {
+		t.Errorf("more than one line:\n%s", line)
+	}
+	r.nothingLeft()
+}
+
+// TestRunVerifyStops: a job outside its lease is told, and ended where that was asked for.
+func TestRunVerifyStops(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	script := `trap 'exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 3 & wait; exit 0`
+	began := time.Now()
+	got := r.run("run", "-q", "--verify=20s,stop", "--device", "0", "--", "sh", "-c", script)
+	if got.code != 9 || time.Since(began) > 15*time.Second {
+		t.Errorf("exit %d after %s:\n%s", got.code, time.Since(began), got.err)
+	}
+	contains(t, got.err, "gpuard: WARNING: outside the lease: ", "is on GPU 1", "told it to end (SIGTERM)")
+	got = r.run("run", "-q", "--verify=20s", "--device", "0", "--", "sh", "-c", script)
+	same(t, "exit without stop", got.code, 0)
+	contains(t, got.err, "gpuard: WARNING: outside the lease: ")
+	if strings.Contains(got.err, "SIGTERM") {
+		t.Errorf("it was stopped unasked:\n%s", got.err)
+	}
+}
+
+// TestRunVerifyShort: a command that ends at once is told about too, and whoever reads its standard error gets the end.
+func TestRunVerifyShort(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	began := time.Now()
+	got := r.run("run", "-q", "--verify", "--", "true")
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "gpuard: too early to say: ")
+	if time.Since(began) > 10*time.Second {
+		t.Errorf("the pipe was open for %s", time.Since(began))
+	}
+}
+
+// TestRunVerifyDriverHangs: a driver that hangs keeps the verifier, and neither the command nor the lease.
+func TestRunVerifyDriverHangs(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	cmd := r.cmd("run", "-q", "--verify=60s", "--", "sh", "-c", "echo on; exec sleep 60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	begin(t, cmd)
+	r.Hang("nvmlDeviceGetComputeRunningProcesses_v3", 0)
+	_ = cmd.Process.Kill()
+	eventually(t, "the lease is gone", func() bool { return len(holdersOf(r.state)) == 0 })
+	r.Answer()
+	r.nothingLeft()
+}
+
+// nothingLeft waits until no lease is left.
+func (r *rack) nothingLeft() {
+	r.t.Helper()
+	eventually(r.t, "no lease is left", func() bool {
+		s, _ := r.status()
+		for _, d := range s.Devices {
+			if len(d.Leases) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}

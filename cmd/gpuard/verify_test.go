@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/gate"
+	"gpuard/test/fakegpu"
+)
+
+// unleased starts a process without gpuard on this machine; its first line says that it is there.
+func (r *rack) unleased(env []string, script string) int {
+	r.t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = append(append(os.Environ(), r.Env()...), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	begin(r.t, cmd)
+	r.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	return cmd.Process.Pid
+}
+
+// leased starts a script inside a lease of a device; the script's first line must be its lease.
+func (r *rack) leased(device int, script string, flags ...string) (lease string, pid int) {
+	r.t.Helper()
+	cmd := r.cmd(append(append([]string{"run", "-q", "--device", fmt.Sprint(device)}, flags...), "--", "sh", "-c", "echo $GPUARD_LEASE; "+script)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	lease = begin(r.t, cmd)
+	r.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	return lease, cmd.Process.Pid
+}
+
+// verified runs verify, which must end with that verdict and exit code.
+func (r *rack) verified(want verify.Verdict, code int, args ...string) (v app.Verification) {
+	r.t.Helper()
+	got := run(r.t, r.cmd(append([]string{"verify", "--json"}, args...)...))
+	if err := json.Unmarshal([]byte(got.out), &v); err != nil {
+		r.t.Fatalf("%v\n%s%s", err, got.out, got.err)
+	}
+	if v.Verdict != want || got.code != code || v.Schema != "gpuard.verify/1" {
+		r.t.Fatalf("exit %d, want %s and %d:\n%s", got.code, want, code, got.out)
+	}
+	return v
+}
+
+func TestVerifyProven(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(3)...)
+	lease, pid := r.leased(1, "exec fakegpu-job --gpu 1 --mem 3G")
+	r.occupyGPU(2, "1G", fakegpu.Compute) // somebody else's
+	for _, target := range []string{lease, fmt.Sprint(pid)} {
+		v := r.verified(verify.Proven, 0, target)
+		place := "GPU 1 (NVIDIA A100-SXM4-80GB, " + uuid(1) + ")"
+		same(t, "text", v.Text, fmt.Sprintf("fakegpu-job (process %d) is on %s, 3 GiB", pid, place))
+		same(t, "witnesses", []any{v.Variable, v.Promised[0].Index, v.Lease, v.Leased[0].Index, len(v.Sightings)}, []any{"CUDA_VISIBLE_DEVICES=1", 1, lease, 1, 1})
+		text := r.run("verify", target)
+		contains(t, strings.Join(strings.Fields(text.out), " "), "proven: fakegpu-job", "environment CUDA_VISIBLE_DEVICES=1 shows "+place, "lease "+lease+" has "+place, "driver fakegpu-job")
+	}
+}
+
+func TestVerifyWithoutALease(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	pid := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1; true")
+	v := r.verified(verify.WrongDevice, 1, fmt.Sprint(pid))
+	contains(t, v.Text, "is on GPU 1", "its environment (CUDA_VISIBLE_DEVICES=0) shows it only GPU 0")
+	contains(t, v.Remedy, fmt.Sprintf("kill %d", v.Sightings[0].PID))
+	if v.Sightings[0].PID == pid {
+		t.Error("the child was not told from its parent")
+	}
+	right := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
+	same(t, "lease", r.verified(verify.Proven, 0, fmt.Sprint(right)).Lease, "")
+}
+
+// TestVerifyOutsideTheLease: a program rewrites the variable itself and lands on a device that is not its own.
+func TestVerifyOutsideTheLease(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	lease, pid := r.leased(0, "export CUDA_VISIBLE_DEVICES=1; fakegpu-job --gpu 1; true")
+	v := r.verified(verify.OutsideLease, 1, lease)
+	contains(t, v.Text, "is on GPU 1", "which is not in lease "+lease+": it has GPU 0")
+	same(t, "by the process", r.verified(verify.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
+	got := r.run("verify", lease)
+	contains(t, got.out, "outside the lease: ", "to do: ")
+}
+
+// TestVerifyAfterTheParent: a process that has left the tree still belongs to the job that has its lease.
+func TestVerifyAfterTheParent(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	lease, pid := r.leased(0, "fakegpu-job --gpu 1 --fork-child 60 --close-fds; exec sleep 60")
+	eventually(t, "the child is on the GPU", func() bool {
+		s, _ := r.status()
+		return len(s.Devices[1].Processes) == 1
+	})
+	v := r.verified(verify.OutsideLease, 1, lease)
+	if v.Sightings[0].PID == pid {
+		t.Errorf("seen: %+v", v.Sightings)
+	}
+	_ = syscall.Kill(v.Sightings[0].PID, syscall.SIGKILL)
+}
+
+func TestVerifyNowhere(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	idle := r.unleased(nil, "echo; exec sleep 60")
+	v := r.verified(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
+	contains(t, v.Text, "is on no GPU yet")
+	busy := r.unleased(nil, "echo; while :; do :; done")
+	v = r.verified(verify.CPU, 1, "--for", "1s", fmt.Sprint(busy))
+	contains(t, v.Text, "of CPU time in", "was never seen on a GPU")
+	blind := r.unleased([]string{"CUDA_VISIBLE_DEVICES=-1"}, "echo; exec sleep 60")
+	v = r.verified(verify.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
+	contains(t, v.Text, "its environment shows it none: CUDA_VISIBLE_DEVICES=-1")
+	r.Fail("nvmlDeviceGetComputeRunningProcesses_v3", fakegpu.Any, 4)
+	r.Fail("nvmlDeviceGetComputeRunningProcesses_v2", fakegpu.Any, 4)
+	v = r.verified(verify.NotMeasurable, 123, fmt.Sprint(idle))
+	contains(t, v.Text, "cannot list its processes: Insufficient Permissions")
+	r.FailInit(9)
+	v = r.verified(verify.NotMeasurable, 123, fmt.Sprint(idle))
+	contains(t, v.Text, "cannot be looked for on the GPUs")
+}
+
+func TestVerifyCommand(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	cmd := r.cmd("verify", "--", "sh", "-c", "read line; echo said $line; fakegpu-job --gpu 1 --seconds 2; exit 3")
+	cmd.Stdin = strings.NewReader("hello\n")
+	got := run(t, cmd)
+	same(t, "exit and output", []any{got.code, got.out}, []any{0, "said hello\nready\n"})
+	contains(t, got.err, "gpuard: proven: fakegpu-job", "is on GPU 1", "gpuard: sh ended with exit status 3")
+
+	cmd = r.cmd("verify", "--json", "--", "sh", "-c", "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 2; true")
+	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0")
+	got = run(t, cmd)
+	var v app.Verification
+	if err := json.Unmarshal([]byte(got.err), &v); err != nil || v.Verdict != verify.WrongDevice || got.code != 1 {
+		t.Errorf("exit %d, %v\n%s", got.code, err, got.err)
+	}
+
+	got = r.run("verify", "--", "sleep", "1.2")
+	same(t, "exit of a job that was nowhere", got.code, 1)
+	contains(t, got.err, "gpuard: not on any GPU (CPU fallback): sleep (process ", "ended after 1.")
+	if got = r.run("verify", "--", "true"); got.code != 123 {
+		t.Errorf("a job too short to be seen: exit %d\n%s", got.code, got.err)
+	}
+}
+
+// TestVerifyCommandSignals: what is sent to verify alone reaches the command, once, and the verdict still counts.
+func TestVerifyCommandSignals(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		out := filepath.Join(t.TempDir(), "out")
+		script := fmt.Sprintf(`trap 'echo caught >> %s; kill $job; exit 0' TERM INT QUIT HUP; fakegpu-job --gpu 0 & job=$!; echo; while :; do wait; done`, out)
+		cmd := r.cmd("verify", "--", "sh", "-c", script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		var errs strings.Builder
+		lines, err := cmd.StdoutPipe()
+		cmd.Stderr = &errs
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = lines.Read(make([]byte, 16))
+		eventually(t, "it is on the GPU", func() bool {
+			s, _ := r.status()
+			return len(s.Devices[0].Processes) == 1
+		})
+		time.Sleep(100 * time.Millisecond) // two looks
+		_ = cmd.Process.Signal(sig)
+		_ = cmd.Wait()
+		said, _ := os.ReadFile(out)
+		same(t, "caught after "+sig.String(), string(said), "caught\n")
+		if cmd.ProcessState.ExitCode() != 0 {
+			t.Errorf("after %s: %v\n%s", sig, cmd.ProcessState, errs.String())
+		}
+	}
+}
+
+func TestVerifyMistakes(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"verify"}, 2, "cannot verify nothing"},
+		{[]string{"verify", "--"}, 2, "behind --"},
+		{[]string{"verify", "python", "train.py"}, 2, "gpuard verify -- python train.py"},
+		{[]string{"verify", "zzzz"}, 2, "neither a process id nor a lease"},
+		{[]string{"verify", fmt.Sprint(gone.Process.Pid)}, 2, "there is no such process"},
+		{[]string{"verify", "--for", "soon", "1"}, 2, "--for=90s"},
+		{[]string{"verify", "--for", "0s", "1"}, 2, "--for=90s"},
+		{[]string{"verify", "--machine", "demo", "1"}, 2, "cannot verify on an invented machine"},
+		{[]string{"verify", "--", "/no/such/thing"}, 127, "no such file"},
+		{[]string{"verify", "--", "/etc"}, 126, "cannot run"},
+		{[]string{"run", "--verify", "--machine", "demo", "--", "true"}, 125, "cannot verify on an invented machine"},
+		{[]string{"run", "--verify=never", "--", "true"}, 125, "--verify=90s"},
+		{[]string{"run", "--verify=5s,halt", "--", "true"}, 125, "behind the comma"},
+		{[]string{"run", "--verify", "--cpu", "--", "true"}, 125, "--cpu asks for no GPU"},
+	} {
+		got := r.run(c.args...)
+		if got.code != c.code || !strings.Contains(got.err, c.says) {
+			t.Errorf("%q: exit %d, want %d and %q:\n%s", c.args, got.code, c.code, c.says, got.err)
+		}
+	}
+	if s, _ := r.status(); len(s.Devices[0].Leases) != 0 {
+		t.Error("a mistake has leased something")
+	}
+}
+
+// TestVerifyTorch: Debian's PyTorch is built for the CPU, and says so itself.
+func TestVerifyTorch(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "torch")
+	r := newRack(t, a100s(1)...)
+	lease, pid := r.leased(0, `exec /usr/bin/python3 -c "
+import torch, time
+print('ready', flush=True)
+time.sleep(120)"`)
+	v := r.verified(verify.CPU, 1, lease)
+	if len(v.Frameworks) != 1 || v.Frameworks[0].PID != pid || v.Frameworks[0].Name != "PyTorch" || v.Frameworks[0].GPU != verify.No {
+		t.Fatalf("frameworks: %+v", v.Frameworks)
+	}
+	contains(t, v.Text, "PyTorch "+v.Frameworks[0].Version+" is built for the CPU alone")
+	contains(t, v.Remedy, "install a PyTorch")
+}
