@@ -29,6 +29,7 @@ func layerTable() []layer {
 		{core + "verify", []string{core + "gpu"}},
 		{core + "policy", []string{core + "gpu", core + "job"}},
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
+		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "sim", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick", core + "queue"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/proc"
 	"gpuard/test/fakegpu"
@@ -74,7 +74,7 @@ func TestDriverDesktop(t *testing.T) {
 	contains(t, got.err, "also drives a display", fmt.Sprintf("PID %d", xorg.Process.Pid), "/usr/lib/xorg/Xorg", "800 MiB")
 	eventually(t, "the GPU is free", func() bool {
 		s, _ := r.status()
-		return s.Devices[0].Use == app.Free
+		return s.Devices[0].Use == status.Free
 	})
 	contains(t, r.run("status").out, "Xorg")
 }
@@ -107,7 +107,7 @@ func TestDriverLeftChild(t *testing.T) {
 		return len(s.Devices[0].Leases) == 0
 	})
 	s, _ := r.status()
-	same(t, "use", s.Devices[0].Use, app.Busy)
+	same(t, "use", s.Devices[0].Use, status.Busy)
 	contains(t, s.Devices[0].Reason, fmt.Sprintf("PID %d", child), "1 GiB", "fakegpu-job")
 	refusal := refused(t, r.hasty("run", "--json", "--", "true"), 120)
 	contains(t, refusal.Reasons[0].Text, fmt.Sprintf("PID %d", child), "1 GiB", "fakegpu-job")

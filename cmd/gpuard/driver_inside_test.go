@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
 	"gpuard/internal/gate"
 )
 
@@ -161,7 +161,7 @@ func TestDriverSlurm(t *testing.T) {
 	if len(ids[0])+len(ids[3]) > 0 || len(ids[1]) != 2 || len(ids[2]) != 1 || ids[2][0] != two {
 		t.Errorf("recorded are %v, not %s and %s on GPU 1 and %s on GPU 2", ids, outside, one, two)
 	}
-	same(t, "use", s.Devices[2].Use, app.Leased)
+	same(t, "use", s.Devices[2].Use, status.Leased)
 	refusal := refused(t, with(r.cmd("run", "--json", "--", "true"), slurm...), 120)
 	codes := map[int]string{}
 	for _, reason := range refusal.Reasons {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
 	"gpuard/test/fakegpu"
 )
@@ -25,7 +25,7 @@ func TestDriverStatus(t *testing.T) {
 	same(t, "identity", []any{one.Index, one.UUID, one.Name, one.PCI, one.Vendor}, []any{0, gpu.UUID(uuid(0)), "NVIDIA A100-SXM4-80GB", "0000:10:00.0", gpu.NVIDIA})
 	same(t, "memory", []gpu.Bytes{*one.MemoryTotal, *one.MemoryUsed, *one.MemoryReserved}, []gpu.Bytes{80 * gpu.GiB, 20 * gpu.GiB, 600 * gpu.MiB})
 	same(t, "load", []any{*one.Utilization, *one.Temperature, *one.Power, *one.PowerLimit}, []any{0.37, 61, 250.5, 400.0})
-	same(t, "use", []app.Use{one.Use, two.Use}, []app.Use{app.Busy, app.Free})
+	same(t, "use", []status.Use{one.Use, two.Use}, []status.Use{status.Busy, status.Free})
 	if len(one.Processes) != 1 {
 		t.Fatalf("processes: %+v", one.Processes)
 	}
@@ -63,7 +63,7 @@ func TestDriverStatusOfALease(t *testing.T) {
 	cmd := r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
 	lease := begin(t, cmd)
 	s, _ := r.status()
-	same(t, "uses", []app.Use{s.Devices[0].Use, s.Devices[1].Use}, []app.Use{app.Free, app.Leased})
+	same(t, "uses", []status.Use{s.Devices[0].Use, s.Devices[1].Use}, []status.Use{status.Free, status.Leased})
 	if l := s.Devices[1].Leases; len(l) != 1 || l[0].ID != lease || l[0].PID != cmd.Process.Pid || l[0].Command != "sh" {
 		t.Errorf("leases: %+v", l)
 	}
@@ -72,7 +72,7 @@ func TestDriverStatusOfALease(t *testing.T) {
 	_ = cmd.Process.Kill()
 	eventually(t, "the device is free", func() bool {
 		s, _ := r.status()
-		return s.Devices[1].Use == app.Free
+		return s.Devices[1].Use == status.Free
 	})
 }
 
@@ -118,7 +118,7 @@ func TestDriverSixteenDevices(t *testing.T) {
 		t.Fatalf("exit %d, %d devices", code, len(s.Devices))
 	}
 	for i, d := range s.Devices {
-		same(t, "device", []any{d.Index, d.UUID, *d.Temperature, d.Use}, []any{i, gpu.UUID(uuid(i)), 30 + i, app.Free})
+		same(t, "device", []any{d.Index, d.UUID, *d.Temperature, d.Use}, []any{i, gpu.UUID(uuid(i)), 30 + i, status.Free})
 	}
 	all := strings.Split(r.given("--gpus", "16"), ",")
 	unique := map[string]bool{}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/status"
 	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
 )
@@ -71,7 +71,7 @@ func TestDriverHangs(t *testing.T) {
 			same(t, "problems", s.Problems, []string{"GPU 1: no answer within 1s"})
 			for _, i := range []int{0, 2} {
 				d := s.Devices[i]
-				same(t, "another device", []any{d.Use, d.Health, *d.Temperature, *d.MemoryUsed}, []any{app.Free, health.OK, 30 + i, gpu.Bytes(0)})
+				same(t, "another device", []any{d.Use, d.Health, *d.Temperature, *d.MemoryUsed}, []any{status.Free, health.OK, 30 + i, gpu.Bytes(0)})
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestDriverOldLibrary(t *testing.T) {
 		"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetGraphicsRunningProcesses_v3")
 	pid := r.occupyGPU(1, "10G", fakegpu.Compute)
 	s, _ := r.status()
-	same(t, "read by", []any{s.Source, len(s.Problems), s.Devices[0].Use, s.Devices[1].Use}, []any{"nvml", 0, app.Free, app.Busy})
+	same(t, "read by", []any{s.Source, len(s.Problems), s.Devices[0].Use, s.Devices[1].Use}, []any{"nvml", 0, status.Free, status.Busy})
 	if p := s.Devices[1].Processes; len(p) != 1 || p[0].PID != pid {
 		t.Errorf("processes: %+v", p)
 	}
@@ -160,7 +160,7 @@ func TestDriverThroughTool(t *testing.T) {
 			contains(t, s.Problems[0], "read through nvidia-smi", test.says)
 			contains(t, r.run("status").out, "read by nvidia-smi", test.says[:20])
 			same(t, "devices", []any{s.Devices[0].UUID, *s.Devices[0].MemoryUsed, s.Devices[0].Use, s.Devices[1].Use},
-				[]any{gpu.UUID(uuid(0)), 20 * gpu.GiB, app.Busy, app.Free})
+				[]any{gpu.UUID(uuid(0)), 20 * gpu.GiB, status.Busy, status.Free})
 			same(t, "given", r.given(), uuid(1))
 
 			r.Remove("bin/nvidia-smi")

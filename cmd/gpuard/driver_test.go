@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
 	"gpuard/internal/host/proc"
 	"gpuard/test/fakegpu"
 )
@@ -79,12 +79,12 @@ func (r *rack) given(args ...string) string {
 }
 
 // status is the answer of status --json, and its exit code.
-func (r *rack) status() (app.Status, int) {
+func (r *rack) status() (status.Report, int) {
 	r.t.Helper()
 	return statusOf(r.t, r.cmd("status", "--json"))
 }
 
-func statusOf(t testing.TB, cmd *exec.Cmd) (s app.Status, code int) {
+func statusOf(t testing.TB, cmd *exec.Cmd) (s status.Report, code int) {
 	t.Helper()
 	got := run(t, cmd)
 	if err := json.Unmarshal([]byte(got.out), &s); err != nil {

@@ -60,8 +60,8 @@ func sleeper(t *testing.T) *exec.Cmd {
 
 func TestHold(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
-	var worst time.Duration
-	for range 10 {
+	var spent []time.Duration
+	for range 11 {
 		cmd := sleeper(t)
 		got := r.hold(cmd.Process.Pid)
 		if want := fmt.Sprintf(`^GPU 0 \(NVIDIA L4\) is cuda:0, lease [a-z0-9]{4}, until process %d ends\n$`, cmd.Process.Pid); got.code != 0 || !regexp.MustCompile(want).MatchString(got.out) {
@@ -72,12 +72,9 @@ func TestHold(t *testing.T) {
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		worst = max(worst, r.freed())
+		spent = append(spent, r.freed())
 	}
-	if worst > 50*time.Millisecond {
-		t.Errorf("free only %s after the process ended", worst)
-	}
-	t.Logf("free after at most %s", worst)
+	within50(t, spent)
 }
 
 // TestHoldReusedPID: the lease is for a process, not for a number. The next process with that number does not keep it.

@@ -10,24 +10,25 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
 )
 
 // Status reads everything and says who uses what. That no device can be read is part of the answer, never an empty list.
-func (a *App) Status(ctx context.Context) (Status, error) {
+func (a *App) Status(ctx context.Context) (status.Report, error) {
 	m, err := a.machine(ctx, gpu.Everything)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
-		return StatusOf(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none), nil
+		return status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none), nil
 	}
 	if err != nil {
-		return Status{}, err
+		return status.Report{}, err
 	}
 	held, notes, err := a.leases(m)
 	if err != nil {
-		return Status{}, err
+		return status.Report{}, err
 	}
-	s := StatusOf(m, held, time.Now())
+	s := status.Of(m, held, time.Now())
 	s.Notes = append(s.Notes, notes...)
 	return s, nil
 }

@@ -22,27 +22,27 @@ type Verification struct {
 	Command string `json:"command"` // base name
 	verify.Finding
 	Variable   string             `json:"variable"` // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
-	Promised   []VerifiedDevice   `json:"promised"` // by the environment; never nil
+	Promised   []namedDevice   `json:"promised"` // by the environment; never nil
 	Lease      string             `json:"lease"`    // "" without one
-	Leased     []VerifiedDevice   `json:"leased"`   // never nil
-	Sightings  []Sighted          `json:"sightings"`
+	Leased     []namedDevice   `json:"leased"`   // never nil
+	Sightings  []sighting          `json:"sightings"`
 	Frameworks []verify.Framework `json:"frameworks"`
 	Watched    float64            `json:"watched"` // seconds
 	Facts      verify.Facts       `json:"-"`
 }
 
-// VerifiedDevice is a device of a Verification.
-type VerifiedDevice struct {
+// namedDevice is a device for people and programs.
+type namedDevice struct {
 	Index int      `json:"index"` // of the whole device; -1 when the machine does not list it
 	UUID  gpu.UUID `json:"uuid"`
 	Name  string   `json:"name"`
 }
 
-// Sighted is one process on one device, as the driver listed it.
-type Sighted struct {
+// sighting is one process on one device, as the driver listed it.
+type sighting struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
-	VerifiedDevice
+	namedDevice
 	Memory *gpu.Bytes `json:"memory"` // the most seen, bytes; null when the driver does not say
 	Kind   gpu.Kind   `json:"kind"`
 	First  float64    `json:"first"` // seconds since the watching began
@@ -156,20 +156,20 @@ func (a *App) leaseAround(pid int, start uint64, env visible.Env) *job.Lease {
 func (w *watch) verification(finding verify.Finding) *Verification {
 	f := w.facts
 	v := &Verification{Schema: "gpuard.verify/1", PID: f.PID, Command: f.Command, Finding: finding, Variable: f.Mask, Lease: f.Lease,
-		Promised: verifiedDevices(f.Machine, f.Promised), Leased: verifiedDevices(f.Machine, f.Leased), Sightings: []Sighted{},
+		Promised: namedDevices(f.Machine, f.Promised), Leased: namedDevices(f.Machine, f.Leased), Sightings: []sighting{},
 		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: seconds(f.Watched), Facts: f}
 	for _, s := range f.Sightings {
-		v.Sightings = append(v.Sightings, Sighted{s.PID, s.Command, verifiedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, seconds(s.First), seconds(s.Last)})
+		v.Sightings = append(v.Sightings, sighting{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, seconds(s.First), seconds(s.Last)})
 	}
 	return v
 }
 
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-func verifiedDevices(m gpu.Machine, ids []gpu.UUID) []VerifiedDevice {
-	out := []VerifiedDevice{}
+func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
+	out := []namedDevice{}
 	for _, id := range ids {
-		v := VerifiedDevice{Index: -1, UUID: id}
+		v := namedDevice{Index: -1, UUID: id}
 		if d, slice, ok := m.Find(id); ok {
 			v.Index, v.Name = d.Index, d.Name
 			if slice != nil {

@@ -26,7 +26,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "libcuda": "../../host/libcuda"} {
+	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -115,7 +115,7 @@ func (f *fieldTable) named(key string) string {
 	return fmt.Sprintf("[%s](#%s)", title, title)
 }
 
-// title is the name of a struct for readers of JSON: "app.StatusDevice" is "device".
+// title is the name of a struct for readers of JSON: "status.Device" is "device".
 func title(key string) string {
 	_, name, _ := strings.Cut(key, ".")
 	return strings.ToLower(strings.TrimPrefix(name, "Status"))
@@ -168,7 +168,7 @@ func embeddedName(e ast.Expr) string {
 // answers lists what each command prints with --json.
 func answers() [][2]string {
 	return [][2]string{
-		{"gpuard status --json", "app.Status"},
+		{"gpuard status --json", "status.Report"},
 		{"gpuard run --json", "cli.started"},
 		{"gpuard hold --json", "app.Holding"},
 		{"gpuard explain --json", "cli.explained"},

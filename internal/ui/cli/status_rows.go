@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/status"
 )
 
 // columns are the widths of the table; 0 leaves a column out.
@@ -127,7 +127,7 @@ func (v *statusPage) below(r row, indent int) {
 			v.occupant(lead, v.process(p))
 		}
 	}
-	if d.Use == app.Busy && foreign == 0 && d.Reason != "" {
+	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
 		v.paragraph(span{normal, lead}, normal, v.text(d.Reason))
 	}
 }
@@ -157,7 +157,7 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	v.line(span{normal, lead}, span{o.style, o.user}, span{normal, between + command + tail}, span{dim, handle})
 }
 
-func (v *statusPage) lease(d *app.StatusDevice, l app.StatusLease) occupant {
+func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: cyan, user: v.text(l.User), command: v.text(l.Command), handle: []string{v.text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
 	switch {
 	case l.Unreadable:
@@ -173,7 +173,7 @@ func (v *statusPage) lease(d *app.StatusDevice, l app.StatusLease) occupant {
 }
 
 // held is the memory of everything that belongs to the lease of a device, where the driver says.
-func (v *statusPage) held(d *app.StatusDevice) []string {
+func (v *statusPage) held(d *status.Device) []string {
 	var sum gpu.Bytes
 	for _, p := range d.Processes {
 		if !p.Foreign && p.Memory != nil {
@@ -186,7 +186,7 @@ func (v *statusPage) held(d *app.StatusDevice) []string {
 	return []string{sum.String()}
 }
 
-func (v *statusPage) process(p app.StatusProcess) occupant {
+func (v *statusPage) process(p status.Process) occupant {
 	o := occupant{style: yellow, user: v.text(p.User), command: v.text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), "no lease"}}
 	if o.user == "" {
 		o.user = "?"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/status"
 )
 
 const (
@@ -20,15 +20,15 @@ const (
 // Status writes the machine for people: one line per device with load, memory, temperature and use, and below it
 // who is on it and what is wrong. No line is wider than the terminal (80 columns where the width is not known);
 // below 60 columns each device takes two lines.
-func Status(w io.Writer, s app.Status, term Term) { _, _ = io.WriteString(w, status(s, term)) }
+func Status(w io.Writer, s status.Report, term Term) { _, _ = io.WriteString(w, statusText(s, term)) }
 
 // Frame is the same for a screen that is drawn again and again: on a terminal it starts at the top left corner, clears
 // what an earlier frame left over, and never scrolls. Elsewhere frames follow each other with an empty line between.
-func Frame(s app.Status, term Term) string {
+func Frame(s status.Report, term Term) string {
 	if !term.TTY {
-		return status(s, term) + "\n"
+		return statusText(s, term) + "\n"
 	}
-	lines := strings.Split(strings.TrimSuffix(status(s, term), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(statusText(s, term), "\n"), "\n")
 	if more := len(lines) - term.Height; term.Height > 0 && more >= 0 {
 		shown := max(term.Height-2, 0) // one line for the rest, one for the cursor
 		p := page{term: term}
@@ -38,7 +38,7 @@ func Frame(s app.Status, term Term) string {
 	return "\x1b[H" + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
 }
 
-func status(s app.Status, term Term) string {
+func statusText(s status.Report, term Term) string {
 	if term.Width <= 0 {
 		term.Width = usualWidth
 	}
@@ -54,13 +54,13 @@ func status(s app.Status, term Term) string {
 
 type statusPage struct {
 	page
-	s app.Status
+	s status.Report
 }
 
 // row is one line of the table: a GPU or a slice.
 type row struct {
 	label, model string
-	device       *app.StatusDevice
+	device       *status.Device
 	parent       bool // split: its slices follow
 }
 
@@ -162,8 +162,8 @@ func (v *statusPage) summary() string {
 }
 
 // useWord is the use, but a device that nobody has and nobody gets is not called free.
-func useWord(d *app.StatusDevice) string {
-	if d.Use == app.Free && d.Health != health.OK {
+func useWord(d *status.Device) string {
+	if d.Use == status.Free && d.Health != health.OK {
 		return string(d.Health)
 	}
 	return string(d.Use)
@@ -225,7 +225,7 @@ func percent(share *float64) string {
 	return fmt.Sprintf("%.0f %%", 100**share)
 }
 
-func memoryShare(d *app.StatusDevice) *float64 {
+func memoryShare(d *status.Device) *float64 {
 	if d.MemoryTotal == nil || d.MemoryUsed == nil || *d.MemoryTotal <= 0 {
 		return nil
 	}
@@ -233,7 +233,7 @@ func memoryShare(d *app.StatusDevice) *float64 {
 }
 
 // memory writes "51.2/80.0 GiB".
-func memory(d *app.StatusDevice) string {
+func memory(d *status.Device) string {
 	gib := func(b *gpu.Bytes) string {
 		if b == nil {
 			return "?"
@@ -246,14 +246,14 @@ func memory(d *app.StatusDevice) string {
 	return gib(d.MemoryUsed) + "/" + gib(d.MemoryTotal) + " GiB"
 }
 
-func temperature(d *app.StatusDevice) string {
+func temperature(d *status.Device) string {
 	if d.Temperature == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%d C", *d.Temperature)
 }
 
-func power(d *app.StatusDevice) string {
+func power(d *status.Device) string {
 	switch {
 	case d.Power == nil:
 		return "-"

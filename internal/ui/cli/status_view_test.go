@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -60,7 +60,7 @@ func lease(id, user string, uid uint32, pid int, command string, ago time.Durati
 	return job.Lease{ID: id, UID: uid, User: user, Devices: on, PID: pid, Start: 1, Command: command, Since: now.Add(-ago)}
 }
 
-func busyMixed(t *testing.T) app.Status {
+func busyMixed(t *testing.T) status.Report {
 	m := invented(t, "demo:4xA100-80GB+2xL4")
 	d := m.Devices
 	use(&d[0], 0.94, 52428*gpu.MiB, 71)
@@ -75,7 +75,7 @@ func busyMixed(t *testing.T) app.Status {
 		process(999, d[2].UUID, 20*gpu.GiB, "bob", 1002, "python bench.py --very-long-argument-list --with=many --more=things", 50*time.Hour),
 	}
 	d[4].MemoryReserved = new(400 * gpu.MiB)
-	s := app.StatusOf(m, []job.Lease{
+	s := status.Of(m, []job.Lease{
 		lease("k3f9", "alice", 1001, 4242, "python", 3*time.Hour, d[0].UUID),
 		lease("m2aa", "日本太郎", 1004, 777, "train🚀.sh", 40*time.Second, d[3].UUID, d[5].UUID),
 	}, now)
@@ -83,57 +83,57 @@ func busyMixed(t *testing.T) app.Status {
 	return s
 }
 
-func lost(t *testing.T) app.Status {
+func lost(t *testing.T) status.Report {
 	m := invented(t, "demo:3xH100")
 	m.Devices[1] = gpu.Device{Index: 1, UUID: m.Devices[1].UUID, Name: m.Devices[1].Name, Vendor: gpu.NVIDIA, PCI: m.Devices[1].PCI, Problem: "GPU is lost"}
 	m.Devices[2] = gpu.Device{Index: 2, UUID: m.Devices[2].UUID, Vendor: gpu.NVIDIA, Name: m.Devices[2].Name, Problem: "no answer within 5 s"}
 	m.Problems = []string{"cannot read the links between devices: the driver did not answer for GPU 2 within 5 s"}
-	return app.StatusOf(m, nil, now)
+	return status.Of(m, nil, now)
 }
 
-func sliced(t *testing.T) app.Status {
+func sliced(t *testing.T) status.Report {
 	m := invented(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*3+1xA100-80GB")
 	s := m.Devices[0].MIG
 	s[1].MemoryUsed = new(3 * gpu.GiB)
 	s[2].MemoryUsed = new(6 * gpu.GiB)
 	m.Processes = []gpu.Process{process(31, s[2].UUID, 6*gpu.GiB, "bob", 1002, "python infer.py", 90*time.Second)}
-	return app.StatusOf(m, []job.Lease{lease("a1b2", "alice", 1001, 30, "serve", 26*time.Hour, s[1].UUID)}, now)
+	return status.Of(m, []job.Lease{lease("a1b2", "alice", 1001, 30, "serve", 26*time.Hour, s[1].UUID)}, now)
 }
 
-func sixteen(t *testing.T) app.Status {
+func sixteen(t *testing.T) status.Report {
 	m := invented(t, "demo:14xH200+2xMI300X")
 	var leases []job.Lease
 	for i := range 5 {
 		use(&m.Devices[i], 0.1*float64(2*i+1), gpu.Bytes(25*(i+1))*gpu.GiB, 40+5*i)
 		leases = append(leases, lease(fmt.Sprintf("l%03d", i), "alice", 1001, 100+i, "python", time.Hour, m.Devices[i].UUID))
 	}
-	return app.StatusOf(m, leases, now)
+	return status.Of(m, leases, now)
 }
 
-func none(*testing.T) app.Status {
-	return app.StatusOf(gpu.Machine{}, nil, now, &gpu.Unavailable{
+func none(*testing.T) status.Report {
+	return status.Of(gpu.Machine{}, nil, now, &gpu.Unavailable{
 		Cause:  gpu.VersionMismatch,
 		Text:   "cannot read NVIDIA devices: the library is version 580.95 and the loaded driver is 575.51",
 		Remedy: "reboot, or unload the old driver: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
 	})
 }
 
-func odd(t *testing.T) app.Status {
+func odd(t *testing.T) status.Report {
 	m := invented(t, "demo:1xRTX4090")
 	m.Source = "file"
 	m.Taken = now.Add(-26 * time.Hour)
 	m.Devices[0].MemoryUsed = new(20 * gpu.GiB)
 	m.Devices[0].Name = "NVIDIA \x1b[31m GeForce\a RTX 4090 ❤️"
-	return app.StatusOf(m, []job.Lease{
+	return status.Of(m, []job.Lease{
 		lease("aaaa", "alice", 1001, 5, "first", time.Minute, m.Devices[0].UUID),
 		lease("bbbb", "bob\x1b[2J", 1002, 6, "second", time.Minute, m.Devices[0].UUID, "GPU-elsewhere"),
 		{ID: "cccc", User: "mallory", UID: 1009, Unreadable: true, Hashes: []string{job.ManyDevices}},
 	}, now)
 }
 
-func scenes() map[string]func(*testing.T) app.Status {
-	return map[string]func(*testing.T) app.Status{
-		"idle": func(t *testing.T) app.Status { return app.StatusOf(invented(t, "demo"), nil, now) },
+func scenes() map[string]func(*testing.T) status.Report {
+	return map[string]func(*testing.T) status.Report{
+		"idle": func(t *testing.T) status.Report { return status.Of(invented(t, "demo"), nil, now) },
 		"busy": busyMixed, "lost": lost, "mig": sliced, "sixteen": sixteen, "none": none, "odd": odd,
 	}
 }
@@ -146,8 +146,8 @@ func TestStatus(t *testing.T) {
 			golden(t, fmt.Sprintf("status-%s-%d", name, term.Width), out.String())
 		}
 	}
-	golden(t, "status-busy-color", status(busyMixed(t), Term{Width: 80, UTF8: true, Color: true}))
-	golden(t, "status-busy-ascii", status(busyMixed(t), Term{Width: 80}))
+	golden(t, "status-busy-color", statusText(busyMixed(t), Term{Width: 80, UTF8: true, Color: true}))
+	golden(t, "status-busy-ascii", statusText(busyMixed(t), Term{Width: 80}))
 }
 
 func TestStatusNeverExceedsTheWidth(t *testing.T) {
@@ -155,7 +155,7 @@ func TestStatusNeverExceedsTheWidth(t *testing.T) {
 		s := scene(t)
 		for width := 1; width <= 200; width++ {
 			for _, utf8 := range []bool{true, false} {
-				for line := range strings.Lines(status(s, Term{Width: width, UTF8: utf8})) {
+				for line := range strings.Lines(statusText(s, Term{Width: width, UTF8: utf8})) {
 					line = strings.TrimSuffix(line, "\n")
 					if cells(line) > width {
 						t.Fatalf("%s at %d columns: %d cells in %q", name, width, cells(line), line)
@@ -173,7 +173,7 @@ func TestStatusNeverExceedsTheWidth(t *testing.T) {
 }
 
 func TestStatusJSON(t *testing.T) {
-	data, err := json.MarshalIndent(app.StatusOf(gpu.Machine{}, nil, now), "", "  ")
+	data, err := json.MarshalIndent(status.Of(gpu.Machine{}, nil, now), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package app
+// Package status joins a machine with the leases on it: who uses what, since when, and what keeps a device from being leased.
+// It decides nothing of its own; busy is what package pick says to somebody who asks.
+package status
 
 import (
 	"cmp"
@@ -13,18 +15,18 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Status is a machine with who uses what, as `gpuard status` shows it and as its JSON. Lists are never nil.
-type Status struct {
-	Schema      string              `json:"schema"`      // "gpuard.status/1"
-	Now         time.Time           `json:"now"`         // ages count up to here
-	Taken       time.Time           `json:"taken"`       // when the readings were made
-	Source      string              `json:"source"`      // "nvml", "nvidia-smi", "file", "invented"
-	Driver      string              `json:"driver"`      // "" when unknown
-	CUDA        string              `json:"cuda"`        // "" when unknown
-	Devices     []StatusDevice      `json:"devices"`     // in index order per vendor
-	Unavailable []StatusUnavailable `json:"unavailable"` // why devices cannot be read at all
-	Problems    []string            `json:"problems"`    // what could not be read
-	Notes       []string            `json:"notes"`       // what is odd about the leases
+// Report is a machine with who uses what, as `gpuard status` shows it and as its JSON. Lists are never nil.
+type Report struct {
+	Schema      string        `json:"schema"`      // "gpuard.status/1"
+	Now         time.Time     `json:"now"`         // ages count up to here
+	Taken       time.Time     `json:"taken"`       // when the readings were made
+	Source      string        `json:"source"`      // "nvml", "nvidia-smi", "file", "invented"
+	Driver      string        `json:"driver"`      // "" when unknown
+	CUDA        string        `json:"cuda"`        // "" when unknown
+	Devices     []Device      `json:"devices"`     // in index order per vendor
+	Unavailable []Unavailable `json:"unavailable"` // why devices cannot be read at all
+	Problems    []string      `json:"problems"`    // what could not be read
+	Notes       []string      `json:"notes"`       // what is odd about the leases
 }
 
 // Use says who has a device, whatever its health.
@@ -39,32 +41,32 @@ const (
 	Busy     Use = "busy"
 )
 
-// StatusDevice is one GPU or one MIG slice. A reading that is absent is null.
-type StatusDevice struct {
-	Index          int             `json:"index"` // of a slice: within its GPU
-	UUID           gpu.UUID        `json:"uuid"`
-	Name           string          `json:"name"`
-	Vendor         gpu.Vendor      `json:"vendor"`
-	PCI            string          `json:"pci"`
-	Profile        string          `json:"profile,omitempty"` // of a slice
-	Use            Use             `json:"use"`               // of a GPU with slices: free while one slice is
-	Health         health.State    `json:"health"`
-	Why            []string        `json:"why"`    // reasons of the health, empty when it is ok
-	Reason         string          `json:"reason"` // why it cannot be leased now, "" when it can
-	MemoryTotal    *gpu.Bytes      `json:"memory_total"`
-	MemoryUsed     *gpu.Bytes      `json:"memory_used"`
-	MemoryReserved *gpu.Bytes      `json:"memory_reserved"`
-	Utilization    *float64        `json:"utilization"` // 0..1
-	Temperature    *int            `json:"temperature"` // Celsius
-	Power          *float64        `json:"power"`       // watts
-	PowerLimit     *float64        `json:"power_limit"` // watts
-	Leases         []StatusLease   `json:"leases"`
-	Processes      []StatusProcess `json:"processes"`
-	MIG            []StatusDevice  `json:"mig"` // slices
+// Device is one GPU or one MIG slice. A reading that is absent is null.
+type Device struct {
+	Index          int          `json:"index"` // of a slice: within its GPU
+	UUID           gpu.UUID     `json:"uuid"`
+	Name           string       `json:"name"`
+	Vendor         gpu.Vendor   `json:"vendor"`
+	PCI            string       `json:"pci"`
+	Profile        string       `json:"profile,omitempty"` // of a slice
+	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
+	Health         health.State `json:"health"`
+	Why            []string     `json:"why"`    // reasons of the health, empty when it is ok
+	Reason         string       `json:"reason"` // why it cannot be leased now, "" when it can
+	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
+	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
+	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
+	Utilization    *float64     `json:"utilization"` // 0..1
+	Temperature    *int         `json:"temperature"` // Celsius
+	Power          *float64     `json:"power"`       // watts
+	PowerLimit     *float64     `json:"power_limit"` // watts
+	Leases         []Lease      `json:"leases"`
+	Processes      []Process    `json:"processes"`
+	MIG            []Device     `json:"mig"` // slices
 }
 
-// StatusLease is one live lease on a device.
-type StatusLease struct {
+// Lease is one live lease on a device.
+type Lease struct {
 	ID         string     `json:"id"`
 	User       string     `json:"user"`
 	Command    string     `json:"command"` // base name
@@ -75,8 +77,8 @@ type StatusLease struct {
 	Unreadable bool       `json:"unreadable"`       // only its devices are known
 }
 
-// StatusProcess is one process on a device.
-type StatusProcess struct {
+// Process is one process on a device.
+type Process struct {
 	PID     int        `json:"pid"`
 	User    string     `json:"user"`
 	Command string     `json:"command"`
@@ -86,28 +88,28 @@ type StatusProcess struct {
 	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as user and PID tell
 }
 
-// StatusUnavailable is a vendor whose devices cannot be read at all.
-type StatusUnavailable struct {
+// Unavailable is a vendor whose devices cannot be read at all.
+type Unavailable struct {
 	Cause  gpu.Cause `json:"cause"`
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`
 }
 
-// StatusOf joins a machine with the live leases on it. It decides nothing itself: what counts as busy is what
+// Of joins a machine with the live leases on it. It decides nothing itself: what counts as busy is what
 // pick.Place says to somebody who asks for every device at once. Unavailable lists vendors that could not be read.
-func StatusOf(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Status {
-	s := Status{
+func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
+	s := Report{
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
-		Devices: []StatusDevice{}, Unavailable: []StatusUnavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
+		Devices: []Device{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
 	}
 	for _, u := range unavailable {
-		s.Unavailable = append(s.Unavailable, StatusUnavailable{u.Cause, u.Text, u.Remedy})
+		s.Unavailable = append(s.Unavailable, Unavailable{u.Cause, u.Text, u.Remedy})
 	}
 	v := statusView{m: &m, leases: leases, reasons: verdicts(m, leases, now)}
 	for i := range m.Devices {
 		s.Devices = append(s.Devices, v.device(&m.Devices[i]))
 	}
-	slices.SortStableFunc(s.Devices, func(a, b StatusDevice) int {
+	slices.SortStableFunc(s.Devices, func(a, b Device) int {
 		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index))
 	})
 	s.Notes = append(s.Notes, v.odd()...)
@@ -155,54 +157,54 @@ type statusView struct {
 	reasons map[string]job.Reason
 }
 
-func (v statusView) device(d *gpu.Device) StatusDevice {
-	out := StatusDevice{
+func (v statusView) device(d *gpu.Device) Device {
+	out := Device{
 		Index: d.Index, UUID: d.UUID, Name: gpu.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
 		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved,
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
-		MIG: []StatusDevice{},
+		MIG: []Device{},
 	}
 	out.Health, out.Why = health.Of(*d)
 	out.Why = append([]string{}, out.Why...)
 	v.fill(&out)
 	for i := range d.MIG {
 		s := &d.MIG[i]
-		slice := StatusDevice{
+		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
-			Health: out.Health, Why: out.Why, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []StatusDevice{},
+			Health: out.Health, Why: out.Why, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
 		v.fill(&slice)
 		out.MIG = append(out.MIG, slice)
 	}
-	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s StatusDevice) bool { return s.Use == Free }) {
+	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s Device) bool { return s.Use == Free }) {
 		out.Use = out.MIG[0].Use
 	}
 	return out
 }
 
 // fill adds who uses the device: leases, processes, and what follows from them.
-func (v statusView) fill(d *StatusDevice) {
-	d.Leases, d.Processes = []StatusLease{}, []StatusProcess{}
+func (v statusView) fill(d *Device) {
+	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
 	for _, l := range v.leases {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
-			d.Leases = append(d.Leases, StatusLease{
+			d.Leases = append(d.Leases, Lease{
 				l.ID, gpu.Clean(l.User), gpu.Clean(l.Command), l.PID, known(l.Since), l.Parent, l.Ended, l.Unreadable,
 			})
 		}
 	}
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
-			d.Processes = append(d.Processes, StatusProcess{
+			d.Processes = append(d.Processes, Process{
 				p.PID, gpu.Clean(p.User), gpu.Clean(p.Command), p.Memory, p.Kind, known(p.Started), foreign(p, held),
 			})
 		}
 	}
-	slices.SortStableFunc(d.Leases, func(a, b StatusLease) int {
+	slices.SortStableFunc(d.Leases, func(a, b Lease) int {
 		return cmp.Or(strings.Compare(a.Parent, b.Parent), strings.Compare(a.ID, b.ID))
 	})
-	slices.SortStableFunc(d.Processes, func(a, b StatusProcess) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortStableFunc(d.Processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 	r, judged := v.reasons[nameOf(d.UUID, d.Index)]
 	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
 	if blocked {

@@ -1,4 +1,4 @@
-package app
+package status
 
 import (
 	"slices"
@@ -39,7 +39,7 @@ func TestStatusOfUse(t *testing.T) {
 		{PID: 20, GPU: id(2), Memory: new(10 * gpu.GiB), User: "bob", UID: new(uint32(2)), Started: old, Command: "python\x1b[2J x"},
 		{PID: 30, GPU: id(3), Memory: new(100 * gpu.MiB), User: "bob", UID: new(uint32(2)), Started: old},
 	}
-	s := StatusOf(m, []job.Lease{
+	s := Of(m, []job.Lease{
 		{ID: "aaaa", UID: 1, User: "alice", Devices: []gpu.UUID{id(1)}, PID: 9},
 		{ID: "bbbb", UID: 3, User: "carol", Unreadable: true, Hashes: []string{job.DeviceHash(id(5))}},
 	}, statusNow)
@@ -79,7 +79,7 @@ func TestStatusOfNameless(t *testing.T) {
 	m := statusMachine(t, "demo:3xL4")
 	m.Devices[0].UUID, m.Devices[0].Problem = "", "no answer within 5s"
 	m.Devices[2].UUID, m.Devices[2].Problem = "", "GPU is lost"
-	s := StatusOf(m, nil, statusNow)
+	s := Of(m, nil, statusNow)
 	for i, want := range []string{"unknown: no answer within 5s", "", "unhealthy: GPU is lost"} {
 		if got := s.Devices[i].Reason; got != want {
 			t.Errorf("GPU %d cannot be leased because of %q, want %q", i, got, want)
@@ -90,11 +90,11 @@ func TestStatusOfNameless(t *testing.T) {
 func TestStatusOfSlices(t *testing.T) {
 	m := statusMachine(t, "demo:1xA100-80GB:3g.40gb*2")
 	a, b := m.Devices[0].MIG[0].UUID, m.Devices[0].MIG[1].UUID
-	one := StatusOf(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a}}}, statusNow).Devices[0]
+	one := Of(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a}}}, statusNow).Devices[0]
 	if one.Use != Free || one.MIG[0].Use != Leased || one.MIG[1].Use != Free || len(one.Leases) != 0 {
 		t.Errorf("one slice of two leased: %+v", one)
 	}
-	both := StatusOf(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a, b}}}, statusNow).Devices[0]
+	both := Of(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a, b}}}, statusNow).Devices[0]
 	if both.Use != Leased {
 		t.Errorf("both slices leased, the GPU is %s", both.Use)
 	}
@@ -103,7 +103,7 @@ func TestStatusOfSlices(t *testing.T) {
 func TestStatusOfOddities(t *testing.T) {
 	m := statusMachine(t, "demo:2xL4")
 	id := m.Devices[0].UUID
-	notes := func(leases ...job.Lease) []string { return StatusOf(m, leases, statusNow).Notes }
+	notes := func(leases ...job.Lease) []string { return Of(m, leases, statusNow).Notes }
 	tests := []struct {
 		name  string
 		notes []string
@@ -132,7 +132,7 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 	m := statusMachine(t, "demo:3xL4+1xMI300X")
 	m.Processes = []gpu.Process{{PID: 2, GPU: m.Devices[0].UUID}, {PID: 1, GPU: m.Devices[0].UUID}}
 	leases := []job.Lease{{ID: "bbbb", Devices: []gpu.UUID{m.Devices[1].UUID}}, {ID: "aaaa", Devices: []gpu.UUID{m.Devices[1].UUID}, Parent: "bbbb"}}
-	order := func(s Status) (out []string) {
+	order := func(s Report) (out []string) {
 		for _, d := range s.Devices {
 			out = append(out, string(d.UUID))
 			for _, l := range d.Leases {
@@ -144,11 +144,11 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 		}
 		return out
 	}
-	first := order(StatusOf(m, leases, statusNow))
+	first := order(Of(m, leases, statusNow))
 	slices.Reverse(m.Devices)
 	slices.Reverse(m.Processes)
 	slices.Reverse(leases)
-	if second := order(StatusOf(m, leases, statusNow)); !slices.Equal(first, second) {
+	if second := order(Of(m, leases, statusNow)); !slices.Equal(first, second) {
 		t.Errorf("the order of the input shows:\n%q\n%q", first, second)
 	}
 }
