@@ -77,7 +77,7 @@ func Recognize(exe string, libraries []string) []string {
 			found = append(found, word)
 		}
 	}
-	add(llama, strings.HasPrefix(path.Base(exe), "llama-"))
+	add(llama, isLlama(exe))
 	for _, l := range libraries {
 		base := path.Base(l)
 		starts := func(names ...string) bool {
@@ -91,6 +91,15 @@ func Recognize(exe string, libraries []string) []string {
 		add(llama, starts("libllama.", "libggml-cuda", "libggml-hip"))
 	}
 	return found
+}
+
+// isLlama knows llama.cpp's own programs that read the option below; any other program would start its work if it were
+// started again (ggml-org/llama.cpp common/arg.cpp and tools/).
+func isLlama(exe string) bool {
+	return slices.Contains([]string{
+		"llama-server", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity", "llama-embedding", "llama-parallel",
+		"llama-speculative", "llama-mtmd-cli", "llama-batched-bench", "llama-imatrix", "llama-tts",
+	}, path.Base(exe))
 }
 
 // gpuLibraries are the mapped files through which a program reaches a GPU: the vendors' drivers and run time libraries.
@@ -119,7 +128,7 @@ func Question(exe string, frameworks []string) (args []string, ok bool) {
 	switch {
 	case strings.HasPrefix(base, "python") || strings.HasPrefix(base, "pypy"):
 		return append([]string{"-c", witness}, frameworks...), true
-	case slices.Contains(frameworks, llama) && strings.HasPrefix(base, "llama-"):
+	case slices.Contains(frameworks, llama) && isLlama(exe):
 		return []string{"--list-devices"}, true
 	}
 	return nil, false

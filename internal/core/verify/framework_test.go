@@ -45,6 +45,7 @@ func TestQuestion(t *testing.T) {
 		{"/opt/llama-server", []string{llama}, true, "--list-devices"},
 		{"/opt/server", []string{onnx}, false, ""},
 		{"/opt/chat", []string{llama}, false, ""},
+		{"/opt/llama-train-mine", []string{llama}, false, ""},
 	} {
 		args, asked := Question(c.exe, c.words)
 		if asked != c.asked || asked && args[len(args)-1] != c.last {
