@@ -188,6 +188,25 @@ func TestVerifyCommandSignals(t *testing.T) {
 	}
 }
 
+// TestVerifyCommandKeys: the keys of a terminal reach verify and the command; the command alone acts on them, and once.
+func TestVerifyCommandKeys(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	s := onTerminal(t, r.cmd("verify", "--for", "500ms", "--", "sh", "-c",
+		`trap 'echo got INT' INT; trap 'echo got QUIT' QUIT; (trap '' INT QUIT; exec fakegpu-job --gpu 0) & while :; do read line && break; done; kill $!; echo over; exit 4`))
+	s.until("ready\n", "gpuard: proven: fakegpu-job")
+	s.press("\x03")
+	s.until("got INT\n")
+	s.press("\x1c")
+	s.until("got QUIT\n")
+	s.press("\n")
+	if text := s.until("gpuard: sh ended with exit status 4\n"); strings.Contains(text, "got") {
+		t.Errorf("a key came twice:\n%s", text)
+	}
+	_ = s.cmd.Wait()
+	same(t, "exit", s.cmd.ProcessState.ExitCode(), 0)
+}
+
 func TestVerifyMistakes(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)
