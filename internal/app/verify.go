@@ -21,13 +21,13 @@ type Verification struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
 	verify.Finding
-	Variable   string             `json:"variable"` // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
-	Promised   []namedDevice   `json:"promised"` // by the environment; never nil
-	Lease      string             `json:"lease"`    // "" without one
-	Leased     []namedDevice   `json:"leased"`   // never nil
-	Sightings  []sighting          `json:"sightings"`
-	Frameworks []verify.Framework `json:"frameworks"`
-	Watched    float64            `json:"watched"` // seconds
+	Variable   string             `json:"variable"`   // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
+	Promised   []namedDevice      `json:"promised"`   // by the environment; never nil
+	Lease      string             `json:"lease"`      // "" without one
+	Leased     []namedDevice      `json:"leased"`     // by the lease; never nil
+	Sightings  []sighting         `json:"sightings"`  // one per process and device; never nil
+	Frameworks []verify.Framework `json:"frameworks"` // recognised in the job; never nil
+	Watched    float64            `json:"watched"`    // seconds
 	Facts      verify.Facts       `json:"-"`
 }
 

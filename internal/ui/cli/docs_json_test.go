@@ -26,7 +26,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda"} {
+	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -173,6 +173,7 @@ func answers() [][2]string {
 		{"gpuard hold --json", "app.Holding"},
 		{"gpuard explain --json", "cli.explained"},
 		{"gpuard explain --probe --json", "cli.explainedAndProbed"},
+		{"gpuard verify --json", "app.Verification"},
 		{"gpuard env --json", "cli.variablesAnswer"},
 		{"gpuard release --json", "cli.releasedAnswer"},
 		{"a failure of any of them", "cli.failed"},

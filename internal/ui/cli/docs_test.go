@@ -92,6 +92,10 @@ func exitCodesPage() string {
 	for _, e := range app.Exits() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
+	b.WriteString("\n`verify` says by its code what was found, not how the command ended:\n\n| code | meaning |\n| ---: | --- |\n")
+	for _, e := range app.VerifyExits() {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
+	}
 	b.WriteString(`
 Every other command:
 
