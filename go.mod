@@ -3,12 +3,15 @@ module gpuard
 go 1.26.0
 
 require (
-	github.com/NVIDIA/go-nvml v0.13.3-1 // indirect
-	github.com/ebitengine/purego v0.11.3 // indirect
+	github.com/NVIDIA/go-nvml v0.13.3-1
+	github.com/ebitengine/purego v0.11.3
+	github.com/rogpeppe/go-internal v1.16.0
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
+	golang.org/x/sys v0.49.0
+)
+
+require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/rogpeppe/go-internal v1.16.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/tools v0.26.0 // indirect
 )

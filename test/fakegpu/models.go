@@ -74,11 +74,11 @@ func (g GPU) with(values GPU) GPU {
 func (g GPU) MIG(profiles ...string) GPU {
 	out := g.With("mig_mode", "1")
 	var base uint64
-	fmt.Sscanf(g["uuid"], "GPU-fa4e0000-0000-4000-8000-%x", &base)
+	_, _ = fmt.Sscanf(g["uuid"], "GPU-fa4e0000-0000-4000-8000-%x", &base)
 	for j, profile := range profiles {
 		slices, computeSlices, gigabytes := 1, 0, 0
 		if n, _ := fmt.Sscanf(profile, "%dc.%dg.%dgb", &computeSlices, &slices, &gigabytes); n != 3 {
-			fmt.Sscanf(profile, "%dg.%dgb", &slices, &gigabytes)
+			_, _ = fmt.Sscanf(profile, "%dg.%dgb", &slices, &gigabytes)
 			computeSlices = slices
 		}
 		maps.Copy(out, GPU{

@@ -2,6 +2,7 @@ package fakegpu
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +15,8 @@ import (
 func smi(t *testing.T, d *Driver, args ...string) (string, int) {
 	t.Helper()
 	out, err := command(d, "nvidia-smi", args...).Output()
-	if exit, ok := err.(*exec.ExitError); ok {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
 	}
 	if err != nil {

@@ -75,8 +75,11 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 	for errors.Is(err, unix.EINTR) {
 		_, err = unix.Wait4(int(pid), &status, 0, nil)
 	}
-	if err != nil || status.ExitStatus() != 0 {
-		return fmt.Errorf("cannot start %s: its starter ended with %d (%v)", what, status.ExitStatus(), err)
+	if err != nil {
+		return fmt.Errorf("cannot start %s: cannot wait for its starter: %w", what, err)
+	}
+	if status.ExitStatus() != 0 {
+		return fmt.Errorf("cannot start %s: its starter ended with %d", what, status.ExitStatus())
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func decode(input []byte) (*document, error) {
 	inside := false
 	for {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil, errors.New("it is empty")
 		}
 		if err == nil {

@@ -55,9 +55,11 @@ func (f FS) Program(pid int) (Program, error) {
 		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)
 	}
 	p.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-	theirs, err := os.Readlink(filepath.Join(dir, "ns", "mnt"))
-	ours, err2 := os.Readlink(filepath.Join(f.root, "self", "ns", "mnt"))
-	root, err3 := os.Readlink(filepath.Join(dir, "root"))
-	p.Elsewhere = err != nil || err2 != nil || err3 != nil || theirs != ours || root != "/"
+	link := func(path ...string) string { // "" when it cannot be read, which is not here either
+		to, _ := os.Readlink(filepath.Join(path...))
+		return to
+	}
+	theirs := link(dir, "ns", "mnt")
+	p.Elsewhere = theirs == "" || theirs != link(f.root, "self", "ns", "mnt") || link(dir, "root") != "/"
 	return p, nil
 }

@@ -156,9 +156,9 @@ func TestMachineIdentity(t *testing.T) {
 	if err != nil || strings.Count(id, "-") != 4 {
 		t.Errorf("BootID = %q, %v", id, err)
 	}
-	real, err := os.Readlink("/proc/self/ns/pid")
-	if initial, err2 := f.InitialPIDNamespace(); err != nil || err2 != nil || initial != (real == "pid:[4026531836]") {
-		t.Errorf("InitialPIDNamespace = %v, %v for %s", initial, err2, real)
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if initial, err2 := f.InitialPIDNamespace(); err != nil || err2 != nil || initial != (own == "pid:[4026531836]") {
+		t.Errorf("InitialPIDNamespace = %v, %v for %s", initial, err2, own)
 	}
 	for link, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532441]": false} {
 		f := tree(t, map[string]string{"self/ns/x": ""})
