@@ -40,9 +40,8 @@ func Create(path string) error {
 // takeOver replaces an empty folder of our own; anything else that stands there is left to Open to judge.
 func takeOver(aside, path string) error {
 	var st unix.Stat_t
-	missing := unix.Lstat(path, &st) != nil // somebody moved it away again
-	if missing || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
-		return nil
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+		return nil //nolint:nilerr // gone again, or not ours: Open says what it is
 	}
 	err := unix.Rename(aside, path) // the kernel replaces a folder only while it is empty
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
