@@ -127,6 +127,8 @@ func TestVerifyNowhere(t *testing.T) {
 	r.FailInit(9)
 	v = r.verified(verify.NotMeasurable, 123, fmt.Sprint(idle))
 	contains(t, v.Text, "cannot be looked for on the GPUs")
+	text := r.run("verify", fmt.Sprint(idle))
+	contains(t, text.out, "not measurable: ", "environment  not known", "driver       not known", "to do: ")
 }
 
 func TestVerifyCommand(t *testing.T) {

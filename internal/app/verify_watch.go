@@ -122,9 +122,9 @@ func (w *watch) look(ctx context.Context) {
 // place notes what the machine says, but for its processes.
 func (w *watch) place(m gpu.Machine, err error) {
 	f := &w.facts
-	f.Unlisted = ""
+	f.Unlisted, f.Mend = "", ""
 	if err != nil {
-		f.Unlisted = err.Error()
+		f.Unlisted, f.Mend = err.Error(), Remedy(err)
 		w.failing++
 		return
 	}

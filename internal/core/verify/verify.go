@@ -73,6 +73,7 @@ type Facts struct {
 
 	Sightings []Sighting // by the driver, of any process of the job
 	Unlisted  string     // why the driver's list of processes could not be read; "" when it was
+	Mend      string     // what to do about that; "" where nobody knows
 	Looks     int        // how often that list was read while the job ran
 
 	Frameworks []Framework
@@ -120,7 +121,9 @@ func Judge(f Facts) Finding {
 		out.Notes = append(out.Notes, f.unused()...)
 	case f.Unlisted != "":
 		out.Verdict, out.Text = NotMeasurable, f.job()+" cannot be looked for on the GPUs: "+f.Unlisted
-		out.Remedy = "mend that first; gpuard status shows what the driver answers"
+		if out.Remedy = f.Mend; out.Remedy == "" {
+			out.Remedy = "gpuard status shows what the driver answers"
+		}
 	default:
 		out.Verdict, out.Text, out.Remedy = f.unseen()
 	}

@@ -27,6 +27,8 @@ func Verification(w io.Writer, v *app.Verification, term Term) {
 	}
 	said := func(witness, text string) { p.paragraph(span{dim, pad(witness, 13, false, "")}, normal, p.text(text)) }
 	switch {
+	case len(f.Machine.Devices) == 0:
+		said("environment", "not known: the GPUs could not be read")
 	case f.Unread != "":
 		said("environment", "not known: "+f.Unread)
 	case v.Variable != "":
@@ -44,7 +46,11 @@ func Verification(w io.Writer, v *app.Verification, term Term) {
 		}
 		said("driver", fmt.Sprintf("%s (process %d) on %s, %s, seen for %.1f s", s.Command, s.PID, f.Device(s.UUID), memory, s.Last-s.First))
 	}
-	if len(v.Sightings) == 0 {
+	switch {
+	case len(v.Sightings) > 0:
+	case f.Unlisted != "":
+		said("driver", "not known: "+f.Unlisted)
+	default:
 		said("driver", fmt.Sprintf("no process of it on any GPU, watched for %.1f s", v.Watched))
 	}
 	var sentences []string
