@@ -103,7 +103,7 @@ read line`
 	_ = in.Close()
 	_ = cmd.Wait()
 	r.freed()
-	if got := run(t, program(t, r.state, nil, "explain", "--machine", r.machine, lease)); got.code != 1 || !strings.Contains(got.err, "cannot explain "+lease+": there is no such lease") {
+	if got := run(t, program(t, r.state, nil, "explain", "--machine", r.machine, lease)); got.code != 2 || !strings.Contains(got.err, "cannot explain "+lease+": it is neither a process id nor a live lease") {
 		t.Errorf("a lease that is over: exit %d, %s", got.code, got.err)
 	}
 }

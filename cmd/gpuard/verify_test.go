@@ -224,7 +224,7 @@ func TestVerifyMistakes(t *testing.T) {
 		{[]string{"verify"}, 2, "cannot verify nothing"},
 		{[]string{"verify", "--"}, 2, "behind --"},
 		{[]string{"verify", "python", "train.py"}, 2, "gpuard verify -- python train.py"},
-		{[]string{"verify", "zzzz"}, 2, "neither a process id nor a lease"},
+		{[]string{"verify", "zzzz"}, 2, "neither a process id nor a live lease"},
 		{[]string{"verify", fmt.Sprint(gone.Process.Pid)}, 2, "there is no such process"},
 		{[]string{"verify", "--for", "soon", "1"}, 2, "--for=90s"},
 		{[]string{"verify", "--for", "0s", "1"}, 2, "--for=90s"},

@@ -83,6 +83,7 @@ func together(a, b gpu.Machine) gpu.Machine {
 	m.Processes = slices.Concat(a.Processes, b.Processes)
 	m.Problems = slices.Concat(a.Problems, b.Problems)
 	m.Source = a.Source + "+" + b.Source
+	m.Stuck = a.Stuck || b.Stuck
 	if b.Driver != "" {
 		m.Driver += ", amdgpu " + b.Driver
 	}

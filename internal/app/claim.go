@@ -75,7 +75,7 @@ func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decisio
 			}
 		default:
 			_ = folder.Close()
-			return nil, a.named(err)
+			return nil, a.named(folder, err)
 		}
 		q.since = folder.Generation(boot)
 		if q.machine, err = a.machine(ctx, reading(spec)); err != nil {
@@ -147,7 +147,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Hel
 		}
 		return job.Lease{
 			Devices: given(plan), Parent: parent, Allocation: allocation(a.Env, q.spec),
-			PID: q.whose.pid, Start: q.whose.start, Command: q.whose.command, Since: now.Truncate(time.Millisecond),
+			PID: q.whose.pid, Start: q.whose.start, Namespace: a.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 		}, nil
 	})
 }
@@ -255,11 +255,25 @@ func (a *App) ownerNames(held []job.Lease) map[uint32]string {
 }
 
 // named adds to a lock's PID whose it is: the package that knows the lock does not know processes.
-func (a *App) named(err error) error {
+func (a *App) named(folder *store.Folder, err error) error {
 	var locked *store.LockedError
-	if !errors.As(err, &locked) || locked.PID == 0 {
+	if !errors.As(err, &locked) {
 		return err
 	}
-	p := a.Proc.Describe(locked.PID)
-	return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
+	if uid, n := folder.Crowd(); n > 0 {
+		return fmt.Errorf("%w; %s has put %d folders there that are read at each claim: sudo find %s -mindepth 1 -maxdepth 1 -user %s -delete",
+			locked, a.Names(uid), n, filepath.Join(folder.Path, "leases"), a.Names(uid))
+	}
+	switch dev, ino, serr := folder.Lock(); {
+	case locked.PID != 0:
+		p := a.Proc.Describe(locked.PID)
+		return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
+	case locked.Hidden && serr == nil:
+		for _, p := range a.Proc.OpenBy(dev, ino) {
+			if p.PID != os.Getpid() {
+				return fmt.Errorf("%w; %s's %s (process %d) has it open", locked, p.User, p.Command, p.PID)
+			}
+		}
+	}
+	return err
 }

@@ -98,8 +98,18 @@ func (q *question) leaseEnding(id string) bool {
 	return q.app.commandGone(q.seen.Held[i])
 }
 
+// commandGone: the command has ended, and nobody has said yet that something else still holds the lease.
 func (a *App) commandGone(l job.Lease) bool {
-	return !l.Ended && !l.Unreadable && !a.Proc.Alive(l.PID, l.Start)
+	return !l.Ended && !l.Unreadable && !a.commandAlive(l)
+}
+
+// commandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its
+// holder says that it has ended, or lets the lease go.
+func (a *App) commandAlive(l job.Lease) bool {
+	if l.Namespace != a.Proc.Namespace() {
+		return !l.Ended
+	}
+	return a.Proc.Alive(l.PID, l.Start)
 }
 
 // useFading: a lease on the device ended moments ago, or a process on it has ended since the reading.

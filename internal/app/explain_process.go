@@ -29,7 +29,7 @@ type examined struct {
 
 // explainProcess fills x for a process id or a lease id.
 func (a *App) explainProcess(x *Explanation, target string, asked []reach) error {
-	pid, lease, err := a.target(target, x.Machine)
+	pid, lease, err := a.target("explain", target, x.Machine)
 	if err != nil {
 		return err
 	}
@@ -53,30 +53,6 @@ func (a *App) explainProcess(x *Explanation, target string, asked []reach) error
 		x.compare(lease, used)
 	}
 	return nil
-}
-
-// target finds the process that is meant, and its lease where that was named.
-func (a *App) target(target string, m gpu.Machine) (int, *job.Lease, error) {
-	if pid, err := strconv.Atoi(target); err == nil {
-		return pid, nil, nil
-	}
-	if target[0] < 'a' {
-		return 0, nil, usagef("cannot explain %s: it is no process id, and a lease id begins with a letter", target)
-	}
-	held, _, err := a.leases(m)
-	if err != nil {
-		return 0, nil, err
-	}
-	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
-	switch {
-	case i < 0:
-		return 0, nil, fmt.Errorf("cannot explain %s: there is no such lease; the leases are in gpuard status", target)
-	case held[i].Unreadable:
-		return 0, nil, fmt.Errorf("cannot explain %s: the lease of %s cannot be read", target, held[i].User)
-	case !a.Proc.Alive(held[i].PID, held[i].Start):
-		return 0, nil, fmt.Errorf("cannot explain %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", target, gpu.Clean(held[i].Command), held[i].PID, target)
-	}
-	return held[i].PID, &held[i], nil
 }
 
 // environment reads a process and its environment, or says why that cannot be done.

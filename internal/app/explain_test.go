@@ -177,15 +177,15 @@ func TestExplainCannot(t *testing.T) {
 		{[]string{"43"}, false, "cannot explain process 43: [python3] has ended"},
 		{[]string{"44"}, false, "cannot read process 44"},
 		{[]string{"45"}, false, "cannot read the environment of process 45"},
-		{[]string{"k3f9"}, false, "cannot explain k3f9: there is no such lease"},
-		{[]string{"9abc"}, true, "cannot explain 9abc: it is no process id, and a lease id begins with a letter"},
+		{[]string{"k3f9"}, true, "cannot explain k3f9: it is neither a process id nor a live lease"},
+		{[]string{"9abc"}, true, "cannot explain 9abc: it is neither a process id nor a live lease"},
 		{[]string{"42", "CUDA_VISIBLE_DEVICES=0"}, true, `cannot explain "42" together with something else`},
 		{[]string{"CUDA_VISIBLE_DEVICES=0", "k3f9"}, true, `cannot explain "k3f9" together with something else`},
 		{[]string{"0,1"}, true, "such as CUDA_VISIBLE_DEVICES=0,1"},
 		{[]string{"="}, true, "such as CUDA_VISIBLE_DEVICES=0"},
 		{[]string{""}, true, "write a process or lease id, or VAR=VALUE"},
 		{[]string{"99999999999999999999999"}, true, "write a process or lease id"},
-		{[]string{"99999999999999999999"}, true, "it is no process id"},
+		{[]string{"99999999999999999999"}, true, "it is neither a process id"},
 	} {
 		_, err := written(t, invented(t, "demo"), files).Explain(t.Context(), c.what, "", false)
 		var usage *Usage

@@ -22,6 +22,7 @@ type Launch struct {
 	env   []string
 	open  map[int]bool
 	held  *decision
+	say   func(string)
 
 	oversight *Oversight // nil: not verified
 }
@@ -49,7 +50,7 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
+	l.held, l.Plan, l.Lease, l.say = d, d.Plan, d.Held.Lease.ID, a.Say
 	vars := append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(l.Lease, d.Plan)...)
 	l.env = apply(a.Env, vars)
 	return l, nil
@@ -62,6 +63,9 @@ func (l *Launch) Exec() error {
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
 	}
 	fd, err := launch.Inherit(l.held.Held.Lock)
+	if err == nil && l.held.Machine.Stuck {
+		return l.beside(fd)
+	}
 	if err == nil && launch.CanHold() {
 		err = launch.StartHolder(fd, l.held.Folder.Path, l.Lease)
 	}
@@ -75,6 +79,22 @@ func (l *Launch) Exec() error {
 	return err
 }
 
+// beside runs the command as a child. This process cannot become the command while one of its threads is inside a driver
+// that does not answer: exec waits for that thread. The child has the lease, and nothing of the lease stays here.
+func (l *Launch) beside(fd int) error {
+	child, err := launch.Start(l.path, l.argv, l.env)
+	if err == nil {
+		err = child.Hold(fd, l.held.Held.Lock, l.held.Folder.Path, l.Lease)
+	}
+	if err != nil {
+		_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
+		return err
+	}
+	l.say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
+	child.Exit()
+	return nil
+}
+
 // shell is what a run without a command starts.
 func (a *App) shell() string {
 	if s, _ := a.Env.Lookup("SHELL"); strings.HasPrefix(s, "/") {
@@ -85,7 +105,11 @@ func (a *App) shell() string {
 
 // Decide answers what Prepare would decide now, and records nothing.
 func (a *App) Decide(ctx context.Context, spec job.Spec) (job.Plan, error) {
-	plan, _, err := a.decide(ctx, spec)
+	plan, m, err := a.decide(ctx, spec)
+	if err == nil && a.hardware() && !spec.CPU {
+		path, _, _ := a.place(m)
+		err = a.shared(path)
+	}
 	return plan, err
 }
 
@@ -102,7 +126,7 @@ func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine,
 		return job.Plan{}, m, err
 	}
 	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held)}
-	plan, refusal := q.decide(held, nil, time.Now())
+	plan, refusal := q.decide(held, a.last(m), time.Now())
 	if refusal != nil {
 		return plan, m, refusal
 	}

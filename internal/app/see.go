@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/store"
 )
 
 // Status reads everything and says who uses what. That no device can be read is part of the answer, never an empty list.
@@ -57,6 +58,16 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 		notes = append(notes, note)
 	}
 	return held, notes, nil
+}
+
+// last are the devices of the caller's previous claim on m, for the order among equals.
+func (a *App) last(m gpu.Machine) []gpu.UUID {
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return nil
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	return folder.Last()
 }
 
 // unprotected says that a state folder of an ordinary user protects nobody from that user.
@@ -108,14 +119,35 @@ func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
 	}
 	l := held[i]
+	if err := a.releasable(folder, l); err != nil {
+		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
+	}
+	return l, a.named(folder, folder.Release(l, l.Boot))
+}
+
+// releasable refuses to end a lease that a running command relies on.
+func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 	uid := uint32(os.Geteuid())
 	switch {
 	case l.UID != uid && uid != 0:
-		return l, fmt.Errorf("cannot release %s: it belongs to %s; ask them, or root", l.ID, a.Names(l.UID))
-	case !l.Unreadable && a.Proc.Alive(l.PID, l.Start):
-		return l, fmt.Errorf("cannot release %s: its command %s (process %d) is running; end it first: kill %d", l.ID, gpu.Clean(l.Command), l.PID, l.PID)
+		return fmt.Errorf("it belongs to %s; ask them, or root", a.Names(l.UID))
+	case l.Ended:
+		return nil
+	case l.Unreadable: // what runs is not known, only who has its lock open
+		dev, ino, err := folder.LockFile(l)
+		if err != nil {
+			return err
+		}
+		if holders := a.Proc.OpenBy(dev, ino); len(holders) > 0 {
+			return fmt.Errorf("its content cannot be read, and %s (process %d) holds it; end that first: kill %d", holders[0].Command, holders[0].PID, holders[0].PID)
+		}
+		return nil
+	case l.Namespace != a.Proc.Namespace():
+		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", gpu.Clean(l.Command))
+	case a.commandAlive(l):
+		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", gpu.Clean(l.Command), l.PID, l.PID)
 	}
-	return l, a.named(folder.Release(l, l.Boot))
+	return nil
 }
 
 // Look reads what the devices are, and nothing that takes longer: for completion.

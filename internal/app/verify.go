@@ -2,10 +2,7 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -54,7 +51,7 @@ func (a *App) Verify(ctx context.Context, target string, patience time.Duration)
 	if err := a.verifiable(); err != nil {
 		return nil, err
 	}
-	pid, lease, err := a.verified(target)
+	pid, lease, err := a.target("verify", target, gpu.Machine{})
 	if err != nil {
 		return nil, err
 	}
@@ -111,27 +108,6 @@ func (a *App) verifiable() error {
 		return nil
 	}
 	return usagef("cannot verify on an invented machine: no driver says who is on %s; leave --machine (GPUARD_MACHINE) out", a.Machine)
-}
-
-// verified finds the process that is meant, and its lease where that was named.
-func (a *App) verified(target string) (int, *job.Lease, error) {
-	if pid, err := strconv.Atoi(target); err == nil && pid > 0 {
-		return pid, nil, nil
-	}
-	held, _, err := a.leases(gpu.Machine{})
-	if err != nil {
-		return 0, nil, err
-	}
-	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
-	switch {
-	case i < 0:
-		return 0, nil, usagef("cannot verify %s: it is neither a process id nor a lease; gpuard status shows both", gpu.Clean(target))
-	case held[i].Unreadable:
-		return 0, nil, fmt.Errorf("cannot verify %s: the lease of %s cannot be read; name its process instead", target, held[i].User)
-	case !a.Proc.Alive(held[i].PID, held[i].Start):
-		return 0, nil, usagef("cannot verify %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", target, gpu.Clean(held[i].Command), held[i].PID, target)
-	}
-	return held[i].PID, &held[i], nil
 }
 
 // leaseAround finds the live lease that a process says it is inside of, or that is held for it; nil without one. A start

@@ -31,6 +31,7 @@ type Machine struct {
 	Devices   []Device  // in index order per vendor
 	Processes []Process // on any device; the order carries no meaning
 	Problems  []string  // what could not be read, in plain words; never hides the devices that could
+	Stuck     bool      // a driver call of this reading still blocks a thread of this process; not recorded
 	Extra     Extra     // unknown keys of a machine file, kept
 }
 

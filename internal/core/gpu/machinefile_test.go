@@ -73,7 +73,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 	m := full(t)
 	for _, v := range []any{m, m.Devices[0], m.Devices[0].MIG[0], m.Processes[0]} {
 		for i, f := 0, reflect.ValueOf(v); i < f.NumField(); i++ {
-			if name := f.Type().Field(i).Name; f.Field(i).IsZero() && name != "Index" {
+			if name := f.Type().Field(i).Name; f.Field(i).IsZero() && name != "Index" && name != "Stuck" { // stuck is this process, not the machine
 				t.Errorf("%T.%s is not set: this test would not notice that it is lost", v, name)
 			}
 		}

@@ -118,6 +118,7 @@ type Lease struct {
 	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
 	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
 	Start      uint64     `json:"start"`                // of PID, ticks since boot
+	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace in which PID counts
 	Command    string     `json:"command"`              // base name only
 	Since      time.Time  `json:"since"`                // wall clock, for people
 	Boot       string     `json:"boot"`                 // boot id

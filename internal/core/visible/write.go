@@ -43,6 +43,9 @@ func Write(targets []Target, ids Form, m gpu.Machine) []Var {
 	}
 	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(of(m, v)) > 0 }
 	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
+	if ids == Auto && !countable(m) {
+		ids = UUID
+	}
 
 	out := writeNVIDIA(nvidia, ids, hide(gpu.NVIDIA))
 	cuda := slices.ContainsFunc(out, func(v Var) bool { return v.Name == cudaVariable })
@@ -57,6 +60,12 @@ func Write(targets []Target, ids Form, m gpu.Machine) []Var {
 	out = append(out, writeAscend(by[gpu.Ascend], hide(gpu.Ascend))...)
 	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions.
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
+}
+
+// countable reports whether CUDA surely counts as NVML does: it may leave out a GPU that is lost, and one in MIG mode
+// counts as a MIG device. Beside such a GPU a number could mean the next one, or none.
+func countable(m gpu.Machine) bool {
+	return !slices.ContainsFunc(of(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
 }
 
 // writeNVIDIA writes numbers only together with the order they count in. "none" is -1 for CUDA, because an empty

@@ -169,3 +169,25 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteBesideASickGPU: CUDA may not count a lost or split GPU as NVML does, so numbers would mean another device.
+func TestWriteBesideASickGPU(t *testing.T) {
+	value := func(m gpu.Machine, ids Form) string {
+		vars := Write([]Target{target(m.Devices[1])}, ids, m)
+		got, _ := apply(nil, vars).Lookup("CUDA_VISIBLE_DEVICES")
+		return got
+	}
+	healthy, lost, divided := same(gpu.NVIDIA, 2), same(gpu.NVIDIA, 2), split(2, 0)
+	lost.Devices[0].Problem = "GPU is lost"
+	if got := value(healthy, Auto); got != "1" {
+		t.Errorf("beside a healthy GPU: %q", got)
+	}
+	for name, m := range map[string]gpu.Machine{"lost": lost, "split": divided} {
+		if got, want := value(m, Auto), string(m.Devices[1].UUID); got != want {
+			t.Errorf("beside a %s GPU: %q, want %q", name, got, want)
+		}
+		if got := value(m, Index); got != "1" {
+			t.Errorf("numbers asked for beside a %s GPU: %q", name, got)
+		}
+	}
+}

@@ -70,6 +70,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	m := gpu.Machine{Taken: taken, Driver: found.version, Source: "amdgpu", Problems: found.problems}
 	users := d.askProcesses(ctx, found.cards, what)
 	for i, a := range d.askDevices(ctx, found.cards, what, limit) {
+		m.Stuck = m.Stuck || a.device.Problem == noAnswer(limit)
 		a.device.Links = found.links(i)
 		m.Devices = append(m.Devices, a.device)
 		for _, p := range a.problems {
@@ -81,6 +82,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	}
 	if got := <-users; got.late {
 		m.Problems = append(m.Problems, "AMD GPUs: cannot list the processes: "+noAnswer(limit))
+		m.Stuck = true
 	} else {
 		m.Processes = got.list
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,6 +58,35 @@ func (c *Child) Wait() string {
 	<-c.ended
 	c.stop()
 	return fmt.Sprint(c.cmd.ProcessState)
+}
+
+// Hold starts the holder for the child, whose descriptor keep is of the lease, and closes what this process has of it.
+func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
+	pidfd, err := Pidfd(c.PID())
+	if err == nil {
+		err = StartHolderFor(pidfd, keep, args...)
+		_ = pidfd.Close()
+	}
+	_ = unix.Close(keep)
+	_ = lock.Close()
+	if err != nil {
+		_ = c.cmd.Process.Kill()
+	}
+	return err
+}
+
+// Exit waits for the child's end and ends this process in the same way. It does not return.
+func (c *Child) Exit() {
+	<-c.ended
+	c.stop()
+	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
+		setDefault(status.Signal())
+		_ = unix.Kill(os.Getpid(), status.Signal())
+		<-make(chan struct{}) // the signal may be on its way
+	}
+	os.Exit(c.cmd.ProcessState.ExitCode())
 }
 
 // pass hands signals on. One of the terminal's came to the child as well, when this process group is in front.

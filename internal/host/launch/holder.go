@@ -84,17 +84,9 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 	return nil
 }
 
-// holderEnv is what the Go runtime and the state folder's location need, and nothing private. Without the last
-// of the runtime's settings it keeps the files of its cgroup's CPU limit open.
-func holderEnv() []string {
-	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
-	for _, k := range []string{"GPUARD_STATE", "HOME", "XDG_STATE_HOME", "LD_LIBRARY_PATH"} {
-		if v, ok := os.LookupEnv(k); ok {
-			env = append(env, k+"="+v)
-		}
-	}
-	return env
-}
+// holderEnv is what the Go runtime needs, and nothing private. Without the last of these settings it keeps the files of
+// its cgroup's CPU limit open.
+func holderEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"} }
 
 func cstring(s string) *byte {
 	b := append([]byte(s), 0)

@@ -61,6 +61,7 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, p))
 		}
 	}
+	m.Stuck = l.hangs()
 	return m, nil
 }
 

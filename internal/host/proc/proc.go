@@ -144,6 +144,15 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
+// Namespace is the inode number of our PID namespace, in which our process ids count; 0 when it cannot be read.
+func (f FS) Namespace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(f.root, "self", "ns", "pid"), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
 // InitialPIDNamespace reports whether we are in the machine's own PID namespace, whose inode number is fixed:
 // PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h. In a container the answer is no.
 func (f FS) InitialPIDNamespace() (bool, error) {

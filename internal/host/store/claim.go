@@ -34,11 +34,17 @@ type Held struct {
 	Lock  *os.File // hold, pass on, or close to end the lease
 }
 
-// Generation reads the count without the lock; read the machine after it, and compare in the decision.
+// Generation reads the count without the lock; read the machine after it, and compare in the decision. A record that is
+// being written just now cannot be read, and then everything counts as changed after it.
 func (f *Folder) Generation(boot string) Generation {
-	s, _ := f.readState(boot)
-	return s.Generation
+	if s, complete := f.readState(boot); complete {
+		return s.Generation
+	}
+	return 0
 }
+
+// Last are the devices of the caller's previous claim.
+func (f *Folder) Last() []gpu.UUID { return f.readLast(uint32(os.Geteuid())) }
 
 // Claimed reports whether the caller ever claimed here.
 func (f *Folder) Claimed() bool {

@@ -31,6 +31,9 @@ var entryPattern = regexp.MustCompile(`^[a-z][0-9a-z]{3,7}-(many|[0-9a-f]{8}(\+[
 const maxHashes = 24
 
 func nameOf(l *job.Lease) string {
+	if l.Unreadable { // its devices are known by their hashes alone
+		return l.ID + "-" + strings.Join(l.Hashes, "+")
+	}
 	if len(l.Devices) > maxHashes {
 		return l.ID + "-" + job.ManyDevices
 	}

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
 )
 
 // look returns what a decision sees, without claiming.
@@ -208,5 +209,52 @@ func TestTouch(t *testing.T) {
 		if info, err := os.Lstat(p); err != nil || time.Since(info.ModTime()) > time.Hour {
 			t.Errorf("%s is still old (%v)", p, err)
 		}
+	}
+}
+
+// TestGenerationOfATornRecord: a record that is being written counts as older than every change, never as newer.
+func TestGenerationOfATornRecord(t *testing.T) {
+	f := fresh(t)
+	const boot = "boot"
+	if _, err := f.Claim(boot, first("GPU-0")); err != nil {
+		t.Fatal(err)
+	}
+	whole := f.Generation(boot)
+	if whole == 0 {
+		t.Fatal("a claim has not been counted")
+	}
+	path := filepath.Join(f.Path, "lock")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(len(data)/2)); err != nil {
+		t.Fatal(err)
+	}
+	if torn := f.Generation(boot); torn >= whole {
+		t.Errorf("a torn record counts as generation %d, after %d", torn, whole)
+	}
+}
+
+// TestCrowdIsNamed: who fills leases/ with folders of their own is found by their owner.
+func TestCrowdIsNamed(t *testing.T) {
+	gate.Need(t, "root")
+	f := fresh(t)
+	for i := range crowd {
+		path := filepath.Join(f.Path, "leases", fmt.Sprint(100_000+i))
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, 4242, 4242); err != nil {
+			t.Fatal(err)
+		}
+		if i == crowd/2 {
+			if uid, n := f.Crowd(); n != 0 {
+				t.Errorf("%d folders of uid %d are no crowd yet", n, uid)
+			}
+		}
+	}
+	if uid, n := f.Crowd(); uid != 4242 || n < crowd {
+		t.Errorf("the crowd is %d folders of uid %d", n, uid)
 	}
 }

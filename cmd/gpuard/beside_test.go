@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// TestStuckDriver: a thread inside a driver that does not answer would keep this process from becoming the command for ever.
+// The command runs beside it instead, with the same ending, and the lease is the command's alone.
+func TestStuckDriver(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.Hang("nvmlDeviceGetMemoryInfo_v2", 1)
+	for _, c := range []struct {
+		command string
+		code    int
+		signal  syscall.Signal
+	}{
+		{"exit 0", 0, 0}, {"exit 7", 7, 0}, {"kill -TERM $$", -1, unix.SIGTERM}, {"kill -KILL $$", -1, unix.SIGKILL},
+	} {
+		cmd := r.hasty("run", "--", "sh", "-c", "echo $GPUARD_GPUS $PPID; "+c.command)
+		got := run(t, cmd)
+		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if got.code != c.code || c.signal != 0 && status.Signal() != c.signal {
+			t.Errorf("%q ended as %v\n%s", c.command, cmd.ProcessState, got.err)
+		}
+		same(t, c.command, got.out, fmt.Sprintf("%s %d\n", uuid(0), cmd.Process.Pid))
+		contains(t, got.err, "a driver call hangs, so the command runs as process")
+	}
+	t.Run("a signal is passed on", func(t *testing.T) {
+		cmd := r.hasty("run", "-q", "--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done")
+		begin(t, cmd)
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		_ = cmd.Wait()
+		same(t, "exit", cmd.ProcessState.ExitCode(), 9)
+	})
+	t.Run("the lease outlives gpuard and ends with the command", func(t *testing.T) {
+		cmd := r.hasty("run", "-q", "--", "sh", "-c", "echo $$; exec sleep 60")
+		pid := begin(t, cmd)
+		_ = cmd.Process.Kill()
+		_, _ = cmd.Process.Wait() // not for its streams, which the command has too
+		refused(t, r.hasty("run", "--json", "--", "true"), 120)
+		var command int
+		if _, err := fmt.Sscan(pid, &command); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Kill(command, unix.SIGKILL)
+		eventually(t, "the device is free again", func() bool { return run(t, r.hasty("run", "-q", "--", "true")).code == 0 })
+	})
+}
+
+// TestOtherNamespace: the process id of a command in another PID namespace means somebody else here. Its lease is not
+// released, and the device is busy at once, without waiting for an end that is none.
+func TestOtherNamespace(t *testing.T) {
+	gate.Need(t, "pidns")
+	r := newRig(t, "demo:1xL4")
+	r.freed()
+	inner := r.job("sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
+	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", `"$@"; exit $?`, "sh", "gpuard"}, inner.Args[1:]...)...)
+	cmd.Env = inner.Env
+	lease := begin(t, cmd)
+	release := program(t, r.state, nil, "release", "--machine", r.machine, lease)
+	if got := run(t, release); got.code != 1 || !strings.Contains(got.err, "another PID namespace") {
+		t.Errorf("release ended with %d: %s%s", got.code, got.out, got.err)
+	}
+	began := time.Now()
+	if got := run(t, r.job("true")); got.code != 120 {
+		t.Errorf("the device was given away: exit %d", got.code)
+	}
+	if spent := time.Since(began); spent > 700*time.Millisecond {
+		t.Errorf("the refusal took %s", spent)
+	}
+}
+
+// TestReleaseUnreadable: content that cannot be read says nothing about what runs, so whoever has the lock open counts.
+func TestReleaseUnreadable(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	r.freed()
+	cmd := r.start("exec sleep 60")
+	files, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "*.json"))
+	if len(files) != 1 {
+		t.Fatalf("the leases are %v", files)
+	}
+	if err := os.WriteFile(files[0], []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lease, _, _ := strings.Cut(filepath.Base(files[0]), "-")
+	release := func() result { return run(t, program(t, r.state, nil, "release", "--machine", r.machine, lease)) }
+	if got := release(); got.code != 1 || !strings.Contains(got.err, "end that first: kill") {
+		t.Errorf("release ended with %d: %s%s", got.code, got.out, got.err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	r.freed()
+}
+
+// TestDryRunAgrees: what --dry-run says is what run does, also where only the device of the last time decides.
+func TestDryRunAgrees(t *testing.T) {
+	r := newRig(t, "demo")
+	on := func(args ...string) string {
+		cmd := program(t, r.state, nil, append([]string{"run", "--machine", r.machine}, args...)...)
+		got := run(t, cmd)
+		if got.code != 0 {
+			t.Fatalf("%q ended with %d: %s", args, got.code, got.err)
+		}
+		r.freed()
+		return got.out + got.err
+	}
+	on("-q", "--device", "1", "--", "true")
+	if dry := on("--dry-run"); !strings.Contains(dry, "GPU 1 (NVIDIA A100-SXM4-80GB) would be cuda:0") {
+		t.Errorf("the dry run says:\n%s", dry)
+	}
+	if live := on("--", "true"); !strings.Contains(live, "GPU 1 (NVIDIA A100-SXM4-80GB) is cuda:0") {
+		t.Errorf("the run says:\n%s", live)
+	}
+}
