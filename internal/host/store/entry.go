@@ -25,22 +25,22 @@ const (
 // would be a tenth of what this program adds to the start of a command.)
 func entryName(name string) bool {
 	id, hashes, _ := strings.Cut(name, "-")
-	if len(id) < 4 || len(id) > 8 || id[0] < 'a' || !only(id, 'z') {
+	if len(id) < 4 || len(id) > 8 || id[0] < 'a' || !plainASCII(id, 'z') {
 		return false
 	}
 	if hashes == job.ManyDevices {
 		return true
 	}
 	for _, h := range strings.Split(hashes, "+") {
-		if len(h) != 8 || !only(h, 'f') {
+		if len(h) != 8 || !plainASCII(h, 'f') {
 			return false
 		}
 	}
 	return true
 }
 
-// only reports whether s is digits and small letters up to last.
-func only(s string, last byte) bool {
+// plainASCII reports whether s is digits and small letters up to last.
+func plainASCII(s string, last byte) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > last) {
 			return false
