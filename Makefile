@@ -51,7 +51,7 @@ bench: build ## beside other programs, in one run
 docs: ## reference pages made from the code
 	$(GO) test ./internal/ui/cli -run TestDocs -update
 
-check: vet lint race ## before a change is proposed
+check: vet lint test race ## before a change is proposed
 	$(MAKE) fuzz FUZZTIME=2000x
 
 soak: ## the same tests with large numbers

@@ -41,7 +41,8 @@ func occupy() {
 		}
 		defer f.Close() //nolint:errcheck // held until the end
 	}
-	time.Sleep(time.Duration(rand.IntN(12)) * time.Millisecond)
+	linger, _ := time.ParseDuration(os.Getenv("LINGER"))
+	time.Sleep(rand.N(linger + time.Millisecond))
 	folder, err := store.Open(os.Getenv("LEASES"), nil, 10*time.Second)
 	if err != nil {
 		complain("cannot open the state folder: %v", err)
@@ -152,64 +153,6 @@ func TestSimultaneous(t *testing.T) {
 		}
 	}
 	r.all(devices)
-}
-
-// claims is how many runs TestClaims makes.
-func claims() int {
-	switch {
-	case os.Getenv("GPUARD_SOAK") != "":
-		return 10_000
-	case testing.Short():
-		return 100
-	}
-	return 1000
-}
-
-// TestClaims: claims from several sides, while claimers, commands and holders are killed at random moments. A claimer and
-// its command are one process, so a kill after 0 to 15 ms meets every step of both.
-func TestClaims(t *testing.T) {
-	const devices, sides = 8, 12
-	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
-	var left, won, refused, killed atomic.Int64
-	left.Store(int64(claims()))
-	stop := make(chan struct{})
-	var holders atomic.Int64
-	var reaper sync.WaitGroup
-	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
-	var wg sync.WaitGroup
-	for range sides {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				cmd := r.job("occupy")
-				after := time.Duration(0)
-				if rand.IntN(3) == 0 {
-					after = time.Duration(1+rand.IntN(15_000)) * time.Microsecond
-				}
-				switch got := runAndKill(t, cmd, after); got.code {
-				case 0:
-					won.Add(1)
-				case 120:
-					refused.Add(1)
-				case -1:
-					killed.Add(1)
-				default:
-					t.Errorf("a run ended with %d: %s", got.code, got.err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(stop)
-	reaper.Wait()
-	r.check()
-	t.Logf("%d won, %d refused, %d killed, %d holders killed", won.Load(), refused.Load(), killed.Load(), holders.Load())
-	if won.Load() == 0 || killed.Load() == 0 || holders.Load() == 0 {
-		t.Error("this test has attacked nothing")
-	}
-	r.all(devices)
-	if rest, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", ".new-*")); len(rest) != 0 {
-		t.Errorf("interrupted writes are left: %v", rest)
-	}
 }
 
 // killHolders kills holders of this state folder until stop and returns how many it met.

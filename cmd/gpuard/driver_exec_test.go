@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +93,7 @@ func TestDriverDescriptors(t *testing.T) {
 // TestHolderMemory: what a holder costs for as long as its command runs.
 func TestHolderMemory(t *testing.T) {
 	t.Parallel()
-	if raced() {
+	if raced {
 		t.Log("the race detector needs memory of its own")
 		return
 	}
@@ -143,15 +142,4 @@ func privateMemory(t testing.TB, pid int) (sum int) {
 		}
 	}
 	return sum
-}
-
-// raced reports whether this test was built with the race detector.
-func raced() bool {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-race" {
-			return s.Value == "true"
-		}
-	}
-	return false
 }

@@ -23,18 +23,20 @@ func main() {
 	// the first one, and an exec from another would lose it.
 	runtime.LockOSThread()
 	launch.DefaultSignals()
-	os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second}))
+	os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour}))
 }
 
-// waits are the two long patiences of the program; tests give shorter ones.
+// waits are the long patiences of the program; tests give shorter ones.
 type waits struct {
 	driver time.Duration // for one answer of the driver
 	fading time.Duration // for GPU memory of a job that just ended
+	lock   time.Duration // for the lock of the lease folder
+	touch  time.Duration // between two touches of a lease by its holder
 }
 
 func start(w waits) int {
 	if app.Holder() {
-		if err := app.Keep(os.Args[2:]); err != nil {
+		if err := app.Keep(os.Args[2:], w.touch); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 125
 		}
@@ -48,12 +50,13 @@ func start(w waits) int {
 		return 0
 	}
 	a := &app.App{
-		Read:   app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
-		Env:    os.Environ(),
-		Proc:   proc.New("/proc"),
-		Run:    "/run",
-		Tmp:    "/var/tmp",
-		Fading: w.fading,
+		Read:         app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
+		Env:          os.Environ(),
+		Proc:         proc.New("/proc"),
+		Run:          "/run",
+		Tmp:          "/var/tmp",
+		Fading:       w.fading,
+		LockDeadline: w.lock,
 	}
 	if app.Verifier() {
 		if err := a.Overlook(context.Background(), os.Args[2:]); err != nil {

@@ -11,8 +11,9 @@ import (
 )
 
 // Keep is the life of a holder process: it keeps a reference to the lease until the command is gone, removes the entry, and
-// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id.
-func Keep(args []string) error {
+// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id. The entry is touched every
+// so often, as long as it takes: systemd-tmpfiles removes what is old.
+func Keep(args []string, touch time.Duration) error {
 	if len(args) != 4 {
 		return usagef("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
@@ -28,7 +29,7 @@ func Keep(args []string) error {
 	if !found {
 		return nil // released before we looked
 	}
-	if err := w.Wait(24*time.Hour, func() { folder.Touch(lease) }); err != nil {
+	if err := w.Wait(touch, func() { folder.Touch(lease) }); err != nil {
 		return err
 	}
 	// The lock goes first: nobody waits for us to find the folder lock free.
