@@ -114,9 +114,12 @@ func (r *containerReader) read(value string, set bool) []choice {
 	return chosen
 }
 
-func (r *containerReader) all() []choice {
-	chosen := whole(r.devices)
-	for _, d := range r.devices {
+func (r *containerReader) all() []choice { return everything(r.devices) }
+
+// everything is the devices and then all their slices.
+func everything(devices []*gpu.Device) []choice {
+	chosen := whole(devices)
+	for _, d := range devices {
 		for j := range d.MIG {
 			chosen = append(chosen, choice{d, &d.MIG[j]})
 		}

@@ -151,7 +151,10 @@ func (r *cudaReader) number(tokens []string, i int) (choice, bool) {
 }
 
 func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
-	if n.octal || n.overflow {
+	switch {
+	case n.overflow:
+		r.add(codeOpen, "entry %s is too large; drivers that keep only a part of it read another number", quoted(tokens[i]))
+	case n.octal:
 		r.add(codeOpen, "entry %s is not a plain decimal number; drivers may differ in reading it", quoted(tokens[i]))
 	}
 	if n.value < 0 && rest(tokens, i) == "" {
@@ -161,5 +164,9 @@ func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 	if len(r.devices) > 0 {
 		has = fmt.Sprintf("GPUs here are numbered 0 to %d", len(r.devices)-1)
 	}
-	r.add(codeIndex, "entry %s is no valid number (%s) and ends the list%s", quoted(tokens[i]), has, rest(tokens, i))
+	what := "no valid number"
+	if n.overflow {
+		what = "too large"
+	}
+	r.add(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoted(tokens[i]), what, has, rest(tokens, i), r.meant(tokens[i]))
 }

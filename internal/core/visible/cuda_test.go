@@ -237,3 +237,30 @@ func TestCodesAreDistinct(t *testing.T) {
 		seen = append(seen, n.Code)
 	}
 }
+
+// TestTexts: what people read, word by word where they copy from it.
+func TestTexts(t *testing.T) {
+	for value, want := range map[string]string{
+		"2147483648":  `entry "2147483648" is too large (GPUs here are numbered 0 to 7) and ends the list`,
+		"GPU-9E8D":    `"GPU-9E8D" matches no NVIDIA GPU (capital and small letters differ) and ends the list; did you mean GPU-9e8d?`,
+		"gpu-9e8d":    "; did you mean GPU-9e8d?",
+		"9e8d":        "; did you mean GPU-9e8d?",
+		"e4":          `"e4" is no number and ends the list`, // too short to be meant as an identifier
+		`"0,1"`:       `CUDA_VISIBLE_DEVICES='"0,1"': the quotation marks are part of the value, and no number begins with one: the list ends at its entry 1; write CUDA_VISIBLE_DEVICES=0,1`,
+		"'0,1'":       `CUDA_VISIBLE_DEVICES="'0,1'": the quotation marks are part of the value`,
+		`0,"1"`:       "the list ends at its entry 2; write CUDA_VISIBLE_DEVICES=0,1",
+		"GPU-\x1b[2J": `"GPU-\x1b[2J" matches no NVIDIA GPU and ends the list`,
+	} {
+		var texts []string
+		for _, n := range CUDA(set(value), eight()).Notes {
+			texts = append(texts, n.Text)
+		}
+		said := strings.Join(texts, "\n")
+		if !strings.Contains(said, want) {
+			t.Errorf("CUDA_VISIBLE_DEVICES=%s says\n%s\nwant\n%s", value, said, want)
+		}
+		if value == "e4" && strings.Contains(said, "mean") || strings.Contains(said, `\"`) {
+			t.Errorf("CUDA_VISIBLE_DEVICES=%s says\n%s", value, said)
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package visible
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // number is an entry read like strtoul reads it: blanks, a sign, decimal digits, and the rest ignored.
 type number struct {
@@ -53,14 +56,41 @@ func (r *cudaReader) notNumber(tokens []string, i int) {
 		r.add(codeWord, "%s is no word of this variable (all, none and void belong to NVIDIA_VISIBLE_DEVICES, NoDevFiles was Slurm's) and ends the list%s", quoted(entry), dropped)
 		r.open(i == 0 && entry != "NoDevFiles")
 	case strings.ContainsAny(entry, `"'`):
-		r.add(codeQuotes, "the quotation marks in %s are part of the value, so it is no number and ends the list%s", quoted(entry), dropped)
+		r.add(codeQuotes, "%s", r.quotes(i))
 		r.open(true)
 	case isIdentifier(entry):
 		r.identifierInNumbers(tokens, i)
 	default:
-		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(entry), dropped)
+		r.add(codeNotNumber, "%s is no number and ends the list%s%s", quoted(entry), dropped, r.meant(entry))
 		r.open(strings.Contains(entry, ":"))
 	}
+}
+
+// quotes tells of quotation marks that came into the value itself, and what to write instead of it.
+func (r *cudaReader) quotes(i int) string {
+	text := fmt.Sprintf("the quotation marks are part of the value, and no number begins with one: the list ends at its entry %d", i+1)
+	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(r.value); strings.Trim(bare, ","+blanks) != "" {
+		text += "; write " + variable{r.name, bare}.String()
+	}
+	return text
+}
+
+// meant offers the identifier of which the entry is the beginning, when it was typed without what stands in front or in
+// capital letters.
+func (r *cudaReader) meant(entry string) string {
+	digits := strings.ToLower(strings.Trim(entry, blanks))
+	for _, prefix := range []string{"GPU-", "MIG-"} {
+		whole := prefix + strings.TrimPrefix(digits, strings.ToLower(prefix))
+		if len(whole) < len(prefix)+3 || whole == entry {
+			continue
+		}
+		for _, c := range everything(r.devices) {
+			if strings.HasPrefix(string(c.uuid()), whole) {
+				return "; did you mean " + whole + "?"
+			}
+		}
+	}
+	return ""
 }
 
 // open adds the note for behaviour that only follows PyTorch's reading.
@@ -77,7 +107,7 @@ func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 	case tokens[0] != strings.TrimLeft(tokens[0], blanks):
 		r.add(codeUnknownUUID, "the blank before %s keeps it from being read as an identifier, which ends the list%s", quoted(tokens[i]), rest(tokens, i))
 	default:
-		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoted(tokens[i]), rest(tokens, i), r.meant(tokens[i]))
 	}
 	r.open(true)
 }
@@ -131,7 +161,13 @@ func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, 
 	if len(found) > 1 {
 		code, what = codeAmbiguous, "is the beginning of several identifiers"
 	}
-	r.add(code, "%s %s and ends the list%s", quoted(entry), what, rest(tokens, i))
+	hint := ""
+	if len(found) == 0 {
+		if hint = r.meant(entry); hint != "" {
+			what += " (capital and small letters differ)"
+		}
+	}
+	r.add(code, "%s %s and ends the list%s%s", quoted(entry), what, rest(tokens, i), hint)
 	r.open(entry != strings.TrimRight(entry, blanks))
 	return choice{}, false
 }

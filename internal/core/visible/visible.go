@@ -127,11 +127,19 @@ func (n *noter) add(code, format string, args ...any) {
 }
 
 // quoted writes one entry of a list.
-func quoted(s string) string { return strconv.Quote(cut(s)) }
+func quoted(s string) string { return inQuotes(cut(s)) }
+
+// inQuotes puts a value into the kind of quotation marks that it does not contain itself, as one would type it into a shell.
+func inQuotes(s string) string {
+	if q := strconv.Quote(s); !strings.Contains(s, "'") && q == `"`+strings.ReplaceAll(s, `"`, `\"`)+`"` && strings.Contains(s, `"`) {
+		return "'" + s + "'"
+	}
+	return strconv.Quote(s)
+}
 
 func shown(s string) string {
 	s = cut(s)
-	if q := strconv.Quote(s); q != `"`+s+`"` || strings.TrimSpace(s) != s {
+	if q := inQuotes(s); q != `"`+s+`"` || strings.TrimSpace(s) != s || strings.Contains(s, "'") {
 		return q
 	}
 	return s
