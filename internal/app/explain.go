@@ -114,12 +114,19 @@ func subjectOf(what []string) (target string, given []string, err error) {
 			return w, nil, nil
 		case !ok && isTarget(w):
 			return "", nil, usagef("cannot explain %q together with something else: a process or a lease is explained alone", w)
+		case variableName(w):
+			return "", nil, usagef("cannot explain %q: write its value too, such as %s=0; gpuard explain alone reads this shell's variables", w, w)
 		default:
 			value := cmp.Or(gpu.Clean(strings.TrimPrefix(w, "=")), "0")
 			return "", nil, usagef("cannot explain %q: write a process or lease id, or VAR=VALUE, such as CUDA_VISIBLE_DEVICES=%s", gpu.Clean(w), value)
 		}
 	}
 	return "", what, nil
+}
+
+// variableName: the name of a variable without its value.
+func variableName(s string) bool {
+	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && strings.Contains(s, "_") && (s[0] < '0' || s[0] > '9')
 }
 
 // isTarget: a number is a process; a lease id begins with a letter.
