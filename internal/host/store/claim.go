@@ -137,7 +137,7 @@ func (f *Folder) Claim(boot string, decide func(View) (job.Lease, error)) (*Held
 		_ = f.removePair(held.Lease.UID, nameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
-			err = errors.New("leases appear again and again in another state folder of this machine; try again, and let everybody use one: sudo gpuard setup machine")
+			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot claim: %w", err)

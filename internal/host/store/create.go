@@ -7,16 +7,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Create makes the folder at path unless somebody else just did: built aside, modes set by fchmod because
 // a umask would leave a lock that others cannot open, then moved into place in one step.
-// Only the last part of path may be missing; an empty folder of the caller's own is taken over.
+// Only the last part of path may be missing; a vacant folder of the caller's own is taken over.
 func Create(path string) error {
-	aside := filepath.Join(filepath.Dir(path), ".gpuard."+randomHex(6))
+	aside := filepath.Join(filepath.Dir(path), asidePrefix+randomHex(6))
 	if err := unix.Mkdir(aside, 0o700); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w; create %s first, or set GPUARD_STATE to a folder you can write", path, err, filepath.Dir(path))
 	}
@@ -45,9 +47,52 @@ func takeOver(aside, path string) error {
 	}
 	err := unix.Rename(aside, path) // the kernel replaces a folder only while it is empty
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		if Vacant(path) {
+			return moveIn(aside, path)
+		}
 		return nil
 	}
 	return err
+}
+
+// asidePrefix begins the name of a folder that is being built.
+const asidePrefix = ".gpuard."
+
+// parts of a state folder, in the order in which they are moved in: without its format it counts as unfinished.
+func parts() []string { return []string{"leases", "tickets", "lock", "format"} }
+
+// Vacant reports whether the folder has no format yet and holds nothing that is not ours: it is empty, or the state of
+// invented machines came first ("machines"), perhaps beside what a Create that was interrupted has moved in.
+func Vacant(path string) bool {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false
+	}
+	invented := false
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "machines" && e.IsDir():
+			invented = true
+		case name == "format" || !slices.Contains(parts(), name) && !strings.HasPrefix(name, asidePrefix):
+			return false
+		}
+	}
+	return invented || len(entries) == 0
+}
+
+// moveIn puts the parts beside what the caller's own folder has already. Another process of the same user may do the same
+// at the same time: each part is moved once, whoever's it is.
+func moveIn(aside, path string) error {
+	if err := unix.Chmod(path, 0o1777); err != nil {
+		return err
+	}
+	for _, name := range parts() {
+		err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(aside, name), unix.AT_FDCWD, filepath.Join(path, name), unix.RENAME_NOREPLACE)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return nil
 }
 
 func fill(dir string) error {

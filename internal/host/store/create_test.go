@@ -219,3 +219,68 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 		t.Errorf("a read-only folder: %v", err)
 	}
 }
+
+// TestCreateBesideInventedMachines: a folder in which invented machines came first becomes the folder of the real one too.
+func TestCreateBesideInventedMachines(t *testing.T) {
+	dir := place(t)
+	ours, half, strange := filepath.Join(dir, "ours"), filepath.Join(dir, "half"), filepath.Join(dir, "strange")
+	for _, path := range []string{ours, half, strange} {
+		if err := os.MkdirAll(filepath.Join(path, "machines", "x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(half, "leases"), 0o1777), os.Chmod(filepath.Join(half, "leases"), 0o777|os.ModeSticky),
+		os.Mkdir(filepath.Join(half, asidePrefix+"1"), 0o700), os.Mkdir(filepath.Join(strange, "thesis"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{ours: true, half: true, strange: false} {
+		if Vacant(path) != want {
+			t.Errorf("%s is vacant: %t", path, !want)
+		}
+		if err := Create(path); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path, nil, time.Second)
+		if (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
+		if _, err := os.Stat(filepath.Join(path, "machines", "x")); err != nil {
+			t.Error(err)
+		}
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 3 {
+		t.Errorf("in the parent folder: %v, %v", names, err)
+	}
+}
+
+// TestCreateBesideAtOnce: several processes that move in at the same time all end with the same folder.
+func TestCreateBesideAtOnce(t *testing.T) {
+	path := filepath.Join(place(t), "state")
+	if err := os.MkdirAll(filepath.Join(path, "machines"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var all []*actor
+	for range 12 {
+		all = append(all, play(t, me(), "create", path))
+	}
+	for _, a := range all {
+		a.expect("ready")
+	}
+	for _, a := range all {
+		_ = a.in.Close()
+	}
+	for _, a := range all {
+		if rest := a.end(); rest != "" {
+			t.Errorf("one of 12 says %q", rest)
+		}
+	}
+	if f, err := Open(path, nil, time.Second); err != nil {
+		t.Error(err)
+	} else {
+		_ = f.Close()
+	}
+}
