@@ -68,7 +68,7 @@ type Device struct {
 	RetiredPages   *RetiredPages
 	RecoveryAction string // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
 	Persistence    *bool
-	ComputeMode    string // "default", "exclusive_process", "prohibited"; "" absent
+	ComputeMode    string // "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent
 	Compute        *Capability
 	NUMA           *int
 	MIGMode        *bool

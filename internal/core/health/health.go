@@ -22,6 +22,39 @@ const (
 	Unknown   State = "unknown"   // does not answer
 )
 
+// Cure is what mends a cause. Where several are needed, the ones that include others stand alone.
+type Cure string
+
+// Cures, one for each kind of cause.
+const (
+	Ask     Cure = "ask"     // find out why the device does not answer
+	Recover Cure = "recover" // lost to the bus: seating and power, then a reboot
+	Inspect Cure = "inspect" // the board is broken: the vendor's diagnosis, an exchange
+	Reboot  Cure = "reboot"  // the machine
+	Drain   Cure = "drain"   // its jobs end first, then a reset
+	Reset   Cure = "reset"   // the device, when idle
+	Unlink  Cure = "unlink"  // jobs that use peer-to-peer traffic end
+	Consult Cure = "consult" // the driver asks for something that this version does not know
+	Cool    Cure = "cool"    // air and fans
+	Power   Cure = "power"   // supply and cables
+)
+
+// Cures lists what mends the device, each once, in the order of the reasons of Of; empty exactly when it is OK.
+// A broken board is not reset, and a reboot resets.
+func Cures(d gpu.Device) []Cure {
+	v := judge(d)
+	var out []Cure
+	for _, c := range v.cures {
+		reset := c == Reset || c == Drain || c == Unlink
+		covered := reset && (slices.Contains(v.cures, Reboot) || slices.Contains(v.cures, Inspect)) ||
+			c == Reset && slices.Contains(v.cures, Drain)
+		if !covered && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // Of judges a device from its readings alone. The state is the worst that any reading asks for; the reasons come
 // in order of evidence: recovery action, row remapping, retired pages, ECC, slowdown, temperature. They are
 // empty exactly when the state is OK. Absent readings count for nothing.
@@ -29,57 +62,60 @@ const (
 // Meanings: recovery action, remapped rows and clock event reasons as in NVIDIA/go-nvml gen/nvml/nvml.h;
 // severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp.
 func Of(d gpu.Device) (State, []string) {
+	v := judge(d)
+	return v.state, v.reasons
+}
+
+func judge(d gpu.Device) verdict {
 	if d.Problem != "" {
-		return unreachable(d.Problem), []string{d.Problem}
+		return unreachable(d.Problem)
 	}
 	v := verdict{state: OK}
 	v.recovery(d)
 	v.memory(d)
 	v.slowdown(d)
 	v.heat(d)
-	return v.state, v.reasons
+	return v
 }
 
 // unreachable tells a device that is gone from one that is only silent: the second may answer again.
-func unreachable(problem string) State {
+func unreachable(problem string) verdict {
 	text := strings.ToLower(problem)
 	if strings.Contains(text, "lost") || strings.Contains(text, "fallen off") {
-		return Unhealthy
+		return verdict{Unhealthy, []string{problem}, []Cure{Recover}}
 	}
-	return Unknown
+	return verdict{Unknown, []string{problem}, []Cure{Ask}}
 }
 
 // verdict collects reasons; its state only gets worse.
 type verdict struct {
 	state   State
 	reasons []string
+	cures   []Cure // of the reasons, one each
 }
 
-func (v *verdict) add(s State, format string, args ...any) {
+func (v *verdict) add(s State, c Cure, format string, args ...any) {
 	if v.state == OK || s == Unhealthy {
 		v.state = s
 	}
 	v.reasons = append(v.reasons, fmt.Sprintf(format, args...))
+	v.cures = append(v.cures, c)
 }
 
 func (v *verdict) recovery(d gpu.Device) {
 	switch d.RecoveryAction {
 	case "", "none":
-	case "reset", "reboot", "drain_and_reset":
-		v.add(Unhealthy, "the driver asks for %s", recoveryWords[d.RecoveryAction])
+	case "reset":
+		v.add(Unhealthy, Reset, "the driver asks for a GPU reset")
+	case "reboot":
+		v.add(Unhealthy, Reboot, "the driver asks for a reboot of the machine")
+	case "drain_and_reset":
+		v.add(Unhealthy, Drain, "the driver asks for its jobs to end and then a GPU reset")
 	case "drain_p2p":
-		v.add(Degraded, "the driver asks for %s", recoveryWords[d.RecoveryAction])
+		v.add(Degraded, Unlink, "the driver asks for peer-to-peer traffic to end")
 	default:
-		v.add(Degraded, "the driver asks for the recovery action %s", d.RecoveryAction)
+		v.add(Degraded, Consult, "the driver asks for the recovery action %s", d.RecoveryAction)
 	}
-}
-
-// recoveryWords is a read-only table.
-var recoveryWords = map[string]string{
-	"reset":           "a GPU reset",
-	"reboot":          "a reboot of the machine",
-	"drain_and_reset": "its jobs to end and then a GPU reset",
-	"drain_p2p":       "peer-to-peer traffic to end",
 }
 
 // memory judges what is known of broken memory cells. An uncorrectable error counts until the driver is loaded again,
@@ -87,17 +123,17 @@ var recoveryWords = map[string]string{
 func (v *verdict) memory(d gpu.Device) {
 	if r := d.RemappedRows; r != nil {
 		if r.Failed {
-			v.add(Unhealthy, "remapping a broken memory row failed: the board needs a check")
+			v.add(Unhealthy, Inspect, "remapping a broken memory row failed: the board needs a check")
 		}
 		if r.Pending {
-			v.add(Degraded, "a memory row waits to be remapped: the GPU needs a reset")
+			v.add(Degraded, Reset, "a memory row waits to be remapped: the GPU needs a reset")
 		}
 	}
 	if r := d.RetiredPages; r != nil && r.Pending {
-		v.add(Degraded, "a memory page waits to be retired: the GPU needs a reset")
+		v.add(Degraded, Reset, "a memory page waits to be retired: the GPU needs a reset")
 	}
 	if e := d.ECCUncorrected; e != nil && *e > 0 && d.RecoveryAction != "none" {
-		v.add(Degraded, "%d uncorrectable memory error%s since the driver was loaded", *e, plural(*e))
+		v.add(Degraded, Reset, "%d uncorrectable memory error%s since the driver was loaded", *e, plural(*e))
 	}
 }
 
@@ -105,10 +141,10 @@ func (v *verdict) memory(d gpu.Device) {
 // application clocks are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
 func (v *verdict) slowdown(d gpu.Device) {
 	if slices.Contains(d.ClockEvents, "hw_thermal_slowdown") {
-		v.add(Degraded, "slowed down by its own hardware because of heat")
+		v.add(Degraded, Cool, "slowed down by its own hardware because of heat")
 	}
 	if slices.Contains(d.ClockEvents, "hw_power_brake_slowdown") {
-		v.add(Degraded, "slowed down because the power supply asks for it")
+		v.add(Degraded, Power, "slowed down because the power supply asks for it")
 	}
 }
 
@@ -123,11 +159,11 @@ func (v *verdict) heat(d gpu.Device) {
 	switch {
 	case d.TempMargin != nil:
 		if *d.TempMargin <= smallestMargin {
-			v.add(Degraded, "%d C left before it slows down", *d.TempMargin)
+			v.add(Degraded, Cool, "%d C left before it slows down", *d.TempMargin)
 		}
 	case d.Temperature != nil && d.TempSlowdown != nil && *d.TempSlowdown > 0:
 		if *d.Temperature >= *d.TempSlowdown-closeToSlowdown {
-			v.add(Degraded, "at %d C; it slows down at %d C", *d.Temperature, *d.TempSlowdown)
+			v.add(Degraded, Cool, "at %d C; it slows down at %d C", *d.Temperature, *d.TempSlowdown)
 		}
 	}
 }

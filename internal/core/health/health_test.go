@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,5 +66,38 @@ func TestOf(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCures(t *testing.T) {
+	tests := []struct {
+		name   string
+		device gpu.Device
+		want   []Cure
+	}{
+		{"well", gpu.Device{Name: "NVIDIA L4"}, nil},
+		{"silent", gpu.Device{Problem: "no answer within 5s"}, []Cure{Ask}},
+		{"lost is not hot", gpu.Device{Problem: "GPU is lost"}, []Cure{Recover}},
+		{"remapping failed", gpu.Device{RemappedRows: &gpu.RemappedRows{Failed: true}}, []Cure{Inspect}},
+		{"a reset does not mend a broken board", gpu.Device{RecoveryAction: "reset", RemappedRows: &gpu.RemappedRows{Failed: true, Pending: true}}, []Cure{Inspect}},
+		{"remapping pending", gpu.Device{RemappedRows: &gpu.RemappedRows{Pending: true}}, []Cure{Reset}},
+		{"retirement pending", gpu.Device{RetiredPages: &gpu.RetiredPages{Pending: true}}, []Cure{Reset}},
+		{"uncorrectable errors", gpu.Device{ECCUncorrected: new(int64(1))}, []Cure{Reset}},
+		{"too hot is not reset", gpu.Device{Temperature: new(95), TempSlowdown: new(90)}, []Cure{Cool}},
+		{"no margin left, and slowed down", gpu.Device{TempMargin: new(0), ClockEvents: []string{"hw_thermal_slowdown"}}, []Cure{Cool}},
+		{"power brake", gpu.Device{ClockEvents: []string{"hw_power_brake_slowdown"}}, []Cure{Power}},
+		{"a reboot resets", gpu.Device{RecoveryAction: "reboot", RetiredPages: &gpu.RetiredPages{Pending: true}}, []Cure{Reboot}},
+		{"a reset after the jobs", gpu.Device{RecoveryAction: "drain_and_reset", RetiredPages: &gpu.RetiredPages{Pending: true}}, []Cure{Drain}},
+		{"peer traffic", gpu.Device{RecoveryAction: "drain_p2p"}, []Cure{Unlink}},
+		{"an action of a newer driver", gpu.Device{RecoveryAction: "recover_imex"}, []Cure{Consult}},
+		{"two causes, two cures", gpu.Device{RecoveryAction: "reset", Temperature: new(95), TempSlowdown: new(90)}, []Cure{Reset, Cool}},
+	}
+	for _, tt := range tests {
+		if got := Cures(tt.device); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		if state, _ := Of(tt.device); (state == OK) != (len(tt.want) == 0) {
+			t.Errorf("%s: %s, but cures %v", tt.name, state, tt.want)
+		}
 	}
 }

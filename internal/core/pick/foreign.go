@@ -95,15 +95,17 @@ func (q *question) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readab
 func (q *question) tooMuch(u *unit, others, display crowd, unseen gpu.Bytes, readable bool) *obstacle {
 	tolerate := q.in.Tolerate
 	young := slices.IndexFunc(others.ps, q.young)
-	switch {
+	switch o := q.alone(u, others); {
+	case o != nil:
+		return o
 	case others.known > tolerate.Memory || others.vague && !readable:
 		return q.inUse(others, "")
 	case young >= 0:
-		return q.inUse(crowd{ps: others.ps[young : young+1]}, " has just started")
+		return q.inUse(crowd{ps: others.ps[young : young+1]}, ", which has just started")
 	case len(others.ps) > 0 && q.working(u):
-		return q.inUse(others, fmt.Sprintf(" and it is %.0f %% busy", *u.utilization()*100))
+		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
 	case display.known > tolerate.Display || display.vague && !readable:
-		return q.inUse(display, fmt.Sprintf(": more than the %s that a display may use", tolerate.Display))
+		return q.inUse(display, fmt.Sprintf(", more than the %s that a display may use", tolerate.Display))
 	case unseen > tolerate.Memory:
 		return &obstacle{code: "foreign-memory",
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),

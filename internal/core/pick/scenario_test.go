@@ -220,6 +220,12 @@ func device(index int, attributes []string) (gpu.Device, error) {
 			d.Utilization = maybe(value, func(v string) float64 { return float64(atoi(v)) / 100 })
 		case "compute":
 			d.Compute = maybe(value, func(v string) gpu.Capability { c, _ := gpu.ParseCapability(v); return c })
+		case "mode":
+			d.ComputeMode = value
+		case "remap":
+			d.RemappedRows = &gpu.RemappedRows{Failed: value == "failed", Pending: value == "pending"}
+		case "slowdown":
+			d.TempSlowdown = new(atoi(value))
 		case "mig":
 			d.MIGMode = new(value == "on")
 		default:
@@ -435,6 +441,10 @@ func (s *scenario) check(t *testing.T) {
 		case "remedy":
 			if refusal == nil || !strings.Contains(refusal.Remedy, rest) {
 				t.Errorf("remedy is %+v, want %q in it", refusal, rest)
+			}
+		case "remedy-is":
+			if refusal == nil || refusal.Remedy != rest {
+				t.Errorf("remedy is %+v, want %q", refusal, rest)
 			}
 		case "note":
 			if !strings.Contains(strings.Join(plan.Notes, "\n"), rest) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 )
 
@@ -20,12 +19,14 @@ type use struct {
 	ours      bool // free for us, but processes of our own lease or allocation run on it
 }
 
-// usage judges health, then leases, then processes: waiting for a lease on a sick device would be in vain.
+// usage judges health and compute mode, then leases, then processes: waiting for a lease on a sick device would be in vain.
 func (q *question) usage(u *unit) use {
 	ps := q.processes(u)
 	out := use{idle: q.isIdle(u, ps), processes: blockers(ps)}
-	if state, why := health.Of(*u.dev); state != health.OK {
-		out.busy = &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: sickRemedy(u, state)}
+	if out.busy = q.sick(u); out.busy == nil {
+		out.busy = q.closed(u)
+	}
+	if out.busy != nil {
 		return out
 	}
 	if o, by := q.leased(u, &out); o != nil {
@@ -34,18 +35,6 @@ func (q *question) usage(u *unit) use {
 	}
 	q.foreign(u, ps, &out)
 	return out
-}
-
-// sickRemedy names the vendor's own tool; amd-smi takes a PCI address, because it counts otherwise than ROCm does.
-func sickRemedy(u *unit, state health.State) string {
-	look, reset := "nvidia-smi, kernel log", fmt.Sprintf("nvidia-smi --gpu-reset -i %s", u.dev.UUID)
-	if u.dev.Vendor == gpu.AMD {
-		look, reset = "amd-smi, kernel log", fmt.Sprintf("amd-smi reset --gpureset --gpu %s", u.dev.PCI)
-	}
-	if state == health.Unknown {
-		return fmt.Sprintf("find out why %s does not answer (%s)", u.label, look)
-	}
-	return fmt.Sprintf("let %s cool down, or reset it when idle (%s)", u.label, reset)
 }
 
 // leased says whose lease keeps the device. A lease on a slice also keeps the whole GPU, and the other way round.
@@ -77,14 +66,14 @@ func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
 	var holders []job.Blocker
 	for _, l := range by {
 		texts = append(texts, "leased as "+whose(q.in, l)+stillHeld(l))
-		ends = append(ends, fmt.Sprintf("lease %s ends", whose(q.in, l)))
+		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended {
-		o.remedy = fmt.Sprintf("end it (gpuard release %s)", first.ID)
+		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
 		if q.in.UID != 0 && q.in.UID != first.UID {
-			o.remedy = fmt.Sprintf("ask %s to end it (gpuard release %s)", or(gpu.Clean(first.User), "its owner"), first.ID)
+			o.remedy = fmt.Sprintf("ask %s to end lease %s (gpuard release %[2]s)", or(gpu.Clean(first.User), "its owner"), first.ID)
 		}
 	}
 	return o, holders

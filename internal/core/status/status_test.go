@@ -152,3 +152,12 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 		t.Errorf("the order of the input shows:\n%q\n%q", first, second)
 	}
 }
+
+// TestProhibited: a GPU that lets no program in is not free, and says why.
+func TestProhibited(t *testing.T) {
+	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1", Vendor: gpu.NVIDIA, ComputeMode: "prohibited"}}}
+	d := Of(m, nil, time.Now()).Devices[0]
+	if d.Use != Busy || !strings.Contains(d.Reason, "compute mode is prohibited") {
+		t.Errorf("%s, %q", d.Use, d.Reason)
+	}
+}

@@ -1,0 +1,111 @@
+package pick
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+)
+
+// sick says why a device must not get work: its health.
+func (q *question) sick(u *unit) *obstacle {
+	state, why := health.Of(*u.dev)
+	if state == health.OK {
+		return nil
+	}
+	var remedies []string
+	for _, c := range health.Cures(*u.dev) {
+		remedies = append(remedies, q.cure(u, c))
+	}
+	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: listed(remedies, "and")}
+}
+
+func (q *question) cure(u *unit, c health.Cure) string {
+	name := "GPU " + q.number(u.dev)
+	switch c {
+	case health.Ask:
+		return fmt.Sprintf("find out why %s does not answer (%s)", name, look(u.dev))
+	case health.Recover:
+		return fmt.Sprintf("find out why %s was lost (seating, power; %s) and reboot the machine", name, look(u.dev))
+	case health.Inspect:
+		return fmt.Sprintf("have the board of %s checked or exchanged", name)
+	case health.Reboot:
+		return "reboot the machine"
+	case health.Drain:
+		return fmt.Sprintf("let the jobs on %s end, then reset it (%s)", name, q.reset(u.dev))
+	case health.Reset:
+		return fmt.Sprintf("reset %s when idle (%s)", name, q.reset(u.dev))
+	case health.Unlink:
+		return fmt.Sprintf("let the jobs end that use %s together with others", name)
+	case health.Cool:
+		return fmt.Sprintf("let %s cool down (look at its fans if it does not)", name)
+	case health.Power:
+		return fmt.Sprintf("look at the power supply of %s and its cables", name)
+	}
+	return fmt.Sprintf("ask the driver what %s needs (%s)", name, look(u.dev))
+}
+
+// look is where more is said about a device. The other vendors' tools differ too much between models to be named.
+func look(d *gpu.Device) string {
+	switch d.Vendor {
+	case gpu.NVIDIA:
+		return "nvidia-smi -q -i " + handle(d) + ", kernel log"
+	case gpu.AMD:
+		return "amd-smi, kernel log"
+	}
+	return "kernel log"
+}
+
+// reset is the vendor's own command. It takes root.
+func (q *question) reset(d *gpu.Device) string {
+	switch d.Vendor {
+	case gpu.NVIDIA:
+		return q.sudo() + "nvidia-smi --gpu-reset -i " + handle(d)
+	case gpu.AMD:
+		return q.sudo() + "amd-smi reset --gpureset --gpu " + handle(d)
+	}
+	return "with the tool of " + or(vendorName(d.Vendor), "its vendor")
+}
+
+// handle names a device to its vendor's tool, and never by nothing: a device that is lost says no UUID, and amd-smi
+// counts otherwise than ROCm does, so the PCI address comes first.
+func handle(d *gpu.Device) string {
+	if d.PCI != "" {
+		return d.PCI
+	}
+	return fmt.Sprint(d.Index)
+}
+
+// sudo is what somebody who is not root puts before a command.
+func (q *question) sudo() string {
+	if q.in.UID == 0 {
+		return ""
+	}
+	return "sudo "
+}
+
+// closed says that the compute mode lets no program in: nvmlComputeMode_t in NVIDIA/go-nvml gen/nvml/nvml.h.
+func (q *question) closed(u *unit) *obstacle {
+	if u.dev.ComputeMode != "prohibited" {
+		return nil
+	}
+	return &obstacle{code: "compute-mode", text: "its compute mode is prohibited, so no program may use it",
+		remedy: fmt.Sprintf("set the compute mode of GPU %s to default (%snvidia-smi -c 0 -i %d)", q.number(u.dev), q.sudo(), u.dev.Index)}
+}
+
+// alone says that the compute mode lets one process in, and that there is one. Behind the server of NVIDIA's
+// Multi-Process Service that mode is usual, and others come in through it (docs.nvidia.com/deploy/mps).
+func (q *question) alone(u *unit, others crowd) *obstacle {
+	isServer := func(p gpu.Process) bool {
+		program, _, _ := strings.Cut(p.Command, " ")
+		return path.Base(program) == "nvidia-cuda-mps-server"
+	}
+	exclusive := u.dev.ComputeMode == "exclusive_process" || u.dev.ComputeMode == "exclusive_thread"
+	if !exclusive || len(others.ps) == 0 || slices.ContainsFunc(others.ps, isServer) {
+		return nil
+	}
+	return q.inUse(others, ", and its compute mode "+u.dev.ComputeMode+" lets no second process in")
+}
