@@ -33,6 +33,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("GPUARD_STATE", state)
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("LC_ALL", "C.UTF-8")
+			e.Setenv("COLUMNS", "120") // of what is printed into files
 			return nil
 		},
 		Condition: func(name string) (bool, error) { return gate.Has(name), nil },
@@ -63,7 +64,7 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 		}
 	}
 	// The race detector would keep each of the many processes for a second at its end.
-	cmd.Env = append(append(cmd.Env, "GORACE=atexit_sleep_ms=0", "GPUARD_STATE="+state), env...)
+	cmd.Env = append(append(cmd.Env, "GORACE=atexit_sleep_ms=0", "COLUMNS=120", "GPUARD_STATE="+state), env...)
 	return cmd
 }
 

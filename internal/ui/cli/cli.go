@@ -85,13 +85,14 @@ Without a command it shows the machine.`,
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetFlagErrorFunc(misread)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd)) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, p.helpWidth())) })
 	status := p.status()
 	root.RunE = status.RunE
 	root.Flags().AddFlagSet(status.Flags())
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(p.helpCommand())
 	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain(), p.verify(), p.completion())
+	root.InitDefaultHelpCmd()
 	return root
 }
 
@@ -122,10 +123,7 @@ func (p *Program) term(w io.Writer) Term {
 	}
 	file, ok := w.(*os.File)
 	if !ok {
-		return Term{Width: plainWidth}
+		return Term{Width: number(p.App.Env, "COLUMNS", usualWidth)}
 	}
 	return Terminal(file, p.App.Env)
 }
-
-// plainWidth is the width for files and pipes: nothing is cut there that a terminal of this width would show.
-const plainWidth = 120

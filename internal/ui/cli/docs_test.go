@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +79,7 @@ func commandsPage() string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n" + made)
 	for _, c := range commandTree() {
-		fmt.Fprintf(&b, "## %s\n\n```text\n%s```\n\n", c.CommandPath(), helpText(c))
+		fmt.Fprintf(&b, "## %s\n\n```text\n%s```\n\n", c.CommandPath(), helpText(c, helpWidth))
 	}
 	b.WriteString("See also: [exit codes](exit-codes.md), [JSON answers](json.md), [notes of explain](explain-notes.md).\n")
 	return b.String()
@@ -87,7 +88,7 @@ func commandsPage() string {
 func exitCodesPage() string {
 	var b strings.Builder
 	b.WriteString("# Exit codes\n\n" + made)
-	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run` and `hold`:\n\n")
+	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
 	b.WriteString("| code | meaning |\n| ---: | --- |\n")
 	for _, e := range app.Exits() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
@@ -121,7 +122,7 @@ func notesPage() string {
 // TestHelp: every command has an example, its help fits the narrowest usual terminal, and no flag is left without a word.
 func TestHelp(t *testing.T) {
 	for _, c := range commandTree() {
-		text := helpText(c)
+		text := helpText(c, helpWidth)
 		for line := range strings.Lines(text) {
 			if n := cells(strings.TrimSuffix(line, "\n")); n > helpWidth {
 				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
@@ -133,5 +134,29 @@ func TestHelp(t *testing.T) {
 		if strings.Contains(text, "help for "+c.Name()) {
 			t.Errorf("%s --help has words that are not ours", c.CommandPath())
 		}
+	}
+}
+
+// TestHelpNarrow: on a narrow terminal no line is wider than it, no word is broken and none is lost.
+func TestHelpNarrow(t *testing.T) {
+	for _, c := range commandTree() {
+		words := strings.Fields(helpText(c, helpWidth))
+		slices.Sort(words)
+		for _, width := range []int{40, 50, 60, 72} {
+			text := helpText(c, width)
+			got := strings.Fields(text)
+			slices.Sort(got)
+			if !slices.Equal(got, words) {
+				t.Errorf("%s --help at %d columns has other words:\n%s", c.CommandPath(), width, text)
+			}
+			for line := range strings.Lines(text) {
+				if n := cells(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s --help at %d columns has a line of %d: %s", c.CommandPath(), width, n, line)
+				}
+			}
+		}
+	}
+	if text := helpText(commandTree()[0], helpWidth); !strings.Contains(text, "\n  help ") {
+		t.Errorf("gpuard --help does not list help:\n%s", text)
 	}
 }

@@ -10,8 +10,12 @@ import (
 // helpWidth is what every terminal shows.
 const helpWidth = 80
 
-// helpText is what --help prints and what the reference pages are made of.
-func helpText(cmd *cobra.Command) string {
+// helpWidth of this program's output: narrow telephones get narrow help.
+func (p *Program) helpWidth() int { return min(helpWidth, p.term(p.Out).Width) }
+
+// helpText is what --help prints and, at 80 columns, what the reference pages are made of.
+func helpText(cmd *cobra.Command, width int) string {
+	cmd.LocalFlags() // joins the flags of the parents to the command's own
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {
@@ -33,16 +37,59 @@ func helpText(cmd *cobra.Command) string {
 			}
 		}
 	}
-	cmd.LocalFlags() // joins the flags of the parents to the command's own
-	fmt.Fprintf(&b, "\nFlags:\n%s", cmd.Flags().FlagUsagesWrapped(helpWidth))
+	fmt.Fprintf(&b, "\nFlags:\n%s", cmd.Flags().FlagUsagesWrapped(width))
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n%s COMMAND --help says more.\n", cmd.CommandPath())
 	}
-	return b.String()
+	return squeeze(b.String(), width)
+}
+
+// squeeze breaks what is too wide for the width between words: texts that were broken by hand are joined first, and what
+// stands in a second column comes below the first.
+func squeeze(text string, width int) string {
+	if width <= 0 || width >= helpWidth {
+		return text
+	}
+	var out []string
+	lines := strings.Split(text, "\n")
+	for len(lines) > 0 {
+		line := strings.TrimRight(lines[0], " ")
+		lines = lines[1:]
+		bare := strings.TrimLeft(line, " ")
+		indent := min(len(line)-len(bare), width/3)
+		if indent == 0 {
+			for line != "" && len(lines) > 0 && lines[0] != "" && lines[0][0] != ' ' {
+				line, lines = line+" "+lines[0], lines[1:]
+			}
+			out = append(out, wrap(line, width)...)
+			continue
+		}
+		if cells(line) <= width {
+			out = append(out, line)
+			continue
+		}
+		first, second, _ := strings.Cut(bare, "  ")
+		out = append(out, hang(first, indent, width)...)
+		if second = strings.TrimSpace(second); second != "" {
+			out = append(out, hang(second, indent+4, width)...)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// hang wraps behind an indent; the lines after the first have two blanks more.
+func hang(text string, indent, width int) (lines []string) {
+	for i, part := range wrap(text, max(width-indent-2, 1)) {
+		if i > 0 {
+			part = "  " + part
+		}
+		lines = append(lines, strings.Repeat(" ", indent)+part)
+	}
+	return lines
 }
 
 // helpCommand is "gpuard help COMMAND"; cobra's own answers an unknown command with success.
-func helpCommand() *cobra.Command {
+func (p *Program) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
 		Short:   "Show the help of a command",
@@ -60,7 +107,7 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return unknownCommand(cmd, args)
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), helpText(about))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), helpText(about, p.helpWidth()))
 			return err
 		},
 	}

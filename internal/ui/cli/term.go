@@ -20,7 +20,7 @@ type Term struct {
 }
 
 // Terminal describes where file leads. NO_COLOR (no-color.org) counts when it is not empty; COLUMNS and LINES count
-// where the kernel does not know the size.
+// where the kernel does not know the size: in a file or a pipe too, which are 80 columns wide without them.
 func Terminal(file *os.File, env visible.Env) Term {
 	t := Term{UTF8: speaksUTF8(env)}
 	var size struct{ rows, columns, x, y uint16 }
@@ -28,12 +28,12 @@ func Terminal(file *os.File, env visible.Env) Term {
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))) //nolint:gosec // the kernel fills it
 	t.TTY = errno == 0
 	if !t.TTY {
-		t.Width = plainWidth
+		t.Width = number(env, "COLUMNS", usualWidth)
 		return t
 	}
 	t.Width, t.Height = int(size.columns), int(size.rows)
 	if t.Width == 0 {
-		t.Width, t.Height = number(env, "COLUMNS", 80), number(env, "LINES", 24)
+		t.Width, t.Height = number(env, "COLUMNS", usualWidth), number(env, "LINES", 24)
 	}
 	silent, _ := env.Lookup("NO_COLOR")
 	kind, _ := env.Lookup("TERM")

@@ -151,8 +151,11 @@ func TestTerminal(t *testing.T) {
 	}
 	defer file.Close()
 	got := Terminal(file, visible.Env{"LANG=de_DE.UTF-8", "TERM=xterm", "COLUMNS=20"})
-	if want := (Term{Width: plainWidth, UTF8: true}); got != want {
+	if want := (Term{Width: 20, UTF8: true}); got != want {
 		t.Errorf("a file is %+v, want %+v", got, want)
+	}
+	if got := Terminal(file, nil); got.Width != 80 || got.TTY {
+		t.Errorf("a file is 80 columns wide where COLUMNS is not set, and no terminal: %+v", got)
 	}
 	for _, tt := range []struct {
 		env  visible.Env
