@@ -1,5 +1,7 @@
 package visible
 
+import "slices"
+
 // Codes of notes. They are part of the JSON output: add, never rename.
 const (
 	codeEmpty       = "empty-list"
@@ -55,6 +57,13 @@ const (
 	CodeOutsideLease    = "outside-lease"
 	CodeLeaseUnseen     = "lease-unseen"
 )
+
+// Doubtful reports whether the note makes the reading a guess: the driver of this machine may read it otherwise.
+func (n Note) Doubtful() bool {
+	return slices.Contains([]string{
+		codeOpen, codeFastest, codeOrder, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList,
+	}, n.Code)
+}
 
 // Codes lists every note code with its meaning, in a fixed order.
 func Codes() []Note {
