@@ -50,6 +50,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 		},
 	}
 	flags.add(p, cmd)
+	p.privateState(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
 }

@@ -12,10 +12,10 @@ import (
 )
 
 type runOptions struct {
-	spec                      specFlags
-	dry, json, quiet, private bool
-	noWait                    bool
-	verify                    string
+	spec             specFlags
+	dry, json, quiet bool
+	noWait           bool
+	verify           string
 }
 
 func (p *Program) run() *cobra.Command {
@@ -25,7 +25,8 @@ func (p *Program) run() *cobra.Command {
 		Short: "Run a command on a GPU that is free, leased until it ends",
 		Long: `Chooses devices that really are free, leases them, sets the variables of every
 vendor and becomes COMMAND: same process, terminal, signals and exit code as
-without gpuard. The lease ends with the command, also after kill -9.
+without gpuard, except that an ignored SIGPIPE, and most other ignored signals,
+are not passed on. The lease ends with the command, also after kill -9.
 Without COMMAND it starts your shell. Flags behind COMMAND belong to COMMAND.
 
 Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
@@ -42,7 +43,6 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 			if err != nil {
 				return &failure{err, 125}
 			}
-			p.App.PrivateState = o.private
 			if o.dry {
 				err = p.dryRun(cmd, spec, o.json)
 			} else {
@@ -61,7 +61,7 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was given")
-	f.BoolVar(&o.private, "private-state", false, "lease inside a container although nobody outside sees it")
+	p.privateState(cmd)
 	f.StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
 	f.Lookup("verify").NoOptDefVal = "30s"
 	return cmd

@@ -36,6 +36,11 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	p.completeSpec(cmd)
 }
 
+// privateState is a flag of everything that leases.
+func (p *Program) privateState(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.App.PrivateState, "private-state", false, "lease inside a container although nobody outside sees it")
+}
+
 // conflicts of the flags that choose devices.
 func (s *specFlags) conflicts() []conflict {
 	list := []conflict{{"mig", "gpus", "a MIG slice is never counted as a GPU"}}

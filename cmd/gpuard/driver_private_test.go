@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
+	"gpuard/test/fakegpu"
+)
+
+// apart runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that right.
+func (r *rack) apart(script string) result {
+	r.t.Helper()
+	cmd := program(r.t, r.state, append(r.Env(), "GORACE=atexit_sleep_ms=0", "LC_ALL=C"))
+	path, err := exec.LookPath("unshare")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd.Path = path
+	cmd.Args = []string{"unshare", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c", script}
+	return run(r.t, cmd)
+}
+
+// TestDriverPrivateNamespace: where the leases of others cannot be seen nothing is leased, unless the folder comes from
+// outside or the caller says that nobody else is there.
+func TestDriverPrivateNamespace(t *testing.T) {
+	gate.Need(t, "pidns")
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	for _, words := range []string{
+		"run -- sh -c 'echo started'", "run -q --json -- sh -c 'echo started'", "run --dry-run -- true", "run --dry-run --json -- true",
+		"env --lease", "hold $$",
+	} {
+		for _, made := range []bool{false, true} {
+			if made {
+				outside := r.run("run", "-q", "--", "true") // makes the folder
+				same(t, "run outside", outside.code, 0)
+			}
+			got := r.apart("gpuard " + words)
+			if got.code != 125 || strings.Contains(got.out, "started") || strings.Contains(got.out, "GPU 0") {
+				t.Errorf("%s: exit %d, %s%s", words, got.code, got.out, got.err)
+			}
+			contains(t, got.out+got.err, "cannot lease a GPU here: ", "private PID namespace", "would not be seen outside", "mount the host's "+r.state, "--private-state")
+		}
+		if err := os.RemoveAll(r.state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, words := range []string{
+		"run -q -- sh -c 'echo $GPUARD_GPUS $GPUARD_LEASE'", "run --dry-run --json -- true", "env --lease", "hold $$",
+	} {
+		verb, rest, _ := strings.Cut(words, " ")
+		got := r.apart("gpuard " + verb + " --private-state " + rest)
+		if got.code != 0 || !strings.Contains(got.out, "GPU") {
+			t.Errorf("%s with --private-state: exit %d, %s%s", words, got.code, got.out, got.err)
+		}
+		got = r.apart("mkdir -p $GPUARD_STATE && mount --bind $GPUARD_STATE $GPUARD_STATE && gpuard " + words)
+		if got.code != 0 || !strings.Contains(got.out, "GPU") {
+			t.Errorf("%s over a mounted folder: exit %d, %s%s", words, got.code, got.out, got.err)
+		}
+		// A mount somewhere above is the container's own file system, not the host's folder.
+		got = r.apart("mount --bind ${GPUARD_STATE%/*} ${GPUARD_STATE%/*} && gpuard " + words)
+		same(t, words+" below a mount", got.code, 125)
+	}
+	same(t, "a CPU job", r.apart("gpuard run -q --cpu -- sh -c 'exit 7'").code, 7) // leases nothing
+}
+
+// TestDriverStartsSlowly: it is told who is to blame when the driver has to wake its devices up first.
+func TestDriverStartsSlowly(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		persistence string
+		delay       int
+		told        bool
+	}{{"0", 1200, true}, {"1", 1200, false}, {"0", 0, false}, {"", 1200, false}} {
+		t.Run(fmt.Sprintf("%s after %d ms", test.persistence, test.delay), func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, fakegpu.A100(0).With("persistence", test.persistence))
+			if test.delay > 0 {
+				r.Delay("nvmlInit_v2", fakegpu.Any, test.delay)
+			}
+			got := r.run("run", "--", "echo", "started")
+			same(t, "exit and output", []any{got.code, got.out}, []any{0, "started\n"})
+			if told := strings.Contains(got.err, "the driver took"); told != test.told {
+				t.Errorf("told: %t, want %t\n%s", told, test.told, got.err)
+			}
+			if test.told {
+				contains(t, got.err, "the driver took 1.", " s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1\n")
+			}
+		})
+	}
+}
+
+// TestHolderTouches: a holder keeps its entry young, and what the entry needs, for as long as the command runs.
+func TestHolderTouches(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	eventually(t, "the first run is over", func() bool { return len(holdersOf(r.folder())) == 0 })
+	folder, err := store.Open(r.folder(), nil, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	command := sleeper(t)
+	held, err := folder.Claim("boot", func(store.View) (job.Lease, error) {
+		return job.Lease{Devices: []gpu.UUID{"GPU-0"}, PID: command.Process.Pid, Command: "sleep"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidfd, err := launch.Pidfd(command.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", held.Lease.ID+"-*"))
+	all := append(pair, r.folder(), filepath.Join(r.folder(), "lock"), filepath.Join(r.folder(), "format"))
+	if len(all) != 5 {
+		t.Fatalf("the lease is %v", pair)
+	}
+	holder := program(t, r.state, nil, launch.HolderFlag, "3", "4", r.folder(), held.Lease.ID)
+	holder.Args[0] = "hasty"
+	holder.ExtraFiles = []*os.File{pidfd, held.Lock}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = pidfd.Close(), held.Lock.Close()
+	for range 2 { // again and again
+		old := time.Now().Add(-20 * 24 * time.Hour)
+		for _, path := range all {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "everything is young again", func() bool {
+			for _, path := range all {
+				if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) > time.Hour {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	if err := holder.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", held.Lease.ID+"-*")); len(left) > 0 {
+		t.Errorf("the holder has left %v", left)
+	}
+}
