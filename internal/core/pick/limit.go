@@ -12,7 +12,7 @@ import (
 // answer cannot say (its model, its memory) is not held against it here: it is sick, and may recover.
 func (q *question) never(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
-		q.unseen, q.unwanted, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
+		q.unnamed, q.unseen, q.unwanted, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
 	} {
 		if o := rule(u); o != nil {
 			return o
@@ -36,13 +36,18 @@ func (q *question) unseen(u *unit) *obstacle {
 	if !hidden || q.spec.Any {
 		return nil
 	}
-	return &obstacle{code: "hidden", text: why, remedy: fmt.Sprintf("add --any to look past the mask (%s)", why)}
+	return &obstacle{code: "hidden", text: why, remedy: "add --any to look past the mask"}
 }
 
 func (q *question) unwanted(u *unit) *obstacle {
 	if u.out {
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
 	}
+	return nil
+}
+
+// unnamed comes before all others: nothing else matters about a device that was not asked for.
+func (q *question) unnamed(u *unit) *obstacle {
 	if len(q.spec.Devices) == 0 || slices.Contains(q.named, u) {
 		return nil
 	}

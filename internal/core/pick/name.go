@@ -22,10 +22,10 @@ func (q *question) readNames() *job.Refusal {
 	}
 	said := map[*unit]string{}
 	for _, name := range q.spec.Devices {
-		u, problem := q.find(all, name)
+		u, problem, remedy := q.find(all, "device", name)
 		switch {
 		case problem != "":
-			fail("cannot find device "+problem, "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them")
+			fail("cannot find device "+problem, remedy)
 		case said[u] != "":
 			fail(fmt.Sprintf("cannot give %s twice: --device names it as %s and as %s", u.label, said[u], name), "name each device once")
 		default:
@@ -37,9 +37,9 @@ func (q *question) readNames() *job.Refusal {
 		q.need = len(q.spec.Devices)
 	}
 	for _, name := range q.spec.Exclude {
-		u, problem := q.find(all, name)
+		u, problem, remedy := q.find(all, "exclude", name)
 		if problem != "" {
-			fail("cannot exclude device "+problem, "leave it out of --exclude; gpuard status lists the devices")
+			fail("cannot exclude device "+problem, remedy)
 			continue
 		}
 		u.excluded(all)
@@ -60,8 +60,8 @@ func (u *unit) excluded(all []*unit) {
 	}
 }
 
-// find returns the one unit that a name means, or what is wrong with the name.
-func (q *question) find(all []*unit, name string) (*unit, string) {
+// find returns the one unit that a name means, or what is wrong with the name and what to write.
+func (q *question) find(all []*unit, flag, name string) (u *unit, problem, remedy string) {
 	name = strings.TrimSpace(name)
 	var hits []*unit
 	for _, u := range all {
@@ -74,18 +74,19 @@ func (q *question) find(all []*unit, name string) (*unit, string) {
 			hits = append(hits, u)
 		}
 	}
-	switch {
-	case len(hits) == 1:
-		return hits[0], ""
-	case len(hits) == 0:
-		return nil, fmt.Sprintf("%s: %s", shown(name), q.inventory())
+	if len(hits) == 1 && !bare(name) {
+		return hits[0], "", ""
 	}
-	var means []string
-	for _, u := range hits {
-		means = append(means, fmt.Sprintf("%s (%s)", u.label, u.id()))
+	if len(hits) > 0 {
+		problem, remedy = q.ambiguous(hits, flag, name)
+		return nil, problem, remedy
 	}
-	return nil, fmt.Sprintf("%s: it could be %s", shown(name), listed(means, "or"))
+	return nil, fmt.Sprintf("%s: %s", shown(name), q.inventory()), q.misnamed(all, flag, name)
 }
+
+// bare is the beginning of every UUID of a vendor: left of a variable that was empty, it names nothing even where
+// there is one device.
+func bare(name string) bool { return strings.HasSuffix(name, "-") && strings.Count(name, "-") == 1 }
 
 func shown(name string) string {
 	if name == "" {
@@ -110,9 +111,7 @@ func matches(u *unit, name string) (exact, match bool) {
 		return false, known && u.mig == nil && have.is(want)
 	}
 	id, start := strings.ToLower(string(u.id())), strings.ToLower(name)
-	// "GPU-" alone is the beginning of everything: at least one character of its own is needed.
-	long := len(start) > len("gpu-") && strings.Contains(start, "-")
-	return id == start && id != "" && !u.twin, long && strings.HasPrefix(id, start)
+	return id == start && id != "" && !u.twin, strings.Contains(start, "-") && strings.HasPrefix(id, start)
 }
 
 func wholeNumber(s string) (int, bool) {

@@ -1,0 +1,102 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// misnamed says what to write instead of a name that no device has.
+func (q *question) misnamed(all []*unit, flag, name string) string {
+	if words := strings.Fields(strings.ReplaceAll(name, ";", " ")); len(words) > 1 {
+		return fmt.Sprintf("write commas between names: --%s %s", flag, strings.Join(words, ","))
+	}
+	switch strings.ToLower(name) {
+	case "all", "*":
+		if flag == "device" && q.wholes() > 0 {
+			return fmt.Sprintf("write --gpus %d for all of them", q.wholes())
+		}
+		return "write --cpu to run without a GPU"
+	case "none", "no", "-1":
+		if flag == "device" {
+			return "write --cpu to run without a GPU"
+		}
+	}
+	if index, runtime, ok := numbered(name); ok {
+		if runtime {
+			return fmt.Sprintf("%s counts what one program sees; here devices are named by their own index: --%s %s", name, flag, index)
+		}
+		return fmt.Sprintf("write the index alone: --%s %s", flag, index)
+	}
+	if whole := unprefixed(all, name); whole != "" {
+		return fmt.Sprintf("write a UUID with its beginning: --%s %s", flag, whole)
+	}
+	if flag == "exclude" {
+		return "leave it out of --exclude; gpuard status lists the devices"
+	}
+	return "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them"
+}
+
+// wholes is the largest number of whole GPUs that one job can ask for.
+func (q *question) wholes() int {
+	byVendor, n := map[gpu.Vendor]int{}, 0
+	for i := range q.m.Devices {
+		if d := &q.m.Devices[i]; !d.UsesMIG() {
+			byVendor[d.Vendor]++
+			n = max(n, byVendor[d.Vendor])
+		}
+	}
+	return n
+}
+
+// numbered reads names as programs and people write them, "GPU0", "gpu:0", "cuda:0"; runtime ones count what is visible.
+func numbered(name string) (index string, runtime, ok bool) {
+	word := strings.TrimRight(name, "0123456789")
+	index = name[len(word):]
+	if _, ok := wholeNumber(index); !ok {
+		return "", false, false
+	}
+	switch strings.TrimRight(strings.ToLower(word), ":-_#") {
+	case "gpu", "device":
+		return index, false, true
+	case "cuda", "hip", "rocm", "xpu", "npu":
+		return index, true, true
+	}
+	return "", false, false
+}
+
+// unprefixed finds the one device whose UUID goes on like this behind "GPU-", and writes it so.
+func unprefixed(all []*unit, name string) string {
+	const enough = 3 // shorter ones are numbers more often than beginnings
+	var found []string
+	for _, u := range all {
+		prefix, rest, ok := strings.Cut(string(u.id()), "-")
+		if ok && len(name) >= enough && len(rest) >= len(name) && strings.EqualFold(rest[:len(name)], name) {
+			found = append(found, prefix+"-"+rest[:len(name)])
+		}
+	}
+	if len(slices.Compact(found)) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+// ambiguous names what a name could mean, and what to write to tell them apart.
+func (q *question) ambiguous(hits []*unit, flag, name string) (problem, remedy string) {
+	var means, write []string
+	for _, u := range hits[:min(most, len(hits))] {
+		means = append(means, fmt.Sprintf("%s (%s)", u.label, u.id()))
+		if u.mig != nil {
+			write = append(write, string(u.id()))
+		} else {
+			write = append(write, q.number(u.dev))
+		}
+	}
+	if more := len(hits) - most; more > 0 {
+		means = append(means, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s: ambiguous, it could be %s", shown(name), listed(means, "or")),
+		fmt.Sprintf("write --%s %s", flag, strings.Join(write, fmt.Sprintf(" or --%s ", flag)))
+}
