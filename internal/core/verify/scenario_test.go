@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,7 +112,9 @@ func (s *scenario) read(words []string) error {
 	case "promised":
 		f.Promised, f.Mask, s.shown = s.ids(rest), of["mask"], true
 	case "unread":
-		f.Unread = rest[0]
+		f.Unread, f.Reading = rest[0], of["do"]
+	case "doubt":
+		f.Doubt = rest[0]
 	case "lease":
 		f.Lease, f.Leased = rest[0], s.ids(rest[1:])
 	case "seen":
@@ -147,10 +150,15 @@ func (s *scenario) read(words []string) error {
 }
 
 func (s *scenario) times(rest []string, of map[string]string) error {
-	s.facts.Ended = len(rest) > 0 && rest[0] == "ended"
+	s.facts.Ended = slices.Contains(rest, "ended")
+	s.facts.Unheard = slices.Contains(rest, "unheard")
 	for key, value := range of {
-		if key == "looks" {
+		switch key {
+		case "looks":
 			s.facts.Looks = atoi(value)
+			continue
+		case "signal":
+			s.facts.Signal = value
 			continue
 		}
 		d, err := time.ParseDuration(value)

@@ -5,7 +5,9 @@
 // The order of weight: a process outside its lease harms others, so it is told first; then a process on a device that its
 // environment does not show; then the proof, for which any sighting will do as long as all are inside. Only when nothing was
 // seen anywhere do the reasons for that count: the list cannot be read, its framework cannot use a GPU, its environment shows
-// none, it is over, or it has worked on the CPU for as long as one cared to wait.
+// none, it came to its own end, or it has worked on the CPU for as long as one cared to wait.
+//
+// A guess accuses nobody: where reading the environment is one, a device beside it is not a wrong one.
 package verify
 
 import (
@@ -67,7 +69,9 @@ type Facts struct {
 
 	Promised []gpu.UUID // what the environment at its start shows
 	Mask     string     // variable and value that decided that ("CUDA_VISIBLE_DEVICES=2"); "" when none is set
+	Doubt    string     // why Promised is a guess; "" when it is certain
 	Unread   string     // why the environment could not be read; "" when it was
+	Reading  string     // what to do about that; "" for asking as its owner or as root
 	Lease    string     // id; "" without a lease
 	Leased   []gpu.UUID // nil without a lease
 
@@ -84,6 +88,8 @@ type Facts struct {
 	CPUTime  time.Duration // used by all its processes while they were watched
 	Patience time.Duration // how long to watch before "never seen" means something
 	Ended    bool          // none of its processes is alive
+	Signal   string        // that ended its first process, or was sent to it by whoever waited ("SIGINT"); "" without one
+	Unheard  bool          // nobody knows how its first process ended
 	Notes    []string      // surprises in reading the environment
 }
 
@@ -112,7 +118,9 @@ func Judge(f Facts) Finding {
 	switch {
 	case len(outside) > 0:
 		out.Verdict, out.Text, out.Remedy = OutsideLease, f.outsideText(outside), f.elsewhereRemedy(outside)
-	case len(wrong) > 0:
+	case len(wrong) > 0 && f.Doubt != "" && f.Leased == nil:
+		out.Verdict, out.Text, out.Remedy = NotMeasurable, f.doubtText(wrong), f.doubtRemedy()
+	case len(wrong) > 0 && f.Doubt == "":
 		out.Verdict, out.Text, out.Remedy = WrongDevice, f.wrongText(wrong), f.elsewhereRemedy(wrong)
 	case len(f.Sightings) > 0 && f.Unread != "" && f.Leased == nil:
 		out.Verdict, out.Text, out.Remedy = NotMeasurable, f.unreadText(), f.unreadRemedy()
@@ -133,21 +141,26 @@ func Judge(f Facts) Finding {
 // unseen judges a job that the driver never listed.
 func (f *Facts) unseen() (Verdict, string, string) {
 	none := f.hopeless()
-	blind := f.Unread == "" && len(f.Promised) == 0
+	blind := f.Unread == "" && f.Doubt == "" && len(f.Promised) == 0
 	switch {
 	case none != nil && (!blind || none.Built == cpuBuild):
 		return CPU, f.job() + ": " + none.inability(), none.remedy()
 	case f.Ended && f.Looks < looksNeeded:
 		return TooEarly, f.tooShortText(), "verify a command that runs longer"
-	case blind && (f.Ended || none != nil || f.Watched >= min(blindWait, f.Patience)):
+	case blind && (f.Ended && !f.cut() || none != nil || f.Watched >= min(blindWait, f.Patience)):
 		return CPU, f.blindText(), f.blindRemedy()
-	case f.Ended:
+	case f.Ended && !f.cut():
 		return CPU, f.endedText(), f.cpuRemedy()
 	case f.Watched >= f.Patience && f.busy():
 		return CPU, f.neverText(), f.cpuRemedy()
+	case f.Ended:
+		return TooEarly, f.cutText(), f.cutRemedy()
 	}
 	return TooEarly, f.tooEarlyText(), f.tooEarlyRemedy()
 }
+
+// cut: a signal kept it from coming to its own end, or may have. What it would have done later is not known.
+func (f *Facts) cut() bool { return f.Signal != "" || f.Unheard }
 
 // busy: it used at least a tenth of a CPU. A job that waits for input or for a download says nothing by being nowhere.
 func (f *Facts) busy() bool { return f.CPUTime > 0 && f.CPUTime >= f.Watched/10 }

@@ -25,28 +25,47 @@ func who(command string, pid int) string {
 // Device names one device for people: "GPU 2 (NVIDIA A100-SXM4-80GB, GPU-…)".
 func (f *Facts) Device(id gpu.UUID) string {
 	d, slice, ok := f.Machine.Find(id)
-	if !ok {
-		return fmt.Sprintf("a device that is not listed (%s)", id)
+	switch {
+	case !ok:
+		return f.brief(id)
+	case slice != nil:
+		return fmt.Sprintf("MIG %s of %s (%s, %s)", slice.Profile, f.number(d), d.Name, slice.UUID)
 	}
-	mixed := slices.ContainsFunc(f.Machine.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor })
-	name := fmt.Sprintf("GPU %d", d.Index)
-	if mixed {
-		name = fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
-	}
-	if slice != nil {
-		return fmt.Sprintf("MIG %s of %s (%s, %s)", slice.Profile, name, d.Name, slice.UUID)
-	}
-	return fmt.Sprintf("%s (%s, %s)", name, d.Name, d.UUID)
+	return fmt.Sprintf("%s (%s, %s)", f.number(d), d.Name, d.UUID)
 }
 
+// brief leaves the model out, and the identifier of what a number names: "GPU 2".
+func (f *Facts) brief(id gpu.UUID) string {
+	d, slice, ok := f.Machine.Find(id)
+	switch {
+	case !ok:
+		return fmt.Sprintf("a device that is not listed (%s)", id)
+	case slice != nil:
+		return fmt.Sprintf("MIG %s of %s (%s)", slice.Profile, f.number(d), slice.UUID)
+	}
+	return f.number(d)
+}
+
+func (f *Facts) number(d *gpu.Device) string {
+	if slices.ContainsFunc(f.Machine.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
+		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// devices names a list. A single device is named in full; of several the numbers do, because the sentence is one line of a
+// log.
 func (f *Facts) devices(ids []gpu.UUID) string {
+	if len(ids) == 1 {
+		return f.Device(ids[0])
+	}
 	var names []string
 	for i, id := range ids {
 		if i == most {
 			names = append(names, fmt.Sprintf("%d more", len(ids)-most))
 			break
 		}
-		names = append(names, f.Device(id))
+		names = append(names, f.brief(id))
 	}
 	return and(names)
 }
@@ -139,14 +158,34 @@ func (f *Facts) unreadText() string {
 }
 
 func (f *Facts) unreadRemedy() string {
+	if f.Reading != "" {
+		return f.Reading
+	}
 	return fmt.Sprintf("ask as its owner or as root: sudo gpuard verify %d", f.PID)
+}
+
+// doubtText: f.Doubt itself is in the notes, as a sentence of its own.
+func (f *Facts) doubtText(list []Sighting) string {
+	by := "its environment"
+	if f.Mask != "" {
+		by += " (" + f.Mask + ")"
+	}
+	guess := "none"
+	if len(f.Promised) > 0 {
+		guess = f.devices(f.Promised)
+	}
+	return fmt.Sprintf("%s, and which GPU %s shows it is a guess: most likely %s", f.seenText(list), by, guess)
+}
+
+func (f *Facts) doubtRemedy() string {
+	return "name GPUs by identifier, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; gpuard run does, and its lease is certain"
 }
 
 // unused are promised or leased devices that nobody of the job is on.
 func (f *Facts) unused() []string {
 	list, whose := f.Leased, "lease "+f.Lease
 	if list == nil {
-		if f.Mask == "" || f.Unread != "" {
+		if f.Mask == "" || f.Unread != "" || f.Doubt != "" {
 			return nil // a program without a mask is not expected on every device
 		}
 		list, whose = f.Promised, f.Mask
@@ -169,6 +208,21 @@ func (f *Facts) tooShortText() string {
 
 func (f *Facts) endedText() string {
 	return fmt.Sprintf("%s ended after %s and was never seen on a GPU", f.job(), seconds(max(f.Watched, f.Age)))
+}
+
+func (f *Facts) cutText() string {
+	how := "ended, nobody here knows how,"
+	if f.Signal != "" {
+		how = "was ended by signal (" + f.Signal + ")"
+	}
+	return fmt.Sprintf("%s %s after %s, and was on no GPU until then", f.job(), how, seconds(max(f.Watched, f.Age)))
+}
+
+func (f *Facts) cutRemedy() string {
+	if f.Signal != "" {
+		return "let it run until it computes, and verify it then"
+	}
+	return "gpuard verify -- COMMAND starts it itself, and knows how it ended"
 }
 
 func (f *Facts) blindText() string {
@@ -245,7 +299,7 @@ func (f *Facts) notes() []string {
 // disagreement: the framework, asked in a process with the same environment, sees devices that the environment does not
 // show by our reading.
 func (f *Facts) disagreement(w *Framework) string {
-	if f.Unread != "" {
+	if f.Unread != "" || f.Doubt != "" {
 		return ""
 	}
 	for _, d := range w.Devices {
