@@ -75,6 +75,7 @@ type Lease struct {
 	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
 	Ended      bool       `json:"ended"`            // the command is gone, somebody else holds the lease
 	Unreadable bool       `json:"unreadable"`       // only its devices are known
+	Here       bool       `json:"here"`             // whoever asks is inside of it
 }
 
 // Process is one process on a device.
@@ -190,7 +191,7 @@ func (v statusView) fill(d *Device) {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
 			d.Leases = append(d.Leases, Lease{
-				l.ID, gpu.Clean(l.User), gpu.Clean(l.Command), l.PID, known(l.Since), l.Parent, l.Ended, l.Unreadable,
+				l.ID, gpu.Clean(l.User), gpu.Clean(l.Command), l.PID, known(l.Since), l.Parent, l.Ended, l.Unreadable, false,
 			})
 		}
 	}
@@ -217,6 +218,21 @@ func (v statusView) fill(d *Device) {
 		d.Use = Busy
 	default:
 		d.Use = Free
+	}
+}
+
+// Inside marks the lease that whoever asks is in; an empty id marks none.
+func (s *Report) Inside(id string) {
+	mark := func(leases []Lease) {
+		for i := range leases {
+			leases[i].Here = id != "" && leases[i].ID == id
+		}
+	}
+	for i := range s.Devices {
+		mark(s.Devices[i].Leases)
+		for j := range s.Devices[i].MIG {
+			mark(s.Devices[i].MIG[j].Leases)
+		}
 	}
 }
 

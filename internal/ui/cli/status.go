@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -37,7 +34,7 @@ device can be read, with the reason.`,
 				case watch && !asJSON:
 					return p.watch(cmd.Context())
 				}
-				s, err := p.App.Status(cmd.Context())
+				s, err := p.look(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -56,27 +53,6 @@ device can be read, with the reason.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	f.BoolVar(&record, "record", false, "print the machine as a machine file, and nothing else")
-	f.BoolVar(&watch, "watch", false, "show it again every two seconds until Ctrl-C")
+	f.BoolVar(&watch, "watch", false, "show it again every two seconds, until q or Ctrl-C")
 	return cmd
-}
-
-// watchEvery is a compromise: drivers serialise queries, and nobody reads faster.
-const watchEvery = 2 * time.Second
-
-// watch redraws in place on a terminal and appends elsewhere. The driver is opened once.
-func (p *Program) watch(ctx context.Context) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		s, err := p.App.Status(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Fprint(p.Out, Frame(s, p.term(p.Out)))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -155,10 +155,16 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	}
 	command := cut(o.command, max(room-cells(handle), 4), v.dots())
 	v.line(span{normal, lead}, span{o.style, o.user}, span{normal, between + command + tail}, span{dim, handle})
+	if handle == "" { // on a line of its own: without it nobody can act
+		v.line(span{normal, strings.Repeat(" ", cells(lead))}, span{dim, o.handle[0]})
+	}
 }
 
 func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: cyan, user: v.text(l.User), command: v.text(l.Command), handle: []string{v.text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
+	if l.Here {
+		o.handle[0] += " (here)"
+	}
 	switch {
 	case l.Unreadable:
 		o.command, o.handle = "(a lease that cannot be read)", o.handle[:1]

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,19 +25,42 @@ const (
 func Status(w io.Writer, s status.Report, term Term) { _, _ = io.WriteString(w, statusText(s, term)) }
 
 // Frame is the same for a screen that is drawn again and again: on a terminal it starts at the top left corner, clears
-// what an earlier frame left over, and never scrolls. Elsewhere frames follow each other with an empty line between.
-func Frame(s status.Report, term Term) string {
+// what an earlier frame left over, and never scrolls; its last line has the clock and how to leave. Where not everything
+// fits, the devices that somebody has come before the free ones. Elsewhere frames follow each other with an empty line
+// between.
+func Frame(s status.Report, term Term, leave string) string {
 	if !term.TTY {
 		return statusText(s, term) + "\n"
 	}
-	lines := strings.Split(strings.TrimSuffix(statusText(s, term), "\n"), "\n")
-	if more := len(lines) - term.Height; term.Height > 0 && more >= 0 {
-		shown := max(term.Height-2, 0) // one line for the rest, one for the cursor
-		p := page{term: term}
-		p.line(span{dim, fmt.Sprintf("%d more lines", len(lines)-shown)})
-		lines = append(lines[:shown:shown], strings.TrimSuffix(p.out.String(), "\n"))
+	lines := screenLines(s, term)
+	foot := s.Now.Format("15:04:05") + "  " + leave
+	if more := len(lines) - (term.Height - 2); term.Height > 0 && more > 0 { // one line for the foot, one for the cursor
+		s.Devices = slices.Clone(s.Devices)
+		slices.SortStableFunc(s.Devices, func(a, b status.Device) int { return cmp.Compare(rank(&a), rank(&b)) })
+		lines = screenLines(s, term)
+		shown := max(term.Height-2, 0)
+		foot = fmt.Sprintf("%d more lines  %s", len(lines)-shown, foot)
+		lines = lines[:shown:shown]
 	}
+	p := page{term: term}
+	p.line(span{dim, foot})
+	lines = append(lines, strings.TrimSuffix(p.out.String(), "\n"))
 	return "\x1b[H" + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
+}
+
+func screenLines(s status.Report, term Term) []string {
+	return strings.Split(strings.TrimSuffix(statusText(s, term), "\n"), "\n")
+}
+
+// rank puts devices that somebody has before those that are sick, and these before the free ones.
+func rank(d *status.Device) int {
+	switch {
+	case d.Use != status.Free, slices.ContainsFunc(d.MIG, func(s status.Device) bool { return s.Use != status.Free }):
+		return 0
+	case d.Health != health.OK:
+		return 1
+	}
+	return 2
 }
 
 func statusText(s status.Report, term Term) string {
@@ -125,32 +150,30 @@ func (v *statusPage) header() {
 }
 
 func (v *statusPage) summary() string {
-	gpus, slices := 0, 0
+	if len(v.s.Devices) == 0 {
+		if v.s.Source == "file" && len(v.s.Unavailable) == 0 {
+			return "No GPU: the machine file has none"
+		}
+		return "No GPU"
+	}
+	slices, split := 0, 0
 	count := map[string]int{}
 	for _, r := range v.rows() {
-		switch {
-		case r.parent:
+		if r.parent {
+			split++
 			continue
-		case r.device.Profile != "":
+		}
+		if r.device.Profile != "" {
 			slices++
-		default:
-			gpus++
 		}
 		count[useWord(r.device)]++
 	}
-	if len(v.s.Devices) == 0 {
-		return "No GPU"
-	}
-	var things []string
-	for _, t := range []struct {
-		n    int
-		word string
-	}{{gpus, "GPU"}, {slices, "MIG slice"}} {
-		if t.n == 1 {
-			things = append(things, "1 "+t.word)
-		} else if t.n > 1 {
-			things = append(things, fmt.Sprintf("%d %ss", t.n, t.word))
-		}
+	things := plural(len(v.s.Devices), "GPU")
+	switch {
+	case split == 1 && len(v.s.Devices) == 1:
+		things += " split into " + plural(slices, "MIG slice")
+	case split > 0:
+		things += fmt.Sprintf(" (%d split into %s)", split, plural(slices, "MIG slice"))
 	}
 	var uses []string
 	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "degraded", "unhealthy", "unknown"} {
@@ -158,7 +181,14 @@ func (v *statusPage) summary() string {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	return strings.Join(things, " and ") + ": " + strings.Join(uses, ", ")
+	return things + ": " + strings.Join(uses, ", ")
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // useWord is the use, but a device that nobody has and nobody gets is not called free.

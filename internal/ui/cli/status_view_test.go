@@ -183,22 +183,85 @@ func TestStatusJSON(t *testing.T) {
 }
 
 func TestFrame(t *testing.T) {
+	const leave = "q leaves"
 	s := sixteen(t)
-	whole := Frame(s, Term{Width: 80, UTF8: true, TTY: true})
-	if !strings.HasPrefix(whole, "\x1b[H16 GPUs: ") || !strings.HasSuffix(whole, "\x1b[K\n\x1b[J") {
-		t.Errorf("a frame starts at the top left and clears the rest: %q … %q", whole[:20], whole[len(whole)-20:])
+	whole := Frame(s, Term{Width: 80, UTF8: true, TTY: true}, leave)
+	if !strings.HasPrefix(whole, "\x1b[H16 GPUs: ") || !strings.HasSuffix(whole, "\n15:00:00  q leaves\x1b[K\n\x1b[J") {
+		t.Errorf("a frame starts at the top left, ends with clock and key, and clears the rest: %q … %q", whole[:20], whole[len(whole)-40:])
 	}
-	small := Frame(s, Term{Width: 80, Height: 10, UTF8: true, TTY: true})
+	small := Frame(s, Term{Width: 80, Height: 10, UTF8: true, TTY: true}, leave)
 	if n := strings.Count(small, "\n"); n != 9 {
 		t.Errorf("a frame for 10 lines ends %d lines: it would scroll", n)
 	}
-	if !strings.Contains(small, "16 more lines") {
+	if !strings.Contains(small, "\n16 more lines  15:00:00  q leaves\x1b[K\n\x1b[J") {
 		t.Errorf("what is hidden is not counted: %q", small)
 	}
-	if got := Frame(s, Term{Width: 80, Height: 10}); strings.Contains(got, "\x1b") || strings.Count(got, "\n") < 20 {
+	if got := Frame(s, Term{Width: 80, Height: 10}, leave); strings.Contains(got, "\x1b") || strings.Count(got, "\n") < 20 || strings.Contains(got, leave) {
 		t.Errorf("a frame for a file is plain and whole: %q", got)
 	}
-	if got := Frame(s, Term{Width: 80, Height: 1, TTY: true}); strings.Count(got, "\n") > 1 {
+	if got := Frame(s, Term{Width: 80, Height: 1, TTY: true}, leave); strings.Count(got, "\n") > 1 {
 		t.Errorf("a frame for one line: %q", got)
+	}
+}
+
+// TestFrameOrder: where not all devices fit, those that somebody has are shown, and those that are sick, before free ones.
+func TestFrameOrder(t *testing.T) {
+	m := invented(t, "demo:8xL4")
+	m.Devices[2].Problem = "GPU is lost"
+	s := status.Of(m, []job.Lease{lease("k3f9", "alice", 1001, 7, "python", time.Hour, m.Devices[6].UUID)}, now)
+	row := func(text, label string) int {
+		for i, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(line, "  "+label+"  ") {
+				return i
+			}
+		}
+		return -1
+	}
+	small := Frame(s, Term{Width: 80, Height: 10, TTY: true}, "")
+	if leased, sick := row(small, "6"), row(small, "2"); leased < 0 || sick < leased || !strings.Contains(small, "k3f9") || row(small, "7") >= 0 {
+		t.Errorf("a small frame hides who is on the devices:\n%s", small)
+	}
+	if large := Frame(s, Term{Width: 80, Height: 40, TTY: true}, ""); row(large, "0") > row(large, "6") || row(large, "0") < 0 {
+		t.Errorf("a frame with room enough keeps the order:\n%s", large)
+	}
+	if s.Devices[0].Index != 0 {
+		t.Error("the report itself was sorted")
+	}
+}
+
+// TestStatusWords: counts, and what must be there at any width.
+func TestStatusWords(t *testing.T) {
+	shown := func(s status.Report, width int) string {
+		var out strings.Builder
+		Status(&out, s, Term{Width: width})
+		return out.String()
+	}
+	for spec, want := range map[string]string{
+		"demo:1xL4":                                      "1 GPU: 1 free",
+		"demo:1xA100-80GB:3g.40gb,1g.10gb*3":             "1 GPU split into 4 MIG slices: 4 free",
+		"demo:1xA100-80GB:7g.80gb":                       "1 GPU split into 1 MIG slice: 1 free",
+		"demo:1xA100-80GB:3g.40gb,1g.10gb*3+2xA100-80GB": "3 GPUs (1 split into 4 MIG slices): 6 free",
+		"demo:2xA100-80GB:3g.40gb+1xL4":                  "3 GPUs (2 split into 2 MIG slices): 3 free",
+	} {
+		if got := shown(status.Of(invented(t, spec), nil, now), 80); !strings.HasPrefix(got, want) {
+			t.Errorf("%s begins %q, want %q", spec, strings.SplitN(got, "\n", 2)[0], want)
+		}
+	}
+	if got := shown(status.Of(gpu.Machine{Source: "file"}, nil, now), 80); !strings.HasPrefix(got, "No GPU: the machine file has none") {
+		t.Errorf("an empty machine file: %q", got)
+	}
+	m := invented(t, "demo:2xL4")
+	s := status.Of(m, []job.Lease{
+		lease("k3f9", "alice", 1001, 7, "python", time.Hour, m.Devices[0].UUID),
+		lease("m2aa", "alice", 1001, 8, "python", time.Hour, m.Devices[1].UUID),
+	}, now)
+	s.Inside("m2aa")
+	for width := 12; width < 130; width++ {
+		if got := shown(s, width); !strings.Contains(got, "k3f9") || !strings.Contains(got, "m2aa") {
+			t.Errorf("at %d columns a lease has no id:\n%s", width, got)
+		}
+	}
+	if got := shown(s, 80); !strings.Contains(got, "m2aa (here), pid 8") || !strings.Contains(got, "k3f9, pid 7") {
+		t.Errorf("which lease this shell is in is not marked:\n%s", got)
 	}
 }
