@@ -19,3 +19,13 @@ func Clean(s string) string {
 		return r
 	}, s)
 }
+
+// Brief is Clean for names inside a sentence: at most 60 characters, the last of them "…" where some are left out.
+func Brief(s string) string {
+	const longest = 60
+	runes := []rune(Clean(s))
+	if len(runes) <= longest {
+		return string(runes)
+	}
+	return string(runes[:longest-1]) + "…"
+}

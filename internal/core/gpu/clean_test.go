@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -38,4 +39,25 @@ func FuzzClean(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestBrief(t *testing.T) {
+	for in, want := range map[string]string{
+		"NVIDIA L4":              "NVIDIA L4",
+		"a\x1bb":                 "ab",
+		strings.Repeat("é", 60):  strings.Repeat("é", 60),
+		strings.Repeat("é", 300): strings.Repeat("é", 59) + "…",
+	} {
+		if got := Brief(in); got != want {
+			t.Errorf("Brief(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestModel(t *testing.T) {
+	for in, want := range map[string]string{"NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB", "AMD Instinct MI300X": "Instinct MI300X", "NVIDIA ": "NVIDIA ", "Tesla T4": "Tesla T4", "": ""} {
+		if got := Model(in); got != want {
+			t.Errorf("Model(%q) = %q, want %q", in, got, want)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package gpu
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -163,6 +164,16 @@ const (
 
 // Capability is a CUDA compute capability.
 type Capability struct{ Major, Minor int }
+
+// Model is a device's name without its maker, as status shows it: "A100-SXM4-80GB" of "NVIDIA A100-SXM4-80GB".
+func Model(name string) string {
+	for _, maker := range []string{"NVIDIA ", "AMD ", "Intel "} {
+		if rest, ok := strings.CutPrefix(name, maker); ok && rest != "" {
+			return rest
+		}
+	}
+	return name
+}
 
 // Find returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
 func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {

@@ -36,7 +36,7 @@ func (g Given) String() string {
 	if g.Profile != "" {
 		label = "MIG " + g.Profile + " of " + label
 	}
-	return label + " (" + g.Name + ")"
+	return label + " (" + gpu.Brief(g.Name) + ")"
 }
 
 // Runtime is the name under which programs number the devices of the vendor: "cuda" in cuda:0.

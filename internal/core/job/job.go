@@ -123,6 +123,7 @@ type Lease struct {
 	Since      time.Time  `json:"since"`                // wall clock, for people
 	Boot       string     `json:"boot"`                 // boot id
 	SinceBoot  int64      `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
+	Apart      bool       `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be given back while that runs
 	Ended      bool       `json:"ended,omitempty"`      // the command is gone, somebody else still holds the lock
 	HeldBy     []Blocker  `json:"held_by,omitempty"`    // who does, when Ended
 	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"gpuard/internal/core/gpu"
 )
@@ -96,23 +97,33 @@ func (q *question) slices(d *gpu.Device) string {
 	return "ask for a slice (--mig " + listed(profiles(d), "or --mig") + ")"
 }
 
+// wrongModel matches the whole name, with or without the maker: people copy what status shows.
 func (q *question) wrongModel(u *unit) *obstacle {
-	if q.spec.Model == "" || glob(strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)) || u.dev.Name == "" && u.dev.Problem != "" {
+	wanted, name := strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)
+	fits := glob(wanted, name) || glob(wanted, strings.ToLower(gpu.Model(u.dev.Name)))
+	if wanted == "" || fits || name == "" && u.dev.Problem != "" {
 		return nil
 	}
-	remedy := fmt.Sprintf("write a --model that fits %q", u.dev.Name)
-	if !strings.ContainsAny(q.spec.Model, "*?") {
-		remedy += fmt.Sprintf(" as a whole, such as '*%s*'", lastWord(u.dev.Name))
+	shown := gpu.Brief(u.dev.Name)
+	pattern := "*" + family(u.dev.Name) + "*"
+	if !strings.ContainsAny(wanted, "*?") && strings.Contains(name, wanted) {
+		pattern = "*" + q.spec.Model + "*"
 	}
-	return &obstacle{code: "model", text: fmt.Sprintf("its model is not %s", q.spec.Model), remedy: remedy}
+	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", or(shown, "its model"), gpu.Brief(q.spec.Model)),
+		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, or(shown, "it"))}
 }
 
-func lastWord(name string) string {
-	words := strings.Fields(name)
-	if len(words) == 0 {
-		return name
+// family is the word of a model's name that people remember: the first with a digit, "A100" of "NVIDIA A100-SXM4-80GB".
+func family(name string) string {
+	words := strings.FieldsFunc(name, func(r rune) bool {
+		return r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	for _, w := range words {
+		if strings.ContainsAny(w, "0123456789") {
+			return w
+		}
 	}
-	return words[len(words)-1]
+	return strings.Join(words[max(0, len(words)-1):], "")
 }
 
 func (q *question) tooOld(u *unit) *obstacle {
@@ -136,8 +147,26 @@ func (q *question) tooSmall(u *unit) *obstacle {
 	case total == nil:
 		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
 	}
-	return &obstacle{code: "memory", text: fmt.Sprintf("%s in all are less than %s", *total, q.spec.Memory),
+	return &obstacle{code: "memory", text: capacity(u, q.spec.Memory),
 		remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*total))}
+}
+
+// capacity is the size that status shows, and what of it no job ever gets.
+func capacity(u *unit, wanted gpu.Bytes) string {
+	if u.mig != nil || u.dev.MemoryReserved == nil || *u.dev.MemoryReserved <= 0 {
+		have, want := apart(*u.total(), wanted)
+		return have + " in all cannot hold " + want
+	}
+	return fmt.Sprintf("%s in all, less %s for the driver, cannot hold %s", u.dev.MemoryTotal, u.dev.MemoryReserved, wanted)
+}
+
+// apart writes two sizes so that one sees that they differ.
+func apart(a, b gpu.Bytes) (string, string) {
+	const tenth = gpu.GiB / 10
+	if a.String() != b.String() && (a+tenth/2)/tenth != (b+tenth/2)/tenth {
+		return a.String(), b.String()
+	}
+	return fmt.Sprintf("%d MiB", a/gpu.MiB), fmt.Sprintf("%d MiB", (b+gpu.MiB-1)/gpu.MiB)
 }
 
 // glob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike path.Match,

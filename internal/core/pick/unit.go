@@ -54,6 +54,14 @@ func (u *unit) used() *gpu.Bytes {
 	return u.dev.MemoryUsed
 }
 
+// size is the memory that is printed on it and that status shows; only for units whose total is known.
+func (u *unit) size() gpu.Bytes {
+	if u.mig != nil {
+		return *u.mig.MemoryTotal
+	}
+	return *u.dev.MemoryTotal
+}
+
 // free is what is left of total now; nil when unknown.
 func (u *unit) free() *gpu.Bytes {
 	if u.total() == nil || u.used() == nil {

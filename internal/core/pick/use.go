@@ -151,7 +151,8 @@ func (q *question) lacking(u *unit) *obstacle {
 	case free == nil:
 		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
 	}
-	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", *free, *u.total(), q.spec.Memory)}
+	have, want := apart(*free, q.spec.Memory)
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, u.size(), want)}
 	if len(u.use.processes) > 0 {
 		o.text += ": " + q.people(u.use.processes)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -162,18 +161,12 @@ func typed(b gpu.Bytes) string {
 // short makes a command line fit into a sentence: first without the program's folder, which says least, then cut.
 // The reason's blockers carry it whole and unchanged.
 func short(command string) string {
-	const longest = 60
 	text := gpu.Clean(command)
-	if utf8.RuneCountInString(text) <= longest {
+	if text == gpu.Brief(text) {
 		return text
 	}
 	program, arguments, _ := strings.Cut(text, " ")
-	text = strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments)
-	runes := []rune(text)
-	if len(runes) <= longest {
-		return text
-	}
-	return string(runes[:longest-1]) + "…"
+	return gpu.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
 }
 
 func or(text, instead string) string {
