@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +14,10 @@ import (
 
 // Child is a command that runs beside us in our own process group, with our streams and terminal.
 type Child struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	stop  func()
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	stop   func()
+	signal atomic.Int32 // the last that was meant for it
 }
 
 // Start starts path as a child. Until it ends, the signals of a terminal reach both of us and only the child acts on them;
@@ -60,6 +62,18 @@ func (c *Child) Wait() string {
 	return fmt.Sprint(c.cmd.ProcessState)
 }
 
+// Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". "" is a
+// life without one.
+func (c *Child) Signal() string {
+	<-c.ended
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		if name := signalOf(status); name != "" {
+			return name
+		}
+	}
+	return unix.SignalName(syscall.Signal(c.signal.Load()))
+}
+
 // Hold starts the holder for the child, whose descriptor keep is of the lease, and closes what this process has of it.
 func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
 	pidfd, err := Pidfd(c.PID())
@@ -92,6 +106,9 @@ func (c *Child) Exit() {
 // pass hands signals on. One of the terminal's came to the child as well, when this process group is in front.
 func (c *Child) pass(signals <-chan os.Signal) {
 	for sig := range signals {
+		if n, ok := sig.(syscall.Signal); ok && n != unix.SIGUSR1 && n != unix.SIGUSR2 {
+			c.signal.Store(int32(n)) //nolint:gosec // below 65
+		}
 		if (sig == unix.SIGINT || sig == unix.SIGQUIT) && inFront() {
 			continue
 		}

@@ -1,0 +1,45 @@
+package launch
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Signal names the signal that ended the process behind pidfd, "" for none. The process need not be a child of ours. known is
+// false where the kernel does not tell, which it does from Linux 6.15 on, once the process's parent has heard of the end.
+func Signal(pidfd *os.File) (name string, known bool) {
+	for end := time.Now().Add(200 * time.Millisecond); ; time.Sleep(2 * time.Millisecond) {
+		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+		err := unix.IoctlPidfdInfo(int(pidfd.Fd()), &info)
+		if err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+			return signalOf(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
+		}
+		if err != nil || time.Now().After(end) {
+			return "", false
+		}
+	}
+}
+
+// signalOf also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those that
+// people and schedulers send to end a program are read so.
+func signalOf(status syscall.WaitStatus) string {
+	sig := syscall.Signal(0)
+	switch {
+	case status.Signaled():
+		sig = status.Signal()
+	case status.Exited() && status.ExitStatus() > 128:
+		sig = syscall.Signal(status.ExitStatus() - 128)
+		switch sig {
+		case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGKILL, unix.SIGTERM:
+		default:
+			return ""
+		}
+	}
+	if sig == 0 {
+		return ""
+	}
+	return unix.SignalName(sig)
+}
