@@ -137,7 +137,7 @@ func TestExplainEnded(t *testing.T) {
 	})
 	for _, want := range []string{"has ended, and has no environment any more", "there is no such process"} {
 		got := run(t, program(t, stateFolder(t), nil, "explain", "--machine", "demo", pid))
-		if got.code != 1 || got.out != "" || !strings.Contains(got.err, "gpuard: cannot explain process "+pid+": ") || !strings.Contains(got.err, want) {
+		if got.code != 2 || got.out != "" || !strings.Contains(got.err, "gpuard: cannot explain process "+pid+": ") || !strings.Contains(got.err, want) {
 			t.Errorf("exit %d, %q, %q; want %q", got.code, got.out, got.err, want)
 		}
 		_ = cmd.Wait()
@@ -167,7 +167,7 @@ func TestExplainOthers(t *testing.T) {
 		}
 	}
 	got := ask(12345)
-	want := fmt.Sprintf("gpuard: cannot explain process %s (sleep 60): it belongs to nobody, and only nobody and root may read its environment: sudo gpuard explain %[1]s\n", pid)
+	want := fmt.Sprintf("gpuard: cannot explain process %s (sleep 60): it belongs to the user nobody, and only that user and root may read its environment: sudo gpuard explain %[1]s\n", pid)
 	if got.code != 1 || got.out != "" || got.err != want {
 		t.Errorf("somebody else: exit %d, %q, %q, want %q", got.code, got.out, got.err, want)
 	}

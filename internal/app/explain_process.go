@@ -64,26 +64,44 @@ func (a *App) environment(pid int, target string) (gpu.Process, visible.Env, err
 		if pid < 64 {
 			hint = fmt.Sprintf("for the number of a GPU write CUDA_VISIBLE_DEVICES=%d", pid)
 		}
-		return p, nil, fmt.Errorf("cannot explain process %d: there is no such process; %s", pid, hint)
+		return p, nil, usagef("cannot explain process %d: there is no such process; %s", pid, hint)
 	case errors.Is(err, os.ErrPermission):
-		return p, nil, fmt.Errorf("cannot explain process %d: this machine hides the processes of others; ask its owner, or: sudo gpuard explain %s", pid, target)
+		return p, nil, unreadable(p, pid, os.Geteuid(), target)
 	case err != nil:
 		return p, nil, err
 	case p.State == "Z" || p.State == "X":
-		return p, nil, fmt.Errorf("cannot explain process %d: %s has ended, and has no environment any more", pid, p.Command)
+		return p, nil, usagef("cannot explain process %d: %s has ended, and has no environment any more", pid, p.Command)
 	}
 	env, err := a.Proc.Environ(pid)
-	if errors.Is(err, os.ErrPermission) && p.UID != nil && int(*p.UID) == os.Geteuid() {
-		return p, nil, fmt.Errorf("cannot explain process %d (%s): the kernel shows the environment of such a process (another identity, or no dumps) to root only: sudo gpuard explain %s", pid, p.Command, target)
-	}
 	if errors.Is(err, os.ErrPermission) {
-		return p, nil, fmt.Errorf("cannot explain process %d (%s): it belongs to %s, and only %s and root may read its environment: sudo gpuard explain %s", pid, p.Command, p.User, p.User, target)
+		return p, nil, unreadable(p, pid, os.Geteuid(), target)
 	}
 	// The PID may have been used again between the two.
 	if again, late := a.Proc.Stat(pid); late != nil || again.Start != p.Start || again.State == "Z" {
-		return p, nil, fmt.Errorf("cannot explain process %d: it has just ended", pid)
+		return p, nil, usagef("cannot explain process %d: it has just ended", pid)
 	}
 	return p, env, err
+}
+
+// unreadable says who may read the environment of a process that this user may not, in the words of that user: root needs
+// no sudo.
+func unreadable(p gpu.Process, pid, euid int, target string) error {
+	what := fmt.Sprintf("cannot explain process %d", pid)
+	if p.Command != "" {
+		what += fmt.Sprintf(" (%s)", gpu.Clean(p.Command))
+	}
+	ask := "sudo gpuard explain " + target
+	switch {
+	case euid == 0:
+		return fmt.Errorf("%s: the kernel does not show its environment even to root here (a container without CAP_SYS_PTRACE, a user namespace, or a security module); ask outside: gpuard explain with its number there", what)
+	case p.UID == nil:
+		return fmt.Errorf("%s: this machine hides the processes of others; ask its owner, or: %s", what, ask)
+	case int(*p.UID) == euid:
+		return fmt.Errorf("%s: the kernel shows the environment of such a process (another identity, or no dumps) to root only: %s", what, ask)
+	case *p.UID == 0:
+		return fmt.Errorf("%s: it belongs to root, and only root may read its environment: %s", what, ask)
+	}
+	return fmt.Errorf("%s: it belongs to the user %s, and only that user and root may read its environment: %s", what, gpu.Clean(p.User), ask)
 }
 
 // inside is the machine as the process can open it: its Slurm job and its container may hold less than there is. What

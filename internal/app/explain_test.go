@@ -172,9 +172,9 @@ func TestExplainCannot(t *testing.T) {
 		usage bool
 		text  string
 	}{
-		{[]string{"41"}, false, "cannot explain process 41: there is no such process; for the number of a GPU write CUDA_VISIBLE_DEVICES=41"},
-		{[]string{"4100"}, false, "cannot explain process 4100: there is no such process; what runs on the GPUs is in gpuard status"},
-		{[]string{"43"}, false, "cannot explain process 43: [python3] has ended"},
+		{[]string{"41"}, true, "cannot explain process 41: there is no such process; for the number of a GPU write CUDA_VISIBLE_DEVICES=41"},
+		{[]string{"4100"}, true, "cannot explain process 4100: there is no such process; what runs on the GPUs is in gpuard status"},
+		{[]string{"43"}, true, "cannot explain process 43: [python3] has ended"},
 		{[]string{"44"}, false, "cannot read process 44"},
 		{[]string{"45"}, false, "cannot read the environment of process 45"},
 		{[]string{"k3f9"}, true, "cannot explain k3f9: it is neither a process id nor a live lease"},

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -67,11 +68,12 @@ func (a *App) Verify(ctx context.Context, target string, patience time.Duration)
 	if lease != nil && s.Start != lease.Start || !a.Proc.Alive(pid, s.Start) {
 		return nil, usagef("cannot verify process %d: it has just ended", pid)
 	}
-	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd))
+	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd), func() (string, bool) { return launch.Signal(pidfd) })
 	w.thorough = true
 	env, err := a.Proc.Environ(pid)
 	if w.env = env; err != nil {
 		w.facts.Unread = err.Error()
+		w.facts.Reading = outside(err, os.Geteuid())
 	}
 	if w.lease = lease; lease == nil {
 		w.lease = a.leaseAround(pid, s.Start, w.env)
@@ -94,13 +96,21 @@ func (a *App) VerifyCommand(ctx context.Context, command []string, patience time
 		return nil, "", err
 	}
 	s, _ := a.Proc.Stat(child.PID())
-	w := a.watch(child.PID(), s.Start, patience, child.Ended())
+	w := a.watch(child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.Signal(), true })
 	w.facts.Command = baseName(command)
 	w.env = a.Env
 	w.lease = a.leaseAround(os.Getpid(), 0, a.Env)
 	v := w.run(ctx)
 	tell(v)
 	return v, child.Wait(), nil
+}
+
+// outside says what to do about an environment that even root cannot read; "" for another identity, who can ask.
+func outside(err error, euid int) string {
+	if euid != 0 || !errors.Is(err, os.ErrPermission) {
+		return ""
+	}
+	return "verify outside of this container or restriction, where root may read it"
 }
 
 func (a *App) verifiable() error {

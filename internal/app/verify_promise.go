@@ -34,6 +34,9 @@ func (w *watch) promise() {
 	}
 	for _, n := range x.Notes {
 		f.Notes = append(f.Notes, n.Text)
+		if n.Doubtful() && f.Doubt == "" {
+			f.Doubt = n.Text
+		}
 	}
 	f.Mask = strings.Join(masks, " ")
 }

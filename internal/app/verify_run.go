@@ -71,7 +71,7 @@ func (a *App) Overlook(ctx context.Context, args []string) error {
 	}
 	a.Say = func(string) {}
 	s, _ := a.Proc.Stat(pid)
-	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd))
+	w := a.watch(pid, s.Start, patience, launch.Exited(pidfd), func() (string, bool) { return launch.Signal(pidfd) })
 	w.lease = &job.Lease{ID: args[3], UID: uint32(os.Geteuid())}
 	for id := range strings.SplitSeq(args[4], ",") {
 		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))

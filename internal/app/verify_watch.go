@@ -23,6 +23,7 @@ type watch struct {
 	lease    *job.Lease
 	thorough bool // hear the framework too, although the answer is clear
 	ended    <-chan struct{}
+	ending   func() (signal string, known bool) // of the first process; waits for its end
 	began    time.Time
 	members  map[int]*member
 	seen     map[place]*verify.Sighting
@@ -42,8 +43,9 @@ type place struct {
 	gpu gpu.UUID
 }
 
-func (a *App) watch(pid int, start uint64, patience time.Duration, ended <-chan struct{}) *watch {
-	w := &watch{app: a, start: start, ended: ended, began: time.Now(), members: map[int]*member{}, seen: map[place]*verify.Sighting{}}
+// watch begins with the first process of a job. ended is closed at its end, and ending tells then how that was.
+func (a *App) watch(pid int, start uint64, patience time.Duration, ended <-chan struct{}, ending func() (string, bool)) *watch {
+	w := &watch{app: a, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*member{}, seen: map[place]*verify.Sighting{}}
 	w.facts.PID, w.facts.Patience = pid, patience
 	w.facts.Command = a.commandOf(pid)
 	return w
@@ -115,7 +117,11 @@ func (w *watch) look(ctx context.Context) {
 	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
 		f.Looks++
 	}
-	f.Ended = !alive
+	if f.Ended = !alive; f.Ended {
+		known := false
+		f.Signal, known = w.ending()
+		f.Unheard = !known
+	}
 	w.hear(ctx)
 }
 

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/verify"
+)
+
+// TestUnreadable: root is not sent to sudo, and nobody is told of "root and root".
+func TestUnreadable(t *testing.T) {
+	for _, c := range []struct {
+		owner *uint32
+		user  string
+		euid  int
+		says  string
+		never []string
+	}{
+		{new(uint32(1000)), "alice", 1001, "it belongs to the user alice, and only that user and root may read its environment: sudo gpuard explain k3f9", nil},
+		{new(uint32(65534)), "nobody", 1001, "it belongs to the user nobody, and only that user and root may", []string{"only nobody"}},
+		{new(uint32(0)), "root", 1001, "it belongs to root, and only root may read its environment: sudo gpuard explain k3f9", []string{"root and root", "that user"}},
+		{new(uint32(1001)), "bob", 1001, "to root only: sudo gpuard explain k3f9", nil},
+		{nil, "", 1001, "this machine hides the processes of others; ask its owner, or: sudo gpuard explain k3f9", nil},
+		{new(uint32(1000)), "alice", 0, "even to root here", []string{"sudo", "belongs to"}},
+		{new(uint32(0)), "root", 0, "even to root here", []string{"sudo", "belongs to"}},
+		{nil, "", 0, "even to root here", []string{"sudo"}},
+	} {
+		got := unreadable(gpu.Process{Command: "python", UID: c.owner, User: c.user}, 42, c.euid, "k3f9").Error()
+		bad := slices.ContainsFunc(c.never, func(no string) bool { return strings.Contains(got, no) })
+		if bad || !strings.HasPrefix(got, "cannot explain process 42 (python): ") || !strings.Contains(got, c.says) {
+			t.Errorf("%s for uid %d: %s", c.user, c.euid, got)
+		}
+	}
+	denied := fmt.Errorf("cannot read the environment: %w", os.ErrPermission)
+	if got := outside(denied, 0); !strings.Contains(got, "outside of this container") {
+		t.Errorf("root is told %q", got)
+	}
+	if outside(denied, 1000) != "" || outside(os.ErrNotExist, 0) != "" {
+		t.Error("others are told what is for root")
+	}
+}
+
+// TestPromiseDoubt: what explain calls a guess is one for verify, and what it is certain of is not.
+func TestPromiseDoubt(t *testing.T) {
+	for _, c := range []struct {
+		kinds string
+		env   []string
+		doubt string // "" none
+	}{
+		{"demo:2xA100-80GB+1xL4", []string{"CUDA_VISIBLE_DEVICES=1"}, "is a guess here"},
+		{"demo:2xA100-80GB+1xL4", []string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, ""},
+		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=1"}, ""},
+		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0,1,1"}, ""},
+		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0x1"}, "hexadecimal"},
+	} {
+		a := written(t, invented(t, c.kinds), process(nil, c.env...))
+		w := &watch{app: a, env: c.env, facts: verify.Facts{PID: 42}}
+		w.facts.Machine, _ = a.Read(context.Background(), gpu.Identity)
+		w.promise()
+		if got := w.facts.Doubt; (got == "") != (c.doubt == "") || !strings.Contains(got, c.doubt) {
+			t.Errorf("%s %q: doubt %q, want %q", c.kinds, c.env, got, c.doubt)
+		}
+		if w.facts.Doubt != "" && !slices.Contains(w.facts.Notes, w.facts.Doubt) {
+			t.Errorf("%q: the doubt is not told: %q", c.env, w.facts.Notes)
+		}
+	}
+}
