@@ -111,7 +111,7 @@ func (p *page) columns(table [][]string) (widths [5]int, over int) {
 func (p *page) entry(e visible.Entry, m *gpu.Machine) []string {
 	model, pci := "?", "?"
 	if d, _, ok := m.Find(e.UUID); ok {
-		model, pci = shortModel(d.Name), d.PCI
+		model, pci = gpu.Model(d.Name), d.PCI
 	}
 	if e.Profile != "" {
 		model = fmt.Sprintf("MIG %s of %s", e.Profile, model)

@@ -3,17 +3,23 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
-// Refusal writes why nothing was given: the summary, one line per device, and what to do. Every line that starts
+// Refusal writes why nothing was given: the summary, one line per device, and what to do, each said once. Every line that starts
 // a thought begins with "gpuard: ", because standard error is shared with the command's own words.
 func Refusal(w io.Writer, r *job.Refusal, term Term) {
 	p := page{term: term}
 	p.paragraph(span{dim, "gpuard: "}, bold, p.text(r.Summary))
-	p.reasons(r.Reasons, r.Remedy)
+	told := asked(r.Reasons)
+	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
+		told = nil
+	}
+	p.reasons(told)
 	if r.Remedy != "" {
 		p.paragraph(span{dim, "gpuard: "}, normal, p.text(r.Remedy))
 	}
@@ -30,15 +36,20 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 	for _, d := range plan.Devices {
 		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
 	}
-	p.reasons(plan.Reasons, "")
+	p.reasons(asked(plan.Reasons))
 	for _, note := range plan.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
 	}
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// reasons writes one device per line; a remedy follows where the last line or the refusal does not say it already.
-func (p *page) reasons(reasons []job.Reason, said string) {
+// asked leaves out the devices that --device does not name: about them there is nothing to say. JSON has them all.
+func asked(reasons []job.Reason) []job.Reason {
+	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
+}
+
+// reasons writes one device per line, without its remedy: the refusal ends with what to do.
+func (p *page) reasons(reasons []job.Reason) {
 	labels := p.labels(reasons)
 	width := 0
 	for _, l := range labels {
@@ -54,14 +65,9 @@ func (p *page) reasons(reasons []job.Reason, said string) {
 			if text != "" {
 				p.paragraph(span{normal, "    "}, normal, text)
 			}
-			lead, verdict = "    ", ""
-		} else {
-			p.reason(lead, span{verdictStyle(r.Verdict), verdict}, text)
+			continue
 		}
-		if r.Remedy != "" && r.Remedy != said {
-			said = r.Remedy
-			p.paragraph(span{normal, strings.Repeat(" ", cells(lead+verdict)) + p.pick("→ ", "-> ")}, dim, p.text(r.Remedy))
-		}
+		p.reason(lead, span{verdictStyle(r.Verdict), verdict}, text)
 	}
 }
 
@@ -106,7 +112,7 @@ func (p *page) labels(reasons []job.Reason) []string {
 			if _, profile, ok := strings.Cut(r.Name, " MIG "); ok {
 				name = "MIG " + profile
 			}
-			labels[i] += " " + cut(p.text(shortModel(name)), 20, p.dots())
+			labels[i] += " " + cut(p.text(gpu.Model(name)), 20, p.dots())
 		}
 	}
 	return labels

@@ -66,6 +66,9 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 			return out, err
 		}
 	}
+	if err := plainGlob(s.model); err != nil {
+		return out, err
+	}
 	if s.memory != "" {
 		if out.Memory, err = memorySize(s.memory); err != nil {
 			return out, err
@@ -99,13 +102,30 @@ func noRange(flag string, names []string) error {
 	return nil
 }
 
+// plainGlob refuses what other globs know and this one does not, rather than never to match.
+func plainGlob(pattern string) error {
+	i := strings.IndexAny(pattern, `[]{}\`)
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot read --model %q: only * and ? stand for other characters, %q does not; write for instance %s",
+		pattern, pattern[i:i+1], example("model"))
+}
+
 // memorySize reads --mem. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
 func memorySize(text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read --mem %q: write a number and a unit, such as 20G or 500M", text)
+		why := ""
+		if _, number := strconv.ParseFloat(text, 64); number == nil && strings.ContainsAny(text, "eE") {
+			why = "exponents are not understood; "
+		}
+		return 0, fmt.Errorf("cannot read --mem %q: %swrite a number and a unit, such as 20G or 500M", text, why)
 	}
-	if n > 0 && n < gpu.MiB {
+	if n == 0 {
+		return 0, fmt.Errorf("cannot ask for --mem %s: that asks for nothing; write for instance --mem 20G, or leave it out", text)
+	}
+	if n < gpu.MiB {
 		return 0, fmt.Errorf("cannot ask for --mem %s: that is %s; write a unit, such as --mem %sG", text, n, strings.TrimRight(text, "kKiIbB "))
 	}
 	return n, nil

@@ -97,23 +97,13 @@ func (v *statusPage) rows() []row {
 		if d.Vendor != v.s.Devices[0].Vendor || d.Vendor != v.s.Devices[len(v.s.Devices)-1].Vendor {
 			label = fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 		}
-		rows = append(rows, row{label, v.text(shortModel(d.Name)), d, len(d.MIG) > 0})
+		rows = append(rows, row{label, v.text(gpu.Model(d.Name)), d, len(d.MIG) > 0})
 		for j := range d.MIG {
 			slice := &d.MIG[j]
 			rows = append(rows, row{fmt.Sprintf("%s:%d", label, slice.Index), v.text("MIG " + slice.Profile), slice, false})
 		}
 	}
 	return rows
-}
-
-// shortModel leaves out the maker, which the model says anyway.
-func shortModel(name string) string {
-	for _, maker := range []string{"NVIDIA ", "AMD ", "Intel "} {
-		if rest, ok := strings.CutPrefix(name, maker); ok && rest != "" {
-			return rest
-		}
-	}
-	return name
 }
 
 // header counts what can be given and says what was read.
