@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,4 +28,24 @@ func (a *App) Programs(prefix string) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// OwnProcesses lists the caller's processes whose ids begin with prefix, each with the beginning of its command behind a
+// tab, for completion. This process is not among them, and neither are the shell's short-lived copy that started it and
+// the threads of the kernel.
+func (a *App) OwnProcesses(prefix string) (list []string) {
+	passing := []int{os.Getpid()}
+	if shell := a.Proc.Shell(os.Getppid()); shell != os.Getppid() {
+		passing = append(passing, os.Getppid())
+	}
+	for _, pid := range a.Proc.Of(uint32(os.Getuid())) {
+		id := strconv.Itoa(pid)
+		if !strings.HasPrefix(id, prefix) || slices.Contains(passing, pid) {
+			continue
+		}
+		if command := []rune(a.Proc.Describe(pid).Command); len(command) > 0 && command[0] != '[' {
+			list = append(list, id+"\t"+string(command[:min(len(command), 40)]))
+		}
+	}
+	return list
 }

@@ -146,6 +146,20 @@ func (f FS) Describe(pid int) job.Blocker {
 // Owner is the real user id of a process; ok is false when it cannot be known.
 func (f FS) Owner(pid int) (uid uint32, ok bool) { return f.owner(pid) }
 
+// Of lists the processes of a user, lowest first.
+func (f FS) Of(uid uint32) (pids []int) {
+	all, err := f.pids()
+	if err != nil {
+		return nil
+	}
+	for _, pid := range all {
+		if owner, ok := f.owner(pid); ok && owner == uid {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // Tree lists the processes and all their descendants, as they are now, each once.
 func (f FS) Tree(roots ...int) []int {
 	pids, err := f.pids()

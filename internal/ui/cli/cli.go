@@ -30,6 +30,9 @@ func Main(ctx context.Context, p *Program) int {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
+	if len(p.Args) > 0 && p.Args[0] == cobra.ShellCompRequestCmd {
+		unquoteUsages(root)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	broken, misused := 1, 2
 	if starts(cmd) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ func (p *Program) completion() *cobra.Command {
 	type writer func(root *cobra.Command, w io.Writer) error
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	writers := []writer{
-		func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		bashScript,
 		func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
 		func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
 		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) },
@@ -46,12 +47,24 @@ key, for bash, zsh, fish or powershell.`,
 			if len(args) == 1 {
 				i = slices.Index(shells, args[0])
 			}
+			if len(args) == 0 {
+				return fmt.Errorf("cannot write a completion script: name the shell, such as gpuard completion %s", p.shell(shells))
+			}
 			if i < 0 {
 				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
 			}
 			return report(func() error { return writers[i](cmd.Root(), p.Out) })
 		},
 	}
+}
+
+// shell is the one that the caller uses, as far as SHELL says.
+func (p *Program) shell(known []string) string {
+	path, _ := p.App.Env.Lookup("SHELL")
+	if name := path[strings.LastIndex(path, "/")+1:]; slices.Contains(known, name) {
+		return name
+	}
+	return known[0]
 }
 
 // completeSpec registers what the flags of a choice can be completed with.
@@ -114,12 +127,29 @@ func profileNames(m gpu.Machine, _ string) (names []string) {
 	return slices.Compact(names)
 }
 
-// machines completes --machine: the invented ones by name, recorded ones as files.
+// machines completes --machine: the invented ones by name, recorded ones as files. A shell offers no files beside
+// names, so that files of this folder are among the names where both could be meant.
 func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if typed != "" && strings.HasPrefix("demo:4xA100-80GB", typed) {
-		return []string{"demo\tfour A100", "demo:8xH100\teight H100"}, noFiles
+	var names []string
+	for _, offer := range []string{"demo\tfour A100", "demo:8xH100\teight H100", "demo:2xL4+1xH100\tdifferent models"} {
+		if strings.HasPrefix(offer, typed) {
+			names = append(names, offer)
+		}
 	}
-	return nil, files
+	if len(names) == 0 {
+		return nil, files
+	}
+	entries, _ := os.ReadDir(".") // an unreadable folder offers nothing
+	for _, e := range entries {
+		switch {
+		case !strings.HasPrefix(e.Name(), typed) || strings.HasPrefix(e.Name(), "."):
+		case e.IsDir():
+			names = append(names, e.Name()+"/\tfolder")
+		case strings.HasSuffix(e.Name(), ".json"):
+			names = append(names, e.Name()+"\tfile")
+		}
+	}
+	return names, noFiles
 }
 
 // variables completes the arguments of explain; a value follows without a space.
@@ -132,19 +162,38 @@ func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ co
 	return names, noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// explainable completes variables, and one's own leases.
+// explainable completes variables, and one's own leases and processes.
 func (p *Program) explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names, how := variables(cmd, args, typed)
 	if len(args) > 0 || len(names) > 0 && typed != "" {
 		return names, how
 	}
+	jobs, _ := p.jobs(cmd, args, typed)
+	if typed == "" { // they would take the blank away from the variables
+		return append(names, jobs...), how
+	}
+	return jobs, noFiles
+}
+
+// jobs completes one lease or process of one's own.
+func (p *Program) jobs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	if typed != "" && typed[0] >= '0' && typed[0] <= '9' {
+		return p.App.OwnProcesses(typed), noFiles
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
-	leases := p.App.OwnLeases(ctx)
-	if typed == "" { // the leases would take the blank away from the variables
-		return append(names, leases...), how
+	return append(p.App.OwnLeases(ctx), p.App.OwnProcesses(typed)...), noFiles
+}
+
+// ownProcesses completes one process of one's own.
+func (p *Program) ownProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
 	}
-	return leases, noFiles
+	return p.App.OwnProcesses(typed), noFiles
 }
 
 // programs completes the command of run: the first word like a shell does, files after it.

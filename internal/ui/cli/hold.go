@@ -22,7 +22,7 @@ when the process does not see what was leased.
 For your own shell: eval "$(gpuard env --lease)".`,
 		Example: `  gpuard hold 4242                 the GPU that process 4242 uses, or a free one
   gpuard hold --device 1 $$        GPU 1 for this shell`,
-		Args: oneProcess,
+		Args: oneProcess, ValidArgsFunction: p.ownProcesses,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := flags.spec(cmd, nil)
 			if err != nil {

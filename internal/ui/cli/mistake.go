@@ -15,12 +15,34 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if hint := elsewhere(args[0]); hint != "" {
+		return fmt.Errorf("cannot understand %q: gpuard has no such command; %s", args[0], hint)
+	}
 	root := cmd.Root()
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		return fmt.Errorf("cannot understand %q: gpuard has no such command; did you mean gpuard %s?", args[0], near[0])
 	}
 	return fmt.Errorf("cannot understand %q: gpuard has no such command; to run a program: gpuard run -- %s", args[0], strings.Join(args, " "))
+}
+
+// elsewhere says under which name gpuard does what other programs call so.
+func elsewhere(word string) string {
+	switch word {
+	case "version":
+		return "write gpuard --version"
+	case "setup", "init", "install":
+		return "it needs no set-up; for everybody on a machine, let root claim first after each boot: gpuard run --quiet -- true"
+	case "ps", "ls", "list", "show", "info", "top":
+		return "who is on which GPU: gpuard status"
+	case "watch":
+		return "write gpuard status --watch"
+	case "exec", "start", "launch":
+		return "write gpuard run -- COMMAND"
+	case "free", "kill", "stop", "unlock":
+		return "a lease ends with its command; what a child keeps alive: gpuard release LEASE"
+	}
+	return ""
 }
 
 // noArguments is for commands that take flags only.
@@ -38,6 +60,9 @@ func misread(cmd *cobra.Command, err error) error {
 	var wrong *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		if hint := longFlag(cmd, unknown.GetSpecifiedShortnames()); hint != "" {
+			return fmt.Errorf("cannot use -%s: %s has no such flag; did you mean %s?", unknown.GetSpecifiedShortnames(), cmd.CommandPath(), hint)
+		}
 		return fmt.Errorf("cannot use -%s: %s has no such flag%s", unknown.GetSpecifiedName(), cmd.CommandPath(), seeHelp(cmd))
 	case errors.As(err, &unknown):
 		return unknownFlag(cmd, unknown.GetSpecifiedName())
@@ -49,6 +74,32 @@ func misread(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("cannot read --%s %q: write for instance %s", wrong.GetFlag().Name, wrong.GetValue(), example(wrong.GetFlag().Name))
 	}
 	return fmt.Errorf("cannot understand the command line: %w%s", err, seeHelp(cmd))
+}
+
+// longFlag is what was probably meant by short flags that do not exist: a whole name behind one dash, or a letter that
+// means it to other programs.
+func longFlag(cmd *cobra.Command, short string) string {
+	word, value, _ := strings.Cut(short, "=")
+	letters := []struct{ letter, name string }{{"n", "gpus"}, {"g", "gpus"}, {"d", "device"}, {"i", "device"}, {"x", "exclude"}, {"w", "watch"}, {"j", "json"}}
+	for _, l := range letters {
+		if digits := strings.TrimPrefix(word, l.letter); l.letter == word || digits != word && strings.Trim(digits, "0123456789,") == "" {
+			if digits != word && digits != "" {
+				value = digits
+			}
+			word = l.name
+			break
+		}
+	}
+	f := cmd.Flags().Lookup(word)
+	switch {
+	case f == nil:
+		return ""
+	case value != "":
+		return "--" + word + " " + value
+	case f.NoOptDefVal != "":
+		return "--" + word
+	}
+	return example(word)
 }
 
 func seeHelp(cmd *cobra.Command) string { return "; see " + cmd.CommandPath() + " --help" }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,10 +33,10 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
   gpuard verify -- python train.py         run it and say where it is`,
 		Args: verifiable,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if cmd.ArgsLenAtDash() >= 0 {
+			if slices.Contains(p.Args, "--") { // ArgsLenAtDash counts one that completion itself adds
 				return p.programs(cmd, args, typed)
 			}
-			return p.App.OwnLeases(cmd.Context()), noFiles
+			return p.jobs(cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patience, err := duration("for", within)
@@ -51,7 +52,7 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&within, "for", "30s", "watch at most for this `time`")
+	cmd.Flags().StringVar(&within, "for", "30s", "watch at most for this `TIME`, such as 90s or 10m")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object (on standard error with COMMAND)")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"10s", "30s", "2m"}, noFiles))
 	return cmd
