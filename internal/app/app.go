@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -30,6 +31,7 @@ type App struct {
 	Proc          proc.FS
 	Machine       string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
 	PrivateState  bool          // --private-state
+	NoWait        bool          // --no-wait: memory that is about to be freed is not waited for
 	LockDeadline  time.Duration // for the folder lock; 0 means 10 s
 	ProbeDeadline time.Duration // for the CUDA driver to answer --probe; 0 means 30 s
 	Fading        time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
@@ -153,8 +155,8 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
 		return f, ignoreMissing(err)
 	}
-	if missing := errors.Is(err, os.ErrNotExist); !missing && !a.emptyOwn(path) {
-		return nil, a.elsewhere(err)
+	if missing := errors.Is(err, os.ErrNotExist); !missing && !a.vacantOwn(path) {
+		return nil, a.elsewhere(path, err)
 	}
 	if !create {
 		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing
@@ -165,7 +167,7 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		}
 	}
 	if err := store.Create(path); err != nil {
-		return nil, err
+		return nil, a.elsewhere(path, err)
 	}
 	if f, err = store.Open(path, others, deadline); err != nil {
 		return nil, err
@@ -176,13 +178,36 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	return f, nil
 }
 
-// elsewhere ends an error of the file system with what to do, where the caller chose the folder.
-func (a *App) elsewhere(err error) error {
-	var failed *os.PathError
-	if own, _ := a.Env.Lookup("GPUARD_STATE"); own == "" || !errors.As(err, &failed) {
+// elsewhere ends an error of the file system with what to do. Another folder is good advice for an invented machine only:
+// leases of real devices in a folder of one's own would be seen by nobody else.
+func (a *App) elsewhere(path string, err error) error {
+	mendable := slices.ContainsFunc([]error{os.ErrPermission, os.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP},
+		func(e error) bool { return errors.Is(err, e) })
+	switch {
+	case !mendable:
 		return err
+	case !a.hardware():
+		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w; make %s first, for everybody", err, filepath.Dir(path))
 	}
-	return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
+	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, a.keeper(path))
+}
+
+// keeper is who can change the access to path: the owner of it, or of the nearest folder above it that can be looked at.
+func (a *App) keeper(path string) string {
+	for ; ; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		if err != nil && path != filepath.Dir(path) {
+			continue
+		}
+		if err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+				return fmt.Sprintf("the user %s (%s)", a.Names(st.Uid), path)
+			}
+		}
+		return "the administrator"
+	}
 }
 
 func ignoreMissing(err error) error {
@@ -192,11 +217,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// emptyOwn: an existing empty folder named by GPUARD_STATE is taken over.
-func (a *App) emptyOwn(path string) bool {
+// vacantOwn: an existing folder named by GPUARD_STATE, without leases of real devices, is taken over.
+func (a *App) vacantOwn(path string) bool {
 	own, _ := a.Env.Lookup("GPUARD_STATE")
-	entries, err := os.ReadDir(path)
-	return own != "" && err == nil && len(entries) == 0
+	return own != "" && store.Vacant(path)
 }
 
 // parents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be missing.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -33,7 +34,8 @@ type question struct {
 	last    bool // no more rereads: decide on what there is
 	seen    store.View
 	plan    job.Plan
-	own     []int // processes of a running subject
+	env     visible.Env // whose masks, lease and allocation count
+	own     []int       // processes of a running subject
 }
 
 // subject is the process for whose life the lease is.
@@ -41,7 +43,8 @@ type subject struct {
 	pid     int
 	start   uint64
 	command string // base name
-	running bool   // it may be on devices already, and then those are meant
+	running bool   // it may be on devices already, and then those are meant; its own environment counts
+	apart   bool   // gpuard does not become it
 }
 
 // decision is the answer to a request.
@@ -91,16 +94,23 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &question{app: a, whose: whose, spec: spec}
+	q := &question{app: a, whose: whose, spec: spec, env: a.Env}
+	if env, err := a.Proc.Environ(whose.pid); whose.running && err == nil {
+		q.env = env // as far as it was not changed since its start, which cannot be seen
+	}
+	var unusable error
 	if a.hardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
-		if folder, err = a.folder(gpu.Machine{}, false); err != nil {
-			return nil, nil, "", err
-		}
-		if folder != nil {
+		if folder, unusable = a.folder(gpu.Machine{}, false); folder != nil {
 			q.since = folder.Generation(boot)
 		}
 	}
-	if q.machine, err = a.machine(ctx, reading(spec)); err == nil && (folder == nil || !a.hardware()) {
+	began := time.Now()
+	q.machine, err = a.machine(ctx, reading(spec))
+	a.tellSilent(q.machine, time.Since(began))
+	if err == nil { // where devices cannot be read at all, mending the folder would help nobody
+		err = unusable
+	}
+	if err == nil && folder == nil {
 		folder, err = a.folder(q.machine, true)
 	} else if err == nil {
 		path, _, _ := a.place(q.machine)
@@ -112,6 +122,18 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 		}
 	}
 	return q, folder, boot, err
+}
+
+// tellSilent says which devices kept the caller waiting.
+func (a *App) tellSilent(m gpu.Machine, spent time.Duration) {
+	if !a.hardware() || spent < time.Second {
+		return
+	}
+	for _, d := range m.Devices {
+		if strings.HasPrefix(d.Problem, "no answer") {
+			a.Say(fmt.Sprintf("waited %.1f s for %s: %s; gpuard status shows it", spent.Seconds(), gpuName(m, d), d.Problem))
+		}
+	}
 }
 
 // reading is what a decision needs to know: how devices are connected only where several are asked for.
@@ -133,6 +155,9 @@ func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Hel
 	now := time.Now()
 	return folder.Claim(boot, func(v store.View) (job.Lease, error) {
 		q.seen = v
+		if err := q.already(v.Held, now); err != nil {
+			return job.Lease{}, err
+		}
 		plan, refusal := q.decide(v.Held, v.Last, now)
 		if q.stale(v, plan, refusal) {
 			return job.Lease{}, errStale
@@ -142,11 +167,11 @@ func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Hel
 		}
 		q.plan = plan
 		parent := ""
-		if above := a.within(v.Held, q.spec); len(above) > 0 {
+		if above := q.within(v.Held); len(above) > 0 {
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: given(plan), Parent: parent, Allocation: allocation(a.Env, q.spec),
+			Devices: given(plan), Parent: parent, Allocation: q.allocation(), Apart: q.whose.apart,
 			PID: q.whose.pid, Start: q.whose.start, Namespace: a.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 		}, nil
 	})
@@ -160,11 +185,11 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 			held[i].User = fmt.Sprint(held[i].UID)
 		}
 	}
-	in := pick.Context{Now: now, UID: uint32(os.Geteuid()), Last: last, Tolerate: pick.DefaultTolerance(), Allocation: allocation(q.app.Env, q.spec)}
+	in := pick.Context{Now: now, UID: uint32(os.Geteuid()), Last: last, Tolerate: pick.DefaultTolerance(), Allocation: q.allocation()}
 	var notes []visible.Note
 	if !q.spec.Any {
-		in.Hidden, notes = visible.Limit(q.app.Env, q.machine)
-		in.Ancestors = q.app.within(held, q.spec)
+		in.Hidden, notes = q.hidden()
+		in.Ancestors = q.within(held)
 		for i := range held {
 			if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
 				in.Parent = &held[i]
@@ -181,6 +206,7 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 		}
 	}
 	plan, refusal := pick.Place(spec, q.machine, held, in)
+	q.masked(refusal)
 	if q.machine.Source == "nvidia-smi" { // why, and that it is slow
 		plan.Notes = append(plan.Notes, q.machine.Problems...)
 	}
@@ -205,13 +231,13 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	})
 }
 
-// within lists the lease this process is inside of and the leases that one is a part of, innermost first.
+// within lists the lease this process, or the running one, is inside of and the leases that one is a part of, innermost first.
 // A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
-func (a *App) within(held []job.Lease, spec job.Spec) []string {
-	next, _ := a.Env.Lookup("GPUARD_LEASE")
+func (q *question) within(held []job.Lease) []string {
+	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())
 	var above []string
-	for next != "" && !spec.Any && !slices.Contains(above, next) {
+	for next != "" && !q.spec.Any && !slices.Contains(above, next) {
 		i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == next && l.UID == uid && !l.Unreadable })
 		if i < 0 {
 			break
@@ -222,11 +248,11 @@ func (a *App) within(held []job.Lease, spec job.Spec) []string {
 	return above
 }
 
-func allocation(env visible.Env, spec job.Spec) string {
-	if spec.Any {
+func (q *question) allocation() string {
+	if q.spec.Any {
 		return ""
 	}
-	return visible.Allocation(env)
+	return visible.Allocation(q.env)
 }
 
 func given(p job.Plan) []gpu.UUID {

@@ -25,6 +25,9 @@ func (a *App) limits(e ending) (longest, first time.Duration) {
 	case endingLease:
 		return time.Second, time.Millisecond
 	case fadingUse:
+		if a.NoWait {
+			return 0, 0
+		}
 		return cmp.Or(a.Fading, 10*time.Second), 50 * time.Millisecond
 	}
 	return 0, 0
@@ -68,7 +71,7 @@ func (p *patience) pause(ctx context.Context) error {
 // ending looks for a reason that is about to be over.
 func (q *question) ending(r *job.Refusal) ending {
 	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
-	if above := q.app.within(q.seen.Held, q.spec); len(above) > 0 && q.leaseEnding(above[0]) {
+	if above := q.within(q.seen.Held); len(above) > 0 && q.leaseEnding(above[0]) {
 		return endingLease
 	}
 	if r.Never {
@@ -112,13 +115,25 @@ func (a *App) commandAlive(l job.Lease) bool {
 	return a.Proc.Alive(l.PID, l.Start)
 }
 
-// useFading: a lease on the device ended moments ago, or a process on it has ended since the reading.
+// useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still
+// used may be that job's: it belongs to no visible process, or to one that is older than the lease's end.
 func (q *question) useFading(r job.Reason) bool {
+	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
+		return false
+	}
 	longest, _ := q.app.limits(fadingUse)
-	if ended := q.seen.Changes[r.UUID].Ended; ended > 0 && q.seen.Now-ended < int64(longest) {
+	ended := q.seen.Changes[r.UUID].Ended
+	recent := ended > 0 && q.seen.Now-ended < int64(longest)
+	if recent && len(r.Processes) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool {
-		return p.Start != 0 && !q.app.Proc.Alive(p.PID, p.Start)
+		return recent && p.Start <= ticks(ended) || p.Start != 0 && !q.app.Proc.Alive(p.PID, p.Start)
 	})
+}
+
+// ticks is a moment of CLOCK_BOOTTIME in the unit of a process's start: USER_HZ is 100 on every Linux that Go supports
+// (proc_pid_stat(5), field 22; include/asm-generic/param.h).
+func ticks(nanoseconds int64) uint64 {
+	return uint64(max(0, nanoseconds)) / uint64(10*time.Millisecond)
 }

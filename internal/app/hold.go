@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,16 +16,17 @@ import (
 
 // Holding is a lease for the life of a process that this program did not start.
 type Holding struct {
-	Schema string `json:"schema"` // "gpuard.hold/1"
-	Lease  string `json:"lease"`
-	PID    int    `json:"pid"`
+	Schema  string `json:"schema"` // "gpuard.hold/1"
+	Lease   string `json:"lease"`
+	PID     int    `json:"pid"`
+	Already bool   `json:"already"` // the process had this lease before; nothing new was leased
 	job.Plan
 	Variables []visible.Var `json:"-"` // what would show that process these devices
 }
 
 // Hold leases for the life of pid and returns at once: a holder in the background keeps the lease and frees it when the
-// process ends. A process that is on devices already gets those, unless others are named. Only one's own processes
-// (root: any) can be held for.
+// process ends. A process that is on devices already gets those, unless others are named; else one that it sees, by the
+// environment it was started with. One that has a lease keeps it. Only one's own processes (root: any) can be held for.
 func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error) {
 	h, m, err := a.hold(ctx, spec, pid, true)
 	if err == nil {
@@ -34,16 +36,37 @@ func (a *App) Hold(ctx context.Context, spec job.Spec, pid int) (*Holding, error
 }
 
 // Announce says in one line what was given, as for a launch.
-func (h *Holding) Announce() string { return announce(h.Plan, h.Lease) }
+func (h *Holding) Announce() string {
+	if h.Already {
+		return fmt.Sprintf("process %d already holds lease %s (%s)", h.PID, h.Lease, devicesOf(h.Plan))
+	}
+	return announce(h.Plan, h.Lease)
+}
+
+// Undo gives back what was leased for an answer that could not be delivered.
+func (a *App) Undo(ctx context.Context, h *Holding) error {
+	if h.Already {
+		return nil
+	}
+	_, err := a.Release(ctx, h.Lease)
+	return err
+}
 
 // HoldShell is Hold for the shell that the caller's command substitution belongs to. The shell is about to get the
 // variables, and its other jobs have nothing to do with the choice.
 func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
-	h, _, err := a.hold(ctx, spec, a.Proc.Shell(os.Getppid()), false)
+	shell := a.Proc.Shell(os.Getppid())
+	if initial, _ := a.Proc.InitialPIDNamespace(); shell == 1 && initial {
+		return nil, usagef("cannot lease for the shell: it has ended, or is the system's first process; name the process: gpuard hold PID")
+	}
+	h, _, err := a.hold(ctx, spec, shell, false)
 	return h, err
 }
 
 func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*Holding, gpu.Machine, error) {
+	if pid == 1 && running {
+		return nil, gpu.Machine{}, usagef("cannot hold for process 1: it is the system's first process, and the lease would end with the machine; name the process that uses the GPU")
+	}
 	before, err := a.Proc.Stat(pid)
 	if err != nil || before.State == "Z" {
 		return nil, gpu.Machine{}, usagef("cannot hold for process %d: there is no such process", pid)
@@ -61,7 +84,13 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
 	}
 	name := baseName(strings.Fields(a.Proc.Describe(pid).Command))
-	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: running})
+	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: running, apart: true})
+	var had *had
+	if errors.As(err, &had) && had.same {
+		h := &Holding{Schema: "gpuard.hold/1", Lease: had.lease.ID, PID: pid, Plan: had.plan, Already: true}
+		h.Variables = append(visible.Write(targets(had.plan), visible.Form(spec.IDs), had.machine), own(h.Lease, had.plan)...)
+		return h, had.machine, nil
+	}
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}

@@ -95,12 +95,17 @@ func (l *Launch) beside(fd int) error {
 	return nil
 }
 
-// shell is what a run without a command starts.
+// shell is what a run without a command starts: the user's own, unless it cannot be started.
 func (a *App) shell() string {
-	if s, _ := a.Env.Lookup("SHELL"); strings.HasPrefix(s, "/") {
-		return s
+	s, _ := a.Env.Lookup("SHELL")
+	if !strings.HasPrefix(s, "/") {
+		return "/bin/sh"
 	}
-	return "/bin/sh"
+	if _, err := launch.Find(s); err != nil {
+		a.Say(fmt.Sprintf("%v, which SHELL names; starting /bin/sh instead", err))
+		return "/bin/sh"
+	}
+	return s
 }
 
 // Decide answers what Prepare would decide now, and records nothing.
@@ -125,7 +130,7 @@ func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine,
 	if err != nil {
 		return job.Plan{}, m, err
 	}
-	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held)}
+	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.Env}
 	plan, refusal := q.decide(held, a.last(m), time.Now())
 	if refusal != nil {
 		return plan, m, refusal

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,10 +27,19 @@ func (a *App) Status(ctx context.Context) (status.Report, error) {
 		return status.Report{}, err
 	}
 	held, notes, err := a.leases(m)
-	if err != nil {
+	var usage *Usage
+	if err != nil && (errors.As(err, &usage) || !a.hardware()) {
 		return status.Report{}, err
 	}
+	if err != nil { // the GPUs can be seen all the same
+		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
+	}
 	s := status.Of(m, held, time.Now())
+	for i := range s.Devices {
+		if s.Devices[i].Reason == "" && err != nil {
+			s.Devices[i].Reason = "the leases cannot be read"
+		}
+	}
 	s.Notes = append(s.Notes, notes...)
 	return s, nil
 }
@@ -75,7 +85,11 @@ func (a *App) unprotected(path string, owner uint32) string {
 	if !a.hardware() || owner == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s owns the lease folder %s and could remove leases: sudo gpuard setup machine", a.Names(owner), path)
+	remedy := "to have root own a better one, type: " + store.AsRoot(filepath.Join(a.Run, "gpuard"))
+	if own, _ := a.Env.Lookup("GPUARD_STATE"); own != "" {
+		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
+	}
+	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", a.Names(owner), path, remedy)
 }
 
 // Record is the machine as a machine file.
@@ -96,7 +110,8 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 	return append(visible.Write(targets(plan), visible.Form(spec.IDs), m), own("", plan)...), nil
 }
 
-// Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock.
+// Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held
+// for a process that gpuard did not become, which may go on.
 func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 	var m gpu.Machine
 	if !a.hardware() {
@@ -131,7 +146,7 @@ func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 	switch {
 	case l.UID != uid && uid != 0:
 		return fmt.Errorf("it belongs to %s; ask them, or root", a.Names(l.UID))
-	case l.Ended:
+	case l.Ended, l.Apart && !l.Unreadable:
 		return nil
 	case l.Unreadable: // what runs is not known, only who has its lock open
 		dev, ino, err := folder.LockFile(l)
@@ -144,6 +159,8 @@ func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 		return nil
 	case l.Namespace != a.Proc.Namespace():
 		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", gpu.Clean(l.Command))
+	case a.commandAlive(l) && slices.Contains(a.Proc.Tree(l.PID), os.Getpid()):
+		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", gpu.Clean(l.Command), l.PID)
 	case a.commandAlive(l):
 		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", gpu.Clean(l.Command), l.PID, l.PID)
 	}

@@ -20,7 +20,7 @@ import (
 func Create(path string) error {
 	aside := filepath.Join(filepath.Dir(path), asidePrefix+randomHex(6))
 	if err := unix.Mkdir(aside, 0o700); err != nil {
-		return fmt.Errorf("cannot create the state folder %s: %w; create %s first, or set GPUARD_STATE to a folder you can write", path, err, filepath.Dir(path))
+		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
 	}
 	defer os.RemoveAll(aside) //nolint:errcheck // gone after a successful rename; otherwise nothing more can be done
 	if err := fill(aside); err != nil {

@@ -88,7 +88,7 @@ func TestCreateTakesOverOnlyAnEmptyFolder(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	err := Create(filepath.Join(dir, "no", "state"))
-	if err == nil || !strings.Contains(err.Error(), "create "+filepath.Join(dir, "no")+" first") {
+	if err == nil || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), filepath.Join(dir, "no", "state")) {
 		t.Errorf("a missing parent: %v", err)
 	}
 }

@@ -116,9 +116,9 @@ func check(path string) (uint32, error) {
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); remove it, or set GPUARD_STATE", path, owner)
+		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); remove it", path, owner)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); remove it, or set GPUARD_STATE", path, owner)
+		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); remove it", path, owner)
 	}
 	if err := checkFormat(path, owner); err != nil {
 		return 0, err
@@ -143,7 +143,7 @@ func checkFormat(path, owner string) error {
 	data, err := new(reader).readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it, or set GPUARD_STATE to another one", path, owner)
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it when nobody needs it", path, owner)
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
@@ -185,7 +185,7 @@ func checkFileSystem(path string) error {
 		return &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	if name := network(int64(fs.Type)); name != "" {
-		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; set GPUARD_STATE to a local folder", path, name)
+		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; it must be a local folder, for everybody (GPUARD_STATE names it)", path, name)
 	}
 	return nil
 }

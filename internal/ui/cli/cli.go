@@ -19,6 +19,8 @@ type Program struct {
 	App      *app.App
 	Out, Err io.Writer
 	Args     []string // without the program's name
+
+	said []string // remarks that belong into a JSON answer
 }
 
 // Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.
@@ -50,6 +52,7 @@ func Main(ctx context.Context, p *Program) int {
 		f = &failure{err, misused}
 	}
 	p.complain(cmd, f)
+	p.closeEnv(cmd)
 	return f.code
 }
 
@@ -81,6 +84,11 @@ Without a command it shows the machine.`,
 		Version:       version(),
 		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if p.wantsJSON(cmd) { // text beside the object would not be JSON
+			p.App.Say = func(line string) { p.said = append(p.said, line) }
+		}
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +30,8 @@ func (p *Program) env() *cobra.Command {
 		Long: `Chooses like run and prints the variables instead of starting a command.
 Without --lease nothing is leased: somebody else may get the same device a
 moment later. With --lease the shell that evaluates the output has the lease,
-until that shell ends.
+until that shell ends or gpuard release gives it back. When nothing can be given
+the output is the command false, so that the eval fails too.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
@@ -36,6 +41,9 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !o.lease {
 				return report(func() error { return p.printEnv(cmd, o) })
+			}
+			if p.term(p.Out).TTY {
+				return &failure{usagef("cannot lease for a shell that does not evaluate the answer; type: %s", idiom(o.format)), 125}
 			}
 			if err := p.printEnv(cmd, o); err != nil {
 				return &failure{err, app.RunExit(err)}
@@ -72,20 +80,61 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		if err != nil {
 			return err
 		}
-		return write(p.Out, vars)
+		return write(p.Out, vars, p.said)
 	}
 	h, err := p.App.HoldShell(cmd.Context(), spec)
 	if err != nil {
 		return err
 	}
-	for _, n := range h.Notes {
-		fmt.Fprintln(p.Err, "gpuard: "+n)
-	}
-	fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
-	return write(p.Out, h.Variables)
+	return p.delivered(cmd, h, func() error {
+		if o.format == "json" {
+			return write(p.Out, h.Variables, append(p.said, h.Notes...))
+		}
+		for _, n := range h.Notes {
+			fmt.Fprintln(p.Err, "gpuard: "+n)
+		}
+		fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
+		return write(p.Out, h.Variables, nil)
+	})
 }
 
-func envWriter(format string) (func(io.Writer, []visible.Var) error, error) {
+// delivered writes the answer, and gives the lease back when nobody can read it. A closed pipe must come back as an error
+// for that and not as a signal.
+func (p *Program) delivered(cmd *cobra.Command, h *app.Holding, write func() error) error {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+	err := write()
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, p.App.Undo(cmd.Context(), h))
+}
+
+// idiom is how a shell gets a lease of its own.
+func idiom(format string) string {
+	if format == "fish" {
+		return "gpuard env --lease --format fish | source"
+	}
+	return `eval "$(gpuard env --lease)"`
+}
+
+// closeEnv makes the eval of a failed answer fail: an empty one would succeed, and the shell would go on with every GPU.
+// The words mean nothing to any shell.
+func (p *Program) closeEnv(cmd *cobra.Command) {
+	if cmd == nil || cmd.Name() != "env" || p.wantsJSON(cmd) || p.term(p.Out).TTY {
+		return
+	}
+	for i, word := range p.Args { // where the parser stopped at a mistake, the flag has not been read
+		if word == "--format=dotenv" || word == "dotenv" && i > 0 && p.Args[i-1] == "--format" {
+			return
+		}
+	}
+	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
+}
+
+// envWriter knows the forms; only JSON has room for notes.
+func envWriter(format string) (func(io.Writer, []visible.Var, []string) error, error) {
 	switch format {
 	case "sh":
 		return lines("export %s=%s\n", "unset %s\n", quoteSh), nil
@@ -99,8 +148,8 @@ func envWriter(format string) (func(io.Writer, []visible.Var) error, error) {
 	return nil, usagef("cannot write the format %q: write sh, fish, dotenv or json", format)
 }
 
-func lines(set, unset string, quote func(string) string) func(io.Writer, []visible.Var) error {
-	return func(w io.Writer, vars []visible.Var) error {
+func lines(set, unset string, quote func(string) string) func(io.Writer, []visible.Var, []string) error {
+	return func(w io.Writer, vars []visible.Var, _ []string) error {
 		var b strings.Builder
 		for _, v := range vars {
 			switch {
@@ -141,10 +190,11 @@ type variablesAnswer struct {
 	Schema string            `json:"schema"` // "gpuard.env/1"
 	Set    map[string]string `json:"set"`    // variables to set, by name
 	Unset  []string          `json:"unset"`  // variables to remove
+	Notes  []string          `json:"notes"`  // what else there is to know, one sentence each
 }
 
-func envJSON(w io.Writer, vars []visible.Var) error {
-	out := variablesAnswer{"gpuard.env/1", map[string]string{}, []string{}}
+func envJSON(w io.Writer, vars []visible.Var, notes []string) error {
+	out := variablesAnswer{"gpuard.env/1", map[string]string{}, []string{}, append([]string{}, notes...)}
 	for _, v := range vars {
 		if v.Unset {
 			out.Unset = append(out.Unset, v.Name)

@@ -16,9 +16,9 @@ func (p *Program) hold() *cobra.Command {
 		Use:   "hold [flags] PID",
 		Short: "Lease a GPU for the life of a process that runs already",
 		Long: `Leases for a shell, a notebook or any other process of yours, and frees the
-device when that process ends. A process that is on devices already gets those.
-It keeps the environment it has: hold cannot change what it sees, and says so
-when the process does not see what was leased.
+device when that process ends, or with gpuard release. A process that is on
+devices already gets those; any other one that it sees, by the variables it was
+started with, which hold cannot change. A process that has a lease keeps it.
 For your own shell: eval "$(gpuard env --lease)".`,
 		Example: `  gpuard hold 4242                 the GPU that process 4242 uses, or a free one
   gpuard hold --device 1 $$        GPU 1 for this shell`,
@@ -39,20 +39,26 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			if err != nil {
 				return &failure{err, app.RunExit(err)}
 			}
-			if asJSON {
-				return writeJSON(p.Out, h)
-			}
-			for _, n := range h.Notes {
-				fmt.Fprintln(p.Err, "gpuard: "+n)
-			}
-			fmt.Fprintf(p.Out, "%s, until process %d ends\n", h.Announce(), h.PID)
-			return nil
+			return p.delivered(cmd, h, func() error { return p.showHolding(h, asJSON) })
 		},
 	}
 	flags.add(p, cmd)
 	p.privateState(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
+}
+
+func (p *Program) showHolding(h *app.Holding, asJSON bool) error {
+	if asJSON {
+		h.Notes = append(p.said, h.Notes...)
+		h.Plan = whole(h.Plan)
+		return writeJSON(p.Out, h)
+	}
+	for _, n := range h.Notes {
+		fmt.Fprintln(p.Err, "gpuard: "+n)
+	}
+	_, err := fmt.Fprintf(p.Out, "%s, until process %d ends\n", h.Announce(), h.PID)
+	return err
 }
 
 func oneProcess(_ *cobra.Command, args []string) error {

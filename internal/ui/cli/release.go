@@ -12,11 +12,12 @@ func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release LEASE",
-		Short: "End a lease whose command is gone but which something still holds",
+		Short: "Give back a lease of hold or env, or one left behind",
 		Long: `A lease ends with its command. If a helper that the command started (a tmux
 server, a daemon) still has the lease's descriptor open, gpuard status says who,
-and release ends the lease. A lease whose command runs is not released: end the
-command instead.`,
+and release ends the lease. A lease of hold or env --lease can be given back at
+any time; the process goes on, with the variables that it has. A lease of run
+whose command runs is not released: end the command instead.`,
 		Example: "  gpuard release k3f9",
 		Args:    oneLease,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -33,7 +34,11 @@ command instead.`,
 				if err == nil && asJSON {
 					return writeJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
 				}
-				if err == nil {
+				switch {
+				case err != nil:
+				case l.Apart:
+					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has\n", l.ID, l.PID)
+				default:
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				}
 				return err

@@ -43,6 +43,10 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 			if err != nil {
 				return &failure{err, 125}
 			}
+			p.App.NoWait = o.noWait
+			if o.quiet && !o.json {
+				p.App.Say = func(string) {}
+			}
 			if o.dry {
 				err = p.dryRun(cmd, spec, o.json)
 			} else {
@@ -57,10 +61,10 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
-	f.BoolVar(&o.noWait, "no-wait", false, "answer at once (always so for now: nothing waits yet)")
+	f.BoolVar(&o.noWait, "no-wait", false, "answer at once; without it, memory of a job that just ended is waited for (10 s)")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was given")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	p.privateState(cmd)
 	f.StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
 	f.Lookup("verify").NoOptDefVal = "30s"
@@ -87,6 +91,7 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error
 	l.Oversee(watch)
 	switch {
 	case o.json:
+		l.Plan.Notes = append(p.said, l.Plan.Notes...)
 		if err := lineJSON(p.Err, started{"gpuard.run/1", l.Lease, os.Getpid(), whole(l.Plan)}); err != nil {
 			return err
 		}
@@ -121,6 +126,7 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 		Refusal(p.Out, refusal, p.term(p.Out))
 		return &silent{refusal}
 	case asJSON:
+		plan.Notes = append(p.said, plan.Notes...)
 		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan)})
 	}
 	Plan(p.Out, plan, p.term(p.Out))
