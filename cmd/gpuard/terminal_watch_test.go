@@ -1,0 +1,93 @@
+package main
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// single reports whether the terminal hands over each key at once, without an echo.
+func (s *terminal) single() (yes bool) {
+	s.t.Helper()
+	control(s.t, s.master, func(fd int) error {
+		mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		yes = err == nil && mode.Lflag&(unix.ICANON|unix.ECHO) == 0 && mode.Lflag&unix.ISIG != 0
+		return err
+	})
+	return yes
+}
+
+// whole is the terminal's mode, to see whether anything of it was left changed.
+func (s *terminal) whole() (mode unix.Termios) {
+	s.t.Helper()
+	control(s.t, s.master, func(fd int) error {
+		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err == nil {
+			mode = *m
+		}
+		return err
+	})
+	return mode
+}
+
+// TestWatch: the screen has a clock and says how to leave; q leaves with success, Ctrl-C ends it as it ends every program,
+// and the terminal is as it was, whatever ended it.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ key, code string }{
+		"q": {"q", "0"}, "Ctrl-C": {"\x03", "130"}, "Ctrl-D": {"\x04", "0"}, "Ctrl-backslash": {"\x1c", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
+			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap : INT; read go; gpuard --watch; echo "code $?"; read go`}
+			s := onTerminal(t, cmd)
+			before := s.whole()
+			s.press("\n")
+			s.until(`4 GPUs: 4 free`, `\n[^\n]*\d\d:\d\d:\d\d  q leaves`)
+			if !s.single() {
+				t.Error("the terminal does not hand over keys one by one")
+			}
+			s.press("x" + c.key)
+			s.until("code " + c.code + "\n")
+			if after := s.whole(); after != before {
+				t.Errorf("the terminal was left changed:\n%+v\n%+v", before, after)
+			}
+		})
+	}
+}
+
+// TestWatchSuspended: after Ctrl-Z the shell has the terminal as ever, and after fg the keys count again.
+func TestWatchSuspended(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm", "PS1=" + prompt})
+	cmd.Path, cmd.Args = "/bin/bash", shells()["bash"]
+	s := onTerminal(t, cmd)
+	s.until(prompt + "$")
+	s.press("gpuard --watch\n")
+	s.until("q leaves")
+	s.press("\x1a")
+	s.until(prompt + "$")
+	s.press("fg\n")
+	s.until("q leaves")
+	eventually(t, "keys count again", s.single)
+	s.press("q")
+	s.until(prompt + "$")
+	if text := s.line("echo code $?"); text != "code 0\n" {
+		t.Errorf("after q: %q", text)
+	}
+}
+
+// TestWatchInBackground: it shows, and does not stop at the terminal that belongs to somebody else.
+func TestWatchInBackground(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `set -m; gpuard --watch & read go; kill %1; wait; echo over`}
+	s := onTerminal(t, cmd)
+	s.until("Ctrl-C leaves")
+	if s.single() {
+		t.Error("a job in the background has changed the terminal")
+	}
+	s.press("\n")
+	s.until("over")
+}
