@@ -127,7 +127,7 @@ func TestDriverLeftChildEnds(t *testing.T) {
 	if !proc.New("/proc").Alive(child, 0) {
 		t.Fatal("the child is gone too early to show anything")
 	}
-	got := within(t, 9*time.Second, r.cmd("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS"))
+	got := within(t, 9*time.Second, r.cmd("run", "--", "sh", "-c", "echo $GPUARD_GPUS"))
 	same(t, "run", []any{got.code, got.out}, []any{0, uuid(0) + "\n"})
 	contains(t, got.err, "waiting up to 10 s for GPU memory of a job that just ended")
 	if proc.New("/proc").Alive(child, 0) {

@@ -26,6 +26,7 @@ type Verification struct {
 	Sightings  []sighting         `json:"sightings"`  // one per process and device; never nil
 	Frameworks []verify.Framework `json:"frameworks"` // recognised in the job; never nil
 	Watched    float64            `json:"watched"`    // seconds
+	Stopped    bool               `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
 	Facts      verify.Facts       `json:"-"`
 }
 

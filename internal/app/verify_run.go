@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 type Oversight struct {
 	Patience time.Duration
 	Stop     bool // end a job that certainly is not where it should be
+	JSON     bool // say it as one JSON object on a line
 }
 
 // Oversee makes Exec start a verifier beside the command; nil is none.
@@ -45,16 +48,16 @@ func (l *Launch) verifier() error {
 	for _, id := range l.held.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}
-	return launch.StartVerifier(strconv.Itoa(os.Getpid()), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop))
+	return launch.StartVerifier(strconv.Itoa(os.Getpid()), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 
 // Verifier reports whether this process was started to verify a run; Overlook is then all that it does.
 func Verifier() bool { return len(os.Args) > 1 && os.Args[1] == launch.VerifierFlag }
 
 // Overlook is the life of a verifier: it watches one run, says one line on what was its standard error, and ends. args are
-// pidfd, stream, PID, lease, its devices, patience and whether to stop a bad job.
+// pidfd, stream, PID, lease, its devices, patience, whether to stop a bad job, and whether to say it as JSON.
 func (a *App) Overlook(ctx context.Context, args []string) error {
-	if len(args) != 7 {
+	if len(args) != 8 {
 		return usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
 	pidfd, stream, err := launch.Verifying(args[0], args[1])
@@ -66,7 +69,8 @@ func (a *App) Overlook(ctx context.Context, args []string) error {
 	pid, err1 := strconv.Atoi(args[2])
 	patience, err2 := time.ParseDuration(args[5])
 	stop, err3 := strconv.ParseBool(args[6])
-	if err1 != nil || err2 != nil || err3 != nil {
+	asJSON, err4 := strconv.ParseBool(args[7])
+	if errors.Join(err1, err2, err3, err4) != nil {
 		return usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
 	a.Say = func(string) {}
@@ -78,18 +82,27 @@ func (a *App) Overlook(ctx context.Context, args []string) error {
 	}
 	w.begin()
 	v := w.run(ctx)
-	line := "gpuard: " + v.Line()
-	if v.Verdict != verify.Proven {
-		line += "; " + v.Remedy
+	v.Stopped = v.Verdict.Bad() && stop && launch.Terminate(pidfd) == nil
+	if asJSON {
+		return json.NewEncoder(stream).Encode(v)
 	}
-	if v.Verdict.Bad() {
-		line = "gpuard: WARNING: " + v.Line() + "; " + v.Remedy
-		if stop && launch.Terminate(pidfd) == nil {
-			line += "; told it to end (SIGTERM), as --verify asked"
-		}
-	}
-	_, err = fmt.Fprintln(stream, line)
+	_, err = fmt.Fprintln(stream, v.remark())
 	return err
+}
+
+// remark is the line for the person who started the run.
+func (v *Verification) remark() string {
+	switch {
+	case v.Verdict == verify.Proven:
+		return "gpuard: " + v.Line()
+	case !v.Verdict.Bad():
+		return "gpuard: " + v.Line() + "; " + v.Remedy
+	}
+	line := "gpuard: WARNING: " + v.Line() + "; " + v.Remedy
+	if v.Stopped {
+		line += "; told it to end (SIGTERM), as --verify asked"
+	}
+	return line
 }
 
 // begin waits until the command has taken gpuard's place: only then its environment is the job's.

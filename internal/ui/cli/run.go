@@ -88,6 +88,9 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error
 	if err != nil {
 		return err
 	}
+	if watch != nil {
+		watch.JSON = o.json
+	}
 	l.Oversee(watch)
 	switch {
 	case o.json:

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"gpuard/test/fakegpu"
+)
+
+// objects reads standard error of a run --json: nothing but JSON, one object per line.
+func objects(t *testing.T, text string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var one map[string]any
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Errorf("%v in %q", err, line)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// TestRunVerifyJSON: the verifier's line is an object of its own.
+func TestRunVerifyJSON(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	got := r.run("run", "--json", "--verify", "--device", "1", "--", "sh", "-c", "fakegpu-job --gpu 1 --mem 2G --seconds 2")
+	said := objects(t, got.err)
+	if got.code != 0 || len(said) != 2 {
+		t.Fatalf("exit %d, %d objects:\n%s", got.code, len(said), got.err)
+	}
+	same(t, "schemas", []any{said[0]["schema"], said[1]["schema"]}, []any{"gpuard.run/1", "gpuard.verify/1"})
+	same(t, "verdict", []any{said[1]["verdict"], said[1]["stopped"], said[1]["lease"]}, []any{"proven", false, said[0]["lease"]})
+
+	script := `trap 'exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 3 & wait; exit 0`
+	got = r.run("run", "--json", "--verify=20s,stop", "--device", "0", "--", "sh", "-c", script)
+	said = objects(t, got.err)
+	if got.code != 9 || len(said) != 2 {
+		t.Fatalf("exit %d, %d objects:\n%s", got.code, len(said), got.err)
+	}
+	same(t, "outside", []any{said[1]["verdict"], said[1]["stopped"]}, []any{"outside-lease", true})
+}
+
+// TestRunJSONRemarks: what would be said beside the object is in its notes.
+func TestRunJSONRemarks(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.Hang("nvmlDeviceGetPowerUsage", 0)
+	got := run(t, r.hasty("run", "--json", "--", "true"))
+	said := objects(t, got.err)
+	if got.code != 0 || len(said) == 0 {
+		t.Fatalf("exit %d\n%s", got.code, got.err)
+	}
+	notes, _ := json.Marshal(said[0]["notes"])
+	contains(t, string(notes), "waited 1.", "for GPU 0: no answer within 1s")
+}
+
+// TestSilentDeviceIsNamed: who waits for a device that does not answer is told for which one, unless silence was asked for.
+func TestSilentDeviceIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.Hang("nvmlDeviceGetPowerUsage", 0)
+	got := run(t, r.hasty("run", "--", "true"))
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "gpuard: waited 1.", "s for GPU 0: no answer within 1s; gpuard status shows it")
+	got = run(t, r.hasty("run", "-q", "--", "true"))
+	same(t, "quietly", []any{got.code, got.err}, []any{0, ""})
+}
+
+// TestRunWaitsForWhatEnds: a process that came after the lease's end is nobody's left memory, and is not waited for.
+func TestRunWaitsForWhatEnds(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	r.given()
+	r.nothingLeft()
+	r.observed()
+	pid := r.occupyGPU(0, "20G", fakegpu.Compute)
+	got := run(t, r.hasty("run", "--", "true"))
+	same(t, "exit", got.code, 120)
+	if strings.Contains(got.err, "waiting") {
+		t.Errorf("waits for process %d, which is newer than the lease's end:\n%s", pid, got.err)
+	}
+}
+
+// TestRunNoWait: --no-wait answers at once where run alone waits for memory that is about to be freed.
+func TestRunNoWait(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	r.leave(60)
+	r.nothingLeft()
+	got := run(t, r.hasty("run", "--no-wait", "--", "true"))
+	same(t, "exit", got.code, 120)
+	waited := run(t, r.hasty("run", "--", "true"))
+	same(t, "exit", waited.code, 120)
+	contains(t, waited.err, "gpuard: waiting up to 2 s for GPU memory")
+	if strings.Contains(got.err, "waiting") {
+		t.Errorf("it waited:\n%s", got.err)
+	}
+}
+
+// observed lets the end of the last lease be recorded.
+func (r *rack) observed() {
+	r.t.Helper()
+	if got := r.run("run", "-q", "--gpus", "1", "--no-wait", "--", "true"); got.code != 0 {
+		r.t.Fatal(got.err)
+	}
+	r.nothingLeft()
+}
