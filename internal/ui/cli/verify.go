@@ -92,13 +92,7 @@ func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience t
 			told = lineJSON(p.Err, v)
 			return
 		}
-		fmt.Fprintln(p.Err, "gpuard: "+v.Line())
-		for _, n := range v.Notes {
-			fmt.Fprintln(p.Err, "gpuard: "+n)
-		}
-		if v.Remedy != "" {
-			fmt.Fprintln(p.Err, "gpuard: "+v.Remedy)
-		}
+		Verdict(p.Err, v, p.lines(p.Err))
 	})
 	if err != nil {
 		return &failure{err, app.VerifyFailure(err)}
@@ -125,10 +119,31 @@ func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, e
 	if err := together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
 		return nil, err
 	}
-	if err := p.App.Overseeable(); err != nil {
+	if value, ok := p.apart(cmd.Flags().Args()); ok {
+		return nil, usagef("cannot run %q: the time of --verify stands behind an equals sign, so write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
+	}
+	watch, err := oversight(o.verify)
+	if err != nil {
 		return nil, err
 	}
-	return oversight(o.verify)
+	return watch, p.App.Overseeable()
+}
+
+// apart finds a value that was written behind --verify with a blank, and so became the command; it returns what to write.
+func (p *Program) apart(command []string) (value string, ok bool) {
+	if len(command) == 0 {
+		return "", false
+	}
+	value = command[0]
+	i := slices.Index(p.Args, "--verify")
+	if i < 0 || i+1 >= len(p.Args) || p.Args[i+1] != value {
+		return "", false
+	}
+	if _, err := strconv.ParseUint(value, 10, 32); err == nil {
+		value += "s"
+	}
+	_, err := oversight(value)
+	return value, err == nil
 }
 
 // oversight reads --verify: a time, the word stop, or both.
@@ -155,6 +170,9 @@ func duration(flag, text string) (time.Duration, error) {
 		if n, nerr := strconv.ParseUint(days, 10, 12); nerr == nil {
 			d, err = time.Duration(n)*24*time.Hour, nil
 		}
+	}
+	if _, bare := strconv.ParseUint(text, 10, 32); bare == nil && strings.Trim(text, "0") != "" {
+		return 0, fmt.Errorf("cannot read --%s %q: the unit is missing; write --%s=%ss for seconds, or --%s=%sm for minutes", flag, text, flag, text, flag, text)
 	}
 	if err != nil || d <= 0 {
 		return 0, fmt.Errorf("cannot read --%s %q: write a time, such as --%s=90s or --%s=10m", flag, text, flag, flag)

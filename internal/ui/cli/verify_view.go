@@ -10,6 +10,28 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
+// Verdict writes the answer between the lines of a command that runs: every paragraph begins with gpuard's name.
+func Verdict(w io.Writer, v *app.Verification, term Term) {
+	p := page{term: term}
+	p.paragraph(span{normal, "gpuard: "}, normal, p.text(v.Line()))
+	for _, n := range v.Notes {
+		p.paragraph(span{normal, "gpuard: note: "}, normal, p.text(n))
+	}
+	if v.Remedy != "" {
+		p.paragraph(span{normal, "gpuard: to do: "}, normal, p.text(v.Remedy))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// lines is the terminal behind w; what is not one is a log, where a sentence is one line.
+func (p *Program) lines(w io.Writer) Term {
+	term := p.term(w)
+	if !term.TTY {
+		term.Width = 0
+	}
+	return term
+}
+
 // Verification writes the verdict, then what each witness said, then what else is worth knowing and what to do.
 func Verification(w io.Writer, v *app.Verification, term Term) {
 	p := page{term: term}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/verify"
+	"gpuard/test/fakegpu"
+)
+
+// TestVerifyInterrupted: a job that a signal ended says nothing about where it would have been.
+func TestVerifyInterrupted(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	for _, c := range []struct{ script, says string }{
+		{"sleep 1; kill -INT $$", "was ended by signal (SIGINT) after 1."},
+		{"sleep 1; exit 143", "was ended by signal (SIGTERM) after 1."},
+	} {
+		got := r.run("verify", "--", "sh", "-c", c.script)
+		same(t, "exit after "+c.script, got.code, 123)
+		contains(t, got.err, "gpuard: too early to say: sh (process ", c.says, "gpuard: to do: let it run until it computes")
+	}
+	got := r.run("verify", "--", "sh", "-c", "sleep 1; exit 3")
+	same(t, "exit of one that ended by itself", got.code, 1)
+	contains(t, got.err, "gpuard: not on any GPU (CPU fallback): ")
+}
+
+// TestVerifyInterruptedByHand: a signal that verify passes on is known, whatever the command makes of it.
+func TestVerifyInterruptedByHand(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	cmd := r.cmd("verify", "--json", "--", "sh", "-c", `trap 'exit 0' TERM; sleep 1; echo; while :; do sleep 0.05; done`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	begin(t, cmd)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+	errs := fmt.Sprint(cmd.Stderr)
+	var v app.Verification
+	if err := json.Unmarshal([]byte(errs), &v); err != nil || v.Verdict == verify.CPU || cmd.ProcessState.ExitCode() != 123 {
+		t.Errorf("%v, %v\n%s", cmd.ProcessState, err, errs)
+	}
+}
+
+// TestVerifyKilled: the end of somebody else's child is told from its own end where the kernel tells, and is no proof elsewhere.
+func TestVerifyKilled(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	pid := r.unleased(nil, "echo; sleep 2; kill -KILL $$")
+	v := r.verified(verify.TooEarly, 123, fmt.Sprint(pid))
+	if !strings.Contains(v.Text, "ended by signal (SIGKILL)") && !strings.Contains(v.Text, "nobody here knows how") {
+		t.Error(v.Text)
+	}
+	got := r.run("run", "-q", "--verify=20s,stop", "--", "sh", "-c", "sleep 2; kill -INT $$")
+	contains(t, got.err, "gpuard: too early to say: ", "and was on no GPU until then")
+	if strings.Contains(got.err, "WARNING") {
+		t.Errorf("a job that was interrupted is accused:\n%s", got.err)
+	}
+}
+
+// TestVerifyGuess: on a machine whose numbers are a guess, a job on another GPU than the guessed one is not accused.
+func TestVerifyGuess(t *testing.T) {
+	t.Parallel()
+	gpus := a100s(2)
+	gpus[1] = fakegpu.H100(1)
+	r := newRack(t, gpus...)
+	guess := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
+	v := r.verified(verify.NotMeasurable, 123, fmt.Sprint(guess))
+	contains(t, v.Text, "is on GPU 0", "its environment (CUDA_VISIBLE_DEVICES=0) shows it is a guess: most likely GPU 1")
+	certain := r.unleased([]string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, "exec fakegpu-job --gpu 0")
+	r.verified(verify.WrongDevice, 1, fmt.Sprint(certain))
+	lease, _ := r.leased(1, "unset CUDA_DEVICE_ORDER; fakegpu-job --gpu 1; true")
+	child := r.verified(verify.Proven, 0, lease).Sightings[0].PID
+	v = r.verified(verify.Proven, 0, fmt.Sprint(child)) // its own variables are a guess, its lease is not
+	same(t, "lease and guess", []any{v.Lease, v.Variable, v.Promised[0].Index}, []any{lease, "CUDA_VISIBLE_DEVICES=1", 0})
+}
