@@ -21,7 +21,7 @@ func Exits() []Exit {
 	return []Exit{
 		{120, "no device now: every device that could serve the job is in use; the reasons are printed"},
 		{122, "never: this machine, or a policy, can never satisfy the request"},
-		{125, "gpuard itself failed or was used wrongly"},
+		{125, "gpuard itself failed, was used wrongly, or can read no GPU: no driver, no permission, no answer"},
 		{126, "the command was found and cannot be executed"},
 		{127, "the command was not found"},
 	}
