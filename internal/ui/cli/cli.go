@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,7 @@ func Main(ctx context.Context, p *Program) int {
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	broken, misused := 1, 2
-	if starts(cmd) {
+	if starts(cmd) || p.leases(cmd) {
 		broken, misused = 125, 125
 	}
 	if out.err != nil {
@@ -58,6 +59,11 @@ func Main(ctx context.Context, p *Program) int {
 
 // starts reports whether the command leases for another program, so that gpuard's own exit codes begin at 120.
 func starts(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "hold" }
+
+// leases reports whether env was asked for a lease, also where the parser stopped at a mistake before it read the flag.
+func (p *Program) leases(cmd *cobra.Command) bool {
+	return cmd != nil && cmd.Name() == "env" && (slices.Contains(p.Args, "--lease") || slices.Contains(p.Args, "--lease=true"))
+}
 
 // becomes reports whether the command becomes another program, whose arguments and standard output are not gpuard's.
 func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }

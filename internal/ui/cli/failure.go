@@ -70,7 +70,7 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 // failJSON writes where the command's JSON answer would have gone.
 func (p *Program) failJSON(cmd *cobra.Command, answer any) error {
 	dry := cmd.Flags().Lookup("dry-run")
-	if becomes(cmd) && (dry == nil || dry.Value.String() != "true") {
+	if becomes(cmd) && (dry == nil || dry.Value.String() != "true") || cmd.Name() == "verify" && cmd.ArgsLenAtDash() == 0 {
 		return lineJSON(p.Err, answer)
 	}
 	return writeJSON(p.Out, answer)

@@ -47,10 +47,13 @@ Exit codes of gpuard itself: 120 no device now, 122 never on this machine,
 			if o.quiet && !o.json {
 				p.App.Say = func(string) {}
 			}
-			if o.dry {
+			watch, err := p.overseen(cmd, o)
+			switch {
+			case err != nil:
+			case o.dry:
 				err = p.dryRun(cmd, spec, o.json)
-			} else {
-				err = p.launch(cmd, spec, o)
+			default:
+				err = p.launch(cmd, spec, o, watch)
 			}
 			if err != nil {
 				return &failure{err, app.RunExit(err)}
@@ -79,11 +82,7 @@ type started struct {
 	job.Plan
 }
 
-func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions) error {
-	watch, err := p.overseen(cmd, o)
-	if err != nil {
-		return err
-	}
+func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *app.Oversight) error {
 	l, err := p.App.Prepare(cmd.Context(), spec)
 	if err != nil {
 		return err
