@@ -140,7 +140,7 @@ func TestDriverMIG(t *testing.T) {
 		t.Fatalf("%d devices, %d slices", len(s.Devices), len(s.Devices[0].MIG))
 	}
 	same(t, "a slice", []any{s.Devices[0].MIG[2].UUID, s.Devices[0].MIG[2].Profile}, []any{gpu.UUID(slice(2)), "2g.20gb"})
-	contains(t, r.run("status").out, "1 GPU and 3 MIG slices: 4 free")
+	contains(t, r.run("status").out, "2 GPUs (1 split into 3 MIG slices): 4 free")
 
 	first := begin(t, r.cmd("run", "-q", "--mig", "1g.10gb", "--", "sh", "-c", `echo "$CUDA_VISIBLE_DEVICES $GPUARD_GPUS"; exec sleep 60`))
 	second := begin(t, r.cmd("run", "-q", "--mig", "1g.10gb", "--", "sh", "-c", `echo "$CUDA_VISIBLE_DEVICES $GPUARD_GPUS"; exec sleep 60`))
