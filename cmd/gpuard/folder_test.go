@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/gate"
+)
+
+// TestDemoBeforeHardware: a state folder in which somebody tried an invented machine first serves the real one too.
+func TestDemoBeforeHardware(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	for range 2 {
+		if got := r.run("run", "--machine", "demo", "--", "true"); got.code != 0 {
+			t.Fatalf("demo: exit %d, %s", got.code, got.err)
+		}
+		same(t, "given", r.given(), uuid(0))
+	}
+}
+
+// TestFolderOfSomebodyElse: who may not enter the lease folder sees the GPUs, and is not sent to a folder of their own.
+func TestFolderOfSomebodyElse(t *testing.T) {
+	gate.Need(t, "root")
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	path := r.forEverybody()
+	r.given()
+	if err := os.Chmod(r.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	theirs := func(args ...string) result {
+		cmd := as(alice, r.cmd(args...))
+		cmd.Path = path
+		return run(t, cmd)
+	}
+	got := theirs("run", "--", "true")
+	same(t, "run", got.code, 125)
+	contains(t, got.err, "cannot use the state folder", "permission denied", "everybody's leases of these GPUs must lie in one", "ask ")
+	if strings.Contains(got.err, "set GPUARD_STATE") {
+		t.Errorf("sent to a folder that nobody else sees:\n%s", got.err)
+	}
+	got = theirs("status")
+	same(t, "status", got.code, 0)
+	contains(t, got.out, "A100", "the leases cannot be read")
+	got = theirs("status", "--json")
+	contains(t, got.out, uuid(0), `"reason": "the leases cannot be read"`)
+}
+
+// TestShellThatIsMissing: SHELL is a wish; a shell that cannot be started is replaced, and that is said.
+func TestShellThatIsMissing(t *testing.T) {
+	t.Parallel()
+	for shell, code := range map[string]int{"/nonexistent/shell": 0, "/": 0, "/bin/false": 1} {
+		cmd := program(t, stateFolder(t), []string{"SHELL=" + shell}, "run", "--machine", "demo")
+		cmd.Stdin = strings.NewReader("echo $0 has $CUDA_VISIBLE_DEVICES\n")
+		got := run(t, cmd)
+		same(t, shell, got.code, code)
+		if code == 0 {
+			same(t, shell, got.out, "/bin/sh has 3\n")
+			contains(t, got.err, filepath.Clean(shell), "which SHELL names; starting /bin/sh instead")
+		}
+	}
+}
