@@ -118,9 +118,8 @@ func (w *watch) look(ctx context.Context) {
 		f.Looks++
 	}
 	if f.Ended = !alive; f.Ended {
-		known := false
-		f.Signal, known = w.ending()
-		f.Unheard = !known
+		signal, known := w.ending()
+		f.Signal, f.Unheard = signal, !known
 	}
 	w.hear(ctx)
 }
