@@ -75,6 +75,8 @@ func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
 		if q.in.UID != 0 && q.in.UID != first.UID {
 			o.remedy = fmt.Sprintf("ask %s to end lease %s (gpuard release %[2]s)", or(gpu.Clean(first.User), "its owner"), first.ID)
 		}
+	} else if first.Apart && first.UID == q.in.UID {
+		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)
 	}
 	return o, holders
 }

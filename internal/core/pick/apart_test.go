@@ -1,0 +1,31 @@
+package pick
+
+import (
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// TestHeldApart: a lease of one's own shell is given back, and nobody is told to wait for the end of that shell.
+func TestHeldApart(t *testing.T) {
+	m, err := gpu.Invent("demo:1xL4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		lease  job.Lease
+		remedy string
+	}{
+		{job.Lease{ID: "k3f9", UID: 7, User: "alice", Command: "bash", Apart: true}, "give lease k3f9 back (gpuard release k3f9)"},
+		{job.Lease{ID: "k3f9", UID: 8, User: "bob", Command: "bash", Apart: true}, "wait until lease k3f9"},
+		{job.Lease{ID: "k3f9", UID: 7, User: "alice", Command: "bash"}, "wait until lease k3f9"},
+	} {
+		test.lease.Devices = []gpu.UUID{m.Devices[0].UUID}
+		_, refusal := Place(job.Spec{GPUs: 1}, m, []job.Lease{test.lease}, Context{UID: 7, Tolerate: DefaultTolerance()})
+		if refusal == nil || !strings.HasPrefix(refusal.Remedy, test.remedy) {
+			t.Errorf("%+v: %+v", test.lease, refusal)
+		}
+	}
+}
