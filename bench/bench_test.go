@@ -49,7 +49,7 @@ func BenchmarkStart(b *testing.B) {
 		{name: "true", argv: []string{"true"}},
 		{name: "env X=1 true", argv: []string{"env", "X=1", "true"}},
 		{name: "gpuard --version", argv: []string{gpuard, "--version"}},
-		{name: "gpuard run -- true", argv: []string{gpuard, "run", "--quiet", "--", "true"}, env: fake.env, settle: fake.settle},
+		{name: "gpuard run -- true", argv: fake.run(gpuard, "true"), env: fake.env, settle: fake.settle},
 		{name: "gpuard run --machine demo -- true", argv: []string{gpuard, "run", "--quiet", "--machine", "demo", "--", "true"}, env: demo.env, settle: demo.settle},
 	}
 	programs = append(programs, others(b)...)
@@ -128,7 +128,7 @@ func BenchmarkClaims(b *testing.B) {
 		for range claimWorkers {
 			workers.Go(func() {
 				for time.Since(start) < claimTime {
-					err := command([]string{gpuard, "run", "--quiet", "--no-wait", "--", "true"}, place.env).Run()
+					err := command(place.run(gpuard, "true"), place.env).Run()
 					var exit *exec.ExitError
 					switch {
 					case err == nil:
@@ -160,7 +160,7 @@ func BenchmarkHolder(b *testing.B) {
 	var private, resident int64
 	for b.Loop() {
 		for i := range jobs {
-			job := command([]string{gpuard, "run", "--quiet", "--", "sleep", "60"}, place.env)
+			job := command(place.run(gpuard, "sleep", "60"), place.env)
 			if err := job.Start(); err != nil {
 				b.Fatal(err)
 			}

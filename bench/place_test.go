@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/host/proc"
 	"gpuard/test/fakegpu"
 )
 
@@ -20,6 +21,12 @@ import (
 type place struct {
 	env    []string
 	leases string
+	flags  []string // what run needs where the benchmarks run in a container
+}
+
+// run is the command line that starts a command there.
+func (p place) run(gpuard string, command ...string) []string {
+	return slices.Concat([]string{gpuard, "run", "--quiet", "--no-wait"}, p.flags, []string{"--"}, command)
 }
 
 func newPlace(b *testing.B, env ...string) place {
@@ -46,7 +53,11 @@ func overFake(b *testing.B, n int) place {
 	for i := range n {
 		devices = append(devices, fakegpu.A100(i))
 	}
-	return newPlace(b, fakegpu.New(b, devices...).Env()...)
+	p := newPlace(b, fakegpu.New(b, devices...).Env()...)
+	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+		p.flags = []string{"--private-state"}
+	}
+	return p
 }
 
 // settle waits until the holder of the last run has cleaned up, so that it is not counted against the next program.
