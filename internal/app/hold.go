@@ -56,16 +56,13 @@ func (a *App) Undo(ctx context.Context, h *Holding) error {
 // variables, and its other jobs have nothing to do with the choice.
 func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
 	shell := a.Proc.Shell(os.Getppid())
-	if initial, _ := a.Proc.InitialPIDNamespace(); shell == 1 && initial {
-		return nil, usagef("cannot lease for the shell: it has ended, or is the system's first process; name the process: gpuard hold PID")
-	}
 	h, _, err := a.hold(ctx, spec, shell, false)
 	return h, err
 }
 
 func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*Holding, gpu.Machine, error) {
-	if pid == 1 && running {
-		return nil, gpu.Machine{}, usagef("cannot hold for process 1: it is the system's first process, and the lease would end with the machine; name the process that uses the GPU")
+	if pid == 1 && !a.insideFirst() {
+		return nil, gpu.Machine{}, usagef("cannot hold for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
 	}
 	before, err := a.Proc.Stat(pid)
 	if err != nil || before.State == "Z" {
@@ -106,6 +103,12 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan}
 	h.Variables = append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
 	return h, d.Machine, nil
+}
+
+// insideFirst: the shell in which gpuard was typed is the first process of a container, which ends when it is left.
+func (a *App) insideFirst() bool {
+	initial, err := a.Proc.InitialPIDNamespace()
+	return err == nil && !initial && a.Proc.Shell(os.Getppid()) == 1
 }
 
 // sees warns when the process, by the variables it started with, does not see what was leased for it.

@@ -37,7 +37,7 @@ func (q *question) unseen(u *unit) *obstacle {
 	if !hidden || q.spec.Any {
 		return nil
 	}
-	return &obstacle{code: "hidden", text: why, remedy: "add --any to look past the mask"}
+	return &obstacle{code: "hidden", text: why, remedy: "add --any to look past " + strings.TrimSuffix(why, " hides it")}
 }
 
 func (q *question) unwanted(u *unit) *obstacle {
