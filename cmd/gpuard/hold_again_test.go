@@ -123,7 +123,7 @@ func TestHoldFirstProcess(t *testing.T) {
 	gate.Need(t, "root")
 	r := newRig(t, "demo")
 	r.freed()
-	if got := r.hold(1); got.code != 125 || !strings.Contains(got.err, "cannot hold for process 1: ") {
+	if got := r.hold(1); got.code != 125 || !strings.Contains(got.err, "cannot hold for process 1: everything here runs in it") {
 		t.Errorf("exit %d, %s", got.code, got.err)
 	}
 	r.freed()
