@@ -69,8 +69,8 @@ func (q *question) meant(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	}
 	m := q.machine
 	m.Processes = nil
-	const any = gpu.Bytes(1 << 60)
-	plan, refusal := pick.Place(s, m, nil, pick.Context{Now: now, Tolerate: pick.Tolerance{Memory: any, Display: any, Utilization: 1}})
+	const unlimited = gpu.Bytes(1 << 60)
+	plan, refusal := pick.Place(s, m, nil, pick.Context{Now: now, Tolerate: pick.Tolerance{Memory: unlimited, Display: unlimited, Utilization: 1}})
 	ids := given(plan)
 	alike := refusal == nil && len(ids) == len(l.Devices) && !slices.ContainsFunc(ids, func(id gpu.UUID) bool { return !l.Holds(id) })
 	if !alike {

@@ -81,14 +81,14 @@ func (k *keyboard) left() <-chan struct{} {
 	return k.gone
 }
 
-func (k *keyboard) restore() { terminal(syscall.TCSETS, unsafe.Pointer(&k.before)) }
+func (k *keyboard) restore() { _ = terminal(syscall.TCSETS, unsafe.Pointer(&k.before)) }
 
 // single asks for every key at once and unseen. Ctrl-\ becomes a key too: its signal would leave the terminal like this.
 func (k *keyboard) single() {
 	mode := k.before
 	mode.Lflag &^= syscall.ICANON | syscall.ECHO
 	mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME], mode.Cc[syscall.VQUIT] = 1, 0, 0
-	terminal(syscall.TCSETS, unsafe.Pointer(&mode))
+	_ = terminal(syscall.TCSETS, unsafe.Pointer(&mode))
 }
 
 // obey restores the terminal before a signal ends the program as it would have without this, and asks for single keys
