@@ -126,12 +126,23 @@ const marker = "gpuard-witness "
 func Question(exe string, frameworks []string) (args []string, ok bool) {
 	base := path.Base(exe)
 	switch {
-	case strings.HasPrefix(base, "python") || strings.HasPrefix(base, "pypy"):
+	case isPython(base):
 		return append([]string{"-c", witness}, frameworks...), true
 	case slices.Contains(frameworks, llama) && isLlama(exe):
 		return []string{"--list-devices"}, true
 	}
 	return nil, false
+}
+
+// isPython knows the interpreters by their names: "python3", "python3.13t", "pypy3.10". Others that begin so are programs of
+// their own ("python3-config"), and would start their work.
+func isPython(base string) bool {
+	for _, name := range []string{"python", "pypy"} {
+		if version, ok := strings.CutPrefix(base, name); ok {
+			return strings.Trim(strings.TrimSuffix(version, "t"), "0123456789.") == ""
+		}
+	}
+	return false
 }
 
 // Answers reads what the asked program printed. A framework that it says nothing about is there with an error.
