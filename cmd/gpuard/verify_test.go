@@ -84,9 +84,19 @@ func TestVerifyWithoutALease(t *testing.T) {
 func TestVerifyOutsideTheLease(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	lease, pid := r.leased(0, "export CUDA_VISIBLE_DEVICES=1; fakegpu-job --gpu 1; true")
+	program := filepath.Join(t.TempDir(), "train")
+	text := `#!/bin/sh
+export CUDA_VISIBLE_DEVICES=1
+fakegpu-job --gpu "$CUDA_VISIBLE_DEVICES"
+exit
+`
+	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lease, pid := r.leased(0, "echo $CUDA_VISIBLE_DEVICES; exec "+program)
 	v := r.verified(verify.OutsideLease, 1, lease)
 	contains(t, v.Text, "is on GPU 1", "which is not in lease "+lease+": it has GPU 0")
+	same(t, "what it was started with", v.Variable, "CUDA_VISIBLE_DEVICES=0")
 	same(t, "by the process", r.verified(verify.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
 	got := r.run("verify", lease)
 	contains(t, got.out, "outside the lease: ", "to do: ")
