@@ -47,7 +47,7 @@ func (a *App) explainProcess(x *Explanation, target string, asked []reach) error
 	}
 	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) }) // another runtime obeys it
 	if lease == nil {
-		lease = a.leaseOf(x, p, env)
+		lease = a.belongs(x, p, env)
 	}
 	if lease != nil {
 		x.compare(lease, used)
@@ -185,24 +185,18 @@ func gpuName(m gpu.Machine, d gpu.Device) string {
 	return fmt.Sprintf("GPU %d", d.Index)
 }
 
-// leaseOf finds the live lease that the process says it belongs to, or that is held for it.
-func (a *App) leaseOf(x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
+// belongs finds the lease of the process, and says where the one that it names is none.
+func (a *App) belongs(x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
+	l, err := a.leaseOf(x.Machine, p.PID, env)
 	id, _ := env.Lookup("GPUARD_LEASE")
-	held, _, err := a.leases(x.Machine)
-	for i := range held {
-		l := &held[i]
-		if !l.Unreadable && p.UID != nil && l.UID == *p.UID && (l.ID == id || id == "" && l.PID == p.PID && l.Start == p.Start) {
-			return l
-		}
-	}
 	switch {
-	case id == "":
+	case id == "", l != nil && l.ID == id:
 	case err != nil:
 		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", gpu.Clean(id), err)
 	default:
 		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may have been given to somebody else", gpu.Clean(id), p.User)
 	}
-	return nil
+	return l
 }
 
 // compare holds what the process sees against what its lease has, for the vendors that were read.

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/verify"
-	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 )
 
@@ -77,7 +75,7 @@ func (a *App) Verify(ctx context.Context, target string, patience time.Duration)
 		w.facts.Reading = outside(err, os.Geteuid())
 	}
 	if w.lease = lease; lease == nil {
-		w.lease = a.leaseAround(pid, s.Start, w.env)
+		w.lease, _ = a.leaseOf(gpu.Machine{}, pid, w.env)
 	}
 	return w.run(ctx), nil
 }
@@ -100,7 +98,7 @@ func (a *App) VerifyCommand(ctx context.Context, command []string, patience time
 	w := a.watch(child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.Signal(), true })
 	w.facts.Command = baseName(command)
 	w.env = a.Env
-	w.lease = a.leaseAround(os.Getpid(), 0, a.Env)
+	w.lease, _ = a.leaseOf(gpu.Machine{}, os.Getpid(), a.Env)
 	v := w.run(ctx)
 	tell(v)
 	return v, child.Wait(), nil
@@ -119,24 +117,6 @@ func (a *App) verifiable() error {
 		return nil
 	}
 	return usagef("cannot verify on an invented machine: no driver says who is on %s; leave --machine (GPUARD_MACHINE) out", a.Machine)
-}
-
-// leaseAround finds the live lease that a process says it is inside of, or that is held for it; nil without one. A start
-// of 0 is not compared.
-func (a *App) leaseAround(pid int, start uint64, env visible.Env) *job.Lease {
-	held, _, err := a.leases(gpu.Machine{})
-	if err != nil {
-		return nil
-	}
-	id, _ := env.Lookup("GPUARD_LEASE")
-	uid, known := a.Proc.Owner(pid)
-	for i := range held {
-		l := &held[i]
-		if !l.Unreadable && known && l.UID == uid && (l.ID == id || id == "" && l.PID == pid && l.Start == start) {
-			return l
-		}
-	}
-	return nil
 }
 
 // verification is the answer with everything that was seen.

@@ -39,6 +39,16 @@ func (w *watch) promise() {
 		}
 	}
 	f.Mask = strings.Join(masks, " ")
+	if w.early() && f.Doubt == "" {
+		f.Doubt = fmt.Sprintf("lease %s is held for a process that began before it, so its environment says nothing about that: the lease alone counts", w.lease.ID)
+		f.Notes = append(f.Notes, f.Doubt)
+	}
+}
+
+// early: the environment is older than the lease, which was taken for a process that ran already.
+func (w *watch) early() bool {
+	id, _ := w.env.Lookup("GPUARD_LEASE")
+	return w.lease != nil && w.lease.Apart && id != w.lease.ID
 }
 
 // unlisted says why the driver's list of processes is no witness for these devices, "" when it is.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/verify"
+	"gpuard/internal/host/proc"
+)
+
+// held gives a running process a lease of a device.
+func (r *rack) held(pid, device int) (lease string) {
+	r.t.Helper()
+	args := []string{"hold", "--any", "--device", fmt.Sprint(device), fmt.Sprint(pid)}
+	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+		args = append(args, "--private-state")
+	}
+	got := r.run(args...)
+	_, lease, _ = strings.Cut(got.out, ", lease ")
+	lease, _, _ = strings.Cut(lease, ",")
+	if got.code != 0 || lease == "" {
+		r.t.Fatalf("exit %d, %q, %s", got.code, got.out, got.err)
+	}
+	return lease
+}
+
+// heldShell is a shell that has a lease of GPU 0 since after its start, with a job on a GPU.
+func (r *rack) heldShell(on int, env ...string) (lease string, shell int) {
+	r.t.Helper()
+	start := filepath.Join(r.t.TempDir(), "start")
+	script := fmt.Sprintf(`echo; until test -e %s; do sleep 0.01; done; CUDA_VISIBLE_DEVICES=%d fakegpu-job --gpu %[2]d & wait`, start, on)
+	shell = r.unleased(env, script)
+	lease = r.held(shell, 0)
+	if err := os.WriteFile(start, nil, 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	eventually(r.t, "the job is on its GPU", func() bool {
+		s, _ := r.status()
+		return len(s.Devices[on].Processes) == 1
+	})
+	return lease, shell
+}
+
+// TestVerifyHeld: the lease is found for the process and for its children, also behind a name that is none any more.
+func TestVerifyHeld(t *testing.T) {
+	t.Parallel()
+	for _, stale := range []string{"", "GPUARD_LEASE=gone"} {
+		r := newRack(t, a100s(2)...)
+		lease, shell := r.heldShell(1, stale)
+		v := r.verified(verify.OutsideLease, 1, fmt.Sprint(shell))
+		same(t, "lease of the shell", v.Lease, lease)
+		v = r.verified(verify.OutsideLease, 1, fmt.Sprint(v.Sightings[0].PID))
+		same(t, "lease of its child", v.Lease, lease)
+	}
+}
+
+// TestVerifyHeldEarlier: the environment of a process that is older than its lease accuses nobody.
+func TestVerifyHeldEarlier(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	lease, shell := r.heldShell(0, "CUDA_VISIBLE_DEVICES=1")
+	for _, target := range []string{lease, fmt.Sprint(shell)} {
+		v := r.verified(verify.Proven, 0, target)
+		same(t, "lease", v.Lease, lease)
+		contains(t, strings.Join(v.Notes, "; "), "the lease alone counts")
+	}
+}
