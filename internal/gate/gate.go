@@ -5,8 +5,10 @@ package gate
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +26,7 @@ func probes() []probe {
 		{"cc", program("cc")},
 		{"root", root},
 		{"pidns", pidNamespace},
+		{"ptrace", traceable},
 		{"python3", program("python3")},
 		{"torch", torch},
 		{"parallel", program("parallel")},
@@ -82,6 +85,19 @@ func root() error {
 	if os.Geteuid() != 0 {
 		return unix.EPERM
 	}
+	return nil
+}
+
+// traceable: a process may follow another one, which some containers forbid.
+func traceable() error {
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, _ = cmd.Process.Kill(), cmd.Wait()
 	return nil
 }
 

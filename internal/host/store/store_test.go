@@ -48,7 +48,7 @@ func roles() map[string]func([]string) error {
 	return map[string]func([]string) error{
 		"create": roleCreate, "claim": roleClaim, "churn": roleChurn, "contend": roleContend,
 		"lock": roleLock, "try": roleTry, "hold": roleHold, "parent": roleParent, "do": roleDo, "hostile": roleHostile,
-		"list": roleList,
+		"list": roleList, "traced": roleTraced,
 	}
 }
 

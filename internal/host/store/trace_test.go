@@ -1,0 +1,166 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// call is one system call of a traced process, as the kernel stops it there (ptrace(2), PTRACE_GET_SYSCALL_INFO).
+type call struct {
+	tid   int
+	entry bool // before it is made; else after it
+	nr    uint64
+	args  [6]uint64
+	step  int // counts the entries of calls that touch files, from 1
+}
+
+// files are the calls that change or read what other processes see of a folder. Between two of them nothing changes.
+func touches(nr uint64) bool {
+	switch nr {
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
+		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCNTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
+		unix.SYS_MKDIRAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT:
+		return true
+	}
+	return false
+}
+
+// roleTraced PATH claim|end DEVICE: one claim, or one that is ended at once, between two calls of getpgid that nothing else
+// here makes.
+func roleTraced(args []string) error {
+	f, err := Open(args[0], nil, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	_, _ = unix.Getpgid(0)
+	h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+	if err == nil && args[1] == "end" {
+		_ = h.Lock.Close()
+		_, err = f.End(h.Lease, testBoot)
+	}
+	_, _ = unix.Getpgid(0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("claimed", h.Lease.ID)
+	return nil
+}
+
+// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch files
+// have a step. Its answer true kills the process there. What the role said is returned.
+func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string {
+	t.Helper()
+	gate.Need(t, "ptrace")
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // read only
+	cmd := exec.Command("/proc/self/exe", path, what, "GPU-a")
+	cmd.Env = []string{roleVar + "=traced", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1"}
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	err = cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill() //nolint:errcheck // unless the test failed, it is gone
+	follow(t, cmd.Process.Pid, at)
+	_ = cmd.Wait() // releases it; its end was seen already
+	said, _ := io.ReadAll(r)
+	return strings.TrimSpace(string(said))
+}
+
+func follow(t *testing.T, pid int, at func(c call) bool) {
+	t.Helper()
+	pending := map[int]call{} // by thread, from entry to exit
+	known := map[int]bool{pid: true}
+	within, step, started := false, 0, false
+	for {
+		var ws unix.WaitStatus
+		tid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
+		if err == unix.EINTR { //nolint:errorlint // an errno
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tid == pid && (ws.Exited() || ws.Signaled()) {
+			return
+		}
+		if !ws.Stopped() {
+			continue
+		}
+		if !started {
+			started = true
+			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deliver := 0
+		switch sig := ws.StopSignal(); {
+		case sig == unix.SIGTRAP|0x80:
+			c, ok := stopped(tid)
+			if !ok {
+				break // it was killed just now
+			}
+			if !c.entry {
+				entered := pending[tid]
+				c.nr, c.args, c.step = entered.nr, entered.args, entered.step
+				delete(pending, tid)
+			} else {
+				if c.nr == unix.SYS_GETPGID {
+					within = !within
+				}
+				if within && touches(c.nr) {
+					step++
+					c.step = step
+				}
+				pending[tid] = c
+			}
+			if at(c) {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		case sig == unix.SIGTRAP, sig == unix.SIGSTOP && !known[tid]:
+		default:
+			deliver = int(sig)
+		}
+		known[tid] = true
+		_ = unix.PtraceSyscall(tid, deliver) // fails for a thread that was killed
+	}
+}
+
+// stopped asks which call a thread is stopped at: include/uapi/linux/ptrace.h, struct ptrace_syscall_info.
+func stopped(tid int) (c call, ok bool) {
+	var info [88]byte
+	const get = 0x420e
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, get, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	const entry, exit = 1, 2
+	if errno != 0 || info[0] != entry && info[0] != exit {
+		return c, false
+	}
+	c = call{tid: tid, entry: info[0] == entry}
+	if c.entry {
+		c.nr = binary.NativeEndian.Uint64(info[24:])
+		for i := range c.args {
+			c.args[i] = binary.NativeEndian.Uint64(info[32+8*i:])
+		}
+	}
+	return c, true
+}
