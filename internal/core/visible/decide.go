@@ -40,8 +40,10 @@ func Deciding(env Env, runtime string) (deciding, beaten []string) {
 	case "level_zero":
 		first("ZE_AFFINITY_MASK")
 		first("ZE_FLAT_DEVICE_HIERARCHY")
+		first(pciOrderVariable)
 	case "sycl":
 		first("ZE_AFFINITY_MASK")
+		first(pciOrderVariable)
 		first(cudaVariable)
 		first(rocrVariable)
 		first("HIP_VISIBLE_DEVICES")

@@ -9,11 +9,12 @@ import (
 )
 
 // LevelZero returns what a program that uses Intel's Level Zero driver sees through ZE_AFFINITY_MASK. The order of
-// the mask changes nothing; an entry that no device has is skipped; an empty value is no mask at all. Every card
-// counts as one tile here, so on cards of several tiles the numbers are those of ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE.
+// the mask changes nothing; an entry that no device has is skipped; an empty value is no mask at all. Numbers, also
+// those of the mask, go by PCI address with ZE_ENABLE_PCI_ID_DEVICE_ORDER=1. Every card counts as one tile here, so on
+// cards of several tiles the numbers are those of ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE.
 //
 // Sources: oneapi-src/level-zero-spec scripts/core/PROG.rst; intel/compute-runtime
-// shared/source/execution_environment/execution_environment.cpp.
+// shared/source/execution_environment/execution_environment.cpp and os_interface/device_factory.cpp, which sorts first.
 func LevelZero(env Env, m gpu.Machine) View {
 	chosen, notes := readLevelZero(env, m)
 	return view("level_zero", whole(chosen), notes)
@@ -22,12 +23,24 @@ func LevelZero(env Env, m gpu.Machine) View {
 func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 	const name = "ZE_AFFINITY_MASK"
 	devices := indexOrder(of(m, gpu.Intel))
+	if byAddress(env) {
+		devices = pciOrder(devices)
+	}
 	value, set := env.Lookup(name)
 	if !set {
 		return devices, nil
 	}
 	r := affinityReader{noter: noter{variable{name, value}, twice(env, name)}, env: env, devices: devices}
 	return r.read(), r.notes
+}
+
+const pciOrderVariable = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
+
+// byAddress: the driver reads a number, and any but 0 is yes.
+func byAddress(env Env) bool {
+	value, _ := env.Lookup(pciOrderVariable)
+	n, ok := strtoul(value)
+	return ok && n != 0
 }
 
 type affinityReader struct {
@@ -59,7 +72,7 @@ func (r *affinityReader) read() []*gpu.Device {
 			chosen = append(chosen, d)
 		}
 	}
-	return indexOrder(chosen)
+	return slices.DeleteFunc(slices.Clone(r.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
 }
 
 // tile reports whether an entry card.tile shows the card.

@@ -36,6 +36,27 @@ func TestLevelZero(t *testing.T) {
 			t.Errorf("%v: visible %q notes %q, want %q and %q", c.env, got, codes(v), c.want, c.notes)
 		}
 	}
+	turned := same(gpu.Intel, 2)
+	turned.Devices[0].PCI, turned.Devices[1].PCI = turned.Devices[1].PCI, turned.Devices[0].PCI
+	for _, c := range []struct {
+		env  Env
+		want string
+	}{
+		{nil, "0,1"},
+		{Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=0"}, "0,1"},
+		{Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER="}, "0,1"},
+		{Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"}, "1,0"},
+		{Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1", "ZE_AFFINITY_MASK=1,0"}, "1,0"},
+		{Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1", "ZE_AFFINITY_MASK=0"}, "1"},
+	} {
+		if got := indices(turned, LevelZero(c.env, turned)); got != c.want {
+			t.Errorf("%v: visible %q, want %q", c.env, got, c.want)
+		}
+	}
+	written := apply(Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"}, Write([]Target{target(turned.Devices[1])}, Auto, turned))
+	if got := indices(turned, LevelZero(written, turned)); got != "1" {
+		t.Errorf("written and read: %q", got)
+	}
 	if left, why, _ := shownBy(Env{"ZE_AFFINITY_MASK=2"}, i4); left != "2" || why != "ZE_AFFINITY_MASK=2 hides it" {
 		t.Errorf("Limit leaves %q because %q", left, why)
 	}
@@ -62,6 +83,10 @@ func TestSYCL(t *testing.T) {
 		{Env{"ONEAPI_DEVICE_SELECTOR=level_zero:*;!level_zero:1"}, "0,2", ""},
 		{Env{"ONEAPI_DEVICE_SELECTOR=!cuda:*"}, "0,1,2", ""},
 		{Env{"ONEAPI_DEVICE_SELECTOR=level_zero:1.0"}, "1", ""},
+		{Env{"ONEAPI_DEVICE_SELECTOR=!level_zero:1.0"}, "0,1,2,0,1", "undocumented"},
+		{Env{"ONEAPI_DEVICE_SELECTOR=level_zero:*;!level_zero:1.0,2"}, "0,1", "undocumented"},
+		{Env{"SYCL_DEVICE_FILTER=level_zero:gpu:0"}, "0,1,2,0,1", "other-variable"},
+		{Env{"SYCL_DEVICE_FILTER=cuda", "ONEAPI_DEVICE_SELECTOR=level_zero:0"}, "0", "other-variable"},
 		{Env{"ONEAPI_DEVICE_SELECTOR=!cuda:*;level_zero:0"}, "", "selector-invalid"},
 		{Env{"ONEAPI_DEVICE_SELECTOR=level_zero:gpu:0"}, "", "selector-invalid"},
 		{Env{"ONEAPI_DEVICE_SELECTOR=gpu"}, "", "selector-invalid"},

@@ -11,6 +11,7 @@ import (
 // SYCL returns what a SYCL program sees through ONEAPI_DEVICE_SELECTOR, within what the vendors' own variables leave:
 // Intel devices by Level Zero, NVIDIA devices by CUDA, AMD devices by HIP, in this order. Whether a program was built
 // for all three is not known here. Devices of the OpenCL backend are the same hardware and are not counted again.
+// SYCL_DEVICE_FILTER, which came before, is not read any more.
 //
 // Source: intel/llvm sycl/doc/EnvironmentVariables.md.
 func SYCL(env Env, m gpu.Machine) View {
@@ -22,6 +23,9 @@ func SYCL(env Env, m gpu.Machine) View {
 	}
 	value, set := env.Lookup(name)
 	r := selectorReader{noter: noter{variable{name, value}, twice(env, name)}}
+	if old, also := env.Lookup("SYCL_DEVICE_FILTER"); also {
+		notes = append(notes, variable{"SYCL_DEVICE_FILTER", old}.note(codeOtherName, "%s has replaced it; only older runtimes read it; write %s=backend:devices instead", name, name))
+	}
 	keep := func(string, int) bool { return true }
 	switch {
 	case set && strings.TrimSpace(value) == "":
@@ -73,7 +77,10 @@ func (t selectorTerm) matches(backend string, index int) bool {
 		return false
 	}
 	return slices.ContainsFunc(t.devices, func(d string) bool {
-		card, _, _ := strings.Cut(d, ".")
+		card, _, tile := strings.Cut(d, ".")
+		if tile && t.discard {
+			return false // the card may have more tiles; parse says so
+		}
 		return card == "*" || card == "gpu" || card == strconv.Itoa(index)
 	})
 }
@@ -89,6 +96,9 @@ func (r *selectorReader) parse() func(backend string, index int) bool {
 		if problem != "" {
 			r.add(codeSelector, "the term %s %s, so the program fails", quoted(text), problem)
 			return func(string, int) bool { return false }
+		}
+		if t.discard && strings.Contains(text, ".") {
+			r.add(codeOpen, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoted(text))
 		}
 		terms = append(terms, t)
 	}

@@ -113,12 +113,13 @@ func rocmUUID(s string) bool {
 }
 
 // writeIntel has no word for none: the driver skips numbers that no device has, so one of them alone leaves nothing
-// (intel/compute-runtime execution_environment.cpp). SYCL can say it for a job without any GPU.
+// (intel/compute-runtime execution_environment.cpp). SYCL can say it for a job without any GPU. The numbers are those of
+// the driver's own order.
 func writeIntel(targets []Target, hide, noGPU bool) []Var {
 	const affinity, selector = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
 	switch {
 	case len(targets) > 0:
-		return []Var{{Name: affinity, Value: numbers(targets)}, {Name: selector, Unset: true}}
+		return []Var{{Name: affinity, Value: numbers(targets)}, {Name: pciOrderVariable, Unset: true}, {Name: selector, Unset: true}}
 	case noGPU:
 		return []Var{{Name: affinity, Value: noIntelDevice}, {Name: selector, Value: "*:cpu"}}
 	case hide:
@@ -161,7 +162,7 @@ func Variables() []string {
 	return []string{
 		"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
 		"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
-		"ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR",
+		"ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", pciOrderVariable, "ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER",
 		"ASCEND_RT_VISIBLE_DEVICES", "ASCEND_DEVICE_ID",
 		"VISIBLE_DEVICES", "HCQ_VISIBLE_DEVICES", "DEV",
 	}

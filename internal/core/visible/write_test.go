@@ -72,7 +72,7 @@ func TestWrite(t *testing.T) {
 		{"both vendors", []Target{target(both.Devices[0]), target(both.Devices[4]), target(both.Devices[3])}, Auto, both,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=1,0 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0,1"},
 		{"Intel", []Target{target(intel.Devices[1])}, Auto, intel,
-			"NVIDIA_VISIBLE_DEVICES=void ZE_AFFINITY_MASK=1 -ONEAPI_DEVICE_SELECTOR"},
+			"NVIDIA_VISIBLE_DEVICES=void ZE_AFFINITY_MASK=1 -ZE_ENABLE_PCI_ID_DEVICE_ORDER -ONEAPI_DEVICE_SELECTOR"},
 		{"NVIDIA beside Intel", []Target{target(nvidia.Devices[0])}, Auto, gpu.Machine{Devices: append(intel.Devices, nvidia.Devices...)},
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ZE_AFFINITY_MASK=65535"},
 		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, Auto, ascend,
