@@ -100,6 +100,14 @@ func (w *watch) ask(ctx context.Context, pid int, program proc.Program, framewor
 	}()
 }
 
+// dismiss ends a witness that is still being heard, and waits for its end: nothing that was started here stays behind.
+func (w *watch) dismiss(cancel context.CancelFunc) {
+	cancel()
+	if w.witness.asking {
+		<-w.witness.answers
+	}
+}
+
 // answered is what was printed; reason stands where nothing was.
 func answered(pid int, frameworks []string, out []byte, reason string) []verify.Framework {
 	all := verify.Answers(frameworks, out)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -59,7 +60,10 @@ func ask(ctx context.Context, q Question) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, q.Path)
 	cmd.Args, cmd.Env, cmd.Dir = q.Args, first(q.Env), q.Dir
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it (PR_SET_PDEATHSIG(2const)).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 200 * time.Millisecond // a child of its own must not keep our pipes open
 	err := cmd.Run()
