@@ -37,6 +37,11 @@ func TestStuckDriver(t *testing.T) {
 		same(t, c.command, got.out, fmt.Sprintf("%s %d\n", uuid(0), cmd.Process.Pid))
 		contains(t, got.err, "a driver call hangs, so the command runs as process")
 	}
+	t.Run("nobody verifies it, and that is said", func(t *testing.T) {
+		got := run(t, r.hasty("run", "-q", "--verify", "--", "sh", "-c", "exit 7"))
+		same(t, "exit", got.code, 7)
+		contains(t, got.err, "gpuard: not measurable: a driver call hangs, so nobody watches sh (process ", "when the driver answers again: gpuard verify ")
+	})
 	t.Run("a signal is passed on", func(t *testing.T) {
 		cmd := r.hasty("run", "-q", "--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done")
 		begin(t, cmd)

@@ -91,6 +91,9 @@ func (l *Launch) beside(fd int) error {
 		return err
 	}
 	l.say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
+	if l.oversight != nil {
+		_ = l.unverified(child.PID()).tell(os.Stderr, l.oversight.JSON) // the command runs, whoever hears of it
+	}
 	child.Exit()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -80,14 +81,28 @@ func (a *App) Overlook(ctx context.Context, args []string) error {
 	for id := range strings.SplitSeq(args[4], ",") {
 		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))
 	}
+	w.acts = stop
 	w.begin()
 	v := w.run(ctx)
 	v.Stopped = v.Verdict.Bad() && stop && launch.Terminate(pidfd) == nil
+	return v.tell(stream, asJSON)
+}
+
+func (v *Verification) tell(stream io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(stream).Encode(v)
 	}
-	_, err = fmt.Fprintln(stream, v.remark())
+	_, err := fmt.Fprintln(stream, v.remark())
 	return err
+}
+
+// unverified is the answer for a command that nobody watches, because the driver hangs.
+func (l *Launch) unverified(pid int) *Verification {
+	lease, command := l.held.Held.Lease, baseName(l.argv)
+	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: l.held.Machine, Lease: lease.ID, Leased: lease.Devices}}
+	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
+		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }
 
 // remark is the line for the person who started the run.

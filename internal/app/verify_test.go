@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/verify"
@@ -67,6 +68,29 @@ func TestPromiseDoubt(t *testing.T) {
 		}
 		if w.facts.Doubt != "" && !slices.Contains(w.facts.Notes, w.facts.Doubt) {
 			t.Errorf("%q: the doubt is not told: %q", c.env, w.facts.Notes)
+		}
+	}
+}
+
+// TestDone: an answer that ends the job waits for all the patience, unless more looks could not change it.
+func TestDone(t *testing.T) {
+	for _, c := range []struct {
+		verdict verify.Verdict
+		acts    bool
+		watched time.Duration
+		ended   bool
+		want    bool
+	}{
+		{verify.CPU, false, time.Second, false, true},
+		{verify.CPU, true, time.Second, false, false},
+		{verify.CPU, true, time.Second, true, true},
+		{verify.CPU, true, 30 * time.Second, false, true},
+		{verify.OutsideLease, true, time.Second, false, true},
+		{verify.TooEarly, true, time.Second, false, false},
+	} {
+		w := &watch{acts: c.acts, facts: verify.Facts{Watched: c.watched, Ended: c.ended, Patience: 30 * time.Second}}
+		if got := w.done(verify.Finding{Verdict: c.verdict}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type watch struct {
 	promised bool        // what it shows was read
 	lease    *job.Lease
 	thorough bool // hear the framework too, although the answer is clear
+	acts     bool // the answer ends the job, so one that more patience could change is none yet
 	ended    <-chan struct{}
 	ending   func() (signal string, known bool) // of the first process; waits for its end
 	began    time.Time
@@ -58,6 +59,8 @@ func (a *App) commandOf(pid int) string {
 
 // run looks at short intervals first, because jobs may be short too, then at longer ones.
 func (w *watch) run(ctx context.Context) *Verification {
+	ctx, cancel := context.WithCancel(ctx)
+	defer w.dismiss(cancel)
 	longest := cmp.Or(w.app.Interval, 500*time.Millisecond)
 	for pause := longest / 10; ; pause = min(2*pause, longest) {
 		w.look(ctx)
@@ -90,8 +93,8 @@ func (w *watch) done(f verify.Finding) bool {
 		return over || w.settled > 1 && !waiting
 	case verify.NotMeasurable:
 		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
-	case verify.CPU:
-		return !waiting
+	case verify.CPU: // a script may look at its framework, and start its job for the GPU later
+		return !waiting && (over || !w.acts)
 	}
 	return over && !w.witness.asking
 }

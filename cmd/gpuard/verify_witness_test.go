@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/verify"
+	"gpuard/internal/gate"
+)
+
+// torchlike is a program in Python that looks as if it had PyTorch in it, and the PyTorch that it would import.
+type torchlike struct {
+	program, said string // said is where the module writes to
+	env           []string
+}
+
+// newTorchlike writes the program, which does then after "ready", and its module.
+func newTorchlike(t *testing.T, module, then string) torchlike {
+	t.Helper()
+	gate.Need(t, "python3")
+	dir, err := os.MkdirTemp("/tmp", "gpuard-torchlike") // where other users may read it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := torchlike{program: filepath.Join(dir, "train.py"), said: filepath.Join(dir, "said"), env: []string{"PYTHONPATH=" + dir}}
+	library := filepath.Join(dir, "libtorch_python.so")
+	for name, text := range map[string]string{
+		p.program: "import mmap, os, subprocess, time\nhere = os.path.dirname(__file__) + '/'\nmapped = mmap.mmap(os.open(\"" + library + "\", os.O_RDONLY), 0, prot=mmap.PROT_READ)\nprint('ready', flush=True)\n" + then,
+		library:   "not a library", p.said: "",
+		filepath.Join(dir, "torch.py"): fmt.Sprintf("import os, time\nprint(os.getpid(), os.getuid(), file=open(%q, 'a'), flush=True)\n%s", p.said, module),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = os.Chmod(dir, 0o755), os.Chmod(p.said, 0o666) //nolint:gosec // whoever imports the module writes there
+	return p
+}
+
+const cpuTorch = "__version__ = '2.5.1'\nclass version: cuda = hip = None\n"
+
+// TestVerifyWitnessEnds: the process that asks the framework is gone when verify is, however that ended.
+func TestVerifyWitnessEnds(t *testing.T) {
+	t.Parallel()
+	p := newTorchlike(t, "time.sleep(300)", `
+while not os.path.exists(here + "go"):
+    time.sleep(0.01)
+subprocess.run(["fakegpu-job", "--gpu", "0"])
+`)
+	r := newRack(t, a100s(1)...)
+	pid := r.unleased(append(p.env, "CUDA_VISIBLE_DEVICES=-1"), "exec python3 "+p.program)
+	for _, how := range []string{"SIGINT", "SIGTERM", "SIGKILL", "an answer"} {
+		if err := os.Truncate(p.said, 0); err != nil {
+			t.Fatal(err)
+		}
+		cmd := r.cmd("verify", "--json", fmt.Sprint(pid))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		asking := 0
+		eventually(t, "the framework is asked", func() bool {
+			text, _ := os.ReadFile(p.said)
+			first, _, _ := strings.Cut(string(text), " ")
+			asking, _ = strconv.Atoi(first)
+			return asking > 0
+		})
+		if sig := unix.SignalNum(how); sig != 0 {
+			_ = cmd.Process.Signal(sig)
+		} else if err := os.WriteFile(filepath.Join(filepath.Dir(p.said), "go"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		eventually(t, "the one that asks is gone after "+how, func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", asking))
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
+	}
+}
+
+// TestRunVerifyPatience: a program that imports a framework for the CPU and computes in a child later is not ended for that.
+func TestRunVerifyPatience(t *testing.T) {
+	t.Parallel()
+	p := newTorchlike(t, cpuTorch, `
+for _ in range(300):
+    if os.path.getsize(here + "said"):
+        break
+    time.sleep(0.01)
+time.sleep(1)
+subprocess.run(["fakegpu-job", "--gpu", "0", "--seconds", "2"], check=True)
+`)
+	r := newRack(t, a100s(1)...)
+	got := run(t, with(r.cmd("run", "-q", "--verify=20s,stop", "--device", "0", "--", "python3", p.program), p.env...))
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "gpuard: proven: fakegpu-job")
+	if said, _ := os.ReadFile(p.said); len(said) == 0 {
+		t.Error("the framework was not asked")
+	}
+}
+
+// TestVerifyOfAnother: root's verify never starts the program of a user, who could do anything in it.
+func TestVerifyOfAnother(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	p := newTorchlike(t, cpuTorch, "time.sleep(300)")
+	r := newRack(t, a100s(1)...)
+	cmd := exec.Command("/usr/bin/python3", p.program) // one that every user may read
+	cmd.Env, cmd.Dir = append(os.Environ(), p.env...), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	begin(t, cmd)
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	v := r.verified(verify.TooEarly, 123, "--for", "1s", fmt.Sprint(cmd.Process.Pid))
+	if len(v.Frameworks) != 1 || v.Frameworks[0].Error != "not asked: the process belongs to nobody" {
+		t.Errorf("%+v", v.Frameworks)
+	}
+	if said, _ := os.ReadFile(p.said); len(said) > 0 {
+		t.Errorf("a module of the user nobody ran, as process and user %s", said)
+	}
+}
