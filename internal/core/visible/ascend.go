@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,18 +10,34 @@ import (
 
 // Ascend returns what a CANN program sees through ASCEND_RT_VISIBLE_DEVICES: ascending numbers separated by commas.
 // Any other character, or a number that no device has, ends the list and keeps what came before. Empty is none.
+// ASCEND_DEVICE_ID chooses nothing, but has to be a number within the list.
 //
-// Sources: "ASCEND_RT_VISIBLE_DEVICES" in the CANN documentation at hiascend.com; for the empty value Ascend/pytorch
-// torch_npu/npu/__init__.py.
+// Sources: "ASCEND_RT_VISIBLE_DEVICES" in the CANN documentation at hiascend.com; for the empty value and for
+// repeated numbers Ascend/pytorch torch_npu/npu/__init__.py.
 func Ascend(env Env, m gpu.Machine) View {
 	const name = "ASCEND_RT_VISIBLE_DEVICES"
 	devices := indexOrder(of(m, gpu.Ascend))
 	value, set := env.Lookup(name)
 	if !set {
-		return view("ascend", whole(devices), nil)
+		return view("ascend", whole(devices), ascendDefault(env, devices))
 	}
 	r := ascendReader{noter{variable{name, value}, twice(env, name)}, devices}
-	return view("ascend", whole(r.read()), r.notes)
+	chosen := r.read()
+	return view("ascend", whole(chosen), append(r.notes, ascendDefault(env, chosen)...))
+}
+
+// ascendDefault tells of an ASCEND_DEVICE_ID that is no number within what is visible.
+func ascendDefault(env Env, chosen []*gpu.Device) []Note {
+	const name = "ASCEND_DEVICE_ID"
+	value, set := env.Lookup(name)
+	n, err := strconv.ParseUint(value, 10, 31)
+	switch {
+	case !set || len(chosen) == 0 || err == nil && int(n) < len(chosen):
+		return nil
+	case err != nil:
+		return []Note{variable{name, value}.note(codeNotNumber, "it has to be one number, from 0 to %d here", len(chosen)-1)}
+	}
+	return []Note{variable{name, value}.note(codeIndex, "it counts within the visible devices, from 0 to %d here, and names none of them", len(chosen)-1)}
 }
 
 type ascendReader struct {
@@ -47,6 +64,9 @@ func (r *ascendReader) read() []*gpu.Device {
 			r.add(codeIndex, "entry %s is no valid number (Ascend devices here: %d) and ends the list%s", quoted(entry), len(r.devices), rest(tokens, i))
 			return chosen
 		case n <= last:
+			if slices.Contains(chosen, r.devices[n]) {
+				r.add(codeDuplicate, "device %d is named twice: torch_npu does not look for that and counts it twice", n)
+			}
 			r.add(codeOpen, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoted(entry), rest(tokens, i))
 			return chosen
 		}

@@ -118,7 +118,7 @@ func TestAscend(t *testing.T) {
 		{"0,2,7", "0,2,7", ""},
 		{"", "", "empty-list"},
 		{"3,1", "3", "undocumented"},
-		{"1,1", "1", "undocumented"},
+		{"1,1", "1", "duplicate undocumented"},
 		{"1x,2", "1", "not-a-number"},
 		{"-1", "", "not-a-number"},
 		{"0,", "0", "not-a-number"},
@@ -128,6 +128,23 @@ func TestAscend(t *testing.T) {
 		wellFormed(t, a8, v)
 		if got := indices(a8, v); got != c.want || codes(v) != c.notes {
 			t.Errorf("%q: visible %q notes %q, want %q and %q", c.value, got, codes(v), c.want, c.notes)
+		}
+	}
+	for _, c := range []struct {
+		env         Env
+		want, notes string
+	}{
+		{Env{"ASCEND_RT_VISIBLE_DEVICES=1,3", "ASCEND_DEVICE_ID=1"}, "1,3", ""},
+		{Env{"ASCEND_RT_VISIBLE_DEVICES=1,3", "ASCEND_DEVICE_ID=3"}, "1,3", "invalid-index"},
+		{Env{"ASCEND_RT_VISIBLE_DEVICES=1,3", "ASCEND_DEVICE_ID=x"}, "1,3", "not-a-number"},
+		{Env{"ASCEND_RT_VISIBLE_DEVICES=", "ASCEND_DEVICE_ID=3"}, "", "empty-list"},
+		{Env{"ASCEND_DEVICE_ID=7"}, "0,1,2,3,4,5,6,7", ""},
+		{Env{"ASCEND_DEVICE_ID=8"}, "0,1,2,3,4,5,6,7", "invalid-index"},
+	} {
+		v := Ascend(c.env, a8)
+		wellFormed(t, a8, v)
+		if got := indices(a8, v); got != c.want || codes(v) != c.notes {
+			t.Errorf("%v: visible %q notes %q, want %q and %q", c.env, got, codes(v), c.want, c.notes)
 		}
 	}
 	if got := indices(a8, Ascend(nil, a8)); got != "0,1,2,3,4,5,6,7" {
@@ -169,6 +186,15 @@ func TestTinygrad(t *testing.T) {
 		{"0.13.0", gpu.AMD, Env{"DEV=PCI+AMD"}, "0,1", ""},
 		{"", gpu.AMD, Env{"DEV=AMD"}, "0,1", ""},
 		{"1.0.0", gpu.NVIDIA, set("1"), "0,1,2", "other-variable"},
+		{"0.13.0", gpu.NVIDIA, Env{"NV=1"}, "", "program-fails"},
+		{"0.13.0", gpu.AMD, Env{"CUDA=01"}, "", "program-fails"},
+		{"0.13.0", gpu.AMD, Env{"AMD=1", "DEV=1+AMD"}, "1", ""},
+		{"0.13.0", gpu.AMD, Env{"AMD=0"}, "0,1", ""},
+		{"0.12.0", gpu.AMD, Env{"AMD=1"}, "0,1", ""},
+		{"", gpu.NVIDIA, append(set("2,0"), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "DEV=CUDA"), "2,0", "other-variable"},
+		{"", gpu.NVIDIA, append(set("1"), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "DEV=0+cuda:PTX"), "1", "other-variable undocumented"},
+		{"0.11.0", gpu.NVIDIA, append(set("GPU-000000a1"), "CUDA=1"), "1", "other-variable"},
+		{"", gpu.AMD, Env{"DEV=CUDA"}, "0,1", ""},
 	} {
 		v := Tinygrad(c.env, m, c.vendor, c.version)
 		wellFormed(t, m, v)

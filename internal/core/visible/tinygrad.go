@@ -11,12 +11,16 @@ import (
 // Tinygrad returns what tinygrad's own drivers see, NV for NVIDIA and AMD for AMD devices, which open the hardware
 // without CUDA or ROCm. The variable depends on tinygrad's version ("0.12.0"; "" is the newest): up to 0.11
 // VISIBLE_DEVICES, else the vendor's; 0.12 HCQ_VISIBLE_DEVICES; from 0.13 on the numbers within DEV. Numbers count in
-// the machine's order. Its CUDA backend goes through libcuda: for that one CUDA is right.
+// the machine's order. Its CUDA backend, DEV=CUDA, goes through libcuda and sees what CUDA sees.
 //
-// Source: tinygrad/tinygrad tinygrad/runtime/ops_nv.py, ops_amd.py and support/hcq.py at the tags v0.9.2 to v0.13.0.
+// Source: tinygrad/tinygrad tinygrad/device.py, runtime/ops_nv.py, ops_amd.py, ops_cuda.py and support/hcq.py at the
+// tags v0.9.2 to v0.13.0.
 func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
-	devices := indexOrder(of(m, vendor))
 	minor := tinygradMinor(version)
+	if vendor == gpu.NVIDIA && throughCUDA(env, minor) {
+		return tinygradCUDA(env, m)
+	}
+	devices := indexOrder(of(m, vendor))
 	name := "DEV"
 	switch {
 	case minor <= 11:
@@ -38,6 +42,34 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	return view("tinygrad", whole(r.read(value, minor >= 13)), r.notes)
 }
 
+// throughCUDA: before 0.13 a backend was chosen by CUDA=1 as well.
+func throughCUDA(env Env, minor int) bool {
+	value, _ := env.Lookup("DEV")
+	if t := readTarget(value); t.device != "" {
+		return strings.EqualFold(t.device, "CUDA")
+	}
+	return minor <= 12 && isOne(env, "CUDA")
+}
+
+func tinygradCUDA(env Env, m gpu.Machine) View {
+	list := readCUDA(env, m)
+	chosen, notes := oneSlice(list)
+	r := noter{notes: append(list.notes, notes...)}
+	r.notes = append(r.notes, Note{codeOtherName, "tinygrad's CUDA backend goes through libcuda, which reads " + cudaVariable})
+	value, _ := env.Lookup("DEV")
+	if r.variable = (variable{"DEV", value}); readTarget(value).numbers != "" {
+		r.add(codeOpen, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
+	}
+	return view("tinygrad", chosen, r.notes)
+}
+
+// isOne: tinygrad reads these variables as numbers.
+func isOne(env Env, name string) bool {
+	value, _ := env.Lookup(name)
+	n, err := strconv.Atoi(strings.TrimSpace(value))
+	return err == nil && n == 1
+}
+
 // tinygradMinor reads "0.12.0" or "v0.12" as 12; a release after 0 and anything unreadable count as the newest.
 func tinygradMinor(version string) int {
 	const newest = 1000
@@ -57,24 +89,53 @@ type tinygradReader struct {
 	devices []*gpu.Device
 }
 
-// target finds the numbers in DEV, which is written as [interface:][numbers+]device[:renderer].
+// tinygradTarget is DEV, which is written as [interface:][numbers+]device[:renderer].
+type tinygradTarget struct{ adapter, numbers, device, renderer string }
+
+func readTarget(value string) tinygradTarget {
+	var t tinygradTarget
+	before, after, plus := strings.Cut(value, "+")
+	if !plus {
+		before, after = "", value
+	}
+	t.device, t.renderer, _ = strings.Cut(after, ":")
+	t.adapter = before
+	if i := strings.LastIndex(before, ":") + 1; len(before) > i && before[i] >= '0' && before[i] <= '9' {
+		t.adapter, t.numbers = before[:i], before[i:]
+	}
+	return t
+}
+
+// target finds the numbers in DEV that are meant for the vendor's backend.
 func (r *tinygradReader) target(env Env, vendor gpu.Vendor) string {
+	t := readTarget(r.value)
 	if v, _ := env.Lookup("HCQ_VISIBLE_DEVICES"); v != "" {
 		r.add(codeProgramEnds, "tinygrad fails while HCQ_VISIBLE_DEVICES is set; remove it and put the numbers into DEV")
 		r.devices = nil
 		return ""
 	}
-	before, after, plus := strings.Cut(r.value, "+")
-	device, _, _ := strings.Cut(after, ":")
-	backend := map[gpu.Vendor]string{gpu.NVIDIA: "NV", gpu.AMD: "AMD"}[vendor]
-	if !plus || !strings.EqualFold(device, backend) {
+	for _, name := range []string{"NV", "AMD", "CUDA"} {
+		if t.device == "" && isOne(env, name) {
+			r.notes = append(r.notes, Note{codeProgramEnds, name + "=1: tinygrad fails on this older way to choose a backend; write DEV=" + name})
+			r.devices = nil
+			return ""
+		}
+	}
+	if backend := tinygradBackend(vendor); backend == "" || !strings.EqualFold(t.device, backend) {
 		return ""
 	}
-	numbers := before[strings.LastIndex(before, ":")+1:]
-	if numbers == "" || numbers[0] < '0' || numbers[0] > '9' {
-		return "" // an interface alone
+	return t.numbers
+}
+
+// tinygradBackend is the name of tinygrad's own driver for the vendor's devices, "" where it has none.
+func tinygradBackend(vendor gpu.Vendor) string {
+	switch vendor {
+	case gpu.NVIDIA:
+		return "NV"
+	case gpu.AMD:
+		return "AMD"
 	}
-	return numbers
+	return ""
 }
 
 // read takes plain numbers only; an empty list is no restriction.
