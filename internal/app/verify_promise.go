@@ -22,7 +22,7 @@ func (w *watch) promise() {
 	f.Promised = []gpu.UUID{}
 	var masks []string
 	for _, r := range x.see(nil, env, inside) {
-		wins, _ := visible.Deciding(env, r.label)
+		wins, _ := visible.Deciding(env, r.label, x.Machine, inside)
 		for _, pair := range wins {
 			if name, _, _ := strings.Cut(pair, "="); name != "CUDA_DEVICE_ORDER" && !slices.Contains(masks, pair) {
 				masks = append(masks, gpu.Clean(pair))
@@ -31,6 +31,11 @@ func (w *watch) promise() {
 	}
 	for _, e := range x.Visible {
 		f.Promised = append(f.Promised, e.UUID)
+	}
+	// Nothing tells whether the job uses HIP or OpenCL, and OpenCL does not obey HIP's variables. On other vendors it is empty.
+	other := visible.OpenCL(env, inside)
+	for _, e := range other.Visible {
+		f.Besides = append(f.Besides, e.UUID)
 	}
 	for _, n := range x.Notes {
 		f.Notes = append(f.Notes, n.Text)

@@ -72,6 +72,27 @@ func TestPromiseDoubt(t *testing.T) {
 	}
 }
 
+// TestPromiseAMD: OpenCL programs on AMD do not obey HIP's variables, and no other vendor's are meant.
+func TestPromiseAMD(t *testing.T) {
+	for _, c := range []struct {
+		vendor gpu.Vendor
+		env    string
+		also   int // devices
+	}{
+		{gpu.AMD, "HIP_VISIBLE_DEVICES=1", 2},
+		{gpu.AMD, "ROCR_VISIBLE_DEVICES=1", 1},
+		{gpu.AMD, "GPU_DEVICE_ORDINAL=1", 1},
+		{gpu.NVIDIA, "HIP_VISIBLE_DEVICES=1", 0},
+	} {
+		env := []string{c.env}
+		w := &watch{app: written(t, vendors(2, c.vendor), process(nil, env...)), env: env, facts: verify.Facts{PID: 42}}
+		w.facts.Machine, _ = w.app.Read(t.Context(), gpu.Identity)
+		if w.promise(); len(w.facts.Besides) != c.also {
+			t.Errorf("%s with %s: %v besides %v", c.vendor, c.env, w.facts.Besides, w.facts.Promised)
+		}
+	}
+}
+
 // TestDone: an answer that ends the job waits for all the patience, unless more looks could not change it.
 func TestDone(t *testing.T) {
 	for _, c := range []struct {

@@ -111,6 +111,8 @@ func (s *scenario) read(words []string) error {
 		}
 	case "promised":
 		f.Promised, f.Mask, s.shown = s.ids(rest), of["mask"], true
+	case "besides":
+		f.Besides = s.ids(rest)
 	case "unread":
 		f.Unread, f.Reading = rest[0], of["do"]
 	case "doubt":

@@ -68,6 +68,7 @@ type Facts struct {
 	Machine gpu.Machine // the devices, for their names
 
 	Promised []gpu.UUID // what the environment at its start shows
+	Besides  []gpu.UUID // what it shows to programs of the vendor's other runtime, which obeys other variables
 	Mask     string     // variable and value that decided that ("CUDA_VISIBLE_DEVICES=2"); "" when none is set
 	Doubt    string     // why Promised is a guess; "" when it is certain
 	Unread   string     // why the environment could not be read; "" when it was
@@ -114,7 +115,9 @@ const looksNeeded = 2
 func Judge(f Facts) Finding {
 	out := Finding{Notes: f.notes()}
 	outside := f.sightings(func(s Sighting) bool { return f.Leased != nil && !f.inside(f.Leased, s.GPU) })
-	wrong := f.sightings(func(s Sighting) bool { return f.Unread == "" && !f.inside(f.Promised, s.GPU) })
+	wrong := f.sightings(func(s Sighting) bool {
+		return f.Unread == "" && !f.inside(f.Promised, s.GPU) && !f.inside(f.Besides, s.GPU)
+	})
 	switch {
 	case len(outside) > 0:
 		out.Verdict, out.Text, out.Remedy = OutsideLease, f.outsideText(outside), f.elsewhereRemedy(outside)
@@ -141,7 +144,7 @@ func Judge(f Facts) Finding {
 // unseen judges a job that the driver never listed.
 func (f *Facts) unseen() (Verdict, string, string) {
 	none := f.hopeless()
-	blind := f.Unread == "" && f.Doubt == "" && len(f.Promised) == 0
+	blind := f.Unread == "" && f.Doubt == "" && len(f.Promised)+len(f.Besides) == 0
 	switch {
 	case none != nil && (!blind || none.Built == cpuBuild):
 		return CPU, f.job() + ": " + none.inability(), none.remedy()
