@@ -23,7 +23,7 @@ type Explanation struct {
 // reach is one way for programs to reach devices.
 type reach struct {
 	name    string // the word of --runtime
-	label   string // as in visible.Entry
+	label   string // as in visible.Entry, tinygrad with its version
 	vendors []gpu.Vendor
 	native  bool // what programs for this vendor's devices use when nothing else is said
 	read    func(visible.Env, gpu.Machine) visible.View
@@ -38,8 +38,8 @@ func reaches(version string) []reach {
 		{"level-zero", "level_zero", []gpu.Vendor{gpu.Intel}, true, visible.LevelZero},
 		{"sycl", "sycl", []gpu.Vendor{gpu.Intel, gpu.NVIDIA, gpu.AMD}, false, visible.SYCL},
 		{"ascend", "ascend", []gpu.Vendor{gpu.Ascend}, true, visible.Ascend},
-		{"tinygrad", "tinygrad", []gpu.Vendor{gpu.NVIDIA}, false, tinygrad(gpu.NVIDIA, version)},
-		{"tinygrad", "tinygrad", []gpu.Vendor{gpu.AMD}, false, tinygrad(gpu.AMD, version)},
+		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.NVIDIA}, false, tinygrad(gpu.NVIDIA, version)},
+		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.AMD}, false, tinygrad(gpu.AMD, version)},
 	}
 }
 

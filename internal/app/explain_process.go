@@ -42,8 +42,13 @@ func (a *App) explainProcess(x *Explanation, target string, asked []reach) error
 	inside := a.inside(x, p, env)
 	used := x.see(asked, a.servers(env, pid), inside)
 	for _, r := range used {
-		wins, beaten := visible.Deciding(env, r.label)
-		x.Process.Variables, x.Process.Beaten = append(x.Process.Variables, wins...), append(x.Process.Beaten, beaten...)
+		wins, beaten := visible.Deciding(env, r.label, x.Machine, inside)
+		for _, v := range wins {
+			if !slices.Contains(x.Process.Variables, v) { // two runtimes may obey one
+				x.Process.Variables = append(x.Process.Variables, v)
+			}
+		}
+		x.Process.Beaten = append(x.Process.Beaten, beaten...)
 	}
 	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) }) // another runtime obeys it
 	if lease == nil {

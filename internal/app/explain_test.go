@@ -117,14 +117,14 @@ func TestExplainProcess(t *testing.T) {
 		{"HIP within ROCR", amd, process(nil, "HIP_VISIBLE_DEVICES=1", "ROCR_VISIBLE_DEVICES=3,2"), nil, "hip:0=2", "filtered-twice", "ROCR_VISIBLE_DEVICES=3,2 HIP_VISIBLE_DEVICES=1", ""},
 		{"each vendor counts from 0", both, process(nil, "CUDA_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"), nil, "cuda:0=1 hip:0=1", "", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=1", ""},
 
-		{"a container by its variable", four, process(map[string]string{"42/cgroup": docker}, "NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-renumbered", "CUDA_VISIBLE_DEVICES=1", ""},
-		{"a container's files agree", four, process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}, "NVIDIA_VISIBLE_DEVICES=2,3"), nil, "cuda:0=2 cuda:1=3", "container-renumbered", "", ""},
+		{"a container by its variable", four, process(map[string]string{"42/cgroup": docker}, "NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1", ""},
+		{"a container's files agree", four, process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}, "NVIDIA_VISIBLE_DEVICES=2,3"), nil, "cuda:0=2 cuda:1=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3", ""},
 		{"a container's files decide", four, process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia1": "", "42/root/dev/nvidia3": "", "42/root/dev/nvidiactl": ""}, "NVIDIA_VISIBLE_DEVICES=void", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-device-files", "CUDA_VISIBLE_DEVICES=1", ""},
 		{"no variable, all files", four, process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia0": "", "42/root/dev/nvidia1": "", "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "container-device-files", "", ""},
 		{"our own container", four, process(map[string]string{"42/cgroup": docker, fmt.Sprintf("%d/stat", os.Getpid()): stat(os.Getpid(), "R"), fmt.Sprintf("%d/cgroup", os.Getpid()): docker}, "NVIDIA_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=3"), nil, "cuda:0=3", "", "CUDA_VISIBLE_DEVICES=3", ""},
 		{"AMD's files", both, process(map[string]string{"42/cgroup": docker, "42/root/dev/dri/renderD129": ""}), nil, "hip:0=1", "container-device-files", "", ""},
 
-		{"a Slurm job", four, process(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), nil, "cuda:0=2 cuda:1=3", "slurm-relative", "CUDA_VISIBLE_DEVICES=0,1", ""},
+		{"a Slurm job", four, process(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), nil, "cuda:0=2 cuda:1=3", "slurm-relative", "SLURM_JOB_GPUS=2,3 CUDA_VISIBLE_DEVICES=0,1", ""},
 		{"our own Slurm job", four, process(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), []string{"SLURM_JOB_ID=12"}, "cuda:0=0 cuda:1=1", "", "CUDA_VISIBLE_DEVICES=0,1", ""},
 		{"an MPS server", four, process(map[string]string{"42/root/tmp/nvidia-mps/control": ""}, "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=1", "mps-numbers", "CUDA_VISIBLE_DEVICES=1", ""},
 		{"a lease that is gone", four, process(nil, "CUDA_VISIBLE_DEVICES=1", "GPUARD_LEASE=k3f9"), nil, "cuda:0=1", "lease-gone", "CUDA_VISIBLE_DEVICES=1", ""},

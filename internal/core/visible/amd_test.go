@@ -81,6 +81,7 @@ func TestHIP(t *testing.T) {
 		{"HIP=GPU-babababacb", "1", ""},
 		{"HIP=GPU-BABABABACB", "", "unknown-uuid"},
 		{"HIP=GPU-", "0", ""},
+		{"HIP=GPU-XX", "", "unknown-uuid"},
 		{"HIP=all", "", "not-a-number"},
 		{"ROCR=1,2,3 HIP=0", "1", ""},
 		{"ROCR=1,2,3 HIP=2", "3", "filtered-twice"},
@@ -95,6 +96,11 @@ func TestHIP(t *testing.T) {
 		if got := indices(g4, v); got != c.want || codes(v) != c.notes {
 			t.Errorf("%q: visible %q notes %q, want %q and %q", c.env, got, codes(v), c.want, c.notes)
 		}
+	}
+	old := same(gpu.AMD, 2)
+	old.Devices[1].UUID = "PCI-0000:11:00.0" // before Gfx9 a GPU has no identifier of its own
+	if v := HIP(amdEnv("HIP=GPU-XX"), old); indices(old, v) != "1" || codes(v) != "" {
+		t.Errorf("a GPU without an identifier: %+v", v)
 	}
 	both := bothVendors()
 	if v := HIP(set("1"), both); indices(both, v) != "1" || codes(v) != "hip-reads-cuda" {

@@ -157,7 +157,7 @@ func TestMPS(t *testing.T) {
 		{append(set("0,2"), pipes), "mps-numbers"},
 		{append(set("GPU-000000a1"), pipes), ""},
 		{append(set("-1"), pipes), ""},
-		{Env{pipes}, ""},
+		{Env{pipes}, "mps-numbers"},
 		{append(set("0"), "CUDA_MPS_PIPE_DIRECTORY="), ""},
 		{set("0,2"), ""},
 	} {
@@ -187,6 +187,9 @@ func TestGiven(t *testing.T) {
 		{"no fit", job("SLURM_JOB_GPUS=7", "CUDA_VISIBLE_DEVICES=0"), g4, "0", "slurm-list"},
 		{"seen from inside", job("SLURM_JOB_GPUS=4,5,6,7", "CUDA_VISIBLE_DEVICES=1"), g4, "1", ""},
 		{"ROCR within", job("SLURM_JOB_GPUS=2,3", "ROCR_VISIBLE_DEVICES=0"), amd, "2", "slurm-relative"},
+		{"ROCR numbers of the machine", job("SLURM_JOB_GPUS=2,3", "ROCR_VISIBLE_DEVICES=3,2"), amd, "3,2", ""},
+		{"HIP numbers of the machine", job("SLURM_JOB_GPUS=2,3", "HIP_VISIBLE_DEVICES=3"), amd, "3", ""},
+		{"ROCR within, then HIP", job("SLURM_JOB_GPUS=1,2,3", "ROCR_VISIBLE_DEVICES=0,2", "HIP_VISIBLE_DEVICES=1"), amd, "3", "slurm-relative"},
 		{"HIP within", job("SLURM_JOB_GPUS=2,3", "HIP_VISIBLE_DEVICES=1"), amd, "3", "slurm-relative"},
 	} {
 		inside, notes := Given(c.env, c.machine)
@@ -216,11 +219,51 @@ func TestDeciding(t *testing.T) {
 		{"level_zero", Env{"ZE_AFFINITY_MASK=0", "ONEAPI_DEVICE_SELECTOR=*:gpu"}, []string{"ZE_AFFINITY_MASK=0"}, nil},
 		{"sycl", Env{"ZE_AFFINITY_MASK=0", "ONEAPI_DEVICE_SELECTOR=*:gpu"}, []string{"ZE_AFFINITY_MASK=0", "ONEAPI_DEVICE_SELECTOR=*:gpu"}, nil},
 		{"ascend", Env{"ASCEND_RT_VISIBLE_DEVICES=0"}, []string{"ASCEND_RT_VISIBLE_DEVICES=0"}, nil},
-		{"tinygrad", Env{"DEV=0+NV"}, nil, nil},
+		{"tinygrad", Env{"DEV=0+NV", "CUDA_VISIBLE_DEVICES=1"}, []string{"DEV=0+NV"}, nil},
+		{"tinygrad", Env{"DEV=CUDA", "CUDA_VISIBLE_DEVICES=1"}, []string{"DEV=CUDA", "CUDA_VISIBLE_DEVICES=1"}, nil},
+		{"tinygrad:0.12.0", Env{"HCQ_VISIBLE_DEVICES=0", "VISIBLE_DEVICES=1"}, []string{"HCQ_VISIBLE_DEVICES=0"}, nil},
+		{"tinygrad:0.11", Env{"CUDA_VISIBLE_DEVICES=0", "VISIBLE_DEVICES=1"}, []string{"VISIBLE_DEVICES=1"}, []string{"CUDA_VISIBLE_DEVICES=0"}},
+		{"tinygrad:0.11", Env{"CUDA_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"}, []string{"CUDA_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"}, nil},
 	} {
-		wins, beaten := Deciding(c.env, c.runtime)
+		wins, beaten := Deciding(c.env, c.runtime, gpu.Machine{}, gpu.Machine{})
 		if !slices.Equal(wins, c.wins) || !reflect.DeepEqual(beaten, c.beaten) {
 			t.Errorf("%s %q: %q beat %q, want %q and %q", c.runtime, c.env, wins, beaten, c.wins, c.beaten)
+		}
+	}
+}
+
+// TestDecidingFromOutside: what a Slurm job or a container took away is put down to its variable, and to no other.
+func TestDecidingFromOutside(t *testing.T) {
+	g4 := same(gpu.NVIDIA, 4)
+	contained := Env{"NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"}
+	job := Env{"SLURM_JOB_ID=5", "SLURM_JOB_GPUS=1,2,3", "CUDA_VISIBLE_DEVICES=0"}
+	within := func(env Env, narrow ...func(Env, gpu.Machine) (gpu.Machine, []Note)) gpu.Machine {
+		m := g4
+		for _, f := range narrow {
+			m, _ = f(env, m)
+		}
+		return m
+	}
+	both := append(job, "NVIDIA_VISIBLE_DEVICES=2")
+	for _, c := range []struct {
+		name    string
+		runtime string
+		env     Env
+		inside  gpu.Machine
+		want    string
+	}{
+		{"not in a container", "cuda", contained, g4, "CUDA_VISIBLE_DEVICES=1"},
+		{"in a container", "cuda", contained, within(contained, Container), "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1"},
+		{"in a container that was given more", "cuda", contained, within(Env{"NVIDIA_VISIBLE_DEVICES=1,2,3"}, Container), "CUDA_VISIBLE_DEVICES=1"},
+		{"in a container that gives all", "cuda", Env{"NVIDIA_VISIBLE_DEVICES=all"}, g4, ""},
+		{"HIP in the same container", "hip", contained, within(contained, Container), "CUDA_VISIBLE_DEVICES=1"},
+		{"in the job", "cuda", job, within(job, Given), "SLURM_JOB_GPUS=1,2,3 CUDA_VISIBLE_DEVICES=0"},
+		{"seen from inside the job", "cuda", job, g4, "CUDA_VISIBLE_DEVICES=0"},
+		{"in a container of the job", "cuda", both, within(both, Given, Container), "SLURM_JOB_GPUS=1,2,3 NVIDIA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=0"},
+	} {
+		wins, _ := Deciding(c.env, c.runtime, g4, c.inside)
+		if got := strings.Join(wins, " "); got != c.want {
+			t.Errorf("%s: decided by %q, want %q", c.name, got, c.want)
 		}
 	}
 }

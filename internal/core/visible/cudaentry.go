@@ -168,7 +168,7 @@ func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, 
 		}
 	}
 	r.add(code, "%s %s and ends the list%s%s", quoted(entry), what, rest(tokens, i), hint)
-	r.open(entry != strings.TrimRight(entry, blanks))
+	r.open(hint != "" || entry != strings.TrimRight(entry, blanks))
 	return choice{}, false
 }
 

@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,8 +9,12 @@ import (
 )
 
 // Deciding lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
-// runtime see (the names of Entry.Runtime), and beside them those that are set and have no say because another wins.
-func Deciding(env Env, runtime string) (deciding, beaten []string) {
+// runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version), and beside them those that are
+// set and have no say because another wins. m is the machine and inside what the process can open of it: where that is
+// less, the variables of Slurm and of container runtimes that account for it are named first.
+func Deciding(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten []string) {
+	runtime, version, _ := strings.Cut(runtime, ":")
+	deciding = outer(env, runtime, m, inside)
 	first := func(names ...string) {
 		won := false
 		for _, name := range names {
@@ -50,8 +55,64 @@ func Deciding(env Env, runtime string) (deciding, beaten []string) {
 		first("ONEAPI_DEVICE_SELECTOR")
 	case "ascend":
 		first("ASCEND_RT_VISIBLE_DEVICES")
+	case "tinygrad":
+		for _, names := range tinygradVariables(env, tinygradMinor(version)) {
+			first(names...)
+		}
 	}
 	return deciding, beaten
+}
+
+// tinygradVariables are those that a version reads, of each group the first that is set.
+func tinygradVariables(env Env, minor int) [][]string {
+	switch {
+	case throughCUDA(env, minor):
+		return [][]string{{"DEV"}, {cudaVariable}}
+	case minor >= 13:
+		return [][]string{{"DEV"}}
+	case minor == 12:
+		return [][]string{{"HCQ_VISIBLE_DEVICES"}}
+	case env.set("VISIBLE_DEVICES"):
+		return [][]string{{"VISIBLE_DEVICES", cudaVariable, "HIP_VISIBLE_DEVICES"}}
+	}
+	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}} // for NV, and for AMD
+}
+
+// outer names the variables that account for what the process cannot open.
+func outer(env Env, runtime string, m, inside gpu.Machine) []string {
+	vendors := map[string][]gpu.Vendor{
+		"cuda": {gpu.NVIDIA}, "rocr": {gpu.AMD}, "hip": {gpu.AMD}, "opencl": {gpu.AMD},
+		"sycl": {gpu.NVIDIA, gpu.AMD}, "tinygrad": {gpu.NVIDIA, gpu.AMD},
+	}[runtime]
+	var out []string
+	for _, layer := range []struct {
+		narrow func(Env, gpu.Machine) (gpu.Machine, []Note)
+		names  []string
+	}{
+		{Given, []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}},
+		{Container, []string{containerVariable}},
+	} {
+		less, _ := layer.narrow(env, m)
+		if !narrower(less, m, vendors) || narrower(less, inside, vendors) {
+			continue
+		}
+		m = less
+		for _, name := range layer.names {
+			if value, _ := env.Lookup(name); value != "" {
+				out = append(out, variable{name, value}.String())
+				break
+			}
+		}
+	}
+	return out
+}
+
+// narrower reports whether a lacks something of b that belongs to one of the vendors.
+func narrower(a, b gpu.Machine, vendors []gpu.Vendor) bool {
+	return slices.ContainsFunc(b.Devices, func(d gpu.Device) bool {
+		own, _, there := a.Find(d.UUID)
+		return slices.Contains(vendors, d.Vendor) && (!there || len(own.MIG) < len(d.MIG))
+	})
 }
 
 // numbered: only numbers, and no list at all, depend on the order.
@@ -75,8 +136,13 @@ func hipWins(env Env, m gpu.Machine) []Note {
 // documentation, appendix "Environment Variables"). The directory of pipes is what a client knows of a server.
 func mps(env Env, l cudaList) []Note {
 	pipes, _ := env.Lookup("CUDA_MPS_PIPE_DIRECTORY")
-	if pipes == "" || !l.byNumber {
+	switch {
+	case pipes == "" || l.set && !l.byNumber:
 		return nil
+	case !l.set && len(l.chosen) < 2:
+		return nil // the one that is there, or nothing works at all
+	case !l.set:
+		return []Note{{codeMPS, fmt.Sprintf("%s is not set: with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) a program sees the GPUs that its control daemon was given, which may be fewer than the machine has", cudaVariable, shown(pipes))}}
 	}
 	return []Note{l.variable.note(codeMPS, "with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) these numbers count within the GPUs that its control daemon was given, not within the machine; identifiers are right in both", shown(pipes))}
 }
