@@ -1,7 +1,9 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,12 +46,12 @@ func (f FS) Has(pid int, path string) bool {
 func (f FS) DeviceFiles(pid int) ([]string, error) {
 	names, err := within(func() ([]string, error) {
 		dev := filepath.Join(f.root, strconv.Itoa(pid), "root", "dev")
-		entries, err := os.ReadDir(dev)
+		entries, err := some(dev)
 		if err != nil {
 			return nil, err
 		}
 		names := numbered("", "nvidia", entries)
-		if entries, err := os.ReadDir(filepath.Join(dev, "dri")); err == nil {
+		if entries, err := some(filepath.Join(dev, "dri")); err == nil {
 			names = append(names, numbered("dri/", "renderD", entries)...)
 		}
 		return names, nil
@@ -58,6 +60,21 @@ func (f FS) DeviceFiles(pid int) ([]string, error) {
 		return nil, fmt.Errorf("cannot list the device files of process %d: %w", pid, err)
 	}
 	return names, nil
+}
+
+// some lists a folder that belongs to others, who may have put anything there: what is more than many is not read.
+func some(folder string) ([]os.DirEntry, error) {
+	const many = 4096
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	entries, err := f.ReadDir(many)
+	if errors.Is(err, io.EOF) { // an empty folder
+		err = nil
+	}
+	return entries, err
 }
 
 // numbered keeps the names that are prefix and a number.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,22 @@ func TestInsideAnotherRoot(t *testing.T) {
 	}
 	if !f.Has(7, "/tmp/nvidia-mps/control") || f.Has(7, "/tmp/nvidia-mps/log") || f.Has(8, "/tmp/nvidia-mps/control") {
 		t.Error("Has is wrong about files")
+	}
+}
+
+// A folder that was filled to delay us is read in part.
+func TestInsideManyFiles(t *testing.T) {
+	folder := t.TempDir()
+	for i := range 4200 {
+		if err := os.Symlink("x", filepath.Join(folder, strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := some(folder); err != nil || len(got) != 4096 {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+	if got, err := some(t.TempDir()); err != nil || len(got) != 0 {
+		t.Errorf("an empty folder: %d entries, %v", len(got), err)
 	}
 }
 
