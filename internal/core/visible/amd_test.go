@@ -88,7 +88,14 @@ func TestHIP(t *testing.T) {
 		{"ROCR=1,2,3 HIP=3", "", "invalid-index"},
 		{"ROCR=3,1 HIP=0,1", "3,1", ""},
 		{"ROCR=-1 HIP=0", "", "invalid-index"},
-		{"ROCR=2 CUDA=-1", "", ""},
+		{"ROCR=2 CUDA=-1", "", "pytorch-differs"},
+		{"ROCR=2,0", "2,0", ""},
+		{"ROCR=", "", "empty-list pytorch-differs"},
+		{"ROCR=0,9", "0", "invalid-index pytorch-differs"},
+		{"ROCR=1,2 CUDA=0", "1", "pytorch-differs"},
+		{"ROCR=1 HIP=0,0", "1", "duplicate pytorch-differs"},
+		{"ROCR=1 HIP=0,1", "1", "invalid-index pytorch-differs"},
+		{"ROCR=-1 HIP=-1", "", ""},
 		{"ORDINAL=1", "0,1,2,3", ""},
 	} {
 		v := HIP(amdEnv(c.env), g4)

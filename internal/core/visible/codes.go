@@ -43,6 +43,7 @@ const (
 	codeContainerFails = "container-fails"
 	codeContainerOrder = "container-order"
 	codeRenumbered     = "container-renumbered"
+	codeTorch          = "pytorch-differs"
 )
 
 // Codes of notes that whoever asks adds: this package reads neither machines nor command lines.
@@ -106,6 +107,7 @@ func Codes() []Note {
 		{codeContainerFails, "the value keeps the container from starting"},
 		{codeContainerOrder, "the order of a container's list changes nothing"},
 		{codeRenumbered, "inside a container, GPUs have other numbers than outside"},
+		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},
 		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},
 		{CodeAtStart, "what is shown is the environment with which the process was started"},

@@ -15,7 +15,27 @@ import (
 // Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
-	return view("hip", whole(l.chosen), append(append(l.below, hipWins(env, m)...), l.notes...))
+	notes := append(append(l.below, hipWins(env, m)...), l.notes...)
+	return view("hip", whole(l.chosen), append(notes, torchCount(env, m, len(l.chosen))...))
+}
+
+// torchCount tells where PyTorch's own reading differs from the runtime's: it counts the fields of
+// ROCR_VISIBLE_DEVICES, an empty value as one, looks at no other variable then, and refuses a longer
+// HIP_VISIBLE_DEVICES (pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices).
+func torchCount(env Env, m gpu.Machine, visible int) []Note {
+	rocr, set := env.Lookup(rocrVariable)
+	if !set || len(of(m, gpu.AMD)) == 0 {
+		return nil
+	}
+	fields := strings.Count(rocr, ",") + 1
+	hip, also := env.Lookup("HIP_VISIBLE_DEVICES")
+	switch {
+	case also && strings.Count(hip, ",")+1 > fields:
+		return []Note{variable{"HIP_VISIBLE_DEVICES", hip}.note(codeTorch, "PyTorch fails with a RuntimeError, because this list is longer than %s", variable{rocrVariable, rocr})}
+	case !also && fields != visible:
+		return []Note{variable{rocrVariable, rocr}.note(codeTorch, "before it starts the runtime, PyTorch counts %d by the commas of this list; the runtime shows %d", fields, visible)}
+	}
+	return nil
 }
 
 // OpenCL returns what an OpenCL program sees through AMD's runtime: GPU_DEVICE_ORDINAL, read by the rules of HIP and
