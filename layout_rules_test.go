@@ -94,7 +94,7 @@ func layers(repo tree) (bad []string) {
 
 // oneReader keeps the choice between the ways to read a machine in one file: everybody else gets the value.
 func oneReader(repo tree) (bad []string) {
-	readers := []string{"internal/host/nvml", "internal/host/nvsmi", "internal/host/amdgpu"}
+	readers := []string{"internal/host/nvml", "internal/host/nvsmi", "internal/host/amdgpu", "internal/host/pci"}
 	users := map[string]bool{}
 	eachImport(repo.code(false), func(s *source, _ *ast.ImportSpec, imported string, _ bool) {
 		if matches(readers, imported) && !matches(onlyForTests(), s.dir()) {

@@ -20,7 +20,7 @@ import (
 // hasty is the program with less patience than people need.
 func hasty() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment}))
+	os.Exit(start("/", waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment}))
 }
 
 // rack is the program on a fake machine, with a state folder of its own.

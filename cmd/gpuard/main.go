@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/nvml"
 	"gpuard/internal/host/nvsmi"
+	"gpuard/internal/host/pci"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/ui/cli"
 )
@@ -23,7 +24,7 @@ func main() {
 	// the first one, and an exec from another would lose it.
 	runtime.LockOSThread()
 	launch.DefaultSignals()
-	os.Exit(start(waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour}))
+	os.Exit(start("/", waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour}))
 }
 
 // waits are the long patiences of the program; tests give shorter ones.
@@ -34,7 +35,8 @@ type waits struct {
 	touch  time.Duration // between two touches of a lease by its holder
 }
 
-func start(w waits) int {
+// start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them.
+func start(root string, w waits) int {
 	if app.Holder() {
 		if err := app.Keep(os.Args[2:], w.touch); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
@@ -50,7 +52,8 @@ func start(w waits) int {
 		return 0
 	}
 	a := &app.App{
-		Read:         app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New("/", amdgpu.Deadline(w.driver)).Read),
+		Read:         app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
+		Unread:       func() []gpu.Device { return pci.Others(root) },
 		Env:          os.Environ(),
 		Proc:         proc.New("/proc"),
 		Run:          "/run",

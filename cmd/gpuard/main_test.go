@@ -19,7 +19,7 @@ import (
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is the
 // same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "occupy": occupy, "keeplock": keeplock,
+	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "amdbox": amdbox, "occupy": occupy, "keeplock": keeplock,
 		"listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
 }
 

@@ -27,6 +27,7 @@ type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 // App is what every use case needs.
 type App struct {
 	Read          Reader
+	Unread        func() []gpu.Device // devices of vendors that Read does not know; nil: not asked
 	Env           visible.Env
 	Proc          proc.FS
 	Machine       string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file

@@ -21,7 +21,9 @@ func (a *App) Status(ctx context.Context) (status.Report, error) {
 	m, err := a.machine(ctx, gpu.Everything)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
-		return status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none), nil
+		s := status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none)
+		s.Unread(a.unread())
+		return s, nil
 	}
 	if err != nil {
 		return status.Report{}, err
@@ -41,7 +43,16 @@ func (a *App) Status(ctx context.Context) (status.Report, error) {
 		}
 	}
 	s.Notes = append(s.Notes, notes...)
+	s.Unread(a.unread())
 	return s, nil
+}
+
+// unread are the devices here that no reader knows.
+func (a *App) unread() []gpu.Device {
+	if a.Unread == nil || !a.hardware() {
+		return nil
+	}
+	return a.Unread()
 }
 
 // leases lists what is alive for m with the owners' names, and what is wrong with the state folder.
@@ -107,7 +118,7 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 	if err != nil {
 		return nil, err
 	}
-	return append(visible.Write(targets(plan), visible.Form(spec.IDs), m), own("", plan)...), nil
+	return append(visible.WriteOver(a.Env, targets(plan), visible.Form(spec.IDs), m), own("", plan)...), nil
 }
 
 // Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held

@@ -26,7 +26,7 @@ type Report struct {
 	Devices     []Device      `json:"devices"`     // in index order per vendor
 	Unavailable []Unavailable `json:"unavailable"` // why devices cannot be read at all
 	Problems    []string      `json:"problems"`    // what could not be read
-	Notes       []string      `json:"notes"`       // what is odd about the leases
+	Notes       []string      `json:"notes"`       // what is odd about the leases, and devices that no reader knows
 }
 
 // Use says who has a device, whatever its health.
@@ -232,6 +232,26 @@ func (s *Report) Inside(id string) {
 		mark(s.Devices[i].Leases)
 		for j := range s.Devices[i].MIG {
 			mark(s.Devices[i].MIG[j].Leases)
+		}
+	}
+}
+
+// Unread adds one note for each vendor of which others has devices that no reader reported: only variables are known.
+func (s *Report) Unread(others []gpu.Device) {
+	for _, v := range []struct {
+		vendor        gpu.Vendor
+		name, runtime string
+	}{{gpu.Intel, "Intel GPU", "level-zero"}, {gpu.Ascend, "Ascend device", "ascend"}} {
+		var places []string
+		for _, o := range others {
+			known := slices.ContainsFunc(s.Devices, func(d Device) bool { return strings.EqualFold(d.PCI, o.PCI) })
+			if o.Vendor == v.vendor && !known {
+				places = append(places, gpu.Clean(o.PCI))
+			}
+		}
+		if len(places) > 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s %s: gpuard does not read these; it knows their variables only (gpuard explain --runtime %s)",
+				v.name, strings.Join(places, ", "), v.runtime))
 		}
 	}
 }

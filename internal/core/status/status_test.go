@@ -161,3 +161,22 @@ func TestProhibited(t *testing.T) {
 		t.Errorf("%s, %q", d.Use, d.Reason)
 	}
 }
+
+// Devices that no reader knows get one note for each vendor; what a reader reported gets none.
+func TestStatusOfUnread(t *testing.T) {
+	m := statusMachine(t, "demo:1xL4")
+	s := Of(m, nil, statusNow)
+	s.Unread(nil)
+	s.Unread([]gpu.Device{{Vendor: gpu.Intel, PCI: strings.ToLower(m.Devices[0].PCI)}})
+	if len(s.Notes) != 0 {
+		t.Errorf("nothing is unknown, and the notes are %q", s.Notes)
+	}
+	s.Unread([]gpu.Device{{Vendor: gpu.Intel, PCI: "0000:00:02.0"}, {Vendor: gpu.Ascend, PCI: "0000:81:00.0"}, {Vendor: gpu.Intel, PCI: "0000:03:00.0"}})
+	want := []string{
+		"Intel GPU 0000:00:02.0, 0000:03:00.0: gpuard does not read these; it knows their variables only (gpuard explain --runtime level-zero)",
+		"Ascend device 0000:81:00.0: gpuard does not read these; it knows their variables only (gpuard explain --runtime ascend)",
+	}
+	if !slices.Equal(s.Notes, want) {
+		t.Errorf("the notes are %q", s.Notes)
+	}
+}
