@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/verify"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
 )
 
 // TestUnreadable: root is not sent to sudo, and nobody is told of "root and root".
@@ -113,5 +118,35 @@ func TestDone(t *testing.T) {
 		if got := w.done(verify.Finding{Verdict: c.verdict}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// TestAskProgram: a process that began at another time, or is another user's, has got the number of the one that is meant.
+func TestAskProgram(t *testing.T) {
+	own, err := proc.New("/proc").Stat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := launch.Question{Args: []string{"this", "-test.run=^$"}}
+	if out, err := askProgram(t.Context(), q, os.Getpid(), own.Start); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("this program does not answer: %v\n%s", err, out)
+	}
+	if out, err := askProgram(t.Context(), q, os.Getpid(), own.Start-1); err == nil || !strings.Contains(err.Error(), "not the same process") {
+		t.Errorf("an earlier process was asked: %v\n%s", err, out)
+	}
+	gate.Need(t, "root")
+	cmd := exec.Command("/bin/sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	theirs, err := proc.New("/proc").Stat(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Args = []string{"sleep", "0"}
+	if _, err := askProgram(t.Context(), q, cmd.Process.Pid, theirs.Start); err == nil || !strings.Contains(err.Error(), "not the same process") {
+		t.Errorf("the program of another user was started: %v", err)
 	}
 }

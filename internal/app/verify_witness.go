@@ -87,17 +87,34 @@ func (w *watch) ask(ctx context.Context, pid int, program proc.Program, framewor
 		answers <- answered(pid, frameworks, nil, reason)
 		return
 	}
-	q := launch.Question{Path: program.File, Args: append(program.Args[:1:1], args...), Env: asking(env), Dir: program.Folder}
+	q := launch.Question{Args: append(program.Args[:1:1], args...), Env: asking(env)}
+	start := w.members[pid].start
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, witnessLimit)
-		defer cancel()
-		out, err := launch.Ask(ctx, q)
+		out, err := askProgram(ctx, q, pid, start)
 		reason := ""
 		if err != nil {
 			reason = err.Error()
 		}
 		answers <- answered(pid, frameworks, out, reason)
 	}()
+}
+
+// askProgram asks the program of a process that began at start and is our own user's, and no other: root would run a user's
+// program if the number was another process's by now.
+func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, witnessLimit)
+	defer cancel()
+	process, err := q.Of(pid, func(procfs string, number int) bool {
+		at := proc.New(procfs)
+		s, err := at.Stat(number)
+		uid, known := at.Owner(number)
+		return err == nil && s.Start == start && known && int(uid) == os.Geteuid()
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close() //nolint:errcheck // nothing was written
+	return launch.Ask(ctx, q)
 }
 
 // dismiss ends a witness that is still being heard, and waits for its end: nothing that was started here stays behind.

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 )
@@ -20,6 +23,57 @@ type Question struct {
 	Args []string // with the program's name first
 	Env  []string // exactly this environment; of a name that is there twice the first counts
 	Dir  string
+}
+
+// Of makes it a question to the program that a process runs, in the folder that it works in. Both are opened through the
+// process's own folder in procfs, which belongs to that process for ever, whoever gets its number later. same is asked after
+// that, whether it is the process that is meant: it finds it as a number in a folder like procfs. Close what is returned
+// when the question was asked.
+func (q *Question) Of(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
+	o := &opened{}
+	folder, err := o.open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
+	program := -1
+	if err == nil {
+		program, err = o.open(folder, "exe")
+	}
+	const own = "/proc/self/fd"
+	if err == nil && !same(own, folder) {
+		err = errors.New("it is not the same process any more")
+	}
+	if err != nil {
+		_ = o.Close()
+		return nil, fmt.Errorf("cannot start the program of process %d again: %w", pid, err)
+	}
+	q.Path, q.Dir = fmt.Sprintf("%s/%d", own, program), fmt.Sprintf("%s/%d/cwd", own, folder)
+	return o, nil
+}
+
+// opened are descriptors that a child has until it executes its program.
+type opened struct{ fds []int }
+
+// open opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams are
+// used between fork and exec.
+func (o *opened) open(at int, path string) (int, error) {
+	low, err := unix.Openat(at, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(low)                                                  //nolint:errcheck // nothing was written
+	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, LowestFD) //nolint:gosec // not negative
+	if err != nil {
+		return -1, fmt.Errorf("%w; raise the limit: ulimit -n", err)
+	}
+	o.fds = append(o.fds, fd)
+	return fd, nil
+}
+
+// Close closes them.
+func (o *opened) Close() error {
+	for _, fd := range o.fds {
+		_ = unix.Close(fd) // nothing was written
+	}
+	o.fds = nil
+	return nil
 }
 
 // answerLimit is how much of an answer is read, in bytes: what a framework prints at its start is much less.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,4 +70,49 @@ func TestAskLate(t *testing.T) {
 func zombie(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return strings.Contains(string(stat), ") Z ")
+}
+
+// TestAskOf: the program and the folder of a process, and of no other that gets its number.
+func TestAskOf(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "read line")
+	cmd.Dir = t.TempDir()
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	var stat string
+	same := func(procfs string, number int) bool {
+		text, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", procfs, number))
+		stat = string(text)
+		return err == nil
+	}
+	q := question("pwd; ls -l /proc/$$/exe /proc/$$/fd")
+	q.Path = ""
+	open, err := q.Of(pid, same)
+	if err != nil || !strings.HasPrefix(stat, fmt.Sprintf("%d (", pid)) {
+		t.Fatalf("%v, %q", err, stat)
+	}
+	out, err := Ask(t.Context(), q)
+	program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || !strings.HasPrefix(string(out), cmd.Dir+"\n") || !strings.Contains(string(out), "-> "+program+"\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), fmt.Sprintf("/proc/%d\n", pid)) {
+		t.Errorf("the one that was asked has our descriptors:\n%s", out)
+	}
+	if _, err := q.Of(pid, func(string, int) bool { return false }); err == nil || !strings.Contains(err.Error(), "not the same process") {
+		t.Errorf("another process was taken: %v", err)
+	}
+	_, _ = in.Close(), cmd.Wait()
+	if _, err := Ask(t.Context(), q); err == nil {
+		t.Error("the folder of a process that is gone was found")
+	}
+	_ = open.Close()
+	if _, err := q.Of(pid, same); err == nil {
+		t.Error("a process that is gone was found")
+	}
 }

@@ -34,18 +34,16 @@ func (f FS) Libraries(pid int) ([]string, error) {
 
 // Program is how a process was started, as far as the same program can be started again.
 type Program struct {
-	File      string   // can be executed also when the file was replaced since; it leads to the process's own
-	Name      string   // path of that file, cleaned
+	Name      string   // path of its file, cleaned
 	Args      []string // as given, with the program's name first
-	Folder    string   // working folder now; it leads to the process's own
 	Elsewhere bool     // it sees other files than we do: a container, or a mount namespace of its own
 }
 
 // Program reads how a process was started. Only its owner and root may.
 func (f FS) Program(pid int) (Program, error) {
 	dir := filepath.Join(f.root, strconv.Itoa(pid))
-	p := Program{File: filepath.Join(dir, "exe"), Folder: filepath.Join(dir, "cwd")}
-	name, err := os.Readlink(p.File)
+	var p Program
+	name, err := os.Readlink(filepath.Join(dir, "exe"))
 	if err != nil {
 		return p, fmt.Errorf("cannot read the program of process %d: %w", pid, err)
 	}
