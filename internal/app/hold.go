@@ -85,7 +85,7 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 	var had *had
 	if errors.As(err, &had) && had.same {
 		h := &Holding{Schema: "gpuard.hold/1", Lease: had.lease.ID, PID: pid, Plan: had.plan, Already: true}
-		h.Variables = append(visible.Write(targets(had.plan), visible.Form(spec.IDs), had.machine), own(h.Lease, had.plan)...)
+		h.Variables = append(visible.WriteOver(a.Env, targets(had.plan), visible.Form(spec.IDs), had.machine), own(h.Lease, had.plan)...)
 		return h, had.machine, nil
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 		return nil, gpu.Machine{}, err
 	}
 	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan}
-	h.Variables = append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
+	h.Variables = append(visible.WriteOver(a.Env, targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
 	return h, d.Machine, nil
 }
 

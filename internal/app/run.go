@@ -39,7 +39,7 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 		return nil, err // before claiming: a misspelt command must not cost anybody a GPU
 	}
 	if spec.CPU {
-		l.env = apply(a.Env, append(visible.Write(nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
+		l.env = apply(a.Env, append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
 		return l, nil
 	}
 	self, err := a.Proc.Stat(os.Getpid())
@@ -51,7 +51,7 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 		return nil, err
 	}
 	l.held, l.Plan, l.Lease, l.say = d, d.Plan, d.Held.Lease.ID, a.Say
-	vars := append(visible.Write(targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(l.Lease, d.Plan)...)
+	vars := append(visible.WriteOver(a.Env, targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(l.Lease, d.Plan)...)
 	l.env = apply(a.Env, vars)
 	return l, nil
 }

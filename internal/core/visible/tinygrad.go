@@ -106,6 +106,19 @@ func readTarget(value string) tinygradTarget {
 	return t
 }
 
+// String writes the target as readTarget reads it.
+func (t tinygradTarget) String() string {
+	out := t.adapter + t.numbers
+	if out != "" {
+		out += "+"
+	}
+	out += t.device
+	if t.renderer != "" {
+		out += ":" + t.renderer
+	}
+	return out
+}
+
 // target finds the numbers in DEV that are meant for the vendor's backend.
 func (r *tinygradReader) target(env Env, vendor gpu.Vendor) string {
 	t := readTarget(r.value)

@@ -58,8 +58,49 @@ func Write(targets []Target, ids Form, m gpu.Machine) []Var {
 	}
 	out = append(out, writeIntel(by[gpu.Intel], hide(gpu.Intel), len(targets) == 0)...)
 	out = append(out, writeAscend(by[gpu.Ascend], hide(gpu.Ascend))...)
-	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions.
+	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions. Without
+	// them its own drivers from 0.12 on open every GPU, since they read nothing else that is written here.
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
+}
+
+// WriteOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
+// reads them, gets those of the targets. A DEV without numbers stays as it is: what it is for, and the version that
+// reads it, cannot be known, and older ones fail on numbers in it.
+func WriteOver(env Env, targets []Target, ids Form, m gpu.Machine) []Var {
+	out := Write(targets, ids, m)
+	value, _ := env.Lookup("DEV")
+	if t := readTarget(value); t.numbers != "" {
+		dev := t.forJob(targets)
+		out = append(out, Var{Name: "DEV", Value: dev, Unset: dev == ""})
+	}
+	return out
+}
+
+// forJob never leaves the choice to tinygrad where it can be made: left alone, tinygrad takes the first backend that
+// opens, and its own drivers open GPUs that CUDA and ROCm would not show.
+func (t tinygradTarget) forJob(targets []Target) string {
+	of := func(backend string) []Target {
+		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return tinygradBackend(d.Vendor) != backend })
+	}
+	backend := strings.ToUpper(t.device)
+	mine := of(backend)
+	switch {
+	case len(targets) == 0:
+		return "CPU"
+	case backend == "CUDA" && len(of("NV")) > 0:
+		return tinygradTarget{device: t.device, renderer: t.renderer}.String() // the list for libcuda says the rest
+	case len(mine) == 0:
+		backend = tinygradBackend(targets[0].Vendor)
+		mine, t = of(backend), tinygradTarget{device: backend}
+	}
+	switch {
+	case backend == "":
+		return ""
+	case mine[0].MIG:
+		return "CUDA" // tinygrad's own driver has no MIG devices
+	}
+	t.numbers = numbers(mine)
+	return t.String()
 }
 
 // countable reports whether CUDA surely counts as NVML does: it may leave out a GPU that is lost, and one in MIG mode

@@ -191,3 +191,43 @@ func TestWriteBesideASickGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteOver: numbers that tinygrad would take from the caller's DEV become those of the job.
+func TestWriteOver(t *testing.T) {
+	m, mig := bothVendors(), split(1, 0)
+	nvidia, amd := []Target{target(m.Devices[2]), target(m.Devices[0])}, []Target{target(m.Devices[4])}
+	for _, c := range []struct {
+		name    string
+		dev     string
+		targets []Target
+		want    string // "-" where it is gone
+	}{
+		{"numbers", "1+NV", nvidia, "2,0+NV"},
+		{"interface and renderer", "PCI:0-1+AMD:LLVM", amd, "PCI:1+AMD:LLVM"},
+		{"small letters", "0+nv", nvidia, "2,0+nv"},
+		{"another vendor's", "PCI:0+AMD:LLVM", nvidia, "2,0+NV"},
+		{"of both the one it named", "0+AMD", append(slices.Clone(nvidia), amd...), "1+AMD"},
+		{"a vendor without a backend", "0+AMD", []Target{{Vendor: gpu.Intel}}, "-"},
+		{"no GPU", "0+NV", nil, "CPU"},
+		{"a MIG device has no number", "0+NV", []Target{slice(mig.Devices[0], 1)}, "CUDA"},
+		{"CUDA reads the variable", "0+CUDA:PTX", nvidia, "CUDA:PTX"},
+		{"CUDA for an AMD GPU", "0+CUDA", amd, "1+AMD"},
+		{"no numbers", "PCI+AMD", amd, "PCI+AMD"},
+		{"a backend alone", "NV", amd, "NV"},
+		{"something else entirely", "/dev/sda1+x", nvidia, "/dev/sda1+x"},
+		{"empty", "", nvidia, ""},
+	} {
+		env := apply(Env{"DEV=" + c.dev}, WriteOver(Env{"DEV=" + c.dev}, c.targets, Auto, m))
+		got, there := env.Lookup("DEV")
+		if !there {
+			got = "-"
+		}
+		if got != c.want {
+			t.Errorf("%s: DEV=%s becomes %s, want %s", c.name, c.dev, got, c.want)
+		}
+	}
+	env := apply(nil, WriteOver(Env{"DEV=0+NV"}, nvidia, Auto, m))
+	if v := Tinygrad(env, m, gpu.NVIDIA, ""); indices(m, v) != "2,0" {
+		t.Errorf("written and read: %+v", v)
+	}
+}
