@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gpuard/internal/core/verify"
+	"gpuard/internal/gate"
 	"gpuard/internal/host/proc"
 )
 
@@ -67,4 +70,20 @@ func TestVerifyHeldEarlier(t *testing.T) {
 		same(t, "lease", v.Lease, lease)
 		contains(t, strings.Join(v.Notes, "; "), "the lease alone counts")
 	}
+}
+
+// TestVerifyHeldForAnother: root's lease for a user's process is that process's.
+func TestVerifyHeldForAnother(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	r := newRack(t, a100s(1)...)
+	cmd := exec.Command("/bin/sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	pid := cmd.Process.Pid
+	lease := r.held(pid, 0)
+	same(t, "lease", r.verified(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(pid)).Lease, lease)
 }
