@@ -78,9 +78,9 @@ func runtimes() []string {
 	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
-// readToo are variables that change what others mean.
+// readToo are variables that change what others mean; the short ones are tinygrad's.
 func readToo() []string {
-	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"}
+	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NV", "AMD", "CUDA"}
 }
 
 // strays are notes about given variables that no runtime reads: most often a misspelt name.
