@@ -37,6 +37,7 @@ print("version", getattr(module, "__version__", "?"), "| libcuda loaded:", loade
 const fraction = `
 try: import torch
 except ImportError as why: print("skipped:", str(why).splitlines()[0]); raise SystemExit
+if not torch.cuda.is_available(): print("skipped: PyTorch", torch.__version__, "sees no GPU"); raise SystemExit
 try:
     torch.zeros(1, device="cuda")
     print("version", torch.__version__, "accepted")
