@@ -46,12 +46,12 @@ func (f FS) Has(pid int, path string) bool {
 func (f FS) DeviceFiles(pid int) ([]string, error) {
 	names, err := within(func() ([]string, error) {
 		dev := filepath.Join(f.root, strconv.Itoa(pid), "root", "dev")
-		entries, err := some(dev)
+		entries, err := some(dev, many)
 		if err != nil {
 			return nil, err
 		}
 		names := numbered("", "nvidia", entries)
-		if entries, err := some(filepath.Join(dev, "dri")); err == nil {
+		if entries, err := some(filepath.Join(dev, "dri"), many); err == nil {
 			names = append(names, numbered("dri/", "renderD", entries)...)
 		}
 		return names, nil
@@ -62,15 +62,17 @@ func (f FS) DeviceFiles(pid int) ([]string, error) {
 	return names, nil
 }
 
-// some lists a folder that belongs to others, who may have put anything there: what is more than many is not read.
-func some(folder string) ([]os.DirEntry, error) {
-	const many = 4096
+// many is more than any machine has in /dev.
+const many = 4096
+
+// some lists at most n entries of a folder that belongs to others, who may have put anything there.
+func some(folder string, n int) ([]os.DirEntry, error) {
 	f, err := os.Open(folder)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	entries, err := f.ReadDir(many)
+	entries, err := f.ReadDir(n)
 	if errors.Is(err, io.EOF) { // an empty folder
 		err = nil
 	}

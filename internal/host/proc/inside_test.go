@@ -60,15 +60,15 @@ func TestInsideAnotherRoot(t *testing.T) {
 // A folder that was filled to delay us is read in part.
 func TestInsideManyFiles(t *testing.T) {
 	folder := t.TempDir()
-	for i := range 4200 {
+	for i := range 5 {
 		if err := os.Symlink("x", filepath.Join(folder, strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := some(folder); err != nil || len(got) != 4096 {
+	if got, err := some(folder, 3); err != nil || len(got) != 3 {
 		t.Errorf("%d entries, %v", len(got), err)
 	}
-	if got, err := some(t.TempDir()); err != nil || len(got) != 0 {
+	if got, err := some(t.TempDir(), 3); err != nil || len(got) != 0 {
 		t.Errorf("an empty folder: %d entries, %v", len(got), err)
 	}
 }
