@@ -37,7 +37,7 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 		value = r.target(env, vendor)
 	}
 	if minor >= 12 && env.set(cudaVariable, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "VISIBLE_DEVICES") {
-		r.notes = append(r.notes, Note{codeOtherName, "tinygrad's own driver " + tinygradBackend(vendor) + " opens GPUs itself and reads " + name + " only; the vendors' variables do not restrict it"})
+		r.notes = append(r.notes, Note{codeOtherName, "tinygrad's own drivers, NV and AMD, open GPUs themselves and read " + name + " only; the vendors' variables do not restrict it"})
 	}
 	return view("tinygrad", whole(r.read(value, minor >= 13)), r.notes)
 }
