@@ -1,3 +1,8 @@
+// The number of CPUs that a cgroup allows means nothing to a program that lives for milliseconds, and reading it costs a
+// tenth of its start.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command gpuard chooses, leases and proves GPUs on a shared machine. This file wires the parts and exits.
 package main
 
