@@ -67,6 +67,8 @@ type Device struct {
 	ECCUncorrected *int64 // since driver load
 	RemappedRows   *RemappedRows
 	RetiredPages   *RetiredPages
+	XIDs           []XID  // driver errors of this boot that are known and not settled, oldest first; nil: none is known
+	Drained        string // who takes it out of use, since when and why, in words; "" when nobody does
 	RecoveryAction string // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
 	Persistence    *bool
 	ComputeMode    string // "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent
@@ -86,6 +88,20 @@ type RemappedRows struct {
 	Uncorrectable int  `json:"uncorrectable"`
 	Pending       bool `json:"pending"`
 	Failed        bool `json:"failed"`
+}
+
+// XID is one error that NVIDIA's driver reported about a device (docs.nvidia.com/deploy/xid-errors).
+type XID struct {
+	Code   int
+	At     time.Time // wall clock; zero unknown, in this boot
+	PID    int       // the process that the driver blames; 0 unknown
+	Source string    // "nvml" or "kernel log"
+}
+
+// Event is one error that the driver reported while somebody waited for it.
+type Event struct {
+	Device UUID
+	XID    XID
 }
 
 // RetiredPages are the page retirement counters of architectures before Ampere.

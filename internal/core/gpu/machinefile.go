@@ -136,6 +136,8 @@ func (d *Device) more() []key {
 				{"pending", true, truth{&r.Pending}},
 			}}
 		}}},
+		{"xids", false, list[XID]{&d.XIDs, func(x *XID) value { return x.file() }, true}},
+		{"drained", false, text[string]{into: &d.Drained}},
 		{"recovery_action", false, text[string]{into: &d.RecoveryAction}},
 		{"persistence", false, yesNo(&d.Persistence)},
 		{"compute_mode", false, text[string]{into: &d.ComputeMode}},
@@ -161,6 +163,15 @@ func (m *MIGDevice) file() record {
 		{"memory_total", true, memory(&m.MemoryTotal)},
 		{"memory_used", true, memory(&m.MemoryUsed)},
 	}, &m.Extra}
+}
+
+func (x *XID) file() record {
+	return record{keys: []key{
+		{"code", true, number[int]{into: &x.Code, high: 1 << 20}},
+		{"at", true, instant{&x.At}},
+		{"pid", false, number[int]{into: &x.PID, high: pidLimit, hideZero: true}},
+		{"source", false, text[string]{into: &x.Source}},
+	}}
 }
 
 func (p *Process) file() record {

@@ -60,6 +60,8 @@ func full(t *testing.T) Machine {
 	d.RemappedRows = &RemappedRows{1, 2, true, false}
 	d.RetiredPages = &RetiredPages{3, 4, true}
 	d.ECCCorrected, d.Problem, d.Unlisted = new(int64(7)), "GPU is lost", "cannot list its processes"
+	d.XIDs = []XID{{Code: 79, At: m.Taken, PID: 12, Source: "nvml"}, {Code: 13}}
+	d.Drained = "the fan is broken (root, since 2 Jan 03:04)"
 	d.Extra = Extra{"fan": json.RawMessage(`[1,null]`)}
 	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, Extra{"a": json.RawMessage(`1.0e1`)}
 	m.Processes = []Process{{

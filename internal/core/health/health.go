@@ -1,11 +1,13 @@
 // Package health turns the readings of one device into ok, degraded, unhealthy or unknown, with reasons.
-// It judges one moment: no history, no XID log, no opinion about who uses the device.
+// It judges what it is given: readings of one moment and the driver errors (XIDs) that were seen; and, over the looks of a
+// Drift, when a job should leave its device. It has no opinion about who uses the device.
 package health
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gpuard/internal/core/gpu"
 )
@@ -37,17 +39,22 @@ const (
 	Consult Cure = "consult" // the driver asks for something that this version does not know
 	Cool    Cure = "cool"    // air and fans
 	Power   Cure = "power"   // supply and cables
+	Confirm Cure = "confirm" // somebody says that it is mended (gpuard undrain): what the driver reported is over only then
 )
 
 // Cures lists what mends the device, each once, in the order of the reasons of Of; empty exactly when it is OK.
-// A broken board is not reset, and a reboot resets.
-func Cures(d gpu.Device) []Cure {
-	v := judge(d)
+// A broken board is not reset; a reboot resets, and forgets the driver's errors; one that does not answer is not called well.
+func Cures(d gpu.Device, now time.Time) []Cure {
+	v := judge(d, now)
+	if v.confirm { // after what mends it
+		v.cures = append(v.cures, Confirm)
+	}
 	var out []Cure
 	for _, c := range v.cures {
 		reset := c == Reset || c == Drain || c == Unlink
 		covered := reset && (slices.Contains(v.cures, Reboot) || slices.Contains(v.cures, Inspect)) ||
-			c == Reset && slices.Contains(v.cures, Drain)
+			c == Reset && slices.Contains(v.cures, Drain) ||
+			c == Confirm && (slices.Contains(v.cures, Reboot) || d.Problem != "")
 		if !covered && !slices.Contains(out, c) {
 			out = append(out, c)
 		}
@@ -55,24 +62,29 @@ func Cures(d gpu.Device) []Cure {
 	return out
 }
 
-// Of judges a device from its readings alone. The state is the worst that any reading asks for; the reasons come
-// in order of evidence: recovery action, row remapping, retired pages, ECC, slowdown, temperature. They are
-// empty exactly when the state is OK. Absent readings count for nothing.
+// Of judges a device from its readings and the driver's errors. The state is the worst that any of them asks for; the
+// reasons come in order of evidence: recovery action, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They
+// are empty exactly when the state is OK. Absent readings count for nothing. What a program did wrong (XID 13, 31, 43)
+// says nothing about the device. An error of the classes Stuck and Host counts until it is taken from the device's list:
+// that the device answers again does not prove that it is well. XID 94 counts for ten minutes before now.
 //
 // Meanings: recovery action, remapped rows and clock event reasons as in NVIDIA/go-nvml gen/nvml/nvml.h;
-// severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp.
-func Of(d gpu.Device) (State, []string) {
-	v := judge(d)
+// severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp; XIDs as in docs.nvidia.com/deploy/xid-errors.
+func Of(d gpu.Device, now time.Time) (State, []string) {
+	v := judge(d, now)
 	return v.state, v.reasons
 }
 
-func judge(d gpu.Device) verdict {
+func judge(d gpu.Device, now time.Time) verdict {
 	if d.Problem != "" {
-		return unreachable(d.Problem)
+		v := unreachable(d.Problem)
+		v.xids(d, now)
+		return v
 	}
 	v := verdict{state: OK}
 	v.recovery(d)
 	v.memory(d)
+	v.xids(d, now)
 	v.slowdown(d)
 	v.heat(d)
 	return v
@@ -82,9 +94,9 @@ func judge(d gpu.Device) verdict {
 func unreachable(problem string) verdict {
 	text := strings.ToLower(problem)
 	if strings.Contains(text, "lost") || strings.Contains(text, "fallen off") {
-		return verdict{Unhealthy, []string{problem}, []Cure{Recover}}
+		return verdict{state: Unhealthy, reasons: []string{problem}, cures: []Cure{Recover}}
 	}
-	return verdict{Unknown, []string{problem}, []Cure{Ask}}
+	return verdict{state: Unknown, reasons: []string{problem}, cures: []Cure{Ask}}
 }
 
 // verdict collects reasons; its state only gets worse.
@@ -92,6 +104,7 @@ type verdict struct {
 	state   State
 	reasons []string
 	cures   []Cure // of the reasons, one each
+	confirm bool   // an error of the driver counts until somebody says that it is over
 }
 
 func (v *verdict) add(s State, c Cure, format string, args ...any) {

@@ -19,10 +19,26 @@ type Spec struct {
 	Model      string          // --model: glob over the device name, case ignored
 	MinCompute *gpu.Capability // --min-compute
 	Memory     gpu.Bytes       // --mem: free on each device; 0 asks for nothing
+	Share      gpu.Bytes       // --share: a shared lease of this quota on each device; 0 asks for whole devices
+	Quota      Quota           // --quota: how hard the quota shall be
+	Require    Quota           // --require-quota: refuse one that is less hard; "" takes any
+	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
+	Time       time.Duration   // --time: estimate, plans only; 0 unknown
+	Timeout    time.Duration   // --timeout: enforced; 0 none
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
 }
+
+// Quota is how hard the memory quota of a shared lease is.
+type Quota string
+
+// Levels of a quota, weakest first. An exclusive lease has NoQuota.
+const (
+	NoQuota Quota = ""
+	Watch   Quota = "watch" // measured from outside; whoever takes more is told, then ended
+	MPS     Quota = "mps"   // limited per process by NVIDIA's Multi-Process Service, and watched
+)
 
 // Place forces how devices are ordered.
 type Place string
@@ -74,7 +90,7 @@ type Reason struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
 	Verdict   Verdict   `json:"verdict"`
-	Code      string    `json:"code"`                // stable word: "leased", "foreign-process", "memory", "unhealthy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
+	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
 	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
 	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as something to type where there is something
 	Lease     string    `json:"lease,omitempty"`     // blocking lease
@@ -92,9 +108,11 @@ type Blocker struct {
 
 // Plan is a decision to give devices. Reasons has one entry per device of the machine.
 type Plan struct {
-	Devices []Given  `json:"devices"` // empty for a CPU job
-	Reasons []Reason `json:"reasons"`
-	Notes   []string `json:"notes"` // tolerated neighbours and the like, one sentence each
+	Devices []Given   `json:"devices"` // empty for a CPU job
+	Reasons []Reason  `json:"reasons"`
+	Notes   []string  `json:"notes"`           // tolerated neighbours and the like, one sentence each
+	Share   gpu.Bytes `json:"share,omitempty"` // promised on each device; 0: the devices are given whole
+	Quota   Quota     `json:"quota,omitempty"` // how hard Share is
 }
 
 // Refusal is a decision not to give devices. It is an error so that it travels with its reasons.
@@ -116,6 +134,9 @@ type Lease struct {
 	Devices    []gpu.UUID `json:"devices"`              // devices, or MIG devices
 	Parent     string     `json:"parent,omitempty"`     // lease this one is a part of
 	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
+	Share      gpu.Bytes  `json:"share,omitempty"`      // promised on each device; 0: the devices are the lease's alone
+	Quota      Quota      `json:"quota,omitempty"`      // how hard Share is
+	Until      int64      `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
 	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
 	Start      uint64     `json:"start"`                // of PID, ticks since boot
 	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace in which PID counts

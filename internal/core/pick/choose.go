@@ -66,9 +66,9 @@ func linkWords(class int) string {
 func (q *question) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 	if len(others) == 0 {
 		if len(chosen) == 1 {
-			return ": the only one that is free"
+			return ": the only one that " + q.freeWord(1)
 		}
-		return ": no other is free"
+		return ": no other " + q.freeWord(1)
 	}
 	next := others[0]
 	if swapped := better(q.gradeOf(chosen), q.gradeOf(swap(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
@@ -86,6 +86,8 @@ func (q *question) setWords(other, ours grade, u *unit) string {
 	switch {
 	case other.ours != ours.ours:
 		return fmt.Sprintf("%s is already used inside %s", u.label, q.inside())
+	case other.fresh != ours.fresh:
+		return fmt.Sprintf("%s carries no shares yet", u.label)
 	case other.busy != ours.busy:
 		return fmt.Sprintf("%s is not idle", u.label)
 	case other.worst != ours.worst:

@@ -8,15 +8,12 @@ import (
 )
 
 // oldDriverReserve is what the driver may keep for itself where it does not report its reserve: such drivers count it
-// as used memory. The size is the one that shares of a device leave aside too.
+// as used memory.
 func oldDriverReserve(u *unit) gpu.Bytes {
-	switch {
-	case u.mig == nil && u.dev.MemoryReserved != nil:
+	if u.mig == nil && u.dev.MemoryReserved != nil {
 		return 0
-	case u.total() == nil:
-		return 512 * gpu.MiB
 	}
-	return max(512*gpu.MiB, *u.total()/20)
+	return reserve(u)
 }
 
 // unseenWorthANote is used memory without a process, tolerated but large enough to tell.

@@ -140,6 +140,9 @@ func (q *question) tooOld(u *unit) *obstacle {
 }
 
 func (q *question) tooSmall(u *unit) *obstacle {
+	if o := q.tooLarge(u); o != nil {
+		return o
+	}
 	total := u.total()
 	switch {
 	case q.spec.Memory <= 0 || total != nil && *total >= q.spec.Memory || total == nil && u.dev.Problem != "":
@@ -149,6 +152,39 @@ func (q *question) tooSmall(u *unit) *obstacle {
 	}
 	return &obstacle{code: "memory", text: capacity(u, q.spec.Memory),
 		remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*total))}
+}
+
+// tooLarge says that a share, or memory inside of one, could not even be given with nothing else there.
+func (q *question) tooLarge(u *unit) *obstacle {
+	if p := q.pool(); p != nil {
+		flag, want := "--share", q.spec.Share
+		if q.spec.Memory > want {
+			flag, want = "--mem", q.spec.Memory
+		}
+		if want <= p.Share {
+			return nil
+		}
+		return &obstacle{code: "memory", text: fmt.Sprintf("lease %s has %s of it, which cannot hold %s", p.ID, p.Share, want),
+			remedy: fmt.Sprintf("ask for no more than %s %s, or add --any to look outside lease %s", flag, typed(p.Share), p.ID)}
+	}
+	total := u.total()
+	switch {
+	case q.spec.Share <= 0 || total == nil && u.dev.Problem != "":
+		return nil
+	case total == nil:
+		return &obstacle{code: "memory", text: "how much memory it has is unknown, so no share of it can be promised", remedy: "leave out --share"}
+	case *total-reserve(u) >= q.spec.Share:
+		return nil
+	}
+	whose := "that shares leave aside"
+	if u.size() > *total {
+		whose = "for the driver and what shares leave aside"
+	}
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.size(), u.size()-*total+reserve(u), whose, q.spec.Share)}
+	if most := *total - reserve(u); most >= gpu.MiB {
+		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))
+	}
+	return o
 }
 
 // capacity is the size that status shows, and what of it no job ever gets.

@@ -14,11 +14,12 @@ import (
 //
 // While nobody waits and at least a quarter of the devices are idle and free, jobs are spread: idle devices first.
 // Otherwise they are packed: the device with the least free memory that suffices. --place forces one of the two.
+// A share first goes where shares are already, so that whole devices stay for others, and then as far as its kind of order says.
 // Then the cooler device, then the one this user had last, then the highest index, because GPU 0 often drives the
 // display. Always before all that: a device on which our own lease already runs something comes last.
 //
-// For several devices the set is chosen as a whole: first as few devices in use and (spread) as few busy ones as
-// possible, then the best worst link between any two, then the best links in sum, and only then the rules above, in
+// For several devices the set is chosen as a whole: first as few devices in use, (shares) as few without shares and (spread) as few
+// busy ones as possible, then the best worst link between any two, then the best links in sum, and only then the rules above, in
 // lexical order of the devices. So memory fit and temperature never buy a slower link.
 //
 // For a slice: the GPU with the fewest free slices first (--place spread: the most), so that whole GPUs stay whole.
@@ -31,14 +32,14 @@ type rule struct {
 }
 
 func (q *question) rules() []rule {
-	rules := []rule{q.useRule()}
+	rules := []rule{q.useRule(), shareRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())
 	case q.spread:
 		rules = append(rules, q.idleRule())
 	default:
-		rules = append(rules, fitRule())
+		rules = append(rules, q.fitRule())
 	}
 	return append(rules, coolRule(), q.lastRule(), indexRule())
 }
@@ -51,7 +52,7 @@ func (q *question) decideMode() {
 			continue
 		}
 		seen++
-		if u.use.busy == nil && u.use.idle && !u.use.ours {
+		if u.use.busy == nil && u.use.idle && !u.use.ours && !u.use.shared {
 			quiet++
 		}
 	}
@@ -81,18 +82,39 @@ func (q *question) idleRule() rule {
 	}
 }
 
+// shareRule decides nothing where whole devices are asked for: those with shares are busy then.
+func shareRule() rule {
+	return rule{
+		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.use.shared), ordinal(b.use.shared)) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("carries shares already, unlike %s", b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("carries no shares yet, unlike %s", b.label) },
+	}
+}
+
 // fitRule compares in whole GiB: what a driver or a small neighbour takes must not decide.
-func fitRule() rule {
+func (q *question) fitRule() rule {
+	what := "free"
+	if q.share() > 0 {
+		what = "left for shares"
+	}
 	against := func(a, b *unit) string {
-		return fmt.Sprintf("(%s free against %s)", memory(a.free()), memory(b.free()))
+		return fmt.Sprintf("(%s %s against %s)", memory(q.fit(a)), what, memory(q.fit(b)))
 	}
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(roughly(a.free()), roughly(b.free())) },
+		compare: func(a, b *unit) int { return cmp.Compare(roughly(q.fit(a)), roughly(q.fit(b))) },
 		won: func(a, b *unit) string {
 			return fmt.Sprintf("packed, it fits more closely than %s %s", b.label, against(a, b))
 		},
 		lost: func(a, b *unit) string { return fmt.Sprintf("packed, %s fits more closely %s", b.label, against(b, a)) },
 	}
+}
+
+// fit is the room that the job would take of: what is left for shares, or what is free.
+func (q *question) fit(u *unit) *gpu.Bytes {
+	if u.use.left != nil {
+		return u.use.left
+	}
+	return u.free()
 }
 
 func roughly(b *gpu.Bytes) int64 {

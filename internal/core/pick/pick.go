@@ -18,15 +18,17 @@ import (
 
 // Context is who asks, from where, and what else is going on.
 type Context struct {
-	Now        time.Time           // for ages of processes; also the zone in which times are written. Zero: no ages
-	UID        uint32              // who asks; decides whether a remedy may say `kill`
-	Parent     *job.Lease          // the lease we are inside of: its devices are all there is. nil outside
-	Ancestors  []string            // ids of that lease and its parents: their holding a device does not block
-	Allocation string              // "slurm:12": devices come from another scheduler, only leases of the same allocation block
-	Hidden     map[gpu.UUID]string // devices this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
-	Last       []gpu.UUID          // the devices this user had last
-	Own        []int               // processes that the lease is for and that run already: they do not block
-	Waiting    bool                // others wait for devices: pack instead of spreading
+	Now        time.Time               // for ages of processes; also the zone in which times are written. Zero: no ages
+	UID        uint32                  // who asks; decides whether a remedy may say `kill`
+	Parent     *job.Lease              // the lease we are inside of: its devices are all there is. nil outside
+	Ancestors  []string                // ids of that lease and its parents: their holding a device does not block
+	Allocation string                  // "slurm:12": devices come from another scheduler, only leases of the same allocation block
+	Hidden     map[gpu.UUID]string     // devices this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
+	Last       []gpu.UUID              // the devices this user had last
+	Own        []int                   // processes that the lease is for and that run already: they do not block
+	Trees      map[string][]int        // by id of a shared lease: its process tree. A process in none is foreign to it
+	Kept       map[gpu.UUID]job.Ticket // devices that must stay for somebody who waits and stands before this job
+	Waiting    bool                    // others wait for devices: pack instead of spreading
 	Tolerate   Tolerance
 }
 
@@ -43,7 +45,7 @@ func DefaultTolerance() Tolerance {
 	return Tolerance{Memory: 256 * gpu.MiB, Display: 2 * gpu.GiB, YoungerThan: 10 * time.Second, Utilization: 0.05}
 }
 
-// Place decides exclusive leases: which devices of m the spec gets while held are alive. The refusal is nil
+// Place decides leases: which devices of m the spec gets while held are alive, whole ones, or a share of each. The refusal is nil
 // exactly when there is a plan. Reasons come in index order, one per whole GPU; where MIG slices are asked for
 // (--mig, or a slice in --device), a split GPU has one per slice instead. --mig is always one slice;
 // with --device it may come only from the GPUs or slices named.
@@ -157,7 +159,10 @@ func (q *question) candidates() []*unit {
 }
 
 func (q *question) plan(chosen []*unit) job.Plan {
-	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}}
+	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.share()}
+	if plan.Quota = q.spec.Quota; q.spec.Share <= 0 && plan.Share > 0 {
+		plan.Quota = q.pool().Quota // it has all of that lease, which is kept to its share as a whole
+	}
 	for i, u := range chosen {
 		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.number(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
 		if u.mig != nil {

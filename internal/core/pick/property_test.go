@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +64,17 @@ func puzzleOf(data []byte) puzzle {
 		if i > 0 && s.coin() {
 			l.Parent = "l0"
 		}
+		if s.coin() {
+			l.Share = gpu.Bytes(1+s.upTo(6)) * 7 * gpu.GiB
+		}
+		if s.coin() {
+			l.Allocation = "slurm:12"
+		}
 		p.held = append(p.held, l)
+	}
+	p.in.Trees = map[string][]int{}
+	for i := range p.held {
+		p.in.Trees[p.held[i].ID] = []int{100 + s.upTo(4), 100 + s.upTo(4)}
 	}
 	s.context(&p, ids)
 	s.spec(&p, ids)
@@ -75,6 +86,14 @@ func (s *source) device(i, devices int) gpu.Device {
 		MemoryTotal: new(80 * gpu.GiB), MemoryUsed: new(gpu.Bytes(s.upTo(4)) * 200 * gpu.MiB), Temperature: new(40 + s.upTo(3))}
 	if s.upTo(3) > 0 {
 		d.Compute = &gpu.Capability{Major: 7 + s.upTo(3)}
+	}
+	switch s.upTo(40) { // beside what follows
+	case 1:
+		d.Drained = "fan (root)"
+	case 2:
+		d.XIDs = []gpu.XID{{Code: 79}}
+	case 3:
+		d.XIDs = []gpu.XID{{Code: 13}}
 	}
 	switch s.upTo(8) {
 	case 1:
@@ -104,7 +123,11 @@ func (s *source) device(i, devices int) gpu.Device {
 func (s *source) process(i int, ids []gpu.UUID) gpu.Process {
 	p := gpu.Process{PID: 100 + i, GPU: ids[s.upTo(len(ids))], User: "bob", UID: new(uint32(1000 + s.upTo(2))), Command: "python",
 		Kind: []gpu.Kind{gpu.ComputeProcess, gpu.GraphicsProcess, gpu.BothKinds, ""}[s.upTo(4)], Started: now.Add(-time.Duration(s.upTo(3)) * 9 * time.Second)}
-	if size := s.upTo(5); size > 0 {
+	switch size := s.upTo(6); size {
+	case 0:
+	case 5:
+		p.Memory = new(20 * gpu.GiB)
+	default:
 		p.Memory = new(gpu.Bytes(size*size) * 100 * gpu.MiB)
 	}
 	p.State = []string{"S", "Z", "gone", ""}[s.upTo(4)]
@@ -142,6 +165,12 @@ func (s *source) spec(p *puzzle, ids []gpu.UUID) {
 	case 5:
 		p.spec.MinCompute = &gpu.Capability{Major: 8}
 	}
+	if p.in.Parent != nil && s.coin() && p.spec.MIG == "" {
+		p.spec = job.Spec{GPUs: 1}
+	}
+	if s.coin() && p.spec.MIG == "" {
+		p.spec.Share, p.spec.Memory = gpu.Bytes(1+s.upTo(20))*4*gpu.GiB, 0
+	}
 }
 
 // shuffled is the same question in another order; links go with their devices.
@@ -178,7 +207,11 @@ func (p puzzle) deserted() puzzle {
 		if d.Problem != "" && d.Compute == nil {
 			d.Compute = &gpu.Capability{Major: 9} // it may turn out to be new enough
 		}
-		d.MemoryUsed, d.RecoveryAction, d.Problem = new(gpu.Bytes(0)), "", ""
+		d.MemoryUsed, d.RecoveryAction, d.Problem, d.Drained, d.XIDs = new(gpu.Bytes(0)), "", "", "", nil
+		d.MIG = slices.Clone(d.MIG)
+		for j := range d.MIG {
+			d.MIG[j].MemoryUsed = new(gpu.Bytes(0))
+		}
 	}
 	return out
 }
@@ -195,10 +228,16 @@ func (p puzzle) check(t *testing.T) {
 	}
 	p.checkReasons(t, reasons, refusal == nil)
 
+	p.checkRooms(t, refusal)
+
 	want := asJSON(t, plan, refusal)
+	rooms, servers := Rooms(p.machine, p.held, p.in), Servers(p.spec, p.machine, p.in)
 	r := rand.New(rand.NewPCG(uint64(len(want)), 1))
 	for range 3 {
 		s := p.shuffled(r)
+		if other := Rooms(s.machine, s.held, s.in); !reflect.DeepEqual(other, rooms) || !slices.Equal(servers, Servers(s.spec, s.machine, s.in)) {
+			t.Fatalf("another order of the same input changed the rooms:\n%v\n%v", rooms, other)
+		}
 		if got := asJSON2(t, s); got != want {
 			t.Fatalf("another order of the same input changed the answer:\n%s\n%s", want, got)
 		}
@@ -248,7 +287,11 @@ func (p puzzle) checkPlan(t *testing.T, plan job.Plan) {
 		p.checkGiven(t, g)
 	}
 	if p.in.Parent != nil {
-		lease.Parent = p.in.Parent.ID
+		lease.Parent, lease.UID = p.in.Parent.ID, p.in.Parent.UID // a part is always of the same user
+	}
+	if lease.Share = plan.Share; plan.Share > 0 && p.spec.Share > 0 {
+		p.fill(t, lease)
+		return
 	}
 	again, _ := Place(p.spec, p.machine, append(slices.Clone(p.held), lease), p.in)
 	for _, g := range again.Devices {
@@ -258,6 +301,25 @@ func (p puzzle) checkPlan(t *testing.T, plan job.Plan) {
 	}
 }
 
+// fill gives the same share again and again: there must be an end, and before it no device may have promised too much.
+func (p puzzle) fill(t *testing.T, lease job.Lease) {
+	t.Helper()
+	for i := range 1000 {
+		lease.ID = fmt.Sprintf("mine%d", i)
+		p.held = append(slices.Clone(p.held), lease)
+		plan, refusal := Place(p.spec, p.machine, p.held, p.in)
+		if refusal != nil {
+			return
+		}
+		lease.Devices = nil
+		for _, g := range plan.Devices {
+			p.checkGiven(t, g)
+			lease.Devices = append(lease.Devices, g.UUID)
+		}
+	}
+	t.Error("a share was given a thousand times")
+}
+
 // checkGiven judges one given device by the rules in their plainest form.
 func (p puzzle) checkGiven(t *testing.T, g job.Given) {
 	t.Helper()
@@ -265,17 +327,28 @@ func (p puzzle) checkGiven(t *testing.T, g job.Given) {
 	if !ok || slice == nil && d.UsesMIG() {
 		t.Fatalf("%s is no device that can be given", g.UUID)
 	}
-	if state, why := health.Of(*d); state != health.OK {
+	if state, why := health.Of(*d, p.in.Now); state != health.OK {
 		t.Errorf("%s is %s: %v", g.UUID, state, why)
+	}
+	if d.Drained != "" && p.in.Parent == nil {
+		t.Errorf("%s is drained: %s", g.UUID, d.Drained)
+	}
+	if p.in.Hidden[g.UUID] != "" || p.in.Hidden[d.UUID] != "" {
+		t.Errorf("%s is hidden", g.UUID)
+	}
+	if pool := p.in.Parent; pool != nil && pool.Share > 0 {
+		p.checkPool(t, g.UUID, *pool)
+		return
+	}
+	if p.spec.Share > 0 {
+		p.checkShare(t, d, slice)
+		return
 	}
 	for _, l := range p.held {
 		ours := p.in.Parent != nil && l.ID == p.in.Parent.ID || p.in.Allocation != ""
 		if (l.Holds(g.UUID) || l.Holds(d.UUID)) && !ours {
 			t.Errorf("%s is held by %s", g.UUID, l.ID)
 		}
-	}
-	if p.in.Hidden[g.UUID] != "" || p.in.Hidden[d.UUID] != "" {
-		t.Errorf("%s is hidden", g.UUID)
 	}
 	var foreign gpu.Bytes
 	for _, proc := range p.machine.On(g.UUID) {
@@ -318,23 +391,25 @@ func (p puzzle) checkReasons(t *testing.T, reasons []job.Reason, planned bool) {
 
 func TestPlaceKeepsItsPromises(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
-	plans := 0
+	plans, shares, inside := 0, 0, 0
 	for range 5000 {
-		data := make([]byte, 160)
+		data := make([]byte, 200)
 		for i := range data {
 			data[i] = byte(r.UintN(256))
 		}
 		p := puzzleOf(data)
 		p.check(t)
-		if _, refusal := Place(p.spec, p.machine, p.held, p.in); refusal == nil {
+		if plan, refusal := Place(p.spec, p.machine, p.held, p.in); refusal == nil {
 			plans++
+			shares += ordinal(plan.Share > 0)
+			inside += ordinal(plan.Share > 0 && p.in.Parent != nil)
 		}
 		if t.Failed() {
 			t.Fatalf("with %x", data)
 		}
 	}
-	if plans < 500 {
-		t.Errorf("only %d of 5000 puzzles had a plan: they prove little", plans)
+	if plans < 500 || shares < 200 || inside < 30 {
+		t.Errorf("only %d of 5000 puzzles had a plan, %d for shares, %d of them inside a lease: they prove little", plans, shares, inside)
 	}
 }
 

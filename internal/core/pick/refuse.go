@@ -65,16 +65,30 @@ func (q *question) refuseNamed(r *job.Refusal) {
 	}
 }
 
-// what is the job's demand: "2 GPUs", "a 1g.10gb slice".
+// what is the job's demand: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
 func (q *question) what() string {
 	text := count(q.need, "GPU")
-	if q.spec.MIG != "" {
+	switch {
+	case q.spec.Share > 0 && q.need == 1:
+		text = fmt.Sprintf("a share of %s", q.spec.Share)
+	case q.spec.Share > 0:
+		text = fmt.Sprintf("a share of %s on each of %s", q.spec.Share, text)
+	case q.spec.MIG != "":
 		text = fmt.Sprintf("a %s slice", q.spec.MIG)
 	}
 	if q.spec.Memory > 0 {
 		text += fmt.Sprintf(" with %s", q.spec.Memory)
 	}
 	return text
+}
+
+// freeWord is what is said of n devices that could be given: "is free", or "has room" for a share.
+func (q *question) freeWord(n int) string {
+	words := []string{"is free", "are free"}
+	if q.spec.Share > 0 {
+		words = []string{"has room", "have room"}
+	}
+	return words[ordinal(n > 1)]
 }
 
 // ours reports whether the device is of the vendor that is meant; every vendor is when none has enough devices.
@@ -96,13 +110,10 @@ func (q *question) busySummary() string {
 	if others {
 		what += " of " + vendorName(q.vendor)
 	}
-	switch free {
-	case 0:
-		return fmt.Sprintf("cannot give %s: none of %d is free", what, all)
-	case 1:
-		return fmt.Sprintf("cannot give %s: 1 of %d is free", what, all)
+	if free == 0 {
+		return fmt.Sprintf("cannot give %s: none of %d %s", what, all, q.freeWord(1))
 	}
-	return fmt.Sprintf("cannot give %s: %d of %d are free", what, free, all)
+	return fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
 }
 
 // busyRemedy lists what frees a device, in index order; several may be needed at once.
@@ -120,11 +131,71 @@ func (q *question) busyRemedy() string {
 		}
 	}
 	busy := q.remedies(job.Busy)
+	switch {
+	case q.spec.Share > 0:
+		options, busy = append(options, q.smaller()...), q.waits()
+	case q.need == 1:
+		options = append(options, q.besides()...)
+	}
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {
 		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
 	}
 	options = append(options, busy...)
 	return either(append(options, q.unhide()...))
+}
+
+// smaller is the largest share that as many devices of one vendor as are needed have room for now.
+func (q *question) smaller() []string {
+	var most gpu.Bytes
+	for _, u := range q.units {
+		if room := u.use.left; room != nil && q.ours(u) && u.reason.Verdict == job.Busy && u.use.short() && *room > most && *room < q.spec.Share &&
+			q.largest(func(v *unit) bool {
+				return eligible(v) || v.reason.Verdict == job.Busy && v.use.short() && *v.use.left >= *room
+			}) >= q.need {
+			most = *room
+		}
+	}
+	if most < gpu.MiB {
+		return nil
+	}
+	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))}
+}
+
+// waits are what would have to end on the busy devices.
+func (q *question) waits() []string {
+	var out []string
+	for _, u := range q.units {
+		switch {
+		case u.reason.Verdict != job.Busy:
+		case u.use.short() && u.use.wait != "":
+			out = append(out, u.use.wait)
+		case u.reason.Remedy != "":
+			out = append(out, u.reason.Remedy)
+		}
+	}
+	out = unique(out)
+	return out[:min(most, len(out))]
+}
+
+// besides offers a share to somebody who wants a whole device, and finds only such that are shared.
+func (q *question) besides() []string {
+	if q.spec.MIG != "" || q.pool() != nil || q.in.Allocation != "" {
+		return nil
+	}
+	in := q.in
+	part := ask(job.Spec{GPUs: 1, Share: 1}, *q.m, q.held, in)
+	var room gpu.Bytes
+	for _, u := range q.units {
+		if u.reason.Verdict == job.Busy && u.reason.Code == "leased" {
+			if use := part.usage(u); use.busy == nil && use.shared && *use.left > room {
+				room = *use.left
+			}
+		}
+	}
+	if room < gpu.MiB || room < q.spec.Memory {
+		return nil
+	}
+	return []string{fmt.Sprintf("share one (--share %s)", typed(room))}
 }
 
 // either joins alternatives; a refusal never ends without saying what to do.
@@ -211,6 +282,11 @@ func (q *question) neverRemedy() string {
 	if could := q.possible(); could > 0 {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(could, "GPU"), could))
 	}
-	options = append(options, q.unhide()...)
-	return either(append(options, q.remedies(job.Never)...))
+	remedies := q.remedies(job.Never)
+	for _, way := range q.unhide() {
+		if !slices.ContainsFunc(remedies, func(r string) bool { return strings.Contains(r, way) }) {
+			options = append(options, way)
+		}
+	}
+	return either(append(options, remedies...))
 }

@@ -208,6 +208,14 @@ func device(index int, attributes []string) (gpu.Device, error) {
 			d.Problem = value
 		case "recovery":
 			d.RecoveryAction = value
+		case "drained":
+			d.Drained = strings.ReplaceAll(value, "_", " ")
+		case "xid": // one hour before now
+			code, err := strconv.Atoi(value)
+			if err != nil {
+				return d, err
+			}
+			d.XIDs = append(d.XIDs, gpu.XID{Code: code, At: now.Add(-time.Hour), Source: "kernel log"})
 		case "total":
 			d.MemoryTotal = maybe(value, bytes)
 		case "used":
@@ -304,6 +312,12 @@ func (s *scenario) readHeld(f []string) error {
 			l.Since = now.Add(-d)
 		case "ended":
 			l.Ended, l.HeldBy = true, []job.Blocker{{PID: atoi(value), User: l.User, Command: "tmux"}}
+		case "share":
+			l.Share, l.Quota = bytes(value), job.Watch
+		case "quota":
+			l.Quota = job.Quota(value)
+		case "pid":
+			l.PID = atoi(value)
 		case "unreadable":
 			l.Unreadable, l.Hashes, l.Devices = true, []string{job.DeviceHash(l.Devices[0])}, nil
 		default:
@@ -355,6 +369,10 @@ func (s *scenario) readFlag(flag, value string) bool {
 		return err == nil
 	case "--mem":
 		s.spec.Memory = bytes(value)
+	case "--share":
+		s.spec.Share = bytes(value)
+	case "--quota":
+		s.spec.Quota = job.Quota(value)
 	case "--place":
 		s.spec.Place = job.Place(value)
 	default:
@@ -378,6 +396,14 @@ func (s *scenario) readPlace(word, value string) bool {
 		s.in.Allocation = value
 	case "own":
 		s.in.Own = []int{atoi(value)}
+	case "tree": // tree k3f9=4242,4243
+		if s.in.Trees == nil {
+			s.in.Trees = map[string][]int{}
+		}
+		id, pids, _ := strings.Cut(value, "=")
+		for _, pid := range strings.Split(pids, ",") {
+			s.in.Trees[id] = append(s.in.Trees[id], atoi(pid))
+		}
 	case "last":
 		for _, name := range strings.Split(value, ",") {
 			s.in.Last = append(s.in.Last, s.id(name))
@@ -387,6 +413,11 @@ func (s *scenario) readPlace(word, value string) bool {
 		s.in.Hidden = map[gpu.UUID]string{}
 		for _, name := range strings.Split(names, ",") {
 			s.in.Hidden[s.id(name)] = why
+		}
+	case "kept":
+		s.in.Kept = map[gpu.UUID]job.Ticket{}
+		for _, name := range strings.Split(value, ",") {
+			s.in.Kept[s.id(name)] = job.Ticket{ID: "t1", User: "carol", UID: 1002, Command: "train.py", PID: 99, Since: now.Add(-time.Hour)}
 		}
 	default:
 		return false
@@ -454,6 +485,24 @@ func (s *scenario) check(t *testing.T) {
 			if len(plan.Notes) > 0 {
 				t.Errorf("notes are %q, want none", plan.Notes)
 			}
+		case "no-note":
+			if strings.Contains(strings.Join(plan.Notes, "\n"), rest) {
+				t.Errorf("notes are %q, want none with %q", plan.Notes, rest)
+			}
+		case "share":
+			if have := strings.TrimSpace(plan.Share.String() + " " + string(plan.Quota)); have != rest {
+				t.Errorf("the plan's share is %s, want %s", have, rest)
+			}
+		case "servers":
+			var got []string
+			for _, id := range Servers(s.spec, s.machine, s.in) {
+				got = append(got, s.nameOf(id))
+			}
+			if have := or(strings.Join(got, " "), "none"); have != rest {
+				t.Errorf("servers are %s, want %s", have, rest)
+			}
+		case "room":
+			s.checkRoom(t, rest)
 		case "reason":
 			s.checkReason(t, plan, refusal, rest)
 		default:
@@ -462,6 +511,25 @@ func (s *scenario) check(t *testing.T) {
 	}
 	if !answered {
 		t.Error("the scenario has no answer")
+	}
+}
+
+// checkRoom reads "0 whole yes, free 80 GiB, share none"; "0 none" where there is no room of that name.
+func (s *scenario) checkRoom(t *testing.T, line string) {
+	t.Helper()
+	name, want, _ := strings.Cut(line, " ")
+	word := func(b *gpu.Bytes) string {
+		if b == nil {
+			return "none"
+		}
+		return b.String()
+	}
+	have := "none"
+	if r, ok := Rooms(s.machine, s.held, s.in)[s.id(name)]; ok {
+		have = fmt.Sprintf("whole %s, free %s, share %s", map[bool]string{true: "yes", false: "no"}[r.Whole], word(r.Free), word(r.Share))
+	}
+	if have != want {
+		t.Errorf("the room of %s is %q, want %q", name, have, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // grade is what a set of devices is worth as a whole; earlier fields count more.
 type grade struct {
 	ours  int // devices that our own lease already uses
+	fresh int // devices that carry no shares yet, for a share
 	busy  int // devices that are not idle, while spreading
 	worst int // class of the worst link between two of them
 	sum   int // of all link classes
@@ -21,6 +22,8 @@ func better(a, b grade) int {
 	switch { // not cmp.Or: the search spends half its time here
 	case a.ours != b.ours:
 		return cmp.Compare(a.ours, b.ours)
+	case a.fresh != b.fresh:
+		return cmp.Compare(a.fresh, b.fresh)
 	case a.busy != b.busy:
 		return cmp.Compare(a.busy, b.busy)
 	case a.worst != b.worst:
@@ -126,6 +129,7 @@ func (s *search) with(g grade, i int) grade {
 		g.sum += s.links[i][j]
 	}
 	g.ours += ordinal(s.from[i].use.ours)
+	g.fresh += ordinal(!s.from[i].use.shared)
 	if s.spread {
 		g.busy += ordinal(!s.from[i].use.idle)
 	}
@@ -145,6 +149,7 @@ func (q *question) gradeOf(set []*unit) grade {
 	g := grade{worst: bestLink}
 	for i, a := range set {
 		g.ours += ordinal(a.use.ours)
+		g.fresh += ordinal(!a.use.shared)
 		if q.spread {
 			g.busy += ordinal(!a.use.idle)
 		}

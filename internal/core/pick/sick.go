@@ -8,19 +8,29 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
 )
 
 // sick says why a device must not get work: its health.
 func (q *question) sick(u *unit) *obstacle {
-	state, why := health.Of(*u.dev)
+	state, why := health.Of(*u.dev, q.in.Now)
 	if state == health.OK {
 		return nil
 	}
 	var remedies []string
-	for _, c := range health.Cures(*u.dev) {
+	for _, c := range health.Cures(*u.dev, q.in.Now) {
 		remedies = append(remedies, q.cure(u, c))
 	}
 	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: listed(remedies, "and")}
+}
+
+// Cure is what mends the health of d, a device of m, in words for whoever in.UID is; "" when nothing is to be done.
+func Cure(m gpu.Machine, d gpu.Device, in Context) string {
+	o := ask(job.Spec{}, m, nil, in).sick(&unit{dev: &d})
+	if o == nil {
+		return ""
+	}
+	return o.remedy
 }
 
 func (q *question) cure(u *unit, c health.Cure) string {
@@ -44,6 +54,8 @@ func (q *question) cure(u *unit, c health.Cure) string {
 		return fmt.Sprintf("let %s cool down (look at its fans if it does not)", name)
 	case health.Power:
 		return fmt.Sprintf("look at the power supply of %s and its cables", name)
+	case health.Confirm:
+		return fmt.Sprintf("clear the errors of %s when it is well (%sgpuard undrain %s)", name, q.sudo(), q.number(u.dev))
 	}
 	return fmt.Sprintf("ask the driver what %s needs (%s)", name, look(u.dev))
 }
@@ -99,13 +111,18 @@ func (q *question) closed(u *unit) *obstacle {
 // alone says that the compute mode lets one process in, and that there is one. Behind the server of NVIDIA's
 // Multi-Process Service that mode is usual, and others come in through it (docs.nvidia.com/deploy/mps).
 func (q *question) alone(u *unit, others crowd) *obstacle {
-	isServer := func(p gpu.Process) bool {
-		program, _, _ := strings.Cut(p.Command, " ")
-		return path.Base(program) == "nvidia-cuda-mps-server"
-	}
-	exclusive := u.dev.ComputeMode == "exclusive_process" || u.dev.ComputeMode == "exclusive_thread"
-	if !exclusive || len(others.ps) == 0 || slices.ContainsFunc(others.ps, isServer) {
+	if !closedToSecond(u.dev) || len(others.ps) == 0 || slices.ContainsFunc(others.ps, isServer) {
 		return nil
 	}
 	return q.inUse(others, ", and its compute mode "+u.dev.ComputeMode+" lets no second process in")
+}
+
+func closedToSecond(d *gpu.Device) bool {
+	return d.ComputeMode == "exclusive_process" || d.ComputeMode == "exclusive_thread"
+}
+
+// isServer recognises the server of NVIDIA's Multi-Process Service.
+func isServer(p gpu.Process) bool {
+	program, _, _ := strings.Cut(p.Command, " ")
+	return path.Base(program) == "nvidia-cuda-mps-server"
 }

@@ -16,30 +16,61 @@ type use struct {
 	processes []job.Blocker // that block, or are tolerated
 	notes     []string      // what a plan with this device must tell
 	idle      bool
-	ours      bool // free for us, but processes of our own lease or allocation run on it
+	ours      bool       // free for us, but processes of our own lease or allocation run on it
+	shared    bool       // carries shares already
+	left      *gpu.Bytes // what can be promised of it; nil where no share was asked for, or none can be given
+	wait      string     // what would have to end for more to be left
 }
 
-// usage judges health and compute mode, then leases, then processes: waiting for a lease on a sick device would be in vain.
+// short reports that the device takes shares, but has too little left for this one.
+func (u *use) short() bool { return u.busy != nil && u.busy.code == "memory" && u.left != nil }
+
+// usage judges health, drains and compute mode, then leases, then processes: waiting for a lease on a sick device would be in vain.
 func (q *question) usage(u *unit) use {
 	ps := q.processes(u)
 	out := use{idle: q.isIdle(u, ps), processes: blockers(ps)}
-	if out.busy = q.sick(u); out.busy == nil {
-		out.busy = q.closed(u)
+	for _, judge := range []func(*unit) *obstacle{q.sick, q.drained, q.closed} {
+		if out.busy = judge(u); out.busy != nil {
+			break
+		}
 	}
 	if out.busy != nil {
 		return out
 	}
-	if o, by := q.leased(u, &out); o != nil {
-		out.busy, out.processes = o, by
-		return out
+	switch {
+	case q.pool() != nil:
+		q.inPool(u, ps, &out)
+	case q.spec.Share > 0:
+		q.apportion(u, ps, &out)
+	default:
+		if by := q.holders(u, &out); len(by) > 0 {
+			out.busy, out.processes = q.heldBy(by)
+			return out
+		}
+		q.foreign(u, ps, &out)
 	}
-	q.foreign(u, ps, &out)
+	if t, kept := q.in.Kept[u.id()]; kept && out.busy == nil {
+		out.busy = q.keptFor(t)
+	}
 	return out
 }
 
-// leased says whose lease keeps the device. A lease on a slice also keeps the whole GPU, and the other way round.
-// Leases we are inside of do not count; inside another scheduler's allocation leases of others are only mentioned.
-func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
+// keptFor names who comes before this job.
+func (q *question) keptFor(t job.Ticket) *obstacle {
+	who := fmt.Sprintf("%s of %s", or(short(t.Command), "a command"), or(gpu.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
+	text := "kept for " + who
+	if t.PID > 0 {
+		text += fmt.Sprintf(" (PID %d)", t.PID)
+	}
+	if text += ", which has its turn first"; !t.Since.IsZero() {
+		text += " and waits since " + clock(q.in.Now, t.Since)
+	}
+	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}
+}
+
+// holders are the leases that count on the device, oldest first. A lease on a slice also counts on the whole GPU, and the other
+// way round. Leases we are inside of do not count; inside another scheduler's allocation leases of others are only mentioned.
+func (q *question) holders(u *unit, out *use) []job.Lease {
 	var by []job.Lease
 	for _, l := range q.held {
 		if !touches(l, u) || slices.Contains(q.in.Ancestors, l.ID) {
@@ -51,15 +82,16 @@ func (q *question) leased(u *unit, out *use) (*obstacle, []job.Blocker) {
 		}
 		by = append(by, l)
 	}
-	all := slices.Clone(by)
-	by = slices.DeleteFunc(by, func(l job.Lease) bool {
+	return by
+}
+
+// heldBy says whose leases, at least one, keep the device.
+func (q *question) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
+	by := slices.DeleteFunc(slices.Clone(all), func(l job.Lease) bool {
 		// A part of a lease that is named anyway says nothing new.
 		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
 	})
 	if len(by) == 0 {
-		if len(all) == 0 {
-			return nil, nil
-		}
 		by = all[:1] // leases that name each other as parent: hostile, but held
 	}
 	var texts, ends []string
@@ -146,7 +178,7 @@ func (q *question) young(p gpu.Process) bool {
 
 // lacking says that the free memory does not suffice now.
 func (q *question) lacking(u *unit) *obstacle {
-	free := u.free()
+	free := q.available(u, u.use)
 	switch {
 	case q.spec.Memory <= 0 || free != nil && *free >= q.spec.Memory:
 		return nil
@@ -154,7 +186,11 @@ func (q *question) lacking(u *unit) *obstacle {
 		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
 	}
 	have, want := apart(*free, q.spec.Memory)
-	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, u.size(), want)}
+	of := u.size()
+	if p := q.pool(); p != nil {
+		of = p.Share
+	}
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, of, want)}
 	if len(u.use.processes) > 0 {
 		o.text += ": " + q.people(u.use.processes)
 	}
@@ -162,4 +198,13 @@ func (q *question) lacking(u *unit) *obstacle {
 		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", typed(*free))
 	}
 	return o
+}
+
+// available is what --mem can ask for now: inside a shared lease no more than is left of it. nil when unknown.
+func (q *question) available(u *unit, now use) *gpu.Bytes {
+	free := u.free()
+	if q.pool() == nil || free == nil || now.left == nil {
+		return free
+	}
+	return new(max(0, min(*free, *now.left)))
 }

@@ -93,6 +93,9 @@ func whose(in Context, l job.Lease) string {
 	if l.Unreadable {
 		about[0] = "its file cannot be read"
 	}
+	if l.Share > 0 {
+		about = append([]string{fmt.Sprintf("share of %s", l.Share)}, about...)
+	}
 	if l.PID > 0 {
 		about = append(about, fmt.Sprintf("PID %d", l.PID))
 	}

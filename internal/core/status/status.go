@@ -24,6 +24,7 @@ type Report struct {
 	Driver      string        `json:"driver"`      // "" when unknown
 	CUDA        string        `json:"cuda"`        // "" when unknown
 	Devices     []Device      `json:"devices"`     // in index order per vendor
+	Waiting     []Waiting     `json:"waiting"`     // who waits for devices, first comes first
 	Unavailable []Unavailable `json:"unavailable"` // why devices cannot be read at all
 	Problems    []string      `json:"problems"`    // what could not be read
 	Notes       []string      `json:"notes"`       // what is odd about the leases, and devices that no reader knows
@@ -32,7 +33,7 @@ type Report struct {
 // Use says who has a device, whatever its health.
 type Use string
 
-// Uses of a device. Busy means that processes without a lease use more than is tolerated.
+// Uses of a device. Draining: whoever has it keeps it, and nobody gets it. Busy means that processes without a lease use more than is tolerated.
 const (
 	Free     Use = "free"
 	Leased   Use = "leased"
@@ -51,8 +52,11 @@ type Device struct {
 	Profile        string       `json:"profile,omitempty"` // of a slice
 	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
 	Health         health.State `json:"health"`
-	Why            []string     `json:"why"`    // reasons of the health, empty when it is ok
-	Reason         string       `json:"reason"` // why it cannot be leased now, "" when it can
+	Why            []string     `json:"why"`     // reasons of the health, empty when it is ok
+	Remedy         string       `json:"remedy"`  // what mends its health; "" when there is nothing to do
+	Drained        string       `json:"drained"` // who takes it out of use, since when and why; "" when nobody does
+	XIDs           []XID        `json:"xids"`    // errors that the driver reported and that are not settled, oldest first
+	Reason         string       `json:"reason"`  // why it cannot be leased now, "" when it can
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
@@ -65,6 +69,16 @@ type Device struct {
 	MIG            []Device     `json:"mig"` // slices
 }
 
+// XID is one error that the driver reported.
+type XID struct {
+	Code    int          `json:"code"`
+	Class   health.Class `json:"class"`   // how bad it is for the device
+	Meaning string       `json:"meaning"` // in a few words
+	At      *time.Time   `json:"at"`      // null: in this boot
+	PID     int          `json:"pid"`     // the process that the driver blames; 0 unknown
+	Source  string       `json:"source"`  // "nvml", "kernel log"
+}
+
 // Lease is one live lease on a device.
 type Lease struct {
 	ID         string     `json:"id"`
@@ -73,9 +87,20 @@ type Lease struct {
 	PID        int        `json:"pid"`
 	Since      *time.Time `json:"since"`
 	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
+	Memory     *gpu.Bytes `json:"memory"`           // that its processes use on this device; null when unknown, or none is listed
+	Share      gpu.Bytes  `json:"share,omitempty"`  // promised on this device; 0: the device is the lease's alone
+	Quota      job.Quota  `json:"quota,omitempty"`  // how hard the share is kept; "" by nobody
 	Ended      bool       `json:"ended"`            // the command is gone, somebody else holds the lease
+	HeldBy     []Keeper   `json:"held_by"`          // who does, as far as it is known
+	Remedy     string     `json:"remedy"`           // what ends a lease whose command is gone; "" for others
 	Unreadable bool       `json:"unreadable"`       // only its devices are known
 	Here       bool       `json:"here"`             // whoever asks is inside of it
+}
+
+// Keeper is a process that keeps a lease whose command is gone.
+type Keeper struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"` // "" when unknown
 }
 
 // Process is one process on a device.
@@ -101,12 +126,12 @@ type Unavailable struct {
 func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	s := Report{
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
-		Devices: []Device{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
+		Devices: []Device{}, Waiting: []Waiting{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
 	}
 	for _, u := range unavailable {
 		s.Unavailable = append(s.Unavailable, Unavailable{u.Cause, u.Text, u.Remedy})
 	}
-	v := statusView{m: &m, leases: leases, reasons: verdicts(m, leases, now)}
+	v := statusView{m: &m, now: now, leases: leases, reasons: verdicts(m, leases, now)}
 	for i := range m.Devices {
 		s.Devices = append(s.Devices, v.device(&m.Devices[i]))
 	}
@@ -154,6 +179,7 @@ func nameOf(id gpu.UUID, index int) string {
 
 type statusView struct {
 	m       *gpu.Machine
+	now     time.Time
 	leases  []job.Lease
 	reasons map[string]job.Reason
 }
@@ -165,14 +191,19 @@ func (v statusView) device(d *gpu.Device) Device {
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
 		MIG: []Device{},
 	}
-	out.Health, out.Why = health.Of(*d)
+	out.Health, out.Why = health.Of(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
+	out.Drained, out.XIDs = gpu.Clean(d.Drained), []XID{}
+	for _, x := range d.XIDs {
+		class, meaning := health.Explain(x.Code)
+		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, gpu.Clean(x.Source)})
+	}
 	v.fill(&out)
 	for i := range d.MIG {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
-			Health: out.Health, Why: out.Why, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
+			Health: out.Health, Why: out.Why, Drained: out.Drained, XIDs: []XID{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
 		v.fill(&slice)
 		out.MIG = append(out.MIG, slice)
@@ -190,9 +221,7 @@ func (v statusView) fill(d *Device) {
 	for _, l := range v.leases {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
-			d.Leases = append(d.Leases, Lease{
-				l.ID, gpu.Clean(l.User), gpu.Clean(l.Command), l.PID, known(l.Since), l.Parent, l.Ended, l.Unreadable, false,
-			})
+			d.Leases = append(d.Leases, leaseOf(l))
 		}
 	}
 	for _, p := range v.m.Processes {
@@ -212,6 +241,10 @@ func (v statusView) fill(d *Device) {
 		d.Reason = r.Text
 	}
 	switch {
+	case d.Drained != "":
+		d.Use = Draining
+	case shared(held):
+		d.Use = Shared
 	case len(held) > 0:
 		d.Use = Leased
 	case r.Verdict == job.Busy && (d.Health == health.OK || len(d.Processes) > 0):
@@ -219,6 +252,17 @@ func (v statusView) fill(d *Device) {
 	default:
 		d.Use = Free
 	}
+}
+
+func leaseOf(l job.Lease) Lease {
+	out := Lease{
+		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Parent: l.Parent,
+		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
+	}
+	for _, b := range l.HeldBy {
+		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command)})
+	}
+	return out
 }
 
 // Inside marks the lease that whoever asks is in; an empty id marks none.
@@ -266,6 +310,14 @@ func foreign(p gpu.Process, held []job.Lease) bool {
 	})
 }
 
+// shared reports whether there are leases, and each is a share or a part of another one here.
+func shared(held []job.Lease) bool {
+	alone := func(l job.Lease) bool {
+		return l.Share <= 0 && !slices.ContainsFunc(held, func(p job.Lease) bool { return l.Parent == p.ID && p.ID != l.ID })
+	}
+	return len(held) > 0 && !slices.ContainsFunc(held, alone)
+}
+
 // odd lists what should not be: two leases on one device, leases that cannot be read or that lead nowhere.
 func (v statusView) odd() []string {
 	var notes []string
@@ -275,6 +327,9 @@ func (v statusView) odd() []string {
 		for j := range v.leases {
 			l := &v.leases[j]
 			if l.Parent != "" || l.Allocation != "" || l.Unreadable || !l.Holds(d.UUID) {
+				continue
+			}
+			if first != nil && first.Share > 0 && l.Share > 0 {
 				continue
 			}
 			if first != nil {

@@ -100,6 +100,34 @@ func TestStatusOfSlices(t *testing.T) {
 	}
 }
 
+// A device is called shared when shares are all that is on it.
+func TestStatusOfShares(t *testing.T) {
+	m := statusMachine(t, "demo:1xL4")
+	lease := func(id, parent string, share gpu.Bytes) job.Lease {
+		return job.Lease{ID: id, UID: 1, User: "alice", Parent: parent, Share: share, Quota: job.Watch, Devices: []gpu.UUID{m.Devices[0].UUID}}
+	}
+	share, part, whole := lease("aaaa", "", 8*gpu.GiB), lease("cccc", "bbbb", 4*gpu.GiB), lease("bbbb", "", 0)
+	for _, tt := range []struct {
+		held []job.Lease
+		want Use
+	}{
+		{[]job.Lease{share}, Shared},
+		{[]job.Lease{share, lease("dddd", "aaaa", 0)}, Shared},
+		{[]job.Lease{whole, part}, Leased},
+		{[]job.Lease{lease("eeee", "gone", 0)}, Leased},
+		{[]job.Lease{part}, Shared},
+		{[]job.Lease{share, whole}, Leased},
+	} {
+		d := Of(m, tt.held, statusNow).Devices[0]
+		if d.Use != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.held, d.Use, tt.want)
+		}
+		if tt.want == Shared && tt.held[0].ID == "aaaa" && (d.Leases[0].Share != 8*gpu.GiB || !strings.Contains(d.Reason, "share of 8 GiB")) {
+			t.Errorf("%+v, %q", d.Leases, d.Reason)
+		}
+	}
+}
+
 func TestStatusOfOddities(t *testing.T) {
 	m := statusMachine(t, "demo:2xL4")
 	id := m.Devices[0].UUID
@@ -110,6 +138,8 @@ func TestStatusOfOddities(t *testing.T) {
 		want  []string
 	}{
 		{"two holders", notes(job.Lease{ID: "aaaa", User: "alice", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", User: "bob", Devices: []gpu.UUID{id}}), []string{"leased twice, by alice (aaaa) and by bob (bbbb)"}},
+		{"two shares", notes(job.Lease{ID: "aaaa", Share: 1, Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", Share: 1, Devices: []gpu.UUID{id}}), nil},
+		{"both kinds", notes(job.Lease{ID: "aaaa", User: "alice", Share: 1, Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", User: "bob", Devices: []gpu.UUID{id}}), []string{"leased twice, by alice (aaaa) and by bob (bbbb)"}},
 		{"a part of a lease", notes(job.Lease{ID: "aaaa", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", Parent: "aaaa", Devices: []gpu.UUID{id}}), nil},
 		{"inside an allocation", notes(job.Lease{ID: "aaaa", Allocation: "slurm:1", Devices: []gpu.UUID{id}}, job.Lease{ID: "bbbb", Allocation: "slurm:1", Devices: []gpu.UUID{id}}), nil},
 		{"elsewhere", notes(job.Lease{ID: "aaaa", User: "alice", Devices: []gpu.UUID{"GPU-x"}}), []string{"holds GPU-x, which this machine does not show"}},

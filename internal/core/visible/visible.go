@@ -6,6 +6,7 @@ package visible
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,23 @@ func (e Env) Lookup(name string) (value string, set bool) {
 		}
 	}
 	return "", false
+}
+
+// All yields each variable once, with the value that Lookup gives.
+func (e Env) All() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		seen := map[string]bool{}
+		for _, pair := range e {
+			name, value, ok := strings.Cut(pair, "=")
+			if !ok || seen[name] {
+				continue
+			}
+			seen[name] = true
+			if !yield(name, value) {
+				return
+			}
+		}
+	}
 }
 
 // set reports whether any of the names is present.

@@ -1,0 +1,205 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+)
+
+// nvidiaKind is the name of NVIDIA's devices in CDI.
+const nvidiaKind = "nvidia.com/gpu"
+
+func cdiSpecs() Check {
+	page := Page{
+		Code: "cdi-spec", Title: "Container engines do not find NVIDIA's GPUs by CDI",
+		Text: "The Container Device Interface is how Podman, Docker from version 25 on, containerd and CRI-O give devices to a container: `--device nvidia.com/gpu=0`. They read what belongs to a device from files in `/etc/cdi` and `/var/run/cdi`. Without a file, with one that cannot be read, or with two files of one folder that describe the same device, the name is not known.\n\n" +
+			"`sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` writes one; from version 1.18 of NVIDIA's container toolkit on a service does so at each start. `/var/run/cdi` is empty after a reboot. `nvidia-ctk cdi list` shows the names. A hook file of former times (`oci-nvidia-hook.json`) can clash with CDI and is better removed.",
+		From: []string{toolkitCDI, "cncf-tags/container-device-interface: SPEC.md", "https://docs.docker.com/reference/cli/dockerd/#enable-cdi-devices"},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		return outside(page.Code, s, func(c site.Containers) []Finding {
+			for _, p := range c.Problems {
+				if strings.Contains(p, "/cdi: ") {
+					return blind(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
+				}
+			}
+			const write = "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
+			var found []Finding
+			usable := ofNVIDIA(c)
+			for _, spec := range c.Specs {
+				if spec.Problem != "" {
+					found = append(found, unreadSpec(page.Code, spec, c))
+				}
+			}
+			for i, a := range usable {
+				for _, b := range usable[i+1:] {
+					if name, both := shared(a, b); both {
+						found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s and %s both describe %s=%s", a.Path, b.Path, nvidiaKind, name), "engines refuse a name that two files of one folder describe", "remove the older one: sudo rm " + older(a, b)})
+					}
+				}
+			}
+			if c.HookFile != "" && len(usable) > 0 {
+				found = append(found, Finding{page.Code, Info, c.HookFile + " is there beside " + usable[0].Path, "a container that has NVIDIA_VISIBLE_DEVICES as well gets GPUs by both ways, which can clash", "sudo rm " + c.HookFile})
+			}
+			switch nvidia := has(s, gpu.NVIDIA); {
+			case found != nil:
+				return found
+			case len(usable) > 0:
+				if c.CDIOff && c.Docker {
+					return []Finding{{page.Code, Info, c.DockerConfig + " turns CDI off for Docker", "docker run --device nvidia.com/gpu=… fails", `take "cdi": false out of "features" there`}}
+				}
+				return ok(page.Code, "described in "+usable[0].Path)
+			case c.Toolkit && nvidia && (c.Podman || c.Docker):
+				return []Finding{{page.Code, Info, "no file describes NVIDIA's GPUs in /etc/cdi or /var/run/cdi", "--device nvidia.com/gpu=… is not known to container engines (docker run --gpus does not need it)", write}}
+			}
+			return ok(page.Code, "no file describes NVIDIA's GPUs, and none is needed here")
+		})
+	}}
+}
+
+// unreadSpec is about a file that nothing was read from. Whose devices it describes is not known, so that nothing is to be
+// written over it. What is for root alone Docker reads and Podman of an ordinary user does not.
+func unreadSpec(code string, spec site.CDISpec, c site.Containers) Finding {
+	switch {
+	case !spec.Closed:
+		return Finding{code, Warning, "cannot read " + spec.Path + ": " + spec.Problem, "what it describes is not known to container engines", "have whatever wrote it write it anew, or: sudo rm " + spec.Path}
+	case c.Podman:
+		return Finding{code, Info, spec.Path + " may be read by root alone", "Podman without root does not know what it describes", "sudo chmod a+r " + spec.Path}
+	}
+	return blind(code, spec.Path, spec.Problem, "sudo gpuard doctor")[0]
+}
+
+func cdiDriver() Check {
+	page := Page{
+		Code: "cdi-stale", Title: "A CDI file describes another driver or other GPUs than this machine has",
+		Text: "A CDI file names the driver's libraries with their version, and the GPUs and MIG devices one by one, as they were when it was written. After a change of the driver a container that uses it does not start, because the libraries have other names; after a change of cards or MIG devices some names are missing or mean nothing.\n\n" +
+			"Write the file anew after each such change: `sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml`. From version 1.18 of the container toolkit on, the service `nvidia-cdi-refresh` does so for the driver, not for MIG devices. A file in `/etc/cdi` that `/var/run/cdi` replaces can be removed.",
+		From: []string{toolkitCDI, "cncf-tags/container-device-interface: pkg/cdi/spec-dirs.go"},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		return outside(page.Code, s, func(c site.Containers) []Finding {
+			usable := ofNVIDIA(c)
+			if len(usable) == 0 {
+				return ok(page.Code, "no file describes NVIDIA's GPUs")
+			}
+			var found []Finding
+			for _, spec := range usable {
+				found = append(found, stale(page.Code, spec, beaten(spec, usable), s)...)
+			}
+			if found == nil {
+				return ok(page.Code, usable[0].Path+" fits the driver and the GPUs")
+			}
+			return found
+		})
+	}}
+}
+
+// stale compares one file with the machine.
+func stale(code string, spec site.CDISpec, beaten bool, s site.Site) []Finding {
+	severity := Warning
+	do := "sudo nvidia-ctk cdi generate --output=" + spec.Path
+	if beaten {
+		severity, do = Info, "remove it, since a file in /var/run/cdi wins: sudo rm "+spec.Path
+	}
+	if now := otherDriver(spec.Driver, s); now != "" {
+		return []Finding{{code, severity, fmt.Sprintf("%s is for driver %s, and %s is installed", spec.Path, spec.Driver, now), "a container that gets GPUs by it does not start: the libraries that it names are not there", do}}
+	}
+	if s.Machine.Problem != "" {
+		return nil
+	}
+	missing, gone := differ(spec, s.Machine.Found)
+	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(shown(s, gpu.NVIDIA)) {
+		gone = nil // a batch job, for example, is shown its own GPUs alone
+	}
+	switch {
+	case len(gone) > 0:
+		return []Finding{{code, severity, fmt.Sprintf("%s describes %s, which this machine does not have", spec.Path, strings.Join(gone, ", ")), "a container that asks for it, or for all, does not start", do}}
+	case len(missing) > 0:
+		return []Finding{{code, severity, fmt.Sprintf("%s does not describe %s", spec.Path, strings.Join(missing, ", ")), "no container can be given it by name", do}}
+	}
+	return nil
+}
+
+// otherDriver is the version of the driver here where a file is for another one. Until the module is loaded anew there may be
+// two: a container needs the libraries, and that they differ from the module has a check of its own.
+func otherDriver(of string, s site.Site) string {
+	d := s.Driver.Found
+	if s.Driver.Problem != "" || of == "" || d.WSL || of == d.Module || of == d.Library {
+		return ""
+	}
+	return cmp.Or(d.Library, d.Module)
+}
+
+// differ compares the identifiers that a file names with the machine's. Files that name devices by number alone say nothing of
+// which they are. A GPU that is split is described by its MIG devices.
+func differ(spec site.CDISpec, m gpu.Machine) (missing, gone []string) {
+	named := map[string]bool{}
+	for _, name := range spec.Devices {
+		if strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-") {
+			named[name] = true
+		}
+	}
+	if len(named) == 0 {
+		return nil, nil
+	}
+	here := map[string]bool{}
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if d.Vendor != gpu.NVIDIA {
+			continue
+		}
+		here[string(d.UUID)] = true
+		for _, slice := range d.MIG {
+			here[string(slice.UUID)] = true
+			if !named[string(slice.UUID)] {
+				missing = append(missing, string(slice.UUID))
+			}
+		}
+		if !named[string(d.UUID)] && !d.UsesMIG() && d.Problem == "" {
+			missing = append(missing, string(d.UUID))
+		}
+	}
+	for _, name := range spec.Devices {
+		if named[name] && !here[name] {
+			gone = append(gone, name)
+		}
+	}
+	return missing, gone
+}
+
+// ofNVIDIA are the readable files of NVIDIA's devices, those that win first.
+func ofNVIDIA(c site.Containers) []site.CDISpec {
+	usable := slices.DeleteFunc(slices.Clone(c.Specs), func(s site.CDISpec) bool { return s.Problem != "" || s.Kind != nvidiaKind || len(s.Devices) == 0 })
+	slices.SortStableFunc(usable, func(a, b site.CDISpec) int { return b.Folder - a.Folder })
+	return usable
+}
+
+// beaten: a file of a later folder describes the same devices.
+func beaten(spec site.CDISpec, all []site.CDISpec) bool {
+	return slices.ContainsFunc(all, func(o site.CDISpec) bool {
+		return o.Folder > spec.Folder && slices.ContainsFunc(o.Devices, func(d string) bool { return slices.Contains(spec.Devices, d) })
+	})
+}
+
+// shared is a name that two files of one folder describe.
+func shared(a, b site.CDISpec) (string, bool) {
+	if a.Folder != b.Folder {
+		return "", false
+	}
+	i := slices.IndexFunc(a.Devices, func(d string) bool { return slices.Contains(b.Devices, d) })
+	if i < 0 {
+		return "", false
+	}
+	return a.Devices[i], true
+}
+
+func older(a, b site.CDISpec) string {
+	if b.Modified.Before(a.Modified) {
+		return b.Path
+	}
+	return a.Path
+}

@@ -1,0 +1,186 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/site"
+)
+
+func xidErrors() Check {
+	return Check{Page{
+		Code:  "xid-errors",
+		Title: "The driver reported no error of a GPU (XID)",
+		Text: `NVIDIA's driver writes an error of a GPU into the kernel's log as "NVRM: Xid (PCI:0000:05:00): 79, …". The number says what happened, and NVIDIA's
+catalog what to do first. Doctor sorts them into four classes:
+
+| class | meaning | what to do |
+| --- | --- | --- |
+| note | the driver's own note | nothing |
+| program | a program did something wrong, or was hit by an error that was contained | start it again; if the same comes with other programs too, have the GPU checked |
+| reset | the GPU is stuck | let its jobs end and reset it |
+| machine | the GPU, its cables or its place in the machine are at fault | look at the machine; the administrator is needed |
+
+Errors of the last two classes count until the machine is rebooted, the driver is loaded anew, or somebody says that it is mended
+(` + "`gpuard undrain`" + `). A code that is not in NVIDIA's catalog counts as one of the machine. Many systems let only root read the kernel's log.`,
+		From: []string{"https://docs.nvidia.com/deploy/xid-errors/", "leptonai/gpud: components/accelerator/nvidia/xid/catalog_generated.go"},
+	}, false, lookXID}
+}
+
+// afflicted are the errors of one card.
+type afflicted struct {
+	name   string
+	device *gpu.Device // nil: no driver shows the card
+	xids   []gpu.XID
+}
+
+func lookXID(s site.Site) []Finding {
+	const code = "xid-errors"
+	if bare(s) {
+		return ok(code, "there is no GPU that could have errors")
+	}
+	var found []Finding
+	for _, a := range errorsOf(s) {
+		var seen []int
+		for _, x := range a.xids {
+			if slices.Contains(seen, x.Code) {
+				continue
+			}
+			seen = append(seen, x.Code)
+			if f, told := tell(code, a, x.Code, s.Now); told {
+				found = append(found, f)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(b.Severity), rank(a.Severity)) })
+	switch {
+	case len(found) > 0:
+		return found
+	case s.Log.Problem != "" && nvidiaHere(s) && !s.Driver.Found.WSL:
+		return blind(code, "the driver's errors", s.Log.Problem, "sudo dmesg | grep -i xid")
+	}
+	return ok(code, "the driver reported no error that matters")
+}
+
+// rank orders what is bad.
+func rank(s Severity) int { return slices.Index([]Severity{Info, Warning, Error}, s) }
+
+// errorsOf gathers the errors of each card: those of devices that are shown were settled before; of cards that no driver
+// shows only the kernel's log knows.
+func errorsOf(s site.Site) []afflicted {
+	var all []afflicted
+	shown := map[string]bool{}
+	if s.Machine.Problem == "" {
+		for i := range s.Machine.Found.Devices {
+			d := &s.Machine.Found.Devices[i]
+			shown[place(d.PCI)] = true
+			if len(d.XIDs) > 0 {
+				all = append(all, afflicted{named(s.Machine.Found, *d), d, d.XIDs})
+			}
+		}
+	}
+	if s.Log.Problem != "" {
+		return all
+	}
+	for _, e := range s.Log.Found {
+		if shown[e.PCI] {
+			continue
+		}
+		i := slices.IndexFunc(all, func(a afflicted) bool { return a.device == nil && strings.HasSuffix(a.name, e.PCI) })
+		if i < 0 {
+			i = len(all)
+			all = append(all, afflicted{name: "the GPU at " + e.PCI})
+		}
+		all[i].xids = append(all[i].xids, e.XID)
+	}
+	return all
+}
+
+// place is a PCI address without its function, as the log has it.
+func place(pci string) string {
+	address, _, _ := strings.Cut(pci, ".")
+	return address
+}
+
+// Codes that need more than their class.
+const (
+	xidDoubleBit = 48
+	xidPower     = 54
+	xidLost      = 79
+	xidContained = 94
+	xidRecovery  = 154
+)
+
+// recent is how long a contained memory error counts as a warning: as long as the health of devices has it.
+const recent = 10 * time.Minute
+
+// tell makes the finding about all errors of one code on a card; false when nothing is worth saying.
+func tell(code string, a afflicted, number int, now time.Time) (Finding, bool) {
+	var times int
+	var last gpu.XID
+	for _, x := range a.xids {
+		if x.Code == number {
+			times++
+			if !x.At.Before(last.At) {
+				last = x
+			}
+		}
+	}
+	class, meaning := health.Explain(number)
+	f := Finding{Code: code, Seen: fmt.Sprintf("%s reported XID %d%s: %s", a.name, number, when(last, times), meaning)}
+	switch {
+	case class == health.Note, number == xidRecovery && a.device != nil && a.device.RecoveryAction != "":
+		return f, false
+	case number == xidContained && (last.At.IsZero() || now.Sub(last.At) < recent):
+		f.Severity, f.Why, f.Do = Warning, "The program that it hit is gone; gpuard gives the GPU no new job for a while.", "start the program again"
+	case class == health.Fault:
+		f.Severity, f.Why, f.Do = Info, "As a rule the program is to blame, and the GPU is fine.", "start the program again; if other programs meet the same, have the GPU checked"
+	case class == health.Stuck:
+		f.Severity, f.Why, f.Do = Error, "The GPU is stuck until it is reset; gpuard gives it no job.", a.reset()
+	default:
+		f.Severity, f.Why, f.Do = Error, "The machine is to blame and not a program; gpuard gives the GPU no job.", a.mend(number)
+	}
+	return f, true
+}
+
+func when(last gpu.XID, times int) string {
+	text := ""
+	if times > 1 {
+		text = fmt.Sprintf(" %d times", times)
+	}
+	if !last.At.IsZero() {
+		if times > 1 {
+			text += ", the last"
+		}
+		text += last.At.Format(" on 2 Jan at 15:04")
+	}
+	if last.PID > 0 {
+		text += fmt.Sprintf(" (process %d)", last.PID)
+	}
+	return text
+}
+
+func (a afflicted) reset() string {
+	if a.device == nil {
+		return "reboot the machine"
+	}
+	return reset(*a.device)
+}
+
+// mend is what NVIDIA's catalog names as the first thing to do for an error of the machine.
+func (a afflicted) mend(number int) string {
+	switch number {
+	case xidLost:
+		return "look at the card's seating, its power cables and the temperature, then reboot the machine"
+	case xidPower:
+		return "connect the card's auxiliary power cable"
+	case xidDoubleBit:
+		return a.reset()
+	}
+	return "see what NVIDIA says of it: https://docs.nvidia.com/deploy/xid-errors/; ask the administrator or the vendor of the machine"
+}

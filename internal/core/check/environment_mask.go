@@ -1,0 +1,377 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+	"gpuard/internal/core/visible"
+)
+
+// Sources of the rules about masks.
+const (
+	cudaVariables = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
+	rocmIsolation = "https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html"
+	condaActivate = "conda/conda: conda/activate.py"
+)
+
+// maskVariable is a variable by which programs of one vendor's runtime see fewer devices.
+type maskVariable struct {
+	name   string
+	vendor gpu.Vendor
+	empty  bool // an empty value hides everything
+}
+
+// maskVariables are those that count here: HIP programs read CUDA_VISIBLE_DEVICES too, but only where their own is not set.
+func maskVariables() []maskVariable {
+	return []maskVariable{
+		{"CUDA_VISIBLE_DEVICES", gpu.NVIDIA, true},
+		{"ROCR_VISIBLE_DEVICES", gpu.AMD, true},
+		{"HIP_VISIBLE_DEVICES", gpu.AMD, true},
+		{"ZE_AFFINITY_MASK", gpu.Intel, false},
+		{"ASCEND_RT_VISIBLE_DEVICES", gpu.Ascend, true},
+	}
+}
+
+func maskHidesAll() Check {
+	page := Page{
+		Code: "env-mask-hides-all", Title: "A variable hides every GPU",
+		Text: "Programs see only the devices that `CUDA_VISIBLE_DEVICES` (NVIDIA), `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` (AMD), `ZE_AFFINITY_MASK` (Intel) or `ASCEND_RT_VISIBLE_DEVICES` (Ascend) lets them see. `-1`, a number that no device has at the beginning of the list, or a device named twice leaves none: the program then says that there is no GPU, or quietly works on the CPU. `nvidia-smi` does not read these variables and goes on to show everything.\n\n" +
+			"Take the variable out of the environment (`unset CUDA_VISIBLE_DEVICES`), or name devices that are there. `gpuard explain` shows how each entry is read. Where a scheduler or a job script sets it, ask there for GPUs.",
+		From: []string{cudaVariables, rocmIsolation},
+	}
+	return Check{Page: page, Stops: true, Look: func(s site.Site) []Finding {
+		masks := setMasks(s)
+		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
+			return masksAlone(page.Code, masks)
+		}
+		m := s.Machine.Found
+		hidden, _ := visible.Limit(s.Env, m)
+		var reasons []string
+		for i := range m.Devices {
+			why, gone := hidden[m.Devices[i].UUID]
+			if !gone {
+				return ok(page.Code, seenDevices(len(m.Devices)-countHidden(m, hidden), len(m.Devices), masks))
+			}
+			reasons = append(reasons, strings.TrimSuffix(why, " hides it"))
+		}
+		slices.Sort(reasons)
+		reasons = slices.Compact(reasons)
+		empty := !slices.ContainsFunc(namesOf(reasons), func(name string) bool {
+			value, _ := s.Env.Lookup(name)
+			return strings.TrimSpace(value) != ""
+		})
+		if empty {
+			return ok(page.Code, "no value hides all devices (an empty one does: see "+maskEmptyCode+")")
+		}
+		do := unmask(s.Env, namesOf(reasons))
+		return []Finding{{page.Code, Error, fmt.Sprintf("%s hides %s", strings.Join(reasons, " and "), allOf(len(m.Devices))), "programs started here find no GPU and fail, or work on the CPU", do}}
+	}}
+}
+
+// unmask says how the masks are taken away. Who was given devices by somebody else asks there: without the mask programs could
+// take what others were given.
+func unmask(env visible.Env, names []string) string {
+	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
+	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
+	switch {
+	case set("GPUARD_LEASE"):
+		return "ask the surrounding gpuard run for a GPU (leave out --cpu)"
+	case visible.Allocation(env) == "":
+		return "unset " + strings.Join(masks, " ")
+	case set("SLURM_STEP_GPUS") || set("SLURM_JOB_GPUS"):
+		return "find what changes " + enumerate(masks) + " after Slurm set it, as a profile or the job script, and take it out there"
+	}
+	return "ask Slurm for a GPU, as with sbatch --gpus=1"
+}
+
+// masksAlone judges where devices cannot be counted: -1 needs none.
+func masksAlone(code string, masks []string) []Finding {
+	for _, m := range masks {
+		if name, value, _ := strings.Cut(m, "="); value == "-1" || value == "NoDevFiles" {
+			return []Finding{{code, Info, m + " hides every GPU of programs that read it", "no device can be counted here, so this may be on purpose", "unset " + name}}
+		}
+	}
+	return ok(code, "no variable hides everything")
+}
+
+const maskEmptyCode = "env-mask-empty"
+
+func maskEmpty() Check {
+	page := Page{
+		Code: maskEmptyCode, Title: "A mask is set but empty, which hides every GPU",
+		Text: "`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` are read alike; Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
+			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `gpuard run`.",
+		From: []string{cudaVariables, condaActivate},
+	}
+	return Check{Page: page, Stops: true, Look: func(s site.Site) []Finding {
+		var empty []string
+		conda := false
+		for _, v := range maskVariables() {
+			if value, set := s.Env.Lookup(v.name); set && v.empty && strings.TrimSpace(value) == "" {
+				empty = append(empty, v.name)
+			}
+		}
+		for _, name := range []string{"CONDA_EXE", "CONDA_SHLVL", "MAMBA_EXE"} {
+			_, set := s.Env.Lookup(name)
+			conda = conda || set
+		}
+		if len(empty) == 0 {
+			return ok(page.Code, "no mask is set but empty")
+		}
+		verb := " is"
+		if len(empty) > 1 {
+			verb = " are"
+		}
+		severity, why := Info, "an empty list names no device: programs that read it see no GPU" // nothing to hide, or it cannot be told
+		switch hides := hiddenBy(s, empty); {
+		case hides > 0 && allHidden(s):
+			severity = Error
+		case hides > 0:
+			severity = Warning
+		}
+		if conda {
+			why += "; conda deactivate leaves variables of conda env config vars so"
+		}
+		return []Finding{{page.Code, severity, enumerate(empty) + verb + " set to the empty string", why, unmask(s.Env, empty)}}
+	}}
+}
+
+func maskList() Check {
+	page := Page{
+		Code: "env-mask-list", Title: "A mask says something else than was meant",
+		Text: "The lists are read by the drivers, each in its own way, and none complains: an entry that is no device ends the list, and what stands behind it is lost; ranges such as `0-3` are not known; a word of containers (`all`, `none`) is no device; quotation marks that reach the program are part of the value; numbers and identifiers do not mix.\n\n" +
+			"Write numbers or identifiers with commas between them and nothing else: `CUDA_VISIBLE_DEVICES=0,1,2,3`. `gpuard explain` shows entry by entry what is made of it.",
+		From: []string{cudaVariables, "pytorch/pytorch: test/test_cuda_nvml_based_avail.py", "ROCm/ROCR-Runtime: runtime/hsa-runtime/core/runtime/amd_filter_device.cpp", "intel/compute-runtime: shared/source/execution_environment/execution_environment.cpp"},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
+			switch {
+			case len(setMasks(s)) == 0:
+				return ok(page.Code, "no mask is set")
+			case hasNoCard(s) || s.Machine.Problem == "":
+				return ok(page.Code, "there is no GPU to choose from")
+			}
+			return blind(page.Code, "what the masks choose from", short(s.Machine.Problem), "")
+		}
+		_, notes := visible.Limit(s.Env, s.Machine.Found)
+		var found []Finding
+		for _, n := range notes {
+			if slices.Contains(misread(), n.Code) {
+				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", "write a plain list, as in CUDA_VISIBLE_DEVICES=0,1; gpuard explain shows how it is read"})
+			}
+		}
+		if len(found) == 0 {
+			return ok(page.Code, cmp.Or(strings.Join(setMasks(s), ", "), "no mask is set"))
+		}
+		return found
+	}}
+}
+
+// misread are the codes of visible's notes that say that a list is not what it looks like.
+func misread() []string {
+	return []string{
+		"invalid-index", "not-a-number", "unknown-uuid", "ambiguous-uuid", "mixed-forms", "duplicate", "junk-ignored", "range", "separator",
+		"container-word", "quotes", "entry-skipped", "tile-ignored", "selector-invalid", "program-fails", "variable-twice", "slurm-list",
+	}
+}
+
+func misspeltMask() Check {
+	page := Page{
+		Code: "env-mask-misspelt", Title: "A variable is almost one that chooses devices",
+		Text: "Nothing reads `CUDA_VISIBLE_DEVICE` or `CUDA_DEVICES_ORDER`: the program takes every GPU, or the first one. Variables are not checked by anybody, so such a slip stays unseen until two jobs meet on one GPU.\n\nWrite the name that was meant, and take the other out.",
+		From: []string{cudaVariables},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		var found []Finding
+		for name, value := range s.Env.All() {
+			meant, isSlip := compat.Misspelt(name)
+			if _, right := s.Env.Lookup(meant.Name); isSlip && right {
+				found = append(found, Finding{page.Code, Info, name + " is set beside " + meant.Name, "nothing reads the first; the second counts", "unset " + name})
+			} else if isSlip {
+				found = append(found, Finding{page.Code, Warning, name + " is set, which nothing reads", "it hides nothing: programs use whatever devices they find", fmt.Sprintf("unset %s; export %s=%s", name, meant.Name, quoted(value))})
+			}
+		}
+		if found == nil {
+			return ok(page.Code, "no variable looks like a misspelt mask")
+		}
+		return found
+	}}
+}
+
+func containerMask() Check {
+	page := Page{
+		Code: "env-container-mask", Title: "NVIDIA_VISIBLE_DEVICES is set where it counts for nothing",
+		Text: "`NVIDIA_VISIBLE_DEVICES` tells NVIDIA's container runtime which GPUs a container gets. Programs do not read it: outside of containers it hides nothing, and a program takes every GPU it finds. `CUDA_VISIBLE_DEVICES` is the variable for programs.\n\n" +
+			"Set `CUDA_VISIBLE_DEVICES`, or let `gpuard run` choose; what is meant for a container goes to it: `docker run -e NVIDIA_VISIBLE_DEVICES=…`.",
+		From: []string{toolkitSpecialized, cudaVariables},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		value, set := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
+		lease, _ := s.Env.Lookup("GPUARD_LEASE")
+		_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
+		switch {
+		case !set || slices.Contains([]string{"", "all", "void"}, value):
+			return ok(page.Code, "NVIDIA_VISIBLE_DEVICES names no device")
+		case s.Container != "" || lease != "":
+			return ok(page.Code, "NVIDIA_VISIBLE_DEVICES was set for a container, or by gpuard")
+		case masked:
+			return ok(page.Code, "CUDA_VISIBLE_DEVICES is set beside NVIDIA_VISIBLE_DEVICES")
+		case s.Machine.Problem != "" && hasNoCard(s):
+			return ok(page.Code, "there is no GPU to hide")
+		case s.Machine.Problem != "":
+			return blind(page.Code, "whether NVIDIA_VISIBLE_DEVICES counts here", short(s.Machine.Problem), "")
+		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
+			return ok(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
+		}
+		instead := "export CUDA_VISIBLE_DEVICES=" + quoted(value) + ", where programs were meant"
+		switch known := func(e string) bool { return isDevice(e) || strings.HasPrefix(e, "MIG-") }; {
+		case value == "none":
+			instead = "export CUDA_VISIBLE_DEVICES=-1, where programs were meant"
+		case slices.ContainsFunc(strings.Split(value, ","), func(e string) bool { return !known(strings.TrimSpace(e)) }):
+			instead = "where programs were meant, name the GPUs in CUDA_VISIBLE_DEVICES (nvidia-smi -L lists their identifiers)"
+		}
+		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + quoted(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
+	}}
+}
+
+func deviceOrder() Check {
+	page := Page{
+		Code: "env-device-order", Title: "GPU numbers mean different cards to CUDA and to nvidia-smi",
+		Text: "CUDA numbers the fastest card first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set; `nvidia-smi`, NVML and most monitoring count by PCI address. On a machine with different models, `CUDA_VISIBLE_DEVICES=0` can therefore be another card than GPU 0 of `nvidia-smi`.\n\n" +
+			"Set `CUDA_DEVICE_ORDER=PCI_BUS_ID` for everybody (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
+		From: []string{cudaVariables},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		order, _ := s.Env.Lookup("CUDA_DEVICE_ORDER")
+		models := modelsOf(s.Machine.Found, gpu.NVIDIA)
+		mask, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
+		byNumber := masked && mask != "" && mask != "-1" && !strings.HasPrefix(mask, "GPU-") && !strings.HasPrefix(mask, "MIG-")
+		const do = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+		switch {
+		case order != "" && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
+			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + quoted(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
+		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
+			return blind(page.Code, "whether the GPUs are of one model", short(s.Machine.Problem), "")
+		case !has(s, gpu.NVIDIA):
+			return ok(page.Code, "there is no GPU of NVIDIA's to number")
+		case len(models) < 2:
+			return ok(page.Code, "the GPUs are of one model, so that numbers mean the same to everybody")
+		case order == "PCI_BUS_ID":
+			return ok(page.Code, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
+		}
+		seen := "different models (" + strings.Join(models, ", ") + ") and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
+		if byNumber {
+			return []Finding{{page.Code, Warning, seen + ", with CUDA_VISIBLE_DEVICES=" + mask, "CUDA counts the fastest card first, so these numbers may be other cards than nvidia-smi shows", do}}
+		}
+		return []Finding{{page.Code, Info, seen, "CUDA counts the fastest card first, nvidia-smi counts by PCI address: a number can mean two cards", do}}
+	}}
+}
+
+// onBus counts the cards of a vendor on the PCI bus.
+func onBus(s site.Site, vendor uint16) (n int) {
+	for _, c := range s.Cards.Found {
+		if c.Vendor == vendor {
+			n++
+		}
+	}
+	return n
+}
+
+// short leaves out what to do about a problem, which another check says.
+func short(problem string) string {
+	text, _, _ := strings.Cut(problem, "; ")
+	return text
+}
+
+// setMasks lists the masks that are set to something, as NAME=value.
+func setMasks(s site.Site) []string {
+	var masks []string
+	for _, v := range maskVariables() {
+		if value, _ := s.Env.Lookup(v.name); strings.TrimSpace(value) != "" {
+			masks = append(masks, v.name+"="+value)
+		}
+	}
+	return masks
+}
+
+// allHidden: no device is left by the caller's variables.
+func allHidden(s site.Site) bool {
+	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
+	return len(s.Machine.Found.Devices) > 0 && countHidden(s.Machine.Found, hidden) == len(s.Machine.Found.Devices)
+}
+
+// hiddenBy counts the devices that one of these variables hides.
+func hiddenBy(s site.Site, names []string) (n int) {
+	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
+	for i := range s.Machine.Found.Devices {
+		name, _, _ := strings.Cut(hidden[s.Machine.Found.Devices[i].UUID], "=")
+		if slices.Contains(names, name) {
+			n++
+		}
+	}
+	return n
+}
+
+func countHidden(m gpu.Machine, hidden map[gpu.UUID]string) (n int) {
+	for i := range m.Devices {
+		if _, gone := hidden[m.Devices[i].UUID]; gone {
+			n++
+		}
+	}
+	return n
+}
+
+func seenDevices(left, all int, masks []string) string {
+	if len(masks) == 0 {
+		return "no variable hides a device"
+	}
+	return fmt.Sprintf("%s leaves %d of %d devices", strings.Join(masks, ", "), left, all)
+}
+
+func allOf(n int) string {
+	switch n {
+	case 1:
+		return "the one GPU of this machine"
+	case 2:
+		return "both GPUs of this machine"
+	}
+	return fmt.Sprintf("all %d GPUs of this machine", n)
+}
+
+// modelsOf names the different models of a vendor, sorted.
+func modelsOf(m gpu.Machine, vendor gpu.Vendor) []string {
+	var models []string
+	for i := range m.Devices {
+		if d := &m.Devices[i]; d.Vendor == vendor && d.Name != "" {
+			models = append(models, d.Name)
+		}
+	}
+	slices.Sort(models)
+	return slices.Compact(models)
+}
+
+// namesOf are the names of NAME=value texts.
+func namesOf(pairs []string) []string {
+	var names []string
+	for _, p := range pairs {
+		name, _, _ := strings.Cut(p, "=")
+		names = append(names, name)
+	}
+	return slices.Compact(names)
+}
+
+// quoted writes a value so that a shell reads it back as it is.
+func quoted(value string) string {
+	plain := func(r rune) bool {
+		return r == '-' || r == '_' || r == '.' || r == ',' || r == ':' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if value != "" && strings.IndexFunc(value, func(r rune) bool { return !plain(r) }) < 0 {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}

@@ -1,0 +1,92 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+)
+
+// PCI vendor ids (pci-ids.ucw.cz).
+const (
+	pciNVIDIA = 0x10de
+	pciAMD    = 0x1002
+)
+
+// pciCards are those of one vendor on the PCI bus.
+func pciCards(s site.Site, vendor uint16) []site.Card {
+	if s.Cards.Problem != "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Cards.Found), func(c site.Card) bool { return c.Vendor != vendor })
+}
+
+// shown are the devices of one vendor that a driver shows.
+func shown(s site.Site, vendor gpu.Vendor) []gpu.Device {
+	if s.Machine.Problem != "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Machine.Found.Devices), func(d gpu.Device) bool { return d.Vendor != vendor })
+}
+
+// nvidiaHere reports whether anything speaks for a GPU of NVIDIA: its driver's checks say nothing on other machines.
+func nvidiaHere(s site.Site) bool {
+	return len(pciCards(s, pciNVIDIA)) > 0 || len(shown(s, gpu.NVIDIA)) > 0 || s.Driver.Problem == "" && (s.Driver.Found.Module != "" || s.Driver.Found.Tegra || s.Driver.Found.WSL && ofWindows(s.Driver.Found))
+}
+
+// ofWindows reports whether Windows gives its driver for NVIDIA's GPUs to this system: WSL is there with other GPUs, too.
+func ofWindows(d site.Driver) bool {
+	return d.CUDAPath != "" || d.LibraryPath != "" || d.Elsewhere != ""
+}
+
+// bare reports whether this machine certainly has no GPU of a vendor whose devices can be read: what is said about
+// devices says nothing there.
+func bare(s site.Site) bool {
+	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(shown(s, gpu.AMD)) == 0
+}
+
+// fine answers with one finding of severity ok.
+func fine(code, format string, args ...any) []Finding { return ok(code, fmt.Sprintf(format, args...)) }
+
+// named is how people call a device: "GPU 3", or "GPU amd:3" where there are several vendors.
+func named(m gpu.Machine, d gpu.Device) string {
+	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
+		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// together joins names: "GPU 0, 1 and 3".
+func together(names []string) string {
+	for i := 1; i < len(names); i++ {
+		names[i] = strings.TrimPrefix(names[i], "GPU ")
+	}
+	return enumerate(names)
+}
+
+// enumerate joins words: "a, b and c".
+func enumerate(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// addresses are the PCI addresses of cards.
+func addresses(cards []site.Card) string {
+	var all []string
+	for _, c := range cards {
+		all = append(all, c.PCI)
+	}
+	return enumerate(all)
+}
+
+// handle names a device to nvidia-smi, whatever is masked.
+func handle(d gpu.Device) string {
+	if d.PCI != "" {
+		return d.PCI
+	}
+	return fmt.Sprint(d.Index)
+}

@@ -1,0 +1,212 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+	"gpuard/internal/core/visible"
+)
+
+// pythonChecks look at Python environments by what is installed in them, beside the driver and the cards.
+func pythonChecks() []Check {
+	return []Check{
+		pythonEnvironments(), torchBuild(), torchDriver(), torchCards(), torchCompanions(),
+		onnxBoth(), onnxLibraries(), onnxCards(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
+		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
+		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
+	}
+}
+
+// inPythons makes the Look of a check of every environment. What is found in an environment that nothing selects now is only
+// worth knowing. content is said where all is well; it is about packages, where there are any.
+func inPythons(code, content string, packages []string, look func(s site.Site, p site.Python) []Finding) func(site.Site) []Finding {
+	return func(s site.Site) []Finding {
+		if s.Pythons.Problem != "" {
+			return blind(code, "the Python environments", s.Pythons.Problem, "")
+		}
+		var all []Finding
+		for _, p := range s.Pythons.Found {
+			for _, f := range look(s, p) {
+				f.Code = code
+				if f.Severity.Bad() && !p.Active {
+					f.Severity = Info
+				}
+				f.Seen = "in " + environmentOf(p) + ", " + f.Seen
+				all = append(all, f)
+			}
+		}
+		if len(all) > 0 {
+			return all
+		}
+		has := func(p site.Python) bool {
+			return slices.ContainsFunc(p.Packages, func(k site.Package) bool { return slices.Contains(packages, k.Name) })
+		}
+		if packages != nil && !slices.ContainsFunc(s.Pythons.Found, has) {
+			return ok(code, "no Python environment has "+strings.Join(packages, " or "))
+		}
+		return ok(code, content)
+	}
+}
+
+// besideDevices is inPythons for a check that compares packages with the devices of the machine.
+func besideDevices(code, content string, packages []string, look func(s site.Site, p site.Python) []Finding) func(site.Site) []Finding {
+	return func(s site.Site) []Finding {
+		if !has(s, gpu.NVIDIA) && !has(s, gpu.AMD) {
+			return inPythons(code, "there is no GPU here to compare it with", packages, look)(s)
+		}
+		return inPythons(code, content, packages, look)(s)
+	}
+}
+
+// environmentOf names an environment: "/home/ann/venv (Python 3.11)".
+func environmentOf(p site.Python) string {
+	if p.Version == "" {
+		return p.Prefix
+	}
+	return p.Prefix + " (Python " + p.Version + ")"
+}
+
+// installed finds a package by its normalised name; the first that Python would find counts.
+func installed(p site.Python, name string) (site.Package, bool) {
+	i := slices.IndexFunc(p.Packages, func(k site.Package) bool { return k.Name == name })
+	if i < 0 {
+		return site.Package{}, false
+	}
+	return p.Packages[i], true
+}
+
+// byConda reports whether conda installed a package, and so all that it needs.
+func byConda(p site.Python, names ...string) bool {
+	return slices.ContainsFunc(p.Packages, func(k site.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
+}
+
+// pip is the command that installs packages into an environment. The Python of a distribution refuses pip; what is meant
+// for it goes into a new environment.
+// Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
+func pip(p site.Python, packages string) string {
+	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+	if p.Prefix == "/usr" {
+		return interpreter + " -m venv .venv && .venv/bin/python -m pip install " + packages
+	}
+	return pipIn(p, "install") + " " + packages
+}
+
+// swap is the command that takes packages out of an environment and then installs others.
+func swap(p site.Python, out, in string) string {
+	if p.Prefix == "/usr" {
+		return pip(p, in)
+	}
+	return pipIn(p, "uninstall") + " " + out + " && " + pip(p, in)
+}
+
+func pipIn(p site.Python, verb string) string {
+	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+	if _, has := installed(p, "pip"); !has && p.Kind == "venv" && p.Interpreter != "" {
+		return "uv pip " + verb + " --python " + interpreter
+	}
+	return interpreter + " -m pip " + verb
+}
+
+// nvidias are the NVIDIA devices that programs started here see; all, where a mask hides them all.
+func nvidias(s site.Site) []gpu.Device {
+	if s.Machine.Problem != "" {
+		return nil
+	}
+	m := s.Machine.Found
+	hidden, _ := visible.Limit(s.Env, m)
+	var all, seen []gpu.Device
+	for _, d := range m.Devices {
+		if d.Vendor != gpu.NVIDIA {
+			continue
+		}
+		all = append(all, d)
+		if _, gone := hidden[d.UUID]; !gone {
+			seen = append(seen, d)
+		}
+	}
+	if len(seen) == 0 {
+		return all
+	}
+	return seen
+}
+
+// has reports whether the machine has a device of a vendor, by its driver or on the bus.
+func has(s site.Site, vendor gpu.Vendor) bool {
+	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
+		return true
+	}
+	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor] // AMD's number stands for its processors' graphics too
+	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c site.Card) bool { return id != 0 && c.Vendor == id })
+}
+
+// driverVersion is the NVIDIA driver that programs use: the one of the kernel, or a newer libcuda beside it where NVIDIA's
+// forward compatibility package is installed. "" when nothing tells.
+// Source: docs.nvidia.com/deploy/cuda-compatibility, "Forward Compatibility".
+func driverVersion(s site.Site) string {
+	version := moduleVersion(s)
+	if s.Driver.Problem == "" && version != "" && compat.Compare(s.Driver.Found.CUDALibrary, version) > 0 && strings.Contains(s.Driver.Found.CUDAPath, "compat") {
+		return s.Driver.Found.CUDALibrary
+	}
+	return version
+}
+
+func pythonEnvironments() Check {
+	page := Page{
+		Code: "python-environments", Title: "A Python environment cannot be used or read",
+		Text: "doctor looks for Python environments without running them: those that `VIRTUAL_ENV`, `CONDA_PREFIX` and `PATH` select, `.venv` and `venv` in the current folder, conda's list (`~/.conda/environments.txt`), pyenv's versions and the system's. A virtual environment holds a link to the Python it was made with; when that Python is removed or replaced by another version, nothing in the environment starts any more.\n\n" +
+			"Make a broken environment anew. `gpuard doctor --for PATH` looks at one environment that is not among those found.",
+		From: []string{"https://docs.python.org/3/library/venv.html", "python/cpython: Lib/site.py", "conda/conda: conda/core/envs_manager.py"},
+	}
+	look := func(_ site.Site, p site.Python) []Finding {
+		switch {
+		case p.Problem == "":
+			return nil
+		case p.Version != "" || len(p.Packages) > 0:
+			return []Finding{{Severity: Unknown, Seen: "not everything could be read: " + p.Problem}}
+		}
+		do := "unset VIRTUAL_ENV CONDA_PREFIX, or activate the environment that is meant"
+		if strings.Contains(p.Problem, " leads to ") {
+			do = "make it anew, and install its packages again: python3 -m venv --clear " + quoted(p.Prefix)
+		}
+		return []Finding{{Severity: Warning, Seen: p.Problem, Why: "no program of this environment starts", Do: do}}
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		return inPythons(page.Code, summary(s.Pythons.Found), nil, look)(s)
+	}}
+}
+
+// summary names what was found: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
+func summary(found []site.Python) string {
+	if len(found) == 0 {
+		return "no Python environment was found"
+	}
+	var words []string
+	for _, p := range found {
+		word := environmentOf(p)
+		var with []string
+		for _, name := range []string{"torch", "tensorflow", "jax", "onnxruntime-gpu", "onnxruntime", "vllm"} {
+			if k, ok := installed(p, name); ok {
+				with = append(with, name+" "+k.Version)
+			}
+		}
+		if len(with) > 0 {
+			word += ", with " + strings.Join(with, " and ")
+		}
+		words = append(words, word)
+	}
+	return fmt.Sprintf("%s: %s", count(len(found), "Python environment"), strings.Join(words, "; "))
+}
+
+// count writes "1 card", "2 cards".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

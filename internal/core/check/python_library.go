@@ -1,0 +1,376 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+)
+
+// Sources of the rules about libraries of Python packages.
+const (
+	onnxNeeds       = "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements"
+	tensorflowNeeds = "https://www.tensorflow.org/install/source#gpu"
+	jaxNeeds        = "https://docs.jax.dev/en/latest/installation.html"
+)
+
+// onnxFamily are packages that all bring the same folder, onnxruntime. Source: onnxruntime.ai/docs/install.
+func onnxFamily() []string {
+	return []string{"onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-openvino", "onnxruntime-training", "onnxruntime-directml", "onnxruntime-qnn", "ort-nightly", "ort-nightly-gpu"}
+}
+
+func onnxBoth() Check {
+	page := Page{
+		Code: "onnxruntime-both", Title: "Two builds of ONNX Runtime overwrite each other",
+		Text: "`onnxruntime` (CPU) and `onnxruntime-gpu` install the same folder of files. Whichever came last is what runs, mixed with what is left of the other: often the CPU build, pulled in by some package that depends on `onnxruntime`. Then `CUDAExecutionProvider` is missing and models run on the CPU. Removing one of the two takes files of the other with it.\n\n" +
+			"Uninstall both, then install the one that is meant.",
+		From: []string{"https://onnxruntime.ai/docs/install/", "https://github.com/microsoft/onnxruntime/issues/26996"},
+	}
+	return Check{Page: page, Look: inPythons(page.Code, "no environment has two builds of ONNX Runtime", []string{"onnxruntime", "onnxruntime-gpu"}, func(s site.Site, p site.Python) []Finding {
+		in := map[string][]string{}
+		var folders []string
+		for _, k := range p.Packages {
+			if !slices.Contains(onnxFamily(), k.Name) || slices.Contains(in[k.Folder], k.Name) {
+				continue
+			}
+			if in[k.Folder] == nil {
+				folders = append(folders, k.Folder)
+			}
+			in[k.Folder] = append(in[k.Folder], k.Name)
+		}
+		var bad []Finding
+		for _, folder := range folders {
+			names := in[folder]
+			if len(names) < 2 || byConda(p, "onnxruntime") {
+				continue
+			}
+			slices.Sort(names)
+			keep := onnxMeant(s, names)
+			if k, _ := installed(p, keep); k.Version != "" {
+				keep += "==" + k.Version
+			}
+			bad = append(bad, Finding{Severity: Warning, Seen: strings.Join(names, " and ") + " are installed into the same folder (" + folder + ")",
+				Why: "they overwrite each other's files, and the CPU build may be what runs", Do: swap(p, strings.Join(names, " "), keep)})
+		}
+		return bad
+	})}
+}
+
+// onnxMeant is the one of several builds that can use a GPU of this machine, else the first.
+func onnxMeant(s site.Site, names []string) string {
+	for _, wanted := range []struct {
+		vendor gpu.Vendor
+		name   string
+	}{{gpu.NVIDIA, "onnxruntime-gpu"}, {gpu.AMD, "onnxruntime-migraphx"}, {gpu.AMD, "onnxruntime-rocm"}} {
+		if has(s, wanted.vendor) && slices.Contains(names, wanted.name) {
+			return wanted.name
+		}
+	}
+	return names[0]
+}
+
+// library is a CUDA library that a package loads, and under what names it comes.
+type library struct {
+	name  string   // "cuDNN"
+	so    string   // "libcudnn.so."
+	wheel string   // "nvidia-cudnn": with -cu12 behind it, or without from CUDA 13 on
+	conda []string // packages of conda
+}
+
+func cudaLibraries() []library {
+	return []library{
+		{"cudart", "libcudart.so.", "nvidia-cuda-runtime", []string{"cuda-cudart", "cudatoolkit"}},
+		{"cuBLAS", "libcublas.so.", "nvidia-cublas", []string{"libcublas", "cudatoolkit"}},
+	}
+}
+
+func cudnn() library {
+	return library{"cuDNN", "libcudnn.so.", "nvidia-cudnn", []string{"cudnn", "libcudnn"}}
+}
+
+// seen are the versions of a library that a package of this environment may load: from wheels for a CUDA major version, of
+// conda, and where the loader looks.
+func (l library) seen(s site.Site, p site.Python, cuda int) (versions []string) {
+	for _, k := range p.Packages {
+		of := k.Name == fmt.Sprintf("%s-cu%d", l.wheel, cuda) || k.Name == l.wheel && cuda >= 13 || k.From == "conda" && slices.Contains(l.conda, k.Name)
+		if of {
+			versions = append(versions, k.Version)
+		}
+	}
+	if s.Libraries.Problem != "" {
+		return versions
+	}
+	for _, found := range s.Libraries.Found {
+		if number, ok := strings.CutPrefix(found.Name, l.so); ok {
+			if compat.Compare(found.Version, number) > 0 { // the file's name says more than the link's
+				number = found.Version
+			}
+			versions = append(versions, number)
+		}
+	}
+	return versions
+}
+
+// fits reports whether a version has the major version of what is needed, and is not older.
+func fits(version, needed string) bool {
+	have, _ := compat.Major(version)
+	want, _ := compat.Major(needed)
+	return have == want && (compat.Compare(version, needed) >= 0 || len(compat.Numbers(version)) == 1)
+}
+
+// missing lists the libraries that a package needs and that nothing provides: "cuDNN 9 (there is 8.9.7)".
+func missing(s site.Site, p site.Python, n compat.Needs, minor bool) (lacks []string) {
+	cuda, _ := compat.Major(n.CUDA)
+	need := func(l library, version string) {
+		if !minor {
+			major, _ := compat.Major(version)
+			version = fmt.Sprint(major)
+		}
+		seen := l.seen(s, p, cuda)
+		if slices.ContainsFunc(seen, func(v string) bool { return fits(v, version) }) {
+			return
+		}
+		word := l.name + " " + version
+		if slices.Sort(seen); len(seen) > 0 {
+			word += " (there is " + strings.Join(slices.Compact(seen), ", ") + ")"
+		}
+		lacks = append(lacks, word)
+	}
+	for _, l := range cudaLibraries() {
+		need(l, fmt.Sprint(cuda))
+	}
+	if n.CUDNN != "" {
+		need(cudnn(), n.CUDNN)
+	}
+	return lacks
+}
+
+// throughTorch reports whether importing PyTorch first brings the libraries: its wheels hold them or depend on them.
+func throughTorch(p site.Python, n compat.Needs) bool {
+	t, found := torchOf(p)
+	mine, _ := compat.Major(t.cuda)
+	need, _ := compat.Major(n.CUDA)
+	newer := compat.Compare(t.version, "2.4") >= 0
+	return found && t.cuda != "" && mine == need && (fits("9", n.CUDNN) && newer || fits("8", n.CUDNN) && !newer)
+}
+
+// needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have the same
+// name and version: what they say themselves counts.
+// Source: onnxruntime.ai/docs/install; onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
+func needsOf(p site.Python, k site.Package) (compat.Needs, bool) {
+	n, known := compat.Package(k.Name, k.Version)
+	own, _ := compat.Major(p.ONNX)
+	if usual, _ := compat.Major(n.CUDA); !known || k.Name != "onnxruntime-gpu" || own == 0 || own == usual {
+		return n, known
+	}
+	n = compat.Needs{CUDA: p.ONNX, CUDNN: "8"}
+	if compat.Compare(k.Version, "1.18.1") >= 0 && own >= 12 || own >= 13 {
+		n.CUDNN = "9"
+	}
+	return n, true
+}
+
+// libraryFinding is a package whose libraries are not there.
+func libraryFinding(s site.Site, p site.Python, k site.Package, minor bool, severity Severity, do func(n compat.Needs) string) []Finding {
+	n, known := needsOf(p, k)
+	if !known || !has(s, gpu.NVIDIA) {
+		return nil
+	}
+	lacks := missing(s, p, n, minor)
+	if len(lacks) == 0 {
+		return nil
+	}
+	if s.Libraries.Problem != "" {
+		return []Finding{{Severity: Unknown, Seen: fmt.Sprintf("%s %s needs %s, which is not in the environment, and it cannot be seen whether the system has it: %s", k.Name, k.Version, strings.Join(lacks, ", "), s.Libraries.Problem)}}
+	}
+	return []Finding{{Severity: severity, Seen: fmt.Sprintf("%s %s lacks %s, in the environment and where the loader looks", k.Name, k.Version, strings.Join(lacks, ", ")),
+		Why: "it cannot load its part for NVIDIA devices, and works on the CPU", Do: do(n)}}
+}
+
+func onnxLibraries() Check {
+	page := Page{
+		Code: "onnxruntime-libraries", Title: "onnxruntime-gpu does not find its CUDA and cuDNN",
+		Text: "`onnxruntime-gpu` loads CUDA and cuDNN from elsewhere, and only the major versions that it was built for: from 1.27 on CUDA 13 and cuDNN 9, from 1.19 on CUDA 12 and cuDNN 9, before that CUDA 11 and cuDNN 8 (the wheels of PyPI). Where one of them is missing it prints an error (\"Failed to create CUDAExecutionProvider\"), and runs the model on the CPU.\n\n" +
+			"Install the libraries into the environment (from 1.21 on `onnxruntime-gpu[cuda,cudnn]` brings them, and a program calls `onnxruntime.preload_dlls()` before it makes a session, so that they are found), or a CUDA toolkit and cuDNN on the system; or choose the release for the CUDA that is there. A program that imports PyTorch 2.4 or newer of the same CUDA major version first has them already.",
+		From: []string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s site.Site, p site.Python) []Finding {
+		k, found := installed(p, "onnxruntime-gpu")
+		usual, _ := compat.Package(k.Name, k.Version)
+		if n, _ := needsOf(p, k); !found || byConda(p, "onnxruntime") || throughTorch(p, n) {
+			return nil
+		}
+		return libraryFinding(s, p, k, false, Error, func(n compat.Needs) string {
+			if compat.Compare(k.Version, "1.21") >= 0 && n.CUDA == usual.CUDA {
+				return pip(p, "'onnxruntime-gpu[cuda,cudnn]=="+k.Version+"'")
+			}
+			cuda, _ := compat.Major(n.CUDA)
+			dnn, _ := compat.Major(n.CUDNN)
+			suffix := fmt.Sprintf("-cu%d", cuda)
+			if cuda >= 13 { // where only cuDNN's has one
+				suffix = ""
+			}
+			return pip(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))
+		})
+	})}
+}
+
+func tensorflowLibraries() Check {
+	page := Page{
+		Code: "tensorflow-libraries", Title: "TensorFlow does not find its CUDA and cuDNN",
+		Text: "The package `tensorflow` for Linux can use NVIDIA devices, and brings no CUDA: that comes with `tensorflow[and-cuda]`, or from the system. It needs the CUDA major version that it was built for, and a cuDNN of the same major and not an older minor version. Otherwise it says \"Cannot dlopen some GPU libraries\" or \"Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0\", and works on the CPU.\n\n" +
+			"Install `tensorflow[and-cuda]` of the same version.",
+		From: []string{tensorflowNeeds, "https://www.tensorflow.org/install/pip", "openxla/xla: xla/stream_executor/cuda/cuda_dnn.cc"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s site.Site, p site.Python) []Finding {
+		k, found := installed(p, "tensorflow")
+		if !found || byConda(p, "tensorflow", "tensorflow-base") {
+			return nil
+		}
+		return libraryFinding(s, p, k, true, Warning, func(compat.Needs) string { return pip(p, "'tensorflow[and-cuda]=="+k.Version+"'") })
+	})}
+}
+
+// jaxPlugins are the packages of JAX's plugins for NVIDIA devices.
+func jaxPlugins() []string { return []string{"jax-cuda13-plugin", "jax-cuda12-plugin"} }
+
+// jaxPlugin is the package by which JAX uses NVIDIA devices.
+func jaxPlugin(p site.Python) (site.Package, bool) {
+	for _, name := range jaxPlugins() {
+		if k, ok := installed(p, name); ok {
+			return k, true
+		}
+	}
+	return site.Package{}, false
+}
+
+// jaxExtra is what JAX with all its libraries is called on PyPI: "'jax[cuda13]==0.8.0'".
+func jaxExtra(p site.Python, cuda int) string {
+	word := fmt.Sprintf("jax[cuda%d]", cuda)
+	if k, ok := installed(p, "jax"); ok {
+		word += "==" + k.Version
+	}
+	return "'" + word + "'"
+}
+
+func jaxLibraries() Check {
+	page := Page{
+		Code: "jax-libraries", Title: "JAX does not find its CUDA and cuDNN",
+		Text: "JAX's plugins `jax-cuda12-plugin` and `jax-cuda13-plugin` load CUDA and cuDNN from wheels (`jax[cuda13]` installs them) or from the system (`jax[cuda13-local]`). They need the CUDA major version of their name, and a cuDNN that is not older than the one they were built with and has its major version: 9.8 from JAX 0.6.1 on, 9.1 from 0.4.30 on, 8.9 before. Otherwise the plugin does not start, and JAX works on the CPU.\n\n" +
+			"Install `jax[cuda12]` or `jax[cuda13]`, which bring all of it.",
+		From: []string{jaxNeeds, "https://github.com/jax-ml/jax/issues/29315", "https://github.com/conda-forge/jaxlib-feedstock/issues/277"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s site.Site, p site.Python) []Finding {
+		k, found := jaxPlugin(p)
+		if !found || byConda(p, "jaxlib") {
+			return nil
+		}
+		return libraryFinding(s, p, k, true, Error, func(n compat.Needs) string {
+			cuda, _ := compat.Major(n.CUDA)
+			return pip(p, jaxExtra(p, cuda))
+		})
+	})}
+}
+
+func jaxBuild() Check {
+	page := Page{
+		Code: "jax-build", Title: "JAX has no working plugin for this machine's GPUs",
+		Text: "JAX reaches NVIDIA devices by a plugin package, `jax-cuda12-plugin` or `jax-cuda13-plugin`, and AMD's by `jax-rocm60-plugin` or its successors. Without one it works on the CPU, with one line of warning. The plugin must have exactly the version of `jaxlib`: another one is \"not compatible with the installed jaxlib version …, so it will not be used\".\n\n" +
+			"Install `jax[cuda12]` or `jax[cuda13]`, and let that command choose the versions of all parts.",
+		From: []string{jaxNeeds, "jax-ml/jax: jaxlib/plugin_support.py"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s site.Site, p site.Python) []Finding {
+		lib, found := installed(p, "jaxlib")
+		if !found || byConda(p, "jaxlib") || !has(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
+			return nil
+		}
+		plugin, has := jaxPlugin(p)
+		switch {
+		case !has:
+			if slices.ContainsFunc(p.Packages, func(k site.Package) bool { return strings.HasPrefix(k.Name, "jax-rocm") }) || compat.Compare(lib.Version, "0.4.26") < 0 {
+				return nil
+			}
+			cuda := 12
+			if runs, known := compat.DriverRuns(driverVersion(s), "13.0"); known && runs {
+				cuda = 13
+			}
+			return []Finding{{Severity: Warning, Seen: "jaxlib " + lib.Version + " has no plugin for NVIDIA devices", Why: "JAX works on the CPU without one", Do: pip(p, jaxExtra(p, cuda))}}
+		case compat.Compare(plugin.Version, lib.Version) != 0:
+			cuda := 12
+			if plugin.Name == "jax-cuda13-plugin" {
+				cuda = 13
+			}
+			return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is %s and jaxlib %s", plugin.Name, plugin.Version, lib.Version), Why: "JAX does not use a plugin of another version than jaxlib, and works on the CPU", Do: pip(p, "--upgrade "+jaxExtra(p, cuda))}}
+		}
+		return nil
+	})}
+}
+
+// packageCards is the check of packages against the compute capability of each card.
+func packageCards(code, name, text string, from []string, packages []string, do func(p site.Python, k site.Package) string) Check {
+	page := Page{Code: code, Title: name + " does not support a GPU of this machine", Text: text, From: from}
+	return Check{Page: page, Look: besideDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s site.Site, p site.Python) (bad []Finding) {
+		for _, one := range packages {
+			k, found := installed(p, one)
+			n, known := needsOf(p, k)
+			if !found || !known || n.Lowest == nil {
+				continue
+			}
+			bad = append(bad, cardFindings(s, k.Name+" "+k.Version, "it begins at "+n.Lowest.String(), func(c gpu.Capability) bool { return !c.AtLeast(*n.Lowest) },
+				func() string { return do(p, k) })...)
+		}
+		return bad
+	})}
+}
+
+func jaxCards() Check {
+	return packageCards("jax-cards", "JAX",
+		"JAX's wheels for CUDA 12 support cards from compute capability 5.2 (Maxwell) on, those for CUDA 13 from 7.5 (Turing) on.\n\nInstall the wheels for CUDA 12 on a machine with older cards, or hide the card from the program.",
+		[]string{jaxNeeds}, jaxPlugins(), func(p site.Python, _ site.Package) string { return pip(p, jaxExtra(p, 12)) })
+}
+
+func onnxCards() Check {
+	return packageCards("onnxruntime-cards", "ONNX Runtime",
+		"`onnxruntime-gpu` on PyPI is built with CUDA 13 from 1.27 on, and CUDA 13 makes no code for cards before Turing (7.5): Maxwell, Pascal and Volta cards need 1.26 or older.\n\nInstall the last release for CUDA 12 on a machine with older cards, or hide the card from the program.",
+		[]string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0", cudaNotes}, []string{"onnxruntime-gpu"}, olderRelease)
+}
+
+// olderRelease is the command that installs the last release of a package for the CUDA major version before its own; "" when
+// the tables do not know one.
+func olderRelease(p site.Python, k site.Package) string {
+	n, _ := compat.Package(k.Name, k.Version)
+	cuda, _ := compat.Major(n.CUDA)
+	if last := compat.LastFor(k.Name, fmt.Sprint(cuda-1)); last != "" {
+		return pip(p, "'"+k.Name+"=="+last+".*'")
+	}
+	return ""
+}
+
+// packageDriver is the check of a package against the driver, by the floor of its CUDA's major version.
+func packageDriver(code, name string, packages ...string) Check {
+	page := Page{
+		Code: code, Title: "The NVIDIA driver is too old for " + name + "'s CUDA",
+		Text: name + " needs a driver that is new enough for the CUDA major version it was built for: 450.80.02 or newer for CUDA 11, 525 for CUDA 12, 580 for CUDA 13. With an older driver it does not use the GPU: it says that the driver is insufficient, or works on the CPU.\n\n" +
+			"Update the driver, or install a release for an older CUDA.",
+		From: []string{cudaMinor, cudaNotes, map[string]string{"ONNX Runtime": onnxNeeds, "TensorFlow": tensorflowNeeds, "JAX": jaxNeeds, "CuPy": "https://docs.cupy.dev/en/stable/install.html"}[name]},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every "+name, packages, func(s site.Site, p site.Python) []Finding {
+		var bad []Finding
+		for _, one := range packages {
+			k, found := installed(p, one)
+			if n, known := needsOf(p, k); found && known {
+				bad = append(bad, driverFinding(s, k.Name+" "+k.Version, n.CUDA, func() string {
+					major, _ := compat.Major(n.CUDA)
+					if runs, known := compat.DriverRuns(driverVersion(s), fmt.Sprint(major-1)); !known || !runs {
+						return ""
+					}
+					return olderRelease(p, k)
+				})...)
+			}
+		}
+		return bad
+	})}
+}

@@ -1,0 +1,387 @@
+package check
+
+import (
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+	"gpuard/internal/core/visible"
+)
+
+func TestPython(t *testing.T) { see(t, pythonChecks(), pythonSightings()) }
+
+// cards is a machine with a driver and NVIDIA devices of these compute capabilities.
+func cards(driver string, capabilities ...string) site.Site {
+	m := gpu.Machine{Driver: driver}
+	for i, text := range capabilities {
+		c, err := gpu.ParseCapability(text)
+		if err != nil {
+			panic(err)
+		}
+		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID("GPU-0000000" + string(rune('0'+i))), Name: "NVIDIA Card " + text, Vendor: gpu.NVIDIA, Compute: &c})
+	}
+	return site.Site{Machine: site.Read(m)}
+}
+
+// amdOnly is a machine with one AMD device.
+func amdOnly() site.Site {
+	return site.Site{Machine: site.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
+}
+
+// processorGraphics is a machine whose only device is inside of its processor.
+func processorGraphics() site.Site {
+	s := amdOnly()
+	s.Machine.Found.Devices[0].MemoryTotal = new(512 * gpu.MiB)
+	return s
+}
+
+// venv is an environment that is active, with packages "name==version"; "conda:name==version" are conda's.
+func venv(packages ...string) site.Python {
+	p := site.Python{Prefix: "/home/ann/venv", Interpreter: "/home/ann/venv/bin/python3", Version: "3.11", Kind: "venv", Active: true}
+	for _, text := range append(packages, "pip==24.0") {
+		rest, conda := strings.CutPrefix(text, "conda:")
+		name, version, _ := strings.Cut(rest, "==")
+		k := site.Package{Name: name, Version: version, Folder: "/home/ann/venv/lib/python3.11/site-packages", From: "dist-info"}
+		if conda {
+			k.From, k.Folder = "conda", "/home/ann/venv"
+		}
+		p.Packages = append(p.Packages, k)
+	}
+	return p
+}
+
+func pythons(s site.Site, all ...site.Python) site.Site {
+	s.Pythons = site.Read(all)
+	return s
+}
+
+// built says for what PyTorch is built.
+func built(p site.Python, cuda, hip string) site.Python {
+	p.Torch = &site.Torch{CUDA: cuda, HIP: hip}
+	return p
+}
+
+// onnxFor is an environment whose ONNX Runtime says for which CUDA it was built.
+func onnxFor(cuda string, packages ...string) site.Python {
+	p := venv(packages...)
+	p.ONNX = cuda
+	return p
+}
+
+func inactive(p site.Python) site.Python {
+	p.Active = false
+	return p
+}
+
+func broken(p site.Python, problem string) site.Python {
+	p.Problem = problem
+	return p
+}
+
+func ran(p site.Python, probes ...site.Probe) site.Python {
+	p.Ran = probes
+	return p
+}
+
+func libraries(s site.Site, all ...site.Library) site.Site {
+	s.Libraries = site.Read(all)
+	return s
+}
+
+func blindLibraries(s site.Site) site.Site {
+	s.Libraries = site.Failed[[]site.Library]("no permission")
+	return s
+}
+
+func masked(s site.Site, env ...string) site.Site {
+	s.Env = append(visible.Env{}, env...)
+	return s
+}
+
+// alongside has NVIDIA on the bus, and no driver that answers.
+func alongside() site.Site {
+	return site.Site{Machine: site.Failed[gpu.Machine]("no driver"), Cards: site.Read([]site.Card{{PCI: "0000:01:00.0", Vendor: 0x10de}})}
+}
+
+func pythonSightings() []sighting {
+	none := site.Site{Machine: site.Read(gpu.Machine{})}
+	unread := cards("580.65.06", "8.0")
+	unread.Pythons = site.Failed[[]site.Python]("too slow")
+	var all []sighting
+	for _, c := range pythonChecks() {
+		if c.Code != "tensor-cores" {
+			all = append(all, sighting{c.Code, "environments were not read", unread, Unknown})
+		}
+		all = append(all, sighting{c.Code, "nothing here", none, OK})
+	}
+	ada := cards("580.65.06", "8.9")
+	all = append(all, []sighting{
+		{"python-environments", "interpreter is gone", pythons(ada, site.Python{Prefix: "/v", Kind: "venv", Active: true, Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Warning},
+		{"python-environments", "interpreter of another is gone", pythons(ada, site.Python{Prefix: "/v", Kind: "venv", Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Info},
+		{"python-environments", "a folder cannot be read", pythons(ada, broken(venv(), "cannot list /x: permission denied")), Unknown},
+		{"python-environments", "two", pythons(ada, venv("torch==2.9.0"), inactive(venv())), OK},
+
+		{"torch-build", "CPU build", pythons(ada, built(venv("torch==2.9.0+cpu"), "", "")), Warning},
+		{"torch-build", "CPU build, by its version alone", pythons(ada, venv("torch==2.9.0+cpu")), Warning},
+		{"torch-build", "CPU build, driver gone", pythons(alongside(), venv("torch==2.9.0+cpu")), Warning},
+		{"torch-build", "CPU build of conda", pythons(ada, built(venv("torch==2.5.1", "conda:pytorch==2.5.1"), "", "")), Warning},
+		{"torch-build", "CPU build elsewhere", pythons(ada, inactive(built(venv("torch==2.9.0+cpu"), "", ""))), Info},
+		{"torch-build", "ROCm on NVIDIA", pythons(ada, built(venv("torch==2.9.0+rocm6.4"), "", "6.4")), Warning},
+		{"torch-build", "CUDA on AMD", pythons(amdOnly(), built(venv("torch==2.9.0"), "12.8", "")), Warning},
+		{"torch-build", "CUDA beside a processor's graphics", pythons(processorGraphics(), built(venv("torch==2.9.0"), "12.8", "")), Info},
+		{"torch-build", "Intel's build on NVIDIA", pythons(ada, built(venv("torch==2.9.0+xpu"), "", "")), Warning},
+		{"torch-build", "ROCm on NVIDIA beside a processor's graphics", func() site.Site {
+			s := pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0+rocm6.4"), "", "6.4"))
+			s.Machine.Found.Devices = append(s.Machine.Found.Devices, processorGraphics().Machine.Found.Devices...)
+			return s
+		}(), Warning},
+		{"torch-build", "ROCm on NVIDIA and AMD", func() site.Site {
+			s := pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0+rocm6.4"), "", "6.4"))
+			s.Machine.Found.Devices = append(s.Machine.Found.Devices, amdOnly().Machine.Found.Devices...)
+			return s
+		}(), OK},
+		{"torch-build", "half a version", pythons(ada, venv("torch==2.9.0+cu")), Unknown},
+		{"torch-build", "a version of one digit", pythons(ada, venv("torch==2.9.0+cu1")), Unknown},
+		{"torch-build", "ROCm on AMD", pythons(amdOnly(), built(venv("torch==2.9.0+rocm6.4"), "", "6.4")), OK},
+		{"torch-build", "CUDA on NVIDIA", pythons(ada, built(venv("torch==2.9.0+cu128"), "12.8", "")), OK},
+		{"torch-build", "CPU build on a machine without a GPU", pythons(none, built(venv("torch==2.9.0+cpu"), "", "")), OK},
+		{"torch-build", "it does not say", pythons(ada, venv("torch==2.9.0")), Unknown},
+
+		{"torch-driver", "CUDA 13 on driver 570", pythons(cards("570.124.06", "8.9"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Error},
+		{"torch-driver", "CUDA 12 on driver 470", pythons(cards("470.256.02", "8.0"), built(venv("torch==2.5.1"), "12.4", "")), Error},
+		{"torch-driver", "by the version's name", pythons(cards("570.124.06", "8.9"), venv("torch==2.9.0+cu130")), Error},
+		{"torch-driver", "12.8 on driver 535: the floor counts", pythons(cards("535.183.01", "8.9"), built(venv("torch==2.9.0+cu128"), "12.8", "")), OK},
+		{"torch-driver", "the floor itself", pythons(cards("450.80.02", "8.0"), built(venv("torch==2.5.1+cu118"), "11.8", "")), OK},
+		{"torch-driver", "forward compatibility", func() site.Site {
+			s := pythons(cards("535.183.01", "8.0"), built(venv("torch==2.9.0+cu130"), "13.0", ""))
+			s.Driver = site.Read(site.Driver{Module: "535.183.01", CUDALibrary: "580.65.06", CUDAPath: "/usr/local/cuda-13.0/compat/libcuda.so.1"})
+			return s
+		}(), OK},
+		{"torch-driver", "CPU build", pythons(cards("470.256.02", "8.0"), built(venv("torch==2.9.0+cpu"), "", "")), OK},
+		{"torch-driver", "no driver", pythons(alongside(), built(venv("torch==2.9.0"), "12.8", "")), Unknown},
+		{"torch-driver", "no NVIDIA device", pythons(amdOnly(), built(venv("torch==2.9.0"), "12.8", "")), OK},
+
+		{"torch-cards", "Pascal with CUDA 13", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Error},
+		{"torch-cards", "Pascal with CUDA 12.8", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0"), "12.8", "")), Error},
+		{"torch-cards", "Volta with CUDA 13", pythons(cards("580.65.06", "7.0"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Error},
+		{"torch-cards", "Blackwell with CUDA 12.6", pythons(cards("580.65.06", "12.0"), built(venv("torch==2.9.0+cu126"), "12.6", "")), Error},
+		{"torch-cards", "an old display card beside a new one", pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Warning},
+		{"torch-cards", "the old card is hidden", masked(pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), OK},
+		{"torch-cards", "only the old card is shown", masked(pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), Error},
+		{"torch-cards", "a mask hides every card", masked(pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=-1"), Error},
+		{"torch-cards", "Pascal with CUDA 12.6", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0+cu126"), "12.6", "")), OK},
+		{"torch-cards", "Ada runs Ampere's code", pythons(ada, built(venv("torch==2.9.0+cu130"), "13.0", "")), OK},
+		{"torch-cards", "conda builds for what it likes", pythons(cards("580.65.06", "12.0"), built(venv("torch==2.9.0", "conda:pytorch==2.9.0"), "12.6", "")), OK},
+		{"torch-cards", "conda's of CUDA 12 on Pascal", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0", "conda:pytorch==2.9.0"), "12.6", "")), OK},
+		{"torch-cards", "but CUDA 13 has no Pascal", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0", "conda:pytorch==2.9.0"), "13.0", "")), Error},
+		{"torch-cards", "a build of one's own", pythons(cards("580.65.06", "12.0"), built(venv("torch==2.9.0a0+gitabc"), "12.6", "")), OK},
+
+		{"torch-companions", "torchvision for CUDA 11", pythons(ada, built(venv("torch==2.5.1+cu124", "torchvision==0.20.1+cu118"), "12.4", "")), Warning},
+		{"torch-companions", "torchaudio for the CPU", pythons(ada, built(venv("torch==2.5.1+cu124", "torchaudio==2.5.1+cpu"), "12.4", "")), Warning},
+		{"torch-companions", "of the same major version", pythons(ada, built(venv("torch==2.5.1+cu124", "torchvision==0.20.1+cu121", "torchaudio==2.5.1"), "12.4", "")), OK},
+
+		{"onnxruntime-both", "CPU and GPU", pythons(ada, venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1")), Warning},
+		{"onnxruntime-both", "CPU and GPU, elsewhere", pythons(ada, inactive(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1"))), Info},
+		{"onnxruntime-both", "one", pythons(ada, venv("onnxruntime-gpu==1.20.1", "onnx==1.16.0", "onnxruntime-extensions==0.13.0")), OK},
+		{"onnxruntime-both", "in different folders", pythons(ada, func() site.Python {
+			p := venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1")
+			p.Packages[0].Folder = "/home/ann/.local/lib/python3.11/site-packages"
+			return p
+		}()), OK},
+
+		{"onnxruntime-libraries", "a build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.8"}), OK},
+		{"onnxruntime-libraries", "a later build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.1")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
+		{"onnxruntime-libraries", "a build for CUDA 11 from another index", libraries(pythons(ada, onnxFor("11.8", "onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.11.0"}, site.Library{Name: "libcublas.so.11"}, site.Library{Name: "libcudnn.so.8"}), OK},
+		{"onnxruntime-libraries", "that build without them", pythons(ada, onnxFor("12.8", "onnxruntime-gpu==1.27.0")), Error},
+		{"onnxruntime-driver", "a build for CUDA 12 of a release for CUDA 13", pythons(cards("570.124.06", "8.9"), onnxFor("12.8", "onnxruntime-gpu==1.27.0")), OK},
+		{"onnxruntime-cards", "a build for CUDA 12 of a release for CUDA 13", pythons(cards("570.124.06", "6.1"), onnxFor("12.8", "onnxruntime-gpu==1.27.0")), OK},
+		{"onnxruntime-libraries", "nothing", pythons(ada, venv("onnxruntime-gpu==1.20.1")), Error},
+		{"onnxruntime-libraries", "cuDNN 8 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.12", Version: "12.4.127"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.8", Version: "8.9.7"}), Error},
+		{"onnxruntime-libraries", "CUDA 11 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1", "nvidia-cudnn-cu12==9.1.0.70")), site.Library{Name: "libcudart.so.11.0"}, site.Library{Name: "libcublas.so.11"}), Error},
+		{"onnxruntime-libraries", "an old one with new libraries", libraries(pythons(ada, venv("onnxruntime-gpu==1.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), Error},
+		{"onnxruntime-libraries", "of the system", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
+		{"onnxruntime-libraries", "wheels", pythons(ada, venv("onnxruntime-gpu==1.20.1", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), OK},
+		{"onnxruntime-libraries", "through PyTorch", pythons(ada, built(venv("onnxruntime-gpu==1.20.1", "torch==2.5.1+cu124"), "12.4", "")), OK},
+		{"onnxruntime-libraries", "through PyTorch with the other cuDNN", pythons(ada, built(venv("onnxruntime-gpu==1.20.1", "torch==2.3.1+cu121"), "12.1", "")), Error},
+		{"onnxruntime-libraries", "by conda", pythons(ada, venv("onnxruntime-gpu==1.20.1", "conda:onnxruntime==1.20.1")), OK},
+		{"onnxruntime-libraries", "no NVIDIA device", pythons(amdOnly(), venv("onnxruntime-gpu==1.20.1")), OK},
+		{"onnxruntime-libraries", "newer than the table", pythons(ada, venv("onnxruntime-gpu==1.99.0")), OK},
+		{"onnxruntime-libraries", "libraries were not read", blindLibraries(pythons(ada, venv("onnxruntime-gpu==1.20.1"))), Unknown},
+
+		{"onnxruntime-libraries", "for CUDA 13 with libraries of CUDA 12", pythons(ada, venv("onnxruntime-gpu==1.27.0", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), Error},
+		{"onnxruntime-libraries", "for CUDA 13 with its own", pythons(ada, venv("onnxruntime-gpu==1.27.0", "nvidia-cudnn-cu13==9.13.0.50", "nvidia-cublas==13.0.2.14", "nvidia-cuda-runtime==13.0.88")), OK},
+		{"onnxruntime-cards", "Pascal with CUDA 13", pythons(cards("580.65.06", "6.1"), venv("onnxruntime-gpu==1.27.0")), Error},
+		{"onnxruntime-cards", "Pascal with CUDA 12", pythons(cards("580.65.06", "6.1"), venv("onnxruntime-gpu==1.26.0")), OK},
+		{"onnxruntime-cards", "Turing with CUDA 13", pythons(cards("580.65.06", "7.5"), venv("onnxruntime-gpu==1.27.0")), OK},
+
+		{"tensorflow-libraries", "no CUDA", pythons(ada, venv("tensorflow==2.18.0")), Warning},
+		{"tensorflow-libraries", "cuDNN too old", pythons(ada, venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.5.3.2", "nvidia-cuda-runtime-cu12==12.5.82")), Warning},
+		{"tensorflow-libraries", "with its own", pythons(ada, venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.3.0.75", "nvidia-cublas-cu12==12.5.3.2", "nvidia-cuda-runtime-cu12==12.5.82")), OK},
+		{"tensorflow-libraries", "for the CPU by name", pythons(ada, venv("tensorflow-cpu==2.18.0")), OK},
+
+		{"jax-build", "no plugin", pythons(ada, venv("jax==0.7.0", "jaxlib==0.7.0")), Warning},
+		{"jax-build", "plugin of another version", pythons(ada, venv("jax==0.7.1", "jaxlib==0.7.1", "jax-cuda12-plugin==0.7.2")), Error},
+		{"jax-build", "plugin of the same version", pythons(ada, venv("jax==0.7.2", "jaxlib==0.7.2", "jax-cuda13-plugin==0.7.2")), OK},
+		{"jax-build", "on a machine without a GPU", pythons(none, venv("jax==0.7.0", "jaxlib==0.7.0")), OK},
+		{"jax-build", "an old one with CUDA inside", pythons(ada, venv("jax==0.4.20", "jaxlib==0.4.20+cuda12.cudnn89")), OK},
+
+		{"jax-libraries", "cuDNN too old", pythons(ada, venv("jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2", "nvidia-cudnn-cu12==9.5.1.17", "nvidia-cublas-cu12==12.8.4.1", "nvidia-cuda-runtime-cu12==12.8.90")), Error},
+		{"jax-libraries", "wheels of CUDA 13", pythons(ada, venv("jaxlib==0.7.2", "jax-cuda13-plugin==0.7.2", "nvidia-cudnn-cu13==9.12.0.46", "nvidia-cublas==13.0.2.14", "nvidia-cuda-runtime==13.0.88")), OK},
+
+		{"jax-cards", "Pascal with CUDA 13", pythons(cards("580.65.06", "6.1"), venv("jaxlib==0.7.2", "jax-cuda13-plugin==0.7.2")), Error},
+		{"jax-libraries", "an old JAX with the cuDNN of its time", pythons(ada, venv("jaxlib==0.5.0", "jax-cuda12-plugin==0.5.0", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), OK},
+		{"jax-libraries", "an older one with cuDNN 8", pythons(ada, venv("jaxlib==0.4.28", "jax-cuda12-plugin==0.4.28", "nvidia-cudnn-cu12==8.9.7.29", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), OK},
+		{"jax-build", "before there were plugins", pythons(ada, venv("jax==0.4.20", "jaxlib==0.4.20")), OK},
+		{"jax-build", "plugin and library in one", pythons(ada, venv("jax==0.4.29", "jaxlib==0.4.29+cuda12.cudnn91")), OK},
+		{"tensorflow-libraries", "a cuDNN that does not say its minor version", libraries(pythons(ada, venv("tensorflow==2.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
+		{"jax-cards", "Pascal with CUDA 12", pythons(cards("580.65.06", "6.1"), venv("jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2")), OK},
+
+		{"onnxruntime-driver", "driver 470", pythons(cards("470.256.02", "8.0"), venv("onnxruntime-gpu==1.20.1")), Error},
+		{"onnxruntime-driver", "CUDA 13 on driver 570", pythons(cards("570.124.06", "8.0"), venv("onnxruntime-gpu==1.27.0")), Error},
+		{"onnxruntime-driver", "driver 525", pythons(cards("525.60.13", "8.0"), venv("onnxruntime-gpu==1.20.1")), OK},
+		{"tensorflow-driver", "driver 470", pythons(cards("470.256.02", "8.0"), venv("tensorflow==2.18.0")), Error},
+		{"tensorflow-driver", "driver 535", pythons(cards("535.183.01", "8.0"), venv("tensorflow==2.18.0")), OK},
+		{"jax-driver", "CUDA 13 on driver 570", pythons(cards("570.124.06", "8.0"), venv("jax-cuda13-plugin==0.7.2")), Error},
+		{"jax-driver", "CUDA 12 on driver 570", pythons(cards("570.124.06", "8.0"), venv("jax-cuda12-plugin==0.7.2")), OK},
+		{"cupy-driver", "CUDA 13 on driver 570", pythons(cards("570.124.06", "8.0"), venv("cupy-cuda13x==13.6.0")), Error},
+		{"cupy-driver", "CUDA 12 on driver 570", pythons(cards("570.124.06", "8.0"), venv("cupy-cuda12x==13.6.0")), OK},
+
+		{"nvidia-wheels-mixed", "cuDNN twice", pythons(ada, venv("nvidia-cudnn-cu11==8.9.5.29", "nvidia-cudnn-cu12==9.10.2.21")), Warning},
+		{"nvidia-wheels-mixed", "cuDNN for 12 and 13", pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21", "nvidia-cudnn-cu13==9.13.0.50")), Warning},
+		{"nvidia-wheels-mixed", "side by side", pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1", "nvidia-cublas==13.0.2.14")), Info},
+		{"nvidia-wheels-mixed", "one version", pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1", "nvidia-cudnn-cu12==9.10.2.21", "nvidia-ml-py==13.580.65", "nvidia-cudnn-frontend==1.14.0", "nvidia-cublas==0.0.1")), OK},
+		{"nvidia-wheels-mixed", "two names of one version", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88")), OK},
+		{"nvidia-wheels-mixed", "two names of one version beside another", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cublas-cu12==12.8.4.1")), Info},
+		{"nvidia-wheels-mixed", "in different environments", pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"), inactive(venv("nvidia-cudnn-cu11==8.9.5.29"))), OK},
+
+		{"library-path-over-wheels", "the same version, with fewer numbers", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.10.2", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "in another environment", masked(libraries(pythons(ada, inactive(venv("nvidia-cudnn-cu12==9.10.2.21"))), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "wheels of another environment", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/e/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/e"), OK},
+		{"library-path-over-wheels", "a newer cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.13.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
+		{"library-path-over-wheels", "a newer cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.4.5.8")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.8.4.1", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "an older cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.4.5.8", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
+		{"library-path-over-wheels", "a version that nothing tells", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "an old cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), Warning},
+		{"library-path-over-wheels", "the same version", masked(libraries(pythons(ada, venv("nvidia-cuda-runtime-cu12==12.8.90")), site.Library{Name: "libcudart.so.12", Path: "/usr/local/cuda/lib64/libcudart.so.12", Version: "12.8.90", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/usr/local/cuda/lib64"), OK},
+		{"library-path-over-wheels", "another major version", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.8", Path: "/opt/cudnn/lib/libcudnn.so.8", Version: "8.9.7", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), OK},
+		{"library-path-over-wheels", "the loader's cache", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/usr/lib/libcudnn.so.9", Version: "9.1.0", From: "ld.so.cache"}), "LD_LIBRARY_PATH=/opt/other"), OK},
+		{"library-path-over-wheels", "the wheels themselves", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib"), OK},
+		{"library-path-over-wheels", "libraries were not read", masked(blindLibraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"))), "LD_LIBRARY_PATH=/opt"), Unknown},
+
+		{"python-runs", "an import fails", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Problem: "ImportError: libcudnn.so.9"})), Error},
+		{"python-runs", "no device", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), Error},
+		{"python-runs", "a build for the CPU", pythons(ada, ran(venv("torch==2.9.0+cpu"), site.Probe{Library: "torch", Text: "2.9.0+cpu"})), Info},
+		{"python-runs", "ONNX Runtime for the CPU", pythons(ada, ran(venv("onnxruntime==1.22.0"), site.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Info},
+		{"python-runs", "ONNX Runtime for GPUs", pythons(ada, ran(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0"), site.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Error},
+		{"python-runs", "TensorFlow for the CPU", pythons(ada, ran(venv("tensorflow-cpu==2.18.0"), site.Probe{Library: "tensorflow", Text: "2.18.0"})), Info},
+		{"python-runs", "TensorFlow", pythons(ada, ran(venv("tensorflow==2.18.0"), site.Probe{Library: "tensorflow", Text: "2.18.0"})), Error},
+		{"python-runs", "JAX for the CPU", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2"), site.Probe{Library: "jax", Text: "0.7.2"})), Info},
+		{"python-runs", "JAX with a plugin", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2"), site.Probe{Library: "jax", Text: "0.7.2"})), Error},
+		{"python-runs", "only a processor's graphics", pythons(processorGraphics(), ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), OK},
+		{"python-runs", "no device of AMD", pythons(amdOnly(), ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), Error},
+		{"python-runs", "no device on a machine without one", pythons(none, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), OK},
+		{"python-runs", "two devices", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Devices: 2, Text: "2.9.0"})), OK},
+		{"python-runs", "nothing to import", pythons(ada, ran(venv(), []site.Probe{}...)), OK},
+
+		{"tensor-cores", "Ada", ada, Info},
+		{"tensor-cores", "Pascal", cards("580.65.06", "6.1"), Info},
+		{"tensor-cores", "a card of the future", cards("580.65.06", "99.0"), Unknown},
+		{"tensor-cores", "no driver", alongside(), Unknown},
+		{"tensor-cores", "AMD", amdOnly(), OK},
+	}...)
+	return all
+}
+
+// What a person reads must name the numbers of this machine, and the command that mends it.
+func TestPythonSays(t *testing.T) {
+	look := func(code string, s site.Site) Finding {
+		for _, c := range pythonChecks() {
+			if c.Code == code {
+				return c.Look(s)[0]
+			}
+		}
+		t.Fatalf("there is no check %s", code)
+		return Finding{}
+	}
+	for _, c := range []struct {
+		code, seen, do string
+		site           site.Site
+	}{
+		{"torch-build", "in /home/ann/venv (Python 3.11), PyTorch 1.13.0a0+gitunknown is built for the CPU alone",
+			"install a build for this machine: https://pytorch.org/get-started/locally/", pythons(cards("550.54.15", "8.0"), built(venv("torch==1.13.0a0+gitunknown"), "", ""))},
+		{"torch-driver", "in /home/ann/venv (Python 3.11), PyTorch 2.9.0+cu130 is built for CUDA 13.0, which needs driver 580 or newer; this machine has 570.124.06",
+			"install NVIDIA driver 580 or newer, or: /home/ann/venv/bin/python3 -m pip install --force-reinstall torch==2.9.0 -i https://download.pytorch.org/whl/cu128",
+			pythons(cards("570.124.06", "8.9"), built(venv("torch==2.9.0+cu130"), "13.0", ""))},
+		{"torch-cards", "in /home/ann/venv (Python 3.11), PyTorch 2.9.0+cu130 does not run on GPU 0 (Card 6.1, compute capability 6.1, Pascal): its wheel for CUDA 13.0 has code for 7.5 8.0 8.6 9.0 10.0 11.0 12.0+PTX",
+			"/home/ann/venv/bin/python3 -m pip install --force-reinstall torch==2.9.0 -i https://download.pytorch.org/whl/cu126",
+			pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", ""))},
+		{"torch-cards", "in /home/ann/venv (Python 3.11), PyTorch 2.5.1+cu124 does not run on GPU 0 (Card 12.0, compute capability 12.0, Blackwell): its wheel for CUDA 12.4 has code for 5.0 6.0 7.0 7.5 8.0 8.6 9.0",
+			"install a build of PyTorch for these cards: https://pytorch.org/get-started/previous-versions/", // no wheel of 2.5 has it
+			pythons(cards("580.65.06", "12.0"), built(venv("torch==2.5.1+cu124"), "12.4", ""))},
+		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.20.1 lacks cudart 12, cuBLAS 12, cuDNN 9 (there is 8.9.7), in the environment and where the loader looks",
+			"/home/ann/venv/bin/python3 -m pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12 nvidia-cufft-cu12 nvidia-curand-cu12 nvidia-cuda-nvrtc-cu12 'nvidia-cudnn-cu12==9.*'",
+			libraries(pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudnn.so.8", Version: "8.9.7"})},
+		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 lacks cudart 13, cuBLAS 13, cuDNN 9, in the environment and where the loader looks",
+			"/home/ann/venv/bin/python3 -m pip install 'onnxruntime-gpu[cuda,cudnn]==1.27.0'", pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.27.0"))},
+		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 lacks cudart 12, cuBLAS 12, cuDNN 9, in the environment and where the loader looks",
+			"/home/ann/venv/bin/python3 -m pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12 nvidia-cufft-cu12 nvidia-curand-cu12 nvidia-cuda-nvrtc-cu12 'nvidia-cudnn-cu12==9.*'", pythons(cards("580.65.06", "8.9"), onnxFor("12.8", "onnxruntime-gpu==1.27.0"))},
+		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.26.0 lacks cudart 13, cuBLAS 13, cuDNN 9, in the environment and where the loader looks",
+			"/home/ann/venv/bin/python3 -m pip install nvidia-cuda-runtime nvidia-cublas nvidia-cufft nvidia-curand nvidia-cuda-nvrtc 'nvidia-cudnn-cu13==9.*'", pythons(cards("580.65.06", "8.9"), onnxFor("13.0", "onnxruntime-gpu==1.26.0"))},
+		{"onnxruntime-driver", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 is built for CUDA 13, which needs driver 580 or newer; this machine has 570.124.06",
+			"install NVIDIA driver 580 or newer, or: /home/ann/venv/bin/python3 -m pip install 'onnxruntime-gpu==1.26.*'", pythons(cards("570.124.06", "8.9"), venv("onnxruntime-gpu==1.27.0"))},
+		{"onnxruntime-cards", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 does not run on GPU 0 (Card 6.1, compute capability 6.1, Pascal): it begins at 7.5",
+			"/home/ann/venv/bin/python3 -m pip install 'onnxruntime-gpu==1.26.*'", pythons(cards("580.65.06", "6.1"), venv("onnxruntime-gpu==1.27.0"))},
+		{"onnxruntime-both", "in /home/ann/venv (Python 3.11), onnxruntime and onnxruntime-gpu are installed into the same folder (/home/ann/venv/lib/python3.11/site-packages)",
+			"/home/ann/venv/bin/python3 -m pip uninstall onnxruntime onnxruntime-gpu && /home/ann/venv/bin/python3 -m pip install onnxruntime-gpu==1.20.1",
+			pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.20.1", "onnxruntime==1.22.0"))},
+		{"torch-driver", "in /home/ann/venv (Python 3.11), PyTorch 2.9.0+cu130 is built for CUDA 13.0, which needs driver 580 or newer; this machine has 570.124.06",
+			"/home/ann/venv/bin/python3 -m pip install --force-reinstall torch==2.9.0 -i https://download.pytorch.org/whl/cu126", pythons(cards("570.124.06", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", ""))},
+		{"torch-driver", "in /home/ann/venv (Python 3.11), PyTorch 2.5.1 is built for CUDA 12.4, which needs driver 525 or newer; this machine has 470.256.02",
+			"install a release for an older CUDA: CUDA 12.4 has no code for the GPUs here, with any driver", pythons(cards("470.256.02", "3.5"), built(venv("torch==2.5.1", "conda:pytorch==2.5.1"), "12.4", ""))},
+		{"nvidia-wheels-mixed", "in /home/ann/venv (Python 3.11), wheels of the same library overwrite each other: cudnn for CUDA 12 and 13",
+			"give frameworks of different CUDA versions environments of their own, or keep those for CUDA 12 alone: /home/ann/venv/bin/python3 -m pip uninstall nvidia-cudnn-cu13 && /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.10.2.21",
+			pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0", "nvidia-cudnn-cu12==9.10.2.21", "nvidia-cudnn-cu13==9.13.0.50"), "12.8", ""))},
+		{"nvidia-wheels-mixed", "in /home/ann/venv (Python 3.11), wheels of the same library overwrite each other: cudnn for CUDA 12 and 13",
+			"give frameworks of different CUDA versions environments of their own, or keep those for CUDA 13 alone: /home/ann/venv/bin/python3 -m pip uninstall nvidia-cudnn-cu12 && /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps nvidia-cudnn-cu13==9.13.0.50",
+			pythons(cards("580.65.06", "8.9"), venv("nvidia-cudnn-cu12==9.10.2.21", "nvidia-cudnn-cu13==9.13.0.50"))},
+		{"onnxruntime-both", "in /home/ann/venv (Python 3.11), onnxruntime and onnxruntime-migraphx are installed into the same folder (/home/ann/venv/lib/python3.11/site-packages)",
+			"/home/ann/venv/bin/python3 -m pip uninstall onnxruntime onnxruntime-migraphx && /home/ann/venv/bin/python3 -m pip install onnxruntime-migraphx==1.22.0",
+			pythons(amdOnly(), venv("onnxruntime-migraphx==1.22.0", "onnxruntime==1.22.0"))},
+		{"tensorflow-libraries", "in /home/ann/venv (Python 3.11), tensorflow 2.18.0 lacks cudart 12, cuBLAS 12, cuDNN 9.3 (there is 9.1.0.70), in the environment and where the loader looks",
+			"/home/ann/venv/bin/python3 -m pip install 'tensorflow[and-cuda]==2.18.0'",
+			pythons(cards("580.65.06", "8.9"), venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.1.0.70"))},
+		{"jax-build", "in /home/ann/venv (Python 3.11), jaxlib 0.7.0 has no plugin for NVIDIA devices", "/home/ann/venv/bin/python3 -m pip install 'jax[cuda12]==0.7.0'",
+			pythons(cards("570.124.06", "8.9"), venv("jax==0.7.0", "jaxlib==0.7.0"))},
+		{"tensor-cores", "Card 8.9 (8.9, Ada Lovelace) has tensor cores for fp16, bf16, tf32, fp8, int8, int4", "", cards("580.65.06", "8.9")},
+		{"python-environments", "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0; /opt/e", "", pythons(cards("580.65.06", "8.9"), venv("torch==2.9.0"), site.Python{Prefix: "/opt/e"})},
+	} {
+		if f := look(c.code, c.site); f.Seen != c.seen || f.Do != c.do {
+			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", c.code, f.Seen, f.Do, c.seen, c.do)
+		}
+	}
+}
+
+// An environment that uv made has no pip, and one with spaces in its path needs quotes.
+func TestPipIsWhatTheEnvironmentHas(t *testing.T) {
+	p := site.Python{Kind: "venv", Interpreter: "/home/ann/my env/bin/python"}
+	if got := pip(p, "torch"); got != "uv pip install --python '/home/ann/my env/bin/python' torch" {
+		t.Error(got)
+	}
+	p.Packages = []site.Package{{Name: "pip"}}
+	if got := pip(p, "torch"); got != "'/home/ann/my env/bin/python' -m pip install torch" {
+		t.Error(got)
+	}
+	p.Prefix, p.Interpreter = "/usr", "/usr/bin/python3"
+	for _, got := range []string{pip(p, "torch"), swap(p, "jax", "torch")} {
+		if got != "/usr/bin/python3 -m venv .venv && .venv/bin/python -m pip install torch" {
+			t.Error(got)
+		}
+	}
+	if got := swap(site.Python{Interpreter: "/a install b/python"}, "jax", "torch"); got != "'/a install b/python' -m pip uninstall jax && '/a install b/python' -m pip install torch" {
+		t.Error(got)
+	}
+	if got := pip(site.Python{Kind: "conda"}, "torch"); got != "python3 -m pip install torch" {
+		t.Error(got)
+	}
+}

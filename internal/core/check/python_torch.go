@@ -1,0 +1,287 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+)
+
+// Sources of the rules about PyTorch and CUDA.
+const (
+	torchMatrix = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
+	cudaMinor   = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+	cudaNotes   = "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/"
+)
+
+// torchHere is PyTorch in an environment: its version, and for what it was built.
+type torchHere struct {
+	version   string
+	cuda, hip string
+	known     bool // what it was built for
+	wheel     bool // one of PyTorch's own wheels, and not conda's build or a self-made one
+}
+
+// torchNames are the packages that bring PyTorch: of PyPI, and of conda.
+func torchNames() []string { return []string{"torch", "pytorch"} }
+
+// torchOf finds PyTorch; ok is false where there is none.
+func torchOf(p site.Python) (t torchHere, ok bool) {
+	k, ok := installed(p, "torch")
+	if !ok {
+		if k, ok = installed(p, "pytorch"); !ok {
+			return t, false
+		}
+	}
+	t.version = k.Version
+	_, local, hasLocal := strings.Cut(k.Version, "+")
+	t.wheel = !byConda(p, "pytorch", "libtorch", "pytorch-gpu") && (!hasLocal || strings.HasPrefix(local, "cu"))
+	switch {
+	case p.Torch != nil:
+		t.cuda, t.hip, t.known = p.Torch.CUDA, p.Torch.HIP, true
+	case local == "cpu":
+		t.known = true
+	case strings.HasPrefix(local, "rocm"):
+		t.hip, t.known = strings.TrimPrefix(local, "rocm"), true
+	case strings.HasPrefix(local, "cu") && len(local) > 3 && strings.Trim(local[2:], "0123456789") == "":
+		t.cuda, t.known = local[2:len(local)-1]+"."+local[len(local)-1:], true // cu128 is 12.8
+	}
+	return t, true
+}
+
+// torchWheel is the newest CUDA whose wheels of this PyTorch run with the driver and on all the cards; "" when the tables
+// have none. PyTorch's index keeps releases, and neither "1.13.0a0" of a distribution nor nightly builds.
+func torchWheel(s site.Site, version string) string {
+	if number, _, _ := strings.Cut(version, "+"); strings.Trim(number, "0123456789.") != "" {
+		return ""
+	}
+	var cards []gpu.Capability
+	for _, d := range nvidias(s) {
+		if d.Compute != nil {
+			cards = append(cards, *d.Compute)
+		}
+	}
+	for _, cuda := range compat.TorchFor(version, cards...) {
+		if runs, known := compat.DriverRuns(driverVersion(s), cuda); known && runs {
+			return cuda
+		}
+	}
+	return ""
+}
+
+// installTorch is the command that installs another build of the same PyTorch.
+func installTorch(p site.Python, version, cuda string) string {
+	number, _, _ := strings.Cut(version, "+")
+	return pip(p, fmt.Sprintf("--force-reinstall torch==%s -i https://download.pytorch.org/whl/cu%s", number, strings.ReplaceAll(cuda, ".", "")))
+}
+
+func torchBuild() Check {
+	page := Page{
+		Code: "torch-build", Title: "PyTorch was built for something else than this machine's GPUs",
+		Text: "PyTorch is built for one kind of device: NVIDIA (CUDA), AMD (ROCm), or none (CPU). A build for another kind imports without a word, `torch.cuda.is_available()` is `False`, and programs work on the CPU. On Linux x86_64 PyPI has a CUDA build; `torch` comes as a CPU build when it was installed from PyTorch's `cpu` index, by conda without a GPU in sight, or on another processor.\n\n" +
+			"Install the build for this machine, from <https://pytorch.org/get-started/locally/>. `python -c 'import torch; print(torch.version.cuda, torch.version.hip)'` says what a build is for.",
+		From: []string{"https://pytorch.org/get-started/locally/", "pytorch/pytorch: torch/version.py, torch/cuda/__init__.py"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s site.Site, p site.Python) []Finding {
+		t, found := torchOf(p)
+		nvidia, amd := has(s, gpu.NVIDIA), has(s, gpu.AMD)
+		if nvidia { // beside NVIDIA cards nobody means the graphics of the processor
+			amd = slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)
+		}
+		if !found || !nvidia && !amd {
+			return nil
+		}
+		if !t.known {
+			return []Finding{{Severity: Unknown, Seen: "PyTorch " + t.version + " does not say what it was built for (no torch/version.py)"}}
+		}
+		var built string
+		switch {
+		case t.cuda == "" && t.hip == "":
+			built = "for the CPU alone"
+			if strings.HasSuffix(t.version, "+xpu") {
+				built = "for Intel's devices"
+			}
+		case t.cuda == "" && !amd:
+			built = "for AMD's ROCm " + t.hip
+		case t.hip == "" && !nvidia:
+			built = "for NVIDIA's CUDA " + t.cuda
+		default:
+			return nil
+		}
+		do := "install a build for this machine: https://pytorch.org/get-started/locally/"
+		if cuda := torchWheel(s, t.version); nvidia && cuda != "" && !byConda(p, "pytorch") {
+			do = installTorch(p, t.version, cuda)
+		}
+		severity := Warning
+		if !nvidia && !slices.ContainsFunc(s.Machine.Found.Devices, ownMemory) {
+			severity = Info
+		}
+		return []Finding{{Severity: severity, Seen: "PyTorch " + t.version + " is built " + built, Why: "torch.cuda.is_available() is False with it, and programs work on the CPU", Do: do}}
+	})}
+}
+
+// ownMemory tells cards from the graphics of AMD's processors, which few people compute on: those have a small piece of the
+// computer's memory.
+func ownMemory(d gpu.Device) bool {
+	return d.Vendor == gpu.AMD && d.MemoryTotal != nil && *d.MemoryTotal >= 6*gpu.GiB
+}
+
+func torchDriver() Check {
+	page := Page{
+		Code: "torch-driver", Title: "The NVIDIA driver is too old for PyTorch's CUDA",
+		Text: "A PyTorch build brings its own CUDA libraries, and they need a driver that is new enough: 525 or newer for CUDA 12, 580 or newer for CUDA 13. What counts is the floor of CUDA's major version and not the driver that the toolkit of the same minor version came with. With an older driver `torch.cuda.is_available()` is `False`, with a warning that the driver is too old.\n\n" +
+			"Update the driver, or install a build of PyTorch for an older CUDA. On data centre cards NVIDIA's `cuda-compat` package is a third way.",
+		From: []string{cudaMinor, cudaNotes, torchMatrix},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every PyTorch", torchNames(), func(s site.Site, p site.Python) []Finding {
+		t, found := torchOf(p)
+		if !found || t.cuda == "" {
+			return nil
+		}
+		return driverFinding(s, "PyTorch "+t.version, t.cuda, func() string {
+			if cuda := torchWheel(s, t.version); cuda != "" && t.wheel {
+				return installTorch(p, t.version, cuda)
+			}
+			return ""
+		})
+	})}
+}
+
+// driverFinding compares the driver with the CUDA that something was built for; other is a second way out, "" for none.
+func driverFinding(s site.Site, what, cuda string, other func() string) []Finding {
+	if !has(s, gpu.NVIDIA) {
+		return nil
+	}
+	driver := driverVersion(s)
+	floor, _, known := compat.Driver(cuda)
+	if driver == "" || !known {
+		return []Finding{{Severity: Unknown, Seen: fmt.Sprintf("%s is built for CUDA %s, and it cannot be told whether the driver is new enough (driver %s)", what, cuda, orUnknown(driver))}}
+	}
+	if compat.Compare(driver, floor) >= 0 {
+		return nil
+	}
+	do, second := "install NVIDIA driver "+floor+" or newer", other()
+	switch {
+	case unsupported(s, cuda):
+		do = cmp.Or(second, "install a release for an older CUDA: CUDA "+cuda+" has no code for the GPUs here, with any driver")
+	case second != "":
+		do += ", or: " + second
+	}
+	return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is built for CUDA %s, which needs driver %s or newer; this machine has %s", what, cuda, floor, driver),
+		Why: "it cannot use any GPU with this driver", Do: do}}
+}
+
+// unsupported reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver gains nothing.
+func unsupported(s site.Site, cuda string) bool {
+	devices := nvidias(s)
+	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Compute == nil || !dropped(*d.Compute, cuda) })
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func torchCards() Check {
+	page := Page{
+		Code: "torch-cards", Title: "PyTorch has no code for a GPU of this machine",
+		Text: "A PyTorch build carries compiled code for some compute capabilities only. The wheels for CUDA 13 begin at 7.5 (Turing): cards of the Maxwell, Pascal and Volta generations need a wheel for CUDA 12.6. Blackwell cards (10.0, 12.0) need a wheel for CUDA 12.8 or newer. On a card without code the first operation fails with \"no kernel image is available for execution on the device\"; neither the driver nor `torch.cuda.is_available()` shows it.\n\n" +
+			"Code for X.y runs on cards X.z with z not smaller than y, and never on cards with another X. Install the wheel that has code for the card, or hide the card from the program.",
+		From: []string{torchMatrix, "pytorch/pytorch: torch/cuda/__init__.py (_check_capability)", "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#binary-compatibility"},
+	}
+	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch has code for the GPUs here", torchNames(), func(s site.Site, p site.Python) []Finding {
+		t, found := torchOf(p)
+		if !found || t.cuda == "" {
+			return nil
+		}
+		code, known := compat.Torch(t.version, t.cuda)
+		known = known && t.wheel
+		fails := func(c gpu.Capability) bool {
+			if known {
+				return !code.Runs(c)
+			}
+			return dropped(c, t.cuda)
+		}
+		carries := "CUDA " + t.cuda + " cannot make code for it"
+		if known {
+			carries = "its wheel for CUDA " + t.cuda + " has code for " + code.String()
+		}
+		return cardFindings(s, "PyTorch "+t.version, carries, fails, func() string {
+			if cuda := torchWheel(s, t.version); cuda != "" && t.wheel {
+				return installTorch(p, t.version, cuda)
+			}
+			return "install a build of PyTorch for these cards: https://pytorch.org/get-started/previous-versions/"
+		})
+	})}
+}
+
+// dropped reports whether a CUDA is too new for a card: its compiler makes no code for it any more.
+func dropped(c gpu.Capability, cuda string) bool {
+	h, known := compat.Of(c)
+	major, ok := compat.Major(cuda)
+	return known && ok && h.LastCUDA != 0 && major > h.LastCUDA
+}
+
+// cardFindings says which of the cards that a program sees fail. Where others are left, it is a warning: small old cards
+// that drive a display are common beside new ones.
+func cardFindings(s site.Site, what, carries string, fails func(gpu.Capability) bool, do func() string) []Finding {
+	var bad []string
+	good := false
+	for _, d := range nvidias(s) {
+		switch {
+		case d.Compute == nil:
+		case fails(*d.Compute):
+			name := fmt.Sprintf("GPU %d (%s, compute capability %s", d.Index, gpu.Model(d.Name), d.Compute)
+			if h, ok := compat.Of(*d.Compute); ok {
+				name += ", " + h.Architecture
+			}
+			bad = append(bad, name+")")
+		default:
+			good = true
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	f := Finding{Severity: Error, Seen: fmt.Sprintf("%s does not run on %s: %s", what, strings.Join(bad, ", "), carries), Why: "the first operation fails with “no kernel image is available for execution on the device”", Do: do()}
+	if good {
+		f.Severity = Warning
+		f.Why = "a program that is given this device fails at its first operation"
+	}
+	return []Finding{f}
+}
+
+func torchCompanions() Check {
+	page := Page{
+		Code: "torch-companions", Title: "torchvision or torchaudio is built for another CUDA than PyTorch",
+		Text: "torchvision and torchaudio hold compiled code of their own that must be built for the same CUDA major version as PyTorch. torchvision refuses the import (\"Detected that PyTorch and torchvision were compiled with different CUDA major versions\"); a CPU build beside a CUDA build of PyTorch lacks its operators for GPUs.\n\n" +
+			"Install the three together, from one index.",
+		From: []string{"pytorch/vision: torchvision/extension.py (_check_cuda_version)", "https://pytorch.org/get-started/previous-versions/"},
+	}
+	return Check{Page: page, Look: inPythons(page.Code, "torchvision and torchaudio are built as PyTorch is", []string{"torchvision", "torchaudio"}, func(_ site.Site, p site.Python) []Finding {
+		t, found := torchOf(p)
+		if !found || t.cuda == "" || byConda(p, "pytorch", "libtorch") {
+			return nil
+		}
+		major, _ := compat.Major(t.cuda)
+		var bad []Finding
+		for _, name := range []string{"torchvision", "torchaudio"} {
+			k, _ := installed(p, name)
+			_, local, ok := strings.Cut(k.Version, "+")
+			if !ok || local != "cpu" && !strings.HasPrefix(local, "cu") || strings.HasPrefix(local, fmt.Sprintf("cu%d", major)) {
+				continue
+			}
+			number, _, _ := strings.Cut(k.Version, "+")
+			bad = append(bad, Finding{Severity: Warning, Seen: fmt.Sprintf("%s %s stands beside PyTorch %s, which is built for CUDA %s", name, k.Version, t.version, t.cuda),
+				Why: "they must be built for the same CUDA: the import fails, or operators for the GPU are missing",
+				Do:  pip(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
+		}
+		return bad
+	})}
+}

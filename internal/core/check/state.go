@@ -1,0 +1,151 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/site"
+)
+
+// leasesPage is our own documentation of leases.
+const leasesPage = "docs/leases.md"
+
+// stateChecks look at gpuard's own folder and at what it can promise here.
+func stateChecks() []Check {
+	return []Check{stateFolder(), statePlace(), stateEntries(), quotaLevels()}
+}
+
+func stateFolder() Check {
+	page := Page{
+		Code: "state-folder", Title: "gpuard cannot keep leases here",
+		Text: "Leases are files that live as long as somebody holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `gpuard run` refuses rather than lease behind the others' backs: two folders that do not know each other give the same GPU away twice. For the same reason a container needs the machine's folder mounted.\n\n" +
+			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo env GPUARD_STATE=/run/gpuard \"$(command -v gpuard)\" run -q -- true`. Programs that do not go through gpuard are not touched by any of this.",
+		From: []string{"gpuard: " + leasesPage},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		st := s.State.Found
+		switch {
+		case s.State.Problem != "":
+			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+		case st.Problem != "":
+			problem, do := split(st.Problem)
+			severity := Warning
+			if bare(s) && s.Machine.Problem != "" {
+				severity = Info // no GPU to lease
+			}
+			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
+		case st.Unshared != "":
+			problem, do := split(st.Unshared)
+			return []Finding{{page.Code, Info, problem, "leases must be seen by everybody who uses these GPUs", do}}
+		case !st.Exists:
+			return ok(page.Code, "nobody has leased a GPU yet; leases will lie in "+st.Folder)
+		}
+		return ok(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, many(st.Leases, "lease"), waiting(st.Tickets)))
+	}}
+}
+
+// split parts a message from what to do, which stands behind its last semicolon.
+func split(text string) (problem, do string) {
+	if i := strings.LastIndex(text, "; "); i > 0 {
+		return text[:i], text[i+2:]
+	}
+	return text, "see " + leasesPage
+}
+
+func statePlace() Check {
+	page := Page{
+		Code: "state-place", Title: "Leases lie in a place that could be better",
+		Text: "`/run/gpuard`, made by root, is the best place: it is empty after a reboot, and users cannot touch each other's leases there. In a folder that an ordinary user made first, that user could remove leases of others, so users cooperate; `/var/tmp` survives reboots and is cleaned by age. A folder that `GPUARD_STATE` names is seen only by those who name it too.\n\n" +
+			"`sudo env GPUARD_STATE=/run/gpuard \"$(command -v gpuard)\" run -q -- true` makes the best place at any time, also while leases are alive elsewhere, since those count too. `/run` is emptied at each boot, so the line belongs into what root runs then.",
+		From: []string{"gpuard: " + leasesPage},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		st := s.State.Found
+		const better = `sudo env GPUARD_STATE=/run/gpuard "$(command -v gpuard)" run -q -- true`
+		var found []Finding
+		add := func(seen, why, do string) { found = append(found, Finding{page.Code, Info, seen, why, do}) }
+		switch {
+		case s.State.Problem != "":
+			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+		case st.Problem != "":
+			return ok(page.Code, "see state-folder")
+		}
+		if st.Named {
+			add("GPUARD_STATE puts the leases into "+st.Folder, "only those who set the same variable see them", "set it for everybody (in /etc/environment), or unset GPUARD_STATE")
+		}
+		if st.Passing != "" {
+			add(st.Folder+" survives reboots and is cleaned by age", "a long lease may lose its file", better)
+		}
+		if st.Exists && st.Owner != "" {
+			add(fmt.Sprintf("%s belongs to the user %s", st.Folder, st.Owner), "its owner could remove leases of others, so users must trust each other", better)
+		}
+		if len(st.Others) > 0 && st.Exists {
+			add("leases lie in "+strings.Join(append(slices.Clone(st.Others), st.Folder), " and in "), "all of them count, and new ones go to "+st.Folder, "")
+		}
+		if found == nil {
+			return ok(page.Code, st.Folder)
+		}
+		return found
+	}}
+}
+
+func stateEntries() Check {
+	page := Page{
+		Code: "state-entries", Title: "Entries in gpuard's folder count as nothing",
+		Text: "Every entry of the state folder is checked before it is believed: owner, form, size, lock. What does not stand the check is passed over, so that nobody can keep a GPU from others with a forged file; it is told so that its owner can remove it.\n\n`gpuard status` says the same. A few of them do no harm.",
+		From: []string{"gpuard: " + leasesPage},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		if s.State.Problem != "" {
+			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+		}
+		var found []Finding
+		for _, e := range s.State.Found.Entries {
+			found = append(found, Finding{page.Code, Info, e, "it is no lease and no request, and is passed over", "its owner can remove it"})
+		}
+		if found == nil {
+			return ok(page.Code, "every entry is in order")
+		}
+		return found
+	}}
+}
+
+func quotaLevels() Check {
+	page := Page{
+		Code: "quota-levels", Title: "How hard a share of a GPU can be kept here",
+		Text: "`gpuard run --share 8G` gives a job a part of a GPU's memory. With `--quota watch` somebody measures and ends a job that takes more; with `--quota mps` NVIDIA's Multi-Process Service refuses it the memory at once. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
+			"Where a level is missing, a share is kept as hard as can be, and the job is told; `--require-quota` refuses instead.",
+		From: []string{"gpuard: docs/guide/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		st := s.State.Found
+		switch {
+		case s.State.Problem != "":
+			return blind(page.Code, "what gpuard can enforce", s.State.Problem, "")
+		case !slices.Contains(st.Levels, string(job.Watch)):
+			return []Finding{{page.Code, Info, "nobody can see to it that a share is kept: " + st.Watch, "jobs with --share must keep it themselves", ""}}
+		case st.MPS != "":
+			return ok(page.Code, "a share is measured and its job ended above it (watch); not by MPS: "+st.MPS)
+		}
+		return ok(page.Code, "a share can be kept by: "+strings.Join(st.Levels, ", "))
+	}}
+}
+
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}

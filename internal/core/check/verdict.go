@@ -1,0 +1,171 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/site"
+	"gpuard/internal/core/visible"
+)
+
+// Verdict is the first thing doctor says.
+type Verdict struct {
+	Runs    *bool  `json:"runs"`    // whether GPU programs will run here; null when that cannot be told
+	Summary string `json:"summary"` // the same in one sentence
+	Next    string `json:"next"`    // the one thing to do next; "" when there is nothing
+}
+
+// Diagnosis is doctor's whole answer.
+type Diagnosis struct {
+	Verdict
+	Findings []Finding `json:"findings"` // of every check that ran, causes before consequences; never nil
+	Site     site.Site `json:"-"`
+}
+
+// Diagnose runs every check and judges what they found.
+func Diagnose(s site.Site) Diagnosis {
+	found := Site(s)
+	return Diagnosis{Judge(s, found), found, s}
+}
+
+// Judge makes the verdict of all findings of Site. A check that says that no GPU program runs has the last word, the first
+// one before the others, because causes stand before consequences. Else the devices count that the drivers show and that may
+// get work.
+func Judge(s site.Site, findings []Finding) Verdict {
+	return judge(s, findings, stops())
+}
+
+// stops are the codes of checks whose errors mean that no GPU program runs.
+func stops() (codes []string) {
+	for _, c := range Checks() {
+		if c.Stops {
+			codes = append(codes, c.Code)
+		}
+	}
+	return codes
+}
+
+func judge(s site.Site, findings []Finding, stops []string) Verdict {
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == Error && slices.Contains(stops, f.Code) })
+	worst := worst(findings)
+	unfit := unfit(s, findings)
+	m := s.Machine
+	here := map[string]string{"file": "on the recorded machine", "invented": "on the invented machine"}[m.Found.Source]
+	will, willNot := "GPU programs will run "+cmp.Or(here, "here"), "GPU programs will not run "+cmp.Or(here, "here")
+	switch {
+	case i >= 0:
+		return Verdict{new(false), willNot + ": " + findings[i].Seen, findings[i].Do}
+	case m.Problem != "" && hasNoCard(s), m.Problem == "" && len(m.Found.Devices) == 0:
+		return Verdict{new(false), willNot + ": this machine has no GPU that gpuard knows", "use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}
+	case m.Problem != "" && s.Driver.Found.Tegra:
+		return Verdict{nil, "cannot tell whether GPU programs will run here: " + jetson, "ask the frameworks: gpuard doctor --run"}
+	case m.Problem != "":
+		return Verdict{nil, "cannot tell whether GPU programs will run here: " + m.Problem, cmp.Or(reason(findings), m.Do, worst.Do)}
+	case !slices.ContainsFunc(m.Found.Devices, answers):
+		return Verdict{new(false), willNot + ": " + m.Found.Devices[0].Problem, worst.Do}
+	case unfit != nil:
+		return Verdict{new(false), willNot + ": " + unfit.Seen, unfit.Do}
+	case worst.Severity == Error:
+		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devices(s), worst.Seen), worst.Do}
+	}
+	return Verdict{new(true), will + ": " + devices(s), worst.Do}
+}
+
+// unfit is why no program runs where each device that answers and is not hidden must not get work; nil where one may. What
+// the checks call less than an error keeps no program from running.
+func unfit(s site.Site, findings []Finding) *Finding {
+	m := s.Machine.Found
+	hidden, _ := visible.Limit(s.Env, m)
+	var sick []gpu.Device
+	for _, d := range m.Devices {
+		if _, out := hidden[d.UUID]; out || !answers(d) {
+			continue
+		}
+		if state, _ := health.Of(d, s.Now); state != health.Unhealthy {
+			return nil
+		}
+		sick = append(sick, d)
+	}
+	reasons := []Check{recoveryAction(), xidErrors(), remappedRows()}
+	i := slices.IndexFunc(findings, func(f Finding) bool {
+		return f.Severity == Error && slices.ContainsFunc(reasons, func(c Check) bool { return c.Code == f.Code })
+	})
+	if len(sick) == 0 || i < 0 {
+		return nil
+	}
+	f := findings[i]
+	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) { // a reset takes no error off the list
+		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(named(m, sick[0]), "GPU "))
+	}
+	return &f
+}
+
+// worst is the first of the worst findings that need something done: what is only worth knowing needs nothing.
+func worst(findings []Finding) (w Finding) {
+	for _, s := range []Severity{Error, Warning} {
+		if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == s }); i >= 0 {
+			return findings[i]
+		}
+	}
+	return Finding{}
+}
+
+// reason is what to do about a machine that cannot be read, where a check of its driver or devices knows why: what is wrong
+// with a Python environment does not matter yet.
+func reason(findings []Finding) string {
+	near := slices.Concat(driverChecks(), deviceChecks())
+	return worst(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return f.Severity != Error || !slices.ContainsFunc(near, func(c Check) bool { return c.Code == f.Code })
+	})).Do
+}
+
+// hasNoCard: the PCI bus was read and shows nothing of a vendor whose GPUs are known. Under WSL no GPU is on it.
+func hasNoCard(s site.Site) bool {
+	const nvidia, amd = 0x10de, 0x1002
+	return !s.Driver.Found.WSL && !s.Driver.Found.Tegra && s.Driver.Found.Module == "" && s.Cards.Problem == "" && !slices.ContainsFunc(s.Cards.Found, func(c site.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
+}
+
+// answers reports whether the driver reads the device.
+func answers(d gpu.Device) bool { return d.Problem == "" }
+
+// devices counts by model what answers and is not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver 550.54.15".
+func devices(s site.Site) string {
+	m := s.Machine.Found
+	hidden, _ := visible.Limit(s.Env, m)
+	var models, masks []string
+	count, hides := map[string]int{}, map[string]int{}
+	for _, d := range m.Devices {
+		name := cmp.Or(d.Name, "GPU without a name")
+		mask, out := hidden[d.UUID]
+		switch {
+		case !answers(d):
+		case out:
+			if mask = strings.TrimSuffix(mask, " it"); hides[mask] == 0 {
+				masks = append(masks, mask)
+			}
+			hides[mask]++
+		default:
+			if count[name]++; count[name] == 1 {
+				models = append(models, name)
+			}
+		}
+	}
+	for i, name := range models {
+		models[i] = fmt.Sprintf("%d %s", count[name], name)
+	}
+	text := strings.Join(models, ", ")
+	if last := len(models) - 1; last > 0 {
+		text = strings.Join(models[:last], ", ") + " and " + models[last]
+	}
+	if m.Driver != "" {
+		text += ", driver " + m.Driver
+	}
+	for _, mask := range masks {
+		text += fmt.Sprintf("; %s %d more", mask, hides[mask])
+	}
+	return text
+}

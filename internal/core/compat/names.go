@@ -1,0 +1,152 @@
+package compat
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+)
+
+// nameTable is the list of names; its head explains it.
+//
+//go:embed data/names.txt
+var nameTable string
+
+// Kind says why a variable's name is worth a word.
+type Kind string
+
+// Kinds of names.
+const (
+	Old   Kind = "deprecated" // still read, but a newer name or way exists
+	Gone  Kind = "removed"    // read by nobody any more
+	Debug Kind = "debug"      // for the search for an error, not to be left on
+	mask  Kind = "mask"       // chooses devices
+)
+
+// Name is what is known of a variable's name.
+type Name struct {
+	Name    string
+	Kind    Kind
+	Warns   bool   // it does likely harm; otherwise it is only worth knowing
+	Instead string // the name to write; "" when the variable is simply left out
+	Since   string // "NCCL 2.17"; "" unknown
+	What    string // what it does or why it changed: one clause
+	From    string // the source
+	values  string
+}
+
+// Deprecated reports whether something else is to be written than this name, as it is with this value: an older spelling
+// (Old) or a variable that nobody reads any more (Gone).
+func Deprecated(name, value string) (Name, bool) {
+	n, ok := named(name)
+	return n, ok && (n.Kind == Old || n.Kind == Gone) && n.counts(value)
+}
+
+// DebugOnly reports whether the variable, with this value, is meant for the search for an error and costs speed or
+// safety where it is left on.
+func DebugOnly(name, value string) (Name, bool) {
+	n, ok := named(name)
+	return n, ok && n.Kind == Debug && n.counts(value)
+}
+
+// Misspelt says which variable that chooses devices is meant by a name that nobody reads. The part before the first _ must
+// be right, and what follows must differ by one or two letters; a longer name, such as CUDA_VISIBLE_DEVICES_OLD, is a
+// variable of somebody's own.
+func Misspelt(name string) (meant Name, ok bool) {
+	if _, known := named(name); known {
+		return Name{}, false
+	}
+	vendor, _, _ := strings.Cut(name, "_")
+	if vendor == "" || !strings.Contains(nameTable, "\n"+vendor+"_") {
+		return Name{}, false
+	}
+	for _, n := range names() {
+		if n.Kind == mask && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && apart(name, n.Name) <= 2 {
+			return n, true
+		}
+	}
+	return Name{}, false
+}
+
+// named finds one line of the table, without reading the others: lint asks for every variable of every file.
+func named(name string) (Name, bool) {
+	if name == "" || strings.ContainsAny(name, "\n\t") {
+		return Name{}, false
+	}
+	at := strings.Index(nameTable, "\n"+name+"\t")
+	if at < 0 {
+		return Name{}, false
+	}
+	line, _, _ := strings.Cut(nameTable[at+1:], "\n")
+	n, ok := readName(line)
+	if source := strings.LastIndex(nameTable[:at], "\n@ "); source >= 0 {
+		n.From, _, _ = strings.Cut(nameTable[source+len("\n@ "):], "\n")
+	}
+	return n, ok
+}
+
+// names reads the table; a line that is not understood is left out here and fails the package's test.
+func names() []Name {
+	var all []Name
+	from := ""
+	for line := range strings.Lines(nameTable) {
+		line = strings.TrimSuffix(line, "\n")
+		if source, ok := strings.CutPrefix(line, "@ "); ok {
+			from = source
+			continue
+		}
+		if n, ok := readName(line); ok {
+			n.From = from
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func readName(line string) (Name, bool) {
+	c := strings.Split(line, "\t")
+	if strings.HasPrefix(line, "#") || len(c) != 7 || !slices.Contains([]Kind{Old, Gone, Debug, mask}, Kind(c[1])) || c[2] != "info" && c[2] != "warning" {
+		return Name{}, false
+	}
+	known := func(s string) string { return strings.TrimPrefix(s, "-") }
+	return Name{Name: c[0], Kind: Kind(c[1]), Warns: c[2] == "warning", Instead: known(c[3]), Since: known(c[4]), values: c[5], What: c[6]}, true
+}
+
+// counts reports whether the name matters with this value.
+func (n Name) counts(value string) bool {
+	value = strings.TrimSpace(value)
+	switch n.values {
+	case "*":
+		return true
+	case "number":
+		digits := strings.TrimLeft(strings.TrimPrefix(value, "-"), "0")
+		return digits != "" && digits[0] >= '1' && digits[0] <= '9'
+	case "on":
+		return !slices.Contains([]string{"", "0", "false", "no", "off", "n", "f"}, strings.ToLower(value))
+	}
+	return slices.ContainsFunc(strings.Split(n.values, ","), func(word string) bool { return strings.EqualFold(word, value) })
+}
+
+// apart counts the letters to add, leave out, change or swap with a neighbour to get from one word to the other.
+func apart(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,128 @@
+package compat
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+//go:embed data/torch.txt
+var torchTable string
+
+//go:embed data/packages.txt
+var packageTable string
+
+// Code is for which devices a binary carries code.
+type Code struct {
+	For []gpu.Capability // compiled
+	PTX *gpu.Capability  // code that a driver can translate for this capability and every newer one; nil: none
+}
+
+// Runs reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
+// another major number; parts of embedded systems (5.3, 6.2, 7.2, 8.7, 10.1) run only code that is theirs.
+// Source: docs.nvidia.com/cuda/cuda-c-best-practices-guide "Binary Compatibility"; pytorch/pytorch torch/cuda/__init__.py.
+func (k Code) Runs(c gpu.Capability) bool {
+	embedded := []gpu.Capability{{Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}}
+	if k.PTX != nil && c.AtLeast(*k.PTX) {
+		return true
+	}
+	return slices.ContainsFunc(k.For, func(f gpu.Capability) bool {
+		return f == c || f.Major == c.Major && f.Minor < c.Minor && !slices.Contains(embedded, f)
+	})
+}
+
+// String lists the capabilities: "7.5 8.0 12.0+PTX".
+func (k Code) String() string {
+	var words []string
+	for _, c := range k.For {
+		word := c.String()
+		if k.PTX != nil && *k.PTX == c {
+			word += "+PTX"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// Torch is the code that the PyTorch wheels of a version carry ("2.9.0", or "2.9.0+cu128") built for a CUDA ("12.8"). ok is
+// false for a build that the table does not have: self-made builds and conda's may carry anything.
+// Source: pytorch/pytorch RELEASE.md, "PyTorch CUDA Support Matrix".
+func Torch(version, cuda string) (Code, bool) {
+	for _, row := range rows(torchTable) {
+		if row[0] == series(cuda) && within(version, row[1], row[2]) {
+			return code(row[3]), true
+		}
+	}
+	return Code{}, false
+}
+
+func code(text string) Code {
+	var k Code
+	for word := range strings.FieldsSeq(text) {
+		number, ptx := strings.CutSuffix(word, "+PTX")
+		c := capability(number)
+		k.For = append(k.For, c)
+		if ptx {
+			k.PTX = &c
+		}
+	}
+	return k
+}
+
+// TorchFor lists the CUDA versions of the table whose wheels for a PyTorch version run on every one of the devices, newest
+// first; without devices, all.
+func TorchFor(version string, on ...gpu.Capability) []string {
+	var fit []string
+	for _, row := range rows(torchTable) {
+		k := code(row[3])
+		fails := func(c gpu.Capability) bool { return !k.Runs(c) }
+		if within(version, row[1], row[2]) && !slices.ContainsFunc(on, fails) {
+			fit = append(fit, row[0])
+		}
+	}
+	slices.SortFunc(fit, func(a, b string) int { return Compare(b, a) })
+	return fit
+}
+
+// Needs is what a Python package needs to use an NVIDIA device.
+type Needs struct {
+	CUDA   string          // "12" or "12.5"; only the major version binds
+	CUDNN  string          // "9" or "9.3": this major version, and not older; "" none
+	Lowest *gpu.Capability // of devices; nil: as the CUDA has it
+}
+
+// Package says what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false when the
+// tables do not have it. PyTorch says itself what it was built for: see Torch.
+// Sources: the documentation of ONNX Runtime, TensorFlow, JAX and CuPy, as named in the table.
+func Package(name, version string) (Needs, bool) {
+	for _, row := range rows(packageTable) {
+		if row[0] != name || !within(version, row[1], row[2]) {
+			continue
+		}
+		n := Needs{CUDA: row[3], CUDNN: strings.Trim(row[4], "-")}
+		if row[5] != "-" {
+			n.Lowest = new(capability(row[5]))
+		}
+		return n, true
+	}
+	return Needs{}, false
+}
+
+// LastFor is the newest series of a package for a CUDA major version: "1.26" of onnxruntime-gpu for CUDA 12; "" when the
+// tables know no end of it, or nothing.
+func LastFor(name, cuda string) string {
+	last := ""
+	want, _ := Major(cuda)
+	for _, row := range rows(packageTable) {
+		switch major, _ := Major(row[3]); {
+		case row[0] != name || major != want:
+		case row[2] == "-":
+			return ""
+		case Compare(row[2], last) > 0:
+			last = row[2]
+		}
+	}
+	return last
+}

@@ -1,0 +1,314 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// card is what is remembered of one device.
+type card struct {
+	level    level
+	at       time.Time     // of the last look that was bad or fine
+	lastBad  time.Time     // when it was bad last
+	trouble  time.Duration // bad time less fine time, between 0 and the time that is trouble
+	rate     float64       // of its own speed while bad, smoothed; unknownRate unless measured
+	measured bool
+	clocks   []clock   // while it was not slowed down, oldest first
+	asked    int       // how often the trouble was told
+	last     time.Time // when last
+}
+
+// clock is one reading of the clock under load.
+type clock struct {
+	at   time.Time
+	mhz  int
+	load int // bandOf the utilization
+}
+
+// level is what one look makes of a device.
+type level int
+
+const (
+	unseen level = iota // no look at all
+	neither
+	fine
+	bad
+	broken
+)
+
+// sample is one look at one device.
+type sample struct {
+	level  level
+	kind   Kind
+	why    []string
+	warmer *float64 // than the neighbours, C
+	rate   *float64 // of its own speed
+}
+
+// Times of a card's memory, in minutes of Drift.Minute, and how much of it is needed.
+const (
+	recentMinutes  = 30.0
+	settledMinutes = 1.0  // readings must span this before they are compared with
+	staleMinutes   = 5.0  // trouble this old is forgotten although nothing fine was seen since
+	apartMinutes   = 0.25 // readings are kept no closer together
+	settledClocks  = 4
+)
+
+// judge makes one sample, and remembers the clock of a device that is not slowed down.
+func (d *Drift) judge(c *card, m gpu.Machine, dev gpu.Device, now time.Time) sample {
+	if state, reasons := Of(dev, now); state == Unhealthy && d.wants(Sick) {
+		return sample{level: broken, kind: Sick, why: reasons}
+	}
+	switch {
+	case dev.Problem != "":
+		return sample{level: unseen}
+	case dev.Utilization != nil && *dev.Utilization < loaded:
+		return sample{level: neither}
+	}
+	if !c.lastBad.IsZero() && now.Sub(c.lastBad) > d.minutes(staleMinutes) {
+		c.trouble = 0
+	}
+	var s sample
+	if dev.ClockEvents == nil && dev.ClockSM == nil {
+		s = d.byHeat(dev)
+	} else {
+		s = d.bySpeed(c, dev, now)
+	}
+	return beside(s, warmer(m, dev), dev)
+}
+
+func (d *Drift) wants(k Kind) bool { return slices.Contains(d.Kinds, k) }
+
+// bySpeed judges by what the driver says and by the clock.
+func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
+	c.clocks = slices.DeleteFunc(c.clocks, func(k clock) bool { return now.Sub(k.at) > d.minutes(recentMinutes) })
+	usual := c.usual(dev, now, d.minutes(settledMinutes))
+	s := sample{level: fine, rate: speed(dev, usual)}
+	reasons := slowdowns(dev)
+	for _, r := range reasons {
+		if d.wants(r.kind) && (s.level != bad || r.kind == Hot) {
+			s.level, s.kind = bad, r.kind
+		}
+		s.why = append(s.why, r.text)
+	}
+	if len(reasons) > 0 && s.level != bad {
+		s.level = neither // not what it is moved for, and not fine either
+	}
+	if usual > 0 && dev.ClockSM != nil && explained(dev) && !limited(dev) {
+		switch is := float64(*dev.ClockSM) / float64(usual); {
+		case is < slowClock && d.wants(Slow):
+			if s.level != bad {
+				s.level, s.kind = bad, Slow
+			}
+			s.why = append(s.why, fmt.Sprintf("runs at %d MHz where it ran at %d", *dev.ClockSM, usual))
+		case is < goodClock && s.level == fine:
+			s.level = neither
+		}
+	}
+	if s.level == fine {
+		c.keep(dev, now, d.minutes(apartMinutes))
+	}
+	return s
+}
+
+// byHeat judges where neither reasons nor clocks can be read.
+func (d *Drift) byHeat(dev gpu.Device) sample {
+	hot, mild, known, why := false, false, true, ""
+	switch {
+	case dev.TempMargin != nil:
+		hot, mild = *dev.TempMargin <= smallestMargin, *dev.TempMargin >= goodMargin
+		why = fmt.Sprintf("has %d C left before it slows down", *dev.TempMargin)
+	case dev.Temperature != nil && dev.TempSlowdown != nil && *dev.TempSlowdown > 0:
+		hot, mild = *dev.Temperature >= *dev.TempSlowdown-closeToSlowdown, *dev.Temperature <= *dev.TempSlowdown-goodToSlowdown
+		why = fmt.Sprintf("is at %d C and slows down at %d C", *dev.Temperature, *dev.TempSlowdown)
+	case dev.Temperature != nil:
+		hot, mild = *dev.Temperature >= fixedHot, *dev.Temperature <= fixedCool
+		why = fmt.Sprintf("is at %d C", *dev.Temperature)
+	default:
+		known = false
+	}
+	switch {
+	case known && hot && d.wants(Hot):
+		return sample{level: bad, kind: Hot, why: []string{why}}
+	case known && mild:
+		return sample{level: fine}
+	}
+	return sample{level: neither}
+}
+
+// beside compares with the neighbours: a device that is slow with all of them is slow for a reason that a move does not
+// mend. Without anything to compare with, only the driver's own word counts.
+func beside(s sample, than *float64, dev gpu.Device) sample {
+	s.warmer = than
+	switch {
+	case than == nil:
+		if s.level == bad && len(slowdowns(dev)) == 0 && dev.TempMargin == nil {
+			s.level = neither
+		}
+	case *than <= cool:
+		if s.level != neither || len(s.why) > 0 {
+			s.level = fine
+		}
+	case *than < hotter && s.level == bad:
+		s.level = neither
+	}
+	return s
+}
+
+// warmer is how much hotter the device is than the median of the vendor's others here, nil when that is not known.
+func warmer(m gpu.Machine, dev gpu.Device) *float64 {
+	var others []int
+	for _, o := range m.Devices {
+		if o.UUID != dev.UUID && o.Vendor == dev.Vendor && o.Problem == "" && o.Temperature != nil {
+			others = append(others, *o.Temperature)
+		}
+	}
+	if dev.Temperature == nil || len(others) == 0 {
+		return nil
+	}
+	slices.Sort(others)
+	n := len(others)
+	return new(float64(*dev.Temperature) - float64(others[(n-1)/2]+others[n/2])/2)
+}
+
+// reason is one of the driver's own for a lower clock.
+type reason struct {
+	kind Kind
+	text string
+}
+
+// slowdowns are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks that somebody set are.
+// Names as in nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
+func slowdowns(d gpu.Device) (out []reason) {
+	has := func(e string) bool { return slices.Contains(d.ClockEvents, e) }
+	for _, e := range d.ClockEvents {
+		switch e {
+		case "hw_thermal_slowdown", "sw_thermal_slowdown":
+			out = append(out, reason{Hot, "is slowed down because of heat (" + e + ")"})
+		case "hw_slowdown": // the driver sets it beside the two that say why
+			if !has("hw_thermal_slowdown") && !has("hw_power_brake_slowdown") {
+				out = append(out, reason{Slow, "is slowed down by its hardware (hw_slowdown)"})
+			}
+		case "hw_power_brake_slowdown":
+			out = append(out, reason{Slow, "is slowed down by its power supply (hw_power_brake_slowdown)"})
+		}
+	}
+	return out
+}
+
+// explained: the device would say whether its power limit keeps the clock low. Without that a low clock says nothing.
+func explained(d gpu.Device) bool {
+	return d.ClockEvents != nil || d.Power != nil && d.PowerLimit != nil
+}
+
+// limited: something other than trouble explains a low clock: the power limit, which depends on the work, or somebody's setting.
+func limited(d gpu.Device) bool {
+	normal := []string{"gpu_idle", "applications_clocks", "sw_power_cap", "sync_boost", "display_clock_setting"}
+	if slices.ContainsFunc(d.ClockEvents, func(e string) bool { return slices.Contains(normal, e) }) {
+		return true
+	}
+	return d.Power != nil && d.PowerLimit != nil && *d.PowerLimit > 0 && *d.Power >= fullPower**d.PowerLimit
+}
+
+// speed is the clock as a share of the usual one, or of the highest; nil when it is not known.
+func speed(d gpu.Device, usual int) *float64 {
+	if usual == 0 && d.ClockSMMax != nil {
+		usual = *d.ClockSMMax
+	}
+	if d.ClockSM == nil || usual <= 0 {
+		return nil
+	}
+	return new(min(float64(*d.ClockSM)/float64(usual), 1))
+}
+
+// bandOf puts utilizations together that are alike; an unknown one is like itself.
+func bandOf(utilization *float64) int {
+	switch {
+	case utilization == nil:
+		return -1
+	case *utilization < 0.6:
+		return 0
+	case *utilization < 0.9:
+		return 1
+	}
+	return 2
+}
+
+// usual is the median clock at the device's present load; 0 when too little is known.
+func (c *card) usual(d gpu.Device, now time.Time, settled time.Duration) int {
+	load := bandOf(d.Utilization)
+	var mhz []int
+	var first time.Time
+	for _, k := range c.clocks {
+		if k.load != load {
+			continue
+		}
+		if len(mhz) == 0 {
+			first = k.at
+		}
+		mhz = append(mhz, k.mhz)
+	}
+	if len(mhz) < settledClocks || now.Sub(first) < settled {
+		return 0
+	}
+	slices.Sort(mhz)
+	return mhz[len(mhz)/2]
+}
+
+// keep remembers a good clock. One that a limit explains is no measure.
+func (c *card) keep(d gpu.Device, now time.Time, apart time.Duration) {
+	if d.ClockSM == nil || limited(d) {
+		return
+	}
+	load := bandOf(d.Utilization)
+	if !slices.ContainsFunc(c.clocks, func(k clock) bool { return k.load == load && now.Sub(k.at) < apart }) {
+		c.clocks = append(c.clocks, clock{now, *d.ClockSM, load})
+	}
+}
+
+// count adds the time since the last look to the trouble, or takes it away.
+func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
+	switch s.level {
+	case unseen:
+		return
+	case neither:
+		c.level = neither
+		return
+	}
+	since := min(max(now.Sub(c.at), 0), gap)
+	if c.at.IsZero() || c.level != s.level {
+		since = 0
+	}
+	c.level, c.at = s.level, now
+	if s.level == fine {
+		if c.trouble = max(c.trouble-since, 0); c.trouble == 0 {
+			c.measured = false
+		}
+		return
+	}
+	c.trouble, c.lastBad = min(c.trouble+since, full), now
+	switch {
+	case s.rate == nil && !c.measured:
+		c.rate = unknownRate
+	case s.rate != nil && !c.measured:
+		c.rate, c.measured = *s.rate, true
+	case s.rate != nil:
+		c.rate += (*s.rate - c.rate) / 4
+	}
+}
+
+// ask says whether the trouble is told now: again after a while that doubles up to long, and from the start when it has
+// not been told for twice that.
+func (c *card) ask(now time.Time, again, long time.Duration) bool {
+	if now.Sub(c.last) > 2*long {
+		c.asked = 0
+	}
+	if c.asked > 0 && now.Sub(c.last) < min(again<<min(c.asked-1, 8), long) {
+		return false
+	}
+	c.asked, c.last = c.asked+1, now
+	return true
+}

@@ -1,0 +1,40 @@
+package health
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// together is how far apart two sources tell the same error.
+const together = time.Second
+
+// Settle brings the errors of one device, from several sources, into one list: oldest first, each once, without those that
+// are over because they came no later than over. An error without a time came before every other one, and is over when
+// undated says so.
+func Settle(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
+	xids = slices.Clone(xids)
+	slices.SortStableFunc(xids, func(a, b gpu.XID) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Source, b.Source), cmp.Compare(a.PID, b.PID))
+	})
+	var out []gpu.XID
+	for _, x := range xids {
+		if x.At.IsZero() && undated || !x.At.IsZero() && !x.At.After(over) {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o gpu.XID) bool { return o.Code == x.Code && x.At.Sub(o.At) <= together })
+		if i < 0 {
+			out = append(out, x)
+		} else if out[i].PID == 0 {
+			out[i].PID = x.PID
+		}
+	}
+	return out
+}
+
+// isOn reports whether the list has the error already: two readings of a log give it times a little apart.
+func isOn(list []gpu.XID, x gpu.XID) bool {
+	return slices.ContainsFunc(list, func(o gpu.XID) bool { return o.Code == x.Code && x.At.Sub(o.At).Abs() <= together })
+}

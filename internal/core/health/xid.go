@@ -1,0 +1,124 @@
+package health
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// errorTable is the list of known codes; its head names classes and source.
+//
+//go:embed xid.txt
+var errorTable string
+
+// Class is how bad a driver error is for the device.
+type Class string
+
+// Classes of driver errors, mildest first; xid.txt has the codes.
+const (
+	Note  Class = "note"  // nothing to do
+	Fault Class = "app"   // of a program, as a rule: it is started again, the device is fine
+	Stuck Class = "reset" // the device needs a reset
+	Host  Class = "host"  // the machine, its cables or its administrator are needed
+)
+
+// quiet is how long a contained memory error (XID 94) keeps a device from new jobs.
+const quiet = 10 * time.Minute
+
+// Contained is the code of a memory error that hit one program alone: not that program's fault, and no lasting harm.
+const contained = 94
+
+// recovery is the code that only says that the recovery action changed, which is a reading of its own.
+const recoveryChanged = 154
+
+// Explain says of which class a driver error is and what it means, in a few words. A code that NVIDIA's catalog gives no
+// action for, or that is newer than this version, is of class Host: the cautious side.
+func Explain(code int) (Class, string) {
+	for line := range strings.Lines(errorTable) {
+		codes, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		first, last, isRange := strings.Cut(codes, "-")
+		low, err := strconv.Atoi(first)
+		if err != nil {
+			continue
+		}
+		high := low
+		if isRange {
+			high, _ = strconv.Atoi(last)
+		}
+		if low <= code && code <= high {
+			class, meaning, _ := strings.Cut(rest, "\t")
+			return Class(class), meaning
+		}
+	}
+	return Host, "an error that this version does not know"
+}
+
+// OfMachine reports that the error is the fault of the machine and not of the program that it hit: a program that ended
+// with it may be started again elsewhere.
+func OfMachine(code int) bool {
+	class, _ := Explain(code)
+	return class == Stuck || class == Host && code != recoveryChanged || code == contained
+}
+
+// xids judges the driver's errors, each code once, in the order of the codes' first appearance.
+func (v *verdict) xids(d gpu.Device, now time.Time) {
+	var seen []int
+	for _, x := range d.XIDs {
+		if slices.Contains(seen, x.Code) {
+			continue
+		}
+		seen = append(seen, x.Code)
+		last := latest(d.XIDs, x.Code)
+		class, meaning := Explain(x.Code)
+		text := fmt.Sprintf("XID %d %s: %s", x.Code, moment(last.At), meaning)
+		switch {
+		case x.Code == contained:
+			if last.At.IsZero() || now.Sub(last.At) < quiet {
+				v.add(Degraded, Confirm, "%s; it gets no new job until %.0f minutes after it", text, quiet.Minutes())
+			}
+		case x.Code == recoveryChanged && d.RecoveryAction != "":
+		case class == Stuck:
+			v.add(Unhealthy, Reset, "%s", text)
+			v.confirm = true
+		case class == Host:
+			v.add(Unhealthy, mends(x.Code), "%s", text)
+			v.confirm = true
+		}
+	}
+}
+
+// mends is the cure of an error of class Host.
+func mends(code int) Cure {
+	switch code {
+	case 79:
+		return Recover
+	case 54:
+		return Power
+	case 48:
+		return Reset
+	}
+	return Consult
+}
+
+func latest(xids []gpu.XID, code int) gpu.XID {
+	var last gpu.XID
+	for _, x := range xids {
+		if x.Code == code && (last.Code == 0 || x.At.After(last.At)) {
+			last = x
+		}
+	}
+	return last
+}
+
+// moment is when, for people: such errors are of this boot, so the year says nothing.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return "since the machine was started"
+	}
+	return at.Format("on 2 Jan at 15:04:05")
+}

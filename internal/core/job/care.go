@@ -1,0 +1,32 @@
+package job
+
+import (
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Care is how a run is looked after to its end by gpuard, which otherwise becomes the command and is gone. The limit of its
+// time is Spec.Timeout.
+type Care struct {
+	Retries  int           // --retry: how often it may be started again after a failure
+	Any      bool          // --retry N:any: after every failure, not just after one of the machine
+	Log      string        // --log: file that gets its output too; "" none
+	LogLimit gpu.Bytes     // size at which Log becomes Log.1
+	Drift    []string      // --drift: kinds of trouble that move it: hot, slow, sick; empty: it stays
+	Stop     string        // --stop-signal: how it is asked to end, such as "SIGTERM"
+	Grace    time.Duration // --grace: how long it may take to end after that
+}
+
+// Result is how a run that was looked after ended.
+type Result struct {
+	Lease    string        // of the last start; "" without a device
+	Devices  []Given       // of the last start
+	Starts   int           // how often the command was started
+	Ran      time.Duration // all starts together, without the waiting between them
+	Code     int           // exit code; -1 when a signal ended it
+	Signal   string        // that ended it: "SIGKILL"; "" none
+	TimedOut bool          // it was ended by the limit of its time
+	HeldBy   []Blocker     // who still holds the lease
+	Peak     *gpu.Bytes    // most host memory of one of its processes (getrusage(2), ru_maxrss); nil unknown
+}

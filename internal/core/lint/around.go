@@ -1,0 +1,214 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// around is a file whose variables are looked up again and again.
+type around struct {
+	File
+	sets map[string][]int // the Set and Unset steps of each name, in their order
+}
+
+func lookAround(f File) around {
+	a := around{File: f, sets: map[string][]int{}}
+	for i, s := range f.Steps {
+		if s.Do == Set || s.Do == Unset {
+			a.sets[s.Name] = append(a.sets[s.Name], i)
+		}
+	}
+	return a
+}
+
+// farBack bounds how many assignments are looked at for one command, so that a file of many thousand lines takes no
+// time that grows with their square.
+const farBack = 1000
+
+// inherited is the Set or Unset step that decides what command i of the file gets for a variable from what stands around
+// it. sure is false when that depends on more than the file says; a step without a name and sure means that the file
+// does not touch the variable.
+func (a around) inherited(i int, name string) (step Step, sure bool) {
+	c := a.Steps[i]
+	sets := a.sets[name]
+	last := len(sets)
+	if ordered(a.Kind) {
+		last, _ = slices.BinarySearch(sets, i)
+	}
+	for n := last - 1; n >= 0; n-- {
+		s := a.Steps[sets[n]]
+		if last-n > farBack {
+			return Step{}, false
+		}
+		switch {
+		case s.Shell != 0 && s.Shell != c.Shell, s.Shell == c.Shell && !strings.HasPrefix(c.Process, s.Process), s.Lost != "":
+			continue
+		case s.Shell != 0 && sets[n] > i:
+			continue // within one script the order counts, whatever the format around it
+		case s.In != "" && s.In != c.In && !strings.HasPrefix(c.In, s.In+"."):
+			if inShell(a.File, s) {
+				return Step{}, false // a function that may have run
+			}
+			continue
+		case s.Maybe, s.Do == Set && inShell(a.File, s) && !s.Exported:
+			return Step{}, false
+		}
+		return s, true
+	}
+	return Step{}, true
+}
+
+// inShell reports whether a step was read from a shell script.
+func inShell(f File, s Step) bool { return f.Kind == Shell || s.Shell != 0 }
+
+// ordered reports whether it matters in a format which of two steps is written first.
+func ordered(k Kind) bool {
+	return slices.Contains([]Kind{Shell, Python, Notebook, Dockerfile}, k)
+}
+
+// effective is what the program gets for a variable: from the command, else from around it.
+func (a around) effective(i int, p program, name string) (Value, bool) {
+	if s, ok := p.given(name); ok {
+		return a.constant(i, s.Value), s.Do == Set
+	}
+	if p.sudo.drops(name) {
+		return Value{}, false
+	}
+	s, sure := a.inherited(i, name)
+	return a.constant(i, s.Value), sure && s.Do == Set
+}
+
+// constant replaces a variable of the script in a computed value, when the script sets it in one place only, to
+// something known, and always.
+func (a around) constant(i int, v Value) Value {
+	if v.Known || v.From == "" || len(a.sets[v.From]) != 1 || a.sets[v.From][0] > i {
+		return v
+	}
+	s, c := a.Steps[a.sets[v.From][0]], a.Steps[i]
+	if s.Do != Set || !s.Value.Known || s.Maybe || s.In != "" || s.Lost != "" || s.Shell != c.Shell || s.How == "${:=}" || !strings.HasPrefix(c.Process, s.Process) {
+		return v
+	}
+	text := strings.NewReplacer("${"+v.From+"}", s.Value.Text, "$"+v.From, s.Value.Text).Replace(strings.Trim(v.Text, `"`))
+	if strings.ContainsAny(text, "$`'\\") {
+		return v
+	}
+	v.Text, v.Known = text, true
+	return v
+}
+
+// masks lists the variables that choose devices by number in one process.
+func masks() []string {
+	return []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"}
+}
+
+// isGPUVariable reports whether a program reads the variable from its environment to choose or to use GPUs.
+func isGPUVariable(name string) bool {
+	return slices.Contains(masks(), name) || slices.Contains([]string{"CUDA_DEVICE_ORDER", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR", "CUDA_LAUNCH_BLOCKING",
+		"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE",
+		"NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
+		"XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "HSA_OVERRIDE_GFX_VERSION"}, name)
+}
+
+// devices counts what a list of numbers or UUIDs selects; ok is false when that cannot be told from the list alone.
+// Rules: https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+func devices(list Value) (n int, ok bool) {
+	if !list.Known {
+		return 0, false
+	}
+	text := strings.TrimSpace(list.Text)
+	if text == "" {
+		return 0, true
+	}
+	seen := map[string]bool{}
+	for entry := range strings.SplitSeq(text, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "-1" {
+			return len(seen), true
+		}
+		_, err := strconv.ParseUint(entry, 10, 16)
+		if err != nil && !strings.HasPrefix(entry, "GPU-") && !strings.HasPrefix(entry, "MIG-") || seen[entry] {
+			return 0, false
+		}
+		seen[entry] = true
+	}
+	return len(seen), true
+}
+
+// numbers returns the entries of a list of numbers; nil when it has something else.
+func numbers(list Value) []int {
+	if !list.Known {
+		return nil
+	}
+	var all []int
+	for entry := range strings.SplitSeq(list.Text, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(entry), 10, 16)
+		if err != nil {
+			return nil
+		}
+		all = append(all, int(n))
+	}
+	return all
+}
+
+// writable reports whether words of a command may be written in the lines where they stand: in lists of YAML and JSON
+// they have other quotes.
+func writable(f File, s Step) bool { return inShell(f, s) || f.Kind == Unit }
+
+// word is the edit of one word.
+func word(w Word, text string) Edit { return Edit{At: w.At, Was: w.Raw, Text: text} }
+
+// prefixing is the edit that writes an assignment before a command.
+func prefixing(s Step, assignment string) []Edit {
+	if len(s.With) > 0 {
+		at := s.With[0].At
+		at.EndLine, at.EndColumn = at.Line, at.Column+len(s.With[0].Name)
+		return []Edit{{At: at, Was: s.With[0].Name, Text: assignment + " " + s.With[0].Name}}
+	}
+	if len(s.Words) == 0 {
+		return nil
+	}
+	return []Edit{word(s.Words[0], assignment+" "+s.Words[0].Raw)}
+}
+
+// without is the edit that takes an assignment away from before its command, with the blank behind it.
+func without(s Step, assignment Step) Edit {
+	taken := Edit{At: assignment.At, Was: assignment.Name + "=" + assignment.Value.Raw}
+	next := Place{}
+	for i, w := range s.With {
+		if w.At != assignment.At {
+			continue
+		}
+		if i+1 < len(s.With) {
+			next = s.With[i+1].At
+		} else if len(s.Words) > 0 {
+			next = s.Words[0].At
+		}
+	}
+	if next.Line == taken.At.EndLine && next.Column == taken.At.EndColumn+1 {
+		taken.At.EndColumn++
+		taken.Was += " "
+	}
+	return taken
+}
+
+// line writes a command again, with other words where swap has them.
+func line(s Step, swap func(Word) string) string {
+	var words []string
+	for _, w := range s.With {
+		words = append(words, w.Name+"="+w.Value.Raw)
+	}
+	for _, w := range s.Words {
+		text := w.Raw
+		if text == "" {
+			text = w.Text
+		}
+		if swap != nil {
+			if other := swap(w); other != "" {
+				text = other
+			}
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, " ")
+}

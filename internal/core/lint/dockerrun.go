@@ -1,0 +1,222 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// containerRun is what docker run, podman run or the like is asked for, as far as GPUs are concerned.
+type containerRun struct {
+	program
+	tool    string // "docker", "podman", "nerdctl", "nvidia-docker"
+	gpus    []Word // values of --gpus
+	cdi     []Word // values of --device that name a GPU
+	nodes   bool   // --device or --privileged lets in device files
+	runtime string
+	env     []Step // Set steps; a name without value is a Set whose value is computed
+	inside  []Word // the command for the container
+}
+
+// plain lists the options of docker run and podman run that take no value; all others take one.
+//
+// docker/cli: docs/reference/commandline/container_run.md; containers/podman: docs/source/markdown/podman-run.1.md.in
+func plain() []string {
+	return strings.Fields("--detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet " +
+		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all")
+}
+
+// asContainer reads a command that starts a container.
+func asContainer(s Step) (containerRun, bool) {
+	r := containerRun{program: started(s)}
+	words := r.args
+	switch r.name {
+	case "docker", "podman", "nerdctl", "nvidia-docker", "podman-remote":
+		r.tool = strings.TrimSuffix(r.name, "-remote")
+	default:
+		return r, false
+	}
+	words = skipOptions(words, strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url"))
+	if len(words) > 0 && words[0].Text == "container" {
+		words = words[1:]
+	}
+	if len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
+		return r, false
+	}
+	return r, r.options(words[1:])
+}
+
+// options reads up to the image. It fails when a computed word may be an option: then nobody knows where they end.
+func (r *containerRun) options(words []Word) bool {
+	for len(words) > 0 {
+		w := words[0]
+		words = words[1:]
+		switch {
+		case !w.Known && !strings.HasPrefix(w.Text, "-"):
+			// "$IMAGE" and "${ARGS[@]}" look alike; what was read before it stays true
+			r.inside = words
+			return true
+		case w.Text == "--":
+			continue
+		case strings.HasPrefix(w.Text, "--"):
+			name, value, given := strings.Cut(w.Text, "=")
+			if !given && slices.Contains(plain(), name) {
+				r.option(name, w)
+				continue
+			}
+			if !given {
+				if len(words) == 0 {
+					return false
+				}
+				r.option(name, words[0])
+				words = words[1:]
+				continue
+			}
+			v := w
+			v.Text = value
+			if raw, ok := strings.CutPrefix(w.Raw, name+"="); ok && w.At.Line == w.At.EndLine {
+				v.Raw = raw
+				v.At.Column += len(name) + 1
+			}
+			r.option(name, v)
+		case len(w.Text) > 1 && w.Text[0] == '-':
+			words = r.short(w, words)
+		default:
+			r.inside = words
+			return true
+		}
+	}
+	return true
+}
+
+// short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
+func (r *containerRun) short(w Word, words []Word) []Word {
+	for i := 1; i < len(w.Text); i++ {
+		if strings.ContainsRune("ditPq", rune(w.Text[i])) {
+			continue
+		}
+		v := w
+		v.Text = strings.TrimPrefix(w.Text[i+1:], "=")
+		if v.Text == "" {
+			if len(words) == 0 {
+				return nil
+			}
+			v, words = words[0], words[1:]
+		} else if raw, ok := strings.CutPrefix(w.Raw, w.Text[:len(w.Text)-len(v.Text)]); ok && w.At.Line == w.At.EndLine {
+			v.At.Column += len(w.Raw) - len(raw)
+			v.Raw = raw
+		}
+		if w.Text[i] == 'e' {
+			r.option("--env", v)
+		}
+		break
+	}
+	return words
+}
+
+func (r *containerRun) option(name string, v Word) {
+	switch name {
+	case "--gpus":
+		r.gpus = append(r.gpus, v)
+	case "--device":
+		if strings.HasPrefix(v.Text, "nvidia.com/gpu=") || strings.HasPrefix(v.Text, "amd.com/gpu=") {
+			r.cdi = append(r.cdi, v)
+		} else {
+			r.nodes = true
+		}
+	case "--privileged", "--device-cgroup-rule", "--env-file", "--env-host":
+		r.nodes = true // or variables that are not in the file
+	case "--runtime":
+		r.runtime = v.Text
+	case "--env":
+		if s, ok := assignment(v, "-e"); ok {
+			r.env = append(r.env, s)
+		} else if isName(v.Text) {
+			r.env = append(r.env, Step{At: v.At, Do: Set, Name: v.Text, How: "-e", Value: Value{Text: "$" + v.Text, From: v.Text, At: v.At, Raw: v.Raw}})
+		}
+	}
+}
+
+// inner returns the value that -e gives a variable.
+func (r containerRun) inner(name string) (Step, bool) {
+	for i := len(r.env) - 1; i >= 0; i-- {
+		if r.env[i].Name == name {
+			return r.env[i], true
+		}
+	}
+	return Step{}, false
+}
+
+// share counts the GPUs that the container gets; ok is false when the command does not tell, or gives all.
+func (r containerRun) share() (n int, ok bool) {
+	switch {
+	case len(r.gpus) == 1 && len(r.cdi) == 0 && r.gpus[0].Known:
+		request := gpuRequest(r.gpus[0].Text)
+		if len(request.devices) > 0 && !request.loose {
+			return len(request.devices), true
+		}
+		return request.count, request.count > 0 && len(request.devices) == 0
+	case len(r.gpus) == 0 && len(r.cdi) > 0:
+		for _, v := range r.cdi {
+			if !v.Known || strings.HasSuffix(v.Text, "=all") {
+				return 0, false
+			}
+		}
+		return len(r.cdi), true
+	case len(r.gpus) == 0 && (r.runtime == "nvidia" || r.tool == "nvidia-docker"):
+		if s, given := r.inner("NVIDIA_VISIBLE_DEVICES"); given && s.Value.Known && s.Value.Text != "all" && s.Value.Text != "none" && s.Value.Text != "void" {
+			return devices(s.Value)
+		}
+	}
+	return 0, false
+}
+
+// request is a value of --gpus, which docker reads as one line of CSV.
+type request struct {
+	count   int // -1 is all
+	devices []string
+	loose   bool // a device list without the inner quotes: its second entry is read as a count
+}
+
+// gpuRequest reads a value of --gpus as docker does (docker/cli: opts/gpus.go).
+func gpuRequest(text string) request {
+	var r request
+	for _, field := range fields(text) {
+		key, value, given := strings.Cut(field, "=")
+		switch {
+		case !given && key == "all":
+			r.count = -1
+		case !given:
+			n, err := strconv.Atoi(key)
+			r.loose = r.loose || len(r.devices) > 0
+			if err == nil {
+				r.count = n
+			}
+		case key == "count" && value == "all":
+			r.count = -1
+		case key == "count":
+			r.count, _ = strconv.Atoi(value)
+		case key == "device":
+			r.devices = append(r.devices, strings.Split(value, ",")...)
+		}
+	}
+	return r
+}
+
+// fields splits CSV of one line; a quote within a field is taken as it is.
+func fields(text string) []string {
+	var all []string
+	for text != "" {
+		if rest, ok := strings.CutPrefix(text, `"`); ok {
+			if value, after, closed := strings.Cut(rest, `"`); closed {
+				all = append(all, value)
+				text = strings.TrimPrefix(after, ",")
+				continue
+			}
+		}
+		value, after, _ := strings.Cut(text, ",")
+		all = append(all, value)
+		text = after
+	}
+	return all
+}

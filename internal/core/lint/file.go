@@ -1,0 +1,104 @@
+// Package lint finds mistakes in scripts and settings that use GPUs: each rule reads what a file does, as the readers of
+// text say it in one vocabulary for all formats. It reads no files and parses nothing.
+package lint
+
+// Kind is the format of a file.
+type Kind string
+
+// The formats that are read.
+const (
+	Python     Kind = "python"
+	Notebook   Kind = "notebook"
+	Shell      Kind = "shell"
+	Dockerfile Kind = "dockerfile"
+	Compose    Kind = "compose"
+	Conda      Kind = "conda environment"
+	Workflow   Kind = "workflow" // of GitHub
+	Unit       Kind = "systemd unit"
+	Desktop    Kind = "desktop entry"
+)
+
+// Place is where something stands. Lines and columns count from 1, columns in bytes; the end is behind the last byte.
+// Cell is the number of a notebook's cell, from 1, and the lines count within it; 0 outside notebooks. Columns of 0 are not
+// known, and nothing can be mended there.
+type Place struct {
+	Cell               int
+	Line, Column       int
+	EndLine, EndColumn int
+}
+
+// File is what one file does, as far as GPUs are concerned. Steps stand in the order in which they are written.
+type File struct {
+	Path  string
+	Kind  Kind
+	Steps []Step
+
+	ways []flow // of Python, where they were followed already
+}
+
+// Deed is the kind of a step.
+type Deed string
+
+// What a step does.
+const (
+	Set      Deed = "set"      // gives an environment variable a value
+	Unset    Deed = "unset"    // removes it
+	Import   Deed = "import"   // loads a library: Name is the module ("torch.cuda")
+	Call     Deed = "call"     // Name is the dotted name with aliases resolved ("torch.cuda.set_device"); of a method on an unknown value it begins with a dot (".cuda")
+	Override Deed = "override" // gives a library's own name another value: Name is "torch.cuda.is_available"
+	Command  Deed = "command"  // starts a program: Words
+	Define   Deed = "define"   // a function begins: Name; its body has Step.In = Name
+	Script   Deed = "script"   // text for a shell: Value, which app reads as a shell script in its place, with Indent
+	Setting  Deed = "setting"  // a key of a configuration file: Name is its path ("services.web.deploy.resources.reservations.devices")
+)
+
+// Step is one thing that a file does. What a format does not have stays empty.
+type Step struct {
+	At    Place
+	Do    Deed
+	Name  string
+	Value Value  // Set, Override, Setting
+	Args  []Arg  // Call
+	Words []Word // Command, the program first
+	With  []Step // Command: the variables that this program alone gets, as Set steps
+
+	In       string // the function, service, stage, job or section it belongs to; "" at the top
+	How      string // the spelling: "os.environ[]", "os.putenv", "export", "assignment", "prefix", "ENV", "environment", "Environment="
+	Exported bool   // Set of a shell variable: children get it
+	Lost     string // Set whose effect ends before anything can use it: "subshell", "pipeline", "background", "copy" (of an image layer); "" when it lasts
+	Join     string // how a Command is tied to the one before: "&&", "||", "|", "&"; "" when it stands alone
+	Beside   bool   // Command: the script goes on while it runs ("&" behind it, or behind the block it stands in)
+	Maybe    bool   // inside a branch, loop or try: it may not happen
+	Branch   string // Python: the branches it is in, from outside: "i3.1/" is the second arm of the third, an if (l loop, t try, e expression, m the program itself); "!" when the arm ends with return, break or continue, "!!" when it ends the program
+	Indent   int    // Script: its first byte stands At; bytes before each further line in the file; -1: places within it are not known, all stand At
+	Process  string // the processes of its shell that it runs in, from outside, as "1/4/": subshells, parts of pipelines, what runs in the background; "" is the script's own. A Set counts for steps whose Process begins with its own
+	Shell    int    // the script that the step was read from, counted from 1 in the file: each has a shell to itself; 0 for a step of the file's own format
+}
+
+// Value is something that is written in the file. Known is false when it is computed: then Text is the source.
+type Value struct {
+	Text  string // the value, unquoted as the format has it
+	Known bool
+	At    Place  // with its quotes
+	Raw   string // as written, with quotes; the name where a constant's name is written. Only a literal may be replaced
+	From  string // the one environment variable that a computed value is made of ("LOCAL_RANK"); "" when none is known
+}
+
+// Word is one word of a command line, after the quoting of the format is taken away.
+type Word = Value
+
+// Arg is one argument of a call.
+type Arg struct {
+	Name  string // of a keyword argument; "" by position
+	Value Value
+	Ref   string // the dotted name it refers to, with aliases resolved ("worker", "os.environ"); "" for a literal
+}
+
+// Cell is Python of a file: a whole script (Number 0), or one cell of a notebook with what is no Python in it blanked out
+// and said in Steps.
+type Cell struct {
+	Number  int
+	Text    []byte
+	Steps   []Step
+	Written string // the cell of a notebook as it stands there
+}

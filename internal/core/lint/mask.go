@@ -1,0 +1,32 @@
+package lint
+
+import "strings"
+
+// unmask puts back what stood in a script before its reader wrote something of the same length for a shell's grammar: then
+// Raw of the Script's value has what the file has, and Text what the shell was given (${{ github.ref }} of a workflow).
+func unmask(script Value, steps []Step) {
+	if len(script.Raw) != len(script.Text) || script.Raw == script.Text {
+		return
+	}
+	var pairs []string
+	for i := 0; i < len(script.Raw); i++ {
+		length := strings.Index(script.Raw[i:], "}}") + len("}}")
+		if strings.HasPrefix(script.Raw[i:], "${{") && length > len("}}") {
+			pairs = append(pairs, script.Text[i:i+length], script.Raw[i:i+length])
+			i += length - 1
+		}
+	}
+	back := strings.NewReplacer(pairs...)
+	value := func(v *Value) { v.Text, v.Raw = back.Replace(v.Text), back.Replace(v.Raw) }
+	for i := range steps {
+		s := &steps[i]
+		value(&s.Value)
+		for j := range s.Words {
+			value(&s.Words[j])
+		}
+		for j := range s.Args {
+			value(&s.Args[j].Value)
+		}
+		unmask(script, s.With)
+	}
+}

@@ -1,0 +1,126 @@
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Lines splits text as places count: a line ends at each line feed, which it keeps.
+func Lines(text string) []string { return slices.Collect(strings.Lines(text)) }
+
+// Mend applies the edits of the findings to the text of a file, each finding wholly or not at all. done says which were
+// applied: an edit that touches another's place has to wait until the file was read again.
+func Mend(text string, found []Finding) (mended string, done []bool) {
+	m := mender{starts: lineStarts(text), size: len(text)}
+	done = make([]bool, len(found))
+	var chosen spans // in the order of the text, apart from each other
+	for i, f := range found {
+		spans, err := m.spans(f.Edits)
+		if err != nil || len(spans) == 0 || slices.ContainsFunc(spans, chosen.touches) {
+			continue
+		}
+		done[i] = true
+		for _, s := range spans {
+			if at, known := chosen.find(s); !known {
+				chosen = slices.Insert(chosen, at, s)
+			}
+		}
+	}
+	var b strings.Builder
+	at := 0
+	for _, s := range chosen {
+		b.WriteString(text[at:s.from])
+		b.WriteString(s.text)
+		at = s.to
+	}
+	b.WriteString(text[at:])
+	return b.String(), done
+}
+
+// At tells what stands at the places of a text; ok is false when it has no such place, or the columns are not known.
+func At(text string) func(p Place) (there string, ok bool) {
+	m := mender{starts: lineStarts(text), size: len(text)}
+	return func(p Place) (string, bool) {
+		s, err := m.span(Edit{At: p})
+		if err != nil {
+			return "", false
+		}
+		return text[s.from:s.to], true
+	}
+}
+
+// span is an edit by offsets of bytes.
+type span struct {
+	from, to int
+	text     string
+}
+
+type spans []span
+
+// find returns where a span stands among those in the order of the text, or where it would.
+func (all spans) find(s span) (at int, known bool) {
+	at, _ = slices.BinarySearchFunc(all, s, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	return at, at < len(all) && all[at] == s
+}
+
+// touches reports whether a span touches one of those in the order of the text, without being the same.
+func (all spans) touches(s span) bool {
+	at, _ := all.find(s)
+	near := all[max(at-1, 0):min(at+1, len(all))] // those that stand apart from each other end in their order too
+	return spans{s}.clash(near)
+}
+
+// clash reports whether any of the spans touches one of the others, without being the same.
+func (all spans) clash(others []span) bool {
+	return slices.ContainsFunc(all, func(a span) bool {
+		return slices.ContainsFunc(others, func(b span) bool { return a != b && a.from <= b.to && b.from <= a.to })
+	})
+}
+
+type mender struct {
+	starts []int // of each line; the last is behind the text
+	size   int
+}
+
+func lineStarts(text string) []int {
+	starts := []int{0}
+	for i := range len(text) {
+		if text[i] == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return append(starts, len(text)+1)
+}
+
+func (m mender) spans(edits []Edit) (all spans, err error) {
+	for _, e := range edits {
+		s, err := m.span(e)
+		if err != nil || all.clash([]span{s}) {
+			return nil, errors.Join(err, errPlace)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (m mender) span(e Edit) (span, error) {
+	from, ok := m.offset(e.At.Line, e.At.Column)
+	to, okToo := m.offset(e.At.EndLine, e.At.EndColumn)
+	if !ok || !okToo || to < from {
+		return span{}, errPlace
+	}
+	return span{from, to, e.Text}, nil
+}
+
+// offset is where a line and column stand; behind the last byte of a line is a place, behind its line feed is not.
+func (m mender) offset(line, column int) (int, bool) {
+	if line < 1 || line >= len(m.starts) || column < 1 {
+		return 0, false
+	}
+	at := m.starts[line-1] + column - 1
+	return at, at < m.starts[line]
+}
+
+var errPlace = errors.New("no such place")

@@ -1,0 +1,148 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// processes is how many devices a call needs, one for each process or part that it starts.
+func (s Step) processes() (n int, v Value, what string) {
+	if s.Do != Call {
+		return 0, v, ""
+	}
+	for _, c := range []struct {
+		call, name string
+		position   int
+		what       string
+	}{
+		{"torch.multiprocessing.spawn", "nprocs", 2, "processes"},
+		{"torch.multiprocessing.start_processes", "nprocs", 2, "processes"},
+		{"accelerate.notebook_launcher", "num_processes", 2, "processes"},
+		{"lightning.Trainer", "devices", -1, "devices"}, {"lightning.pytorch.Trainer", "devices", -1, "devices"}, {"pytorch_lightning.Trainer", "devices", -1, "devices"},
+		{"lightning.Fabric", "devices", -1, "devices"}, {"lightning.fabric.Fabric", "devices", -1, "devices"}, {"pytorch_lightning.Trainer", "gpus", -1, "devices"},
+		{"vllm.LLM", "tensor_parallel_size", -1, "devices"},
+	} {
+		if s.Name != c.call {
+			continue
+		}
+		if own, ok := s.arg(-1, "distributed_executor_backend"); ok && own.Value.Text != "mp" {
+			continue // Ray finds devices on other machines too
+		}
+		if a, ok := s.arg(c.position, c.name); ok && a.Value.plain() > 0 {
+			return a.Value.plain(), a.Value, c.what
+		}
+	}
+	return 0, v, ""
+}
+
+// plain is the number that a value certainly is, or -1: "2" in quotes is none.
+func (v Value) plain() int {
+	if !v.Known || strings.ContainsAny(v.Raw, "\"'") {
+		return -1
+	}
+	return number(v.Text)
+}
+
+// counted reports whether the moment comes only after the program has asked how many devices there are.
+func (m moment) counted() bool {
+	return slices.ContainsFunc(m.path, func(arm string) bool { return arm[0] == 'g' })
+}
+
+// onCPU reports whether the file chooses what runs without GPUs: then the number of processes says nothing.
+func (f File) onCPU() bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		backend, _ := s.arg(0, "backend")
+		device, _ := s.arg(-1, "accelerator")
+		return s.Name == "torch.distributed.init_process_group" && (backend.Value.Text == "gloo" || backend.Value.Text == "mpi") || device.Value.Text == "cpu"
+	})
+}
+
+func processesRule() Rule {
+	const code = "more-processes-than-gpus"
+	return Rule{
+		Page: check.Page{
+			Code: code,
+			Text: "In Python the number is `nprocs` of `torch.multiprocessing.spawn`, `devices` of Lightning's `Trainer`, `tensor_parallel_size` of vLLM's `LLM`; `torch.cuda.device_count()` counts what is visible.",
+			From: []string{"https://docs.pytorch.org/docs/stable/multiprocessing.html#spawning-subprocesses", "https://lightning.ai/docs/pytorch/stable/common/trainer.html#devices"},
+		},
+		Bad: []Example{
+			{"ddp.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0,1\"\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    pass\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=4)\n"},
+			{"serve.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"\nfrom vllm import LLM\nllm = LLM(\"m\", tensor_parallel_size=2)\n"},
+		},
+		Good: []Example{
+			{"ddp.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0,1\"\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    pass\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
+			{"serve.py", "from vllm import LLM\nllm = LLM(\"m\", tensor_parallel_size=2)\n"},
+		},
+		Look: func(f File) (all []Finding) {
+			if f.onCPU() {
+				return nil
+			}
+			ways := flows(f)
+			seen := map[Place]bool{}
+			for _, w := range ways {
+				for i, m := range w.moments {
+					n, v, what := m.processes()
+					if n == 0 || i < w.from || m.counted() || seen[m.At] || m.masksItself(ways) {
+						continue
+					}
+					set, entries, ok := visibleAt(w.moments, i)
+					if !ok || n <= len(entries) {
+						continue
+					}
+					seen[m.At] = true
+					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+						Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, count(len(entries), "device")),
+						Why:  "each needs a device of its own",
+						Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
+				}
+			}
+			return all
+		},
+	}
+}
+
+// masksItself reports whether the workers that a call starts choose their devices themselves.
+func (m moment) masksItself(ways []flow) bool {
+	return slices.ContainsFunc(ways, func(w flow) bool {
+		if !w.worker || !slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref != "" && len(w.moments) > 0 && a.Ref == w.moments[0].In }) {
+			return false
+		}
+		return slices.ContainsFunc(w.moments, func(s moment) bool {
+			return (s.Do == Set || s.Do == Unset) && s.Name == "CUDA_VISIBLE_DEVICES"
+		})
+	})
+}
+
+func portRule() Rule {
+	const code = "master-port-fixed"
+	return Rule{
+		Page: check.Page{
+			Code: code,
+			Text: "In Python, `os.environ.setdefault(\"MASTER_PORT\", ...)` leaves the choice to whoever starts the program.",
+			From: []string{"https://docs.pytorch.org/docs/stable/distributed.html#tcp-initialization"},
+		},
+		Bad: []Example{
+			{"ddp.py", "import os\nimport torch.distributed as dist\nos.environ[\"MASTER_ADDR\"] = \"localhost\"\nos.environ[\"MASTER_PORT\"] = \"12355\"\ndist.init_process_group(\"nccl\", rank=0, world_size=1)\n"},
+			{"ddp.py", "import torch.distributed as dist\ndist.init_process_group(\"nccl\", init_method=\"tcp://127.0.0.1:23456\", rank=0, world_size=1)\n"},
+		},
+		Good: []Example{{"ddp.py", "import os\nimport torch.distributed as dist\nos.environ.setdefault(\"MASTER_ADDR\", \"localhost\")\nos.environ.setdefault(\"MASTER_PORT\", \"12355\")\ndist.init_process_group(\"nccl\", rank=0, world_size=1)\n"}},
+		Look: func(f File) (all []Finding) {
+			local := regexp.MustCompile(`^tcp://(localhost|127\.0\.0\.1|\[::1\]):([1-9][0-9]*)$`)
+			for _, s := range f.Steps {
+				if s.Do != Call || s.Name != "torch.distributed.init_process_group" {
+					continue
+				}
+				if a, ok := s.arg(1, "init_method"); ok && a.Value.Known && local.MatchString(a.Value.Text) {
+					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Info, Seen: "the processes always meet at port " + local.FindStringSubmatch(a.Value.Text)[2],
+						Why: "a second job on the same machine cannot listen on that port",
+						Do:  "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: a.Value.At})
+				}
+			}
+			return all
+		},
+	}
+}

@@ -1,0 +1,186 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+func fractionsRule() Rule {
+	const code = "fractions-over-one"
+	return Rule{
+		Page: check.Page{
+			Code: code,
+			Text: "In Python the share is `gpu_memory_utilization` of vLLM's `LLM`, or JAX's fraction in `os.environ`, which every process of a pool takes over. `gpuard run --share SIZE` keeps the sum of such shares within a card.",
+			From: []string{"vllm-project/vllm: vllm/config/cache.py"},
+		},
+		Bad: []Example{
+			{"workers.py", "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    torch.cuda.set_per_process_memory_fraction(0.6, 0)\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
+			{"serve.py", "from vllm import LLM\nbig = LLM(\"a\", gpu_memory_utilization=0.6)\nsmall = LLM(\"b\", gpu_memory_utilization=0.5)\n"},
+			{"jobs.py", "import os\nos.environ[\"XLA_CLIENT_MEM_FRACTION\"] = \"0.5\"\nfrom multiprocessing import get_context\n\n\ndef work(i):\n    import jax.numpy as jnp\n    return jnp.zeros(3)\n\n\n" +
+				"if __name__ == \"__main__\":\n    with get_context(\"spawn\").Pool(4) as pool:\n        pool.map(work, range(4))\n"},
+		},
+		Good: []Example{
+			{"workers.py", "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    torch.cuda.set_device(rank)\n    torch.cuda.set_per_process_memory_fraction(0.6)\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
+			{"serve.py", "from vllm import LLM\nbig = LLM(\"a\", gpu_memory_utilization=0.6)\nsmall = LLM(\"b\", gpu_memory_utilization=0.3)\n"},
+			{"serve.py", "from vllm import LLM\none = LLM(\"a\")\nprint(one.generate(\"x\"))\ndel one\ntwo = LLM(\"b\")\n"},
+		},
+		Look: func(f File) (all []Finding) {
+			ways := flows(f)
+			seen := map[Place]bool{}
+			for _, w := range ways {
+				all = append(all, engines(code, w, seen)...)
+				all = append(all, pools(code, f, w, ways, seen)...)
+				all = append(all, limits(code, w, ways, seen)...)
+			}
+			return all
+		},
+	}
+}
+
+// engines adds what the vLLM engines of one process take, as long as none is given back and the mask stays.
+func engines(code string, w flow, seen map[Place]bool) (all []Finding) {
+	sum := 0.0
+	var before []moment
+	for i, m := range w.moments {
+		switch {
+		case m.Do == Set && strings.HasSuffix(m.Name, "VISIBLE_DEVICES"), m.Do == Call && (m.Name == "del" || strings.Contains(m.Name, "shutdown") || strings.Contains(m.Name, "destroy") || strings.Contains(m.Name, "cleanup")):
+			sum, before = 0, nil
+			continue
+		case m.Do != Call || m.Name != "vllm.LLM" || i < w.from:
+			continue
+		}
+		part := 0.9
+		if a, ok := m.arg(-1, "gpu_memory_utilization"); ok {
+			n, err := strconv.ParseFloat(a.Value.Text, 64)
+			if !a.Value.Known || err != nil {
+				return all
+			}
+			part = n
+		}
+		if slices.ContainsFunc(before, func(b moment) bool { return !b.surely(m) || !b.reaches(m) || b.In != m.In }) {
+			sum, before = 0, nil
+		}
+		sum += part
+		before = append(before, m)
+		if len(before) > 1 && sum > 1.0001 && !seen[m.At] {
+			seen[m.At] = true
+			all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+				Seen: fmt.Sprintf("the engines up to here take %.2g of the GPU's memory together", sum),
+				Why:  "each takes its fraction of the whole card; the last one finds too little",
+				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At})
+		}
+	}
+	return all
+}
+
+// pools multiplies a fraction that the environment says by the processes that take it over.
+func pools(code string, f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && library(s.Name) == "jax" }) {
+		return nil
+	}
+	workers := 0
+	var set moment
+	for i, m := range w.moments {
+		switch {
+		case m.Do == Set && m.Shell == 0 && (m.Name == "XLA_CLIENT_MEM_FRACTION" || m.Name == "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+			set = m
+			continue
+		case i < w.from || m.starter() == "":
+			continue
+		}
+		if n := m.pool(); n > 0 {
+			workers = n
+		}
+		part, err := strconv.ParseFloat(set.Value.Text, 64)
+		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.surely(m) || seen[set.At] || m.masksItself(ways) || !m.runs(ways, "jax") {
+			continue
+		}
+		seen[set.At] = true
+		all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+			Seen: fmt.Sprintf("%d processes take %s=%s each, together %.3g of the GPU's memory", workers, set.Name, set.Value.Text, part*float64(workers)),
+			Why:  "each takes its fraction of the whole card at its first operation",
+			Do:   fmt.Sprintf("set it to %.2g or less, or give each process a GPU of its own", 1/float64(workers)-0.005)}, At: set.At})
+	}
+	return all
+}
+
+// pool is how many processes a call keeps, where that is written down.
+func (s Step) pool() int {
+	position := 0
+	if s.Name == "torch.multiprocessing.spawn" {
+		position = 2
+	}
+	if !strings.HasSuffix(s.Name, "Pool") && !strings.HasSuffix(s.Name, "Executor") && position == 0 {
+		return 0
+	}
+	a, ok := s.arg(position, "processes", "max_workers", "nprocs")
+	if !ok {
+		return 0
+	}
+	return max(0, a.Value.plain())
+}
+
+// runs reports whether a function that the call starts in other processes uses a library.
+func (m moment) runs(ways []flow, root string) bool {
+	return slices.ContainsFunc(ways, func(w flow) bool {
+		return w.worker && len(w.moments) > 0 && slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref == w.moments[0].In }) &&
+			slices.ContainsFunc(w.moments, func(s moment) bool { return s.Do == Call && library(s.Name) == root })
+	})
+}
+
+// limits multiplies the fraction that each worker takes of one and the same device by their number.
+func limits(code string, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+	n := 0
+	for i, m := range w.moments {
+		if m.starter() != "" && m.pool() > 0 {
+			n = m.pool()
+		}
+		if i < w.from || n < 2 || m.starter() == "" || m.masksItself(ways) {
+			continue
+		}
+		for _, own := range ways {
+			if !own.worker || len(own.moments) == 0 || !slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref == own.moments[0].In }) {
+				continue
+			}
+			c, part := own.fraction()
+			if part*float64(n) <= 1.0001 || seen[c.At] {
+				continue
+			}
+			seen[c.At] = true
+			all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+				Seen: fmt.Sprintf("%d processes may take %.2g of the memory of one GPU each, together %.2g", n, part, part*float64(n)),
+				Why:  "each counts its fraction from the whole card",
+				Do:   fmt.Sprintf("set it to %.2g or less, or give each process a GPU of its own", 1/float64(n)-0.005)}, At: c.At})
+		}
+	}
+	return all
+}
+
+// fraction is the part of one device's memory that a worker limits itself to, where it does not choose among devices.
+func (w flow) fraction() (at moment, part float64) {
+	for _, m := range w.moments {
+		if m.Do != Call {
+			continue
+		}
+		first, _ := m.arg(0, "device")
+		switch m.Name {
+		case "torch.cuda.set_device", "torch.cuda.device":
+			if !first.Value.Known {
+				return moment{}, 0
+			}
+		case "torch.cuda.set_per_process_memory_fraction", "torch.cuda.memory.set_per_process_memory_fraction":
+			value, _ := m.arg(0, "fraction")
+			device, given := m.arg(1, "device")
+			n, err := strconv.ParseFloat(value.Value.Text, 64)
+			if err != nil || !value.Value.Known || m.Maybe || given && !device.Value.Known {
+				return moment{}, 0
+			}
+			at, part = m, n
+		}
+	}
+	return at, part
+}

@@ -1,0 +1,207 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+const (
+	codeLate   = "late-assignment"
+	codeCell   = "late-cell"
+	codeForked = "set-in-forked-worker"
+)
+
+// late is an assignment that comes too late, and what came before it.
+type late struct {
+	set, before moment
+	library     string
+	severity    check.Severity
+}
+
+// lates finds the assignments that come after a start of the driver, or after the import of PyTorch alone.
+func lates(f File) []late {
+	worst := map[Place]late{}
+	var order []Place
+	for _, w := range flows(f) {
+		torch, nvml := false, false
+		var before []late // what may have started the driver
+		for i, m := range w.moments {
+			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, library(m.Name))
+			nvml = nvml || m.Do == Import && (library(m.Name) == "lightning" || library(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
+			switch {
+			case m.Do == Import && library(m.Name) == "torch":
+				before = append(before, late{before: m, library: "PyTorch", severity: check.Warning})
+			case m.starts(torch, nvml) != "":
+				before = append(before, late{before: m, library: m.starts(torch, nvml), severity: check.Error})
+			case i >= w.from && m.Shell == 0 && (m.Do == Set || m.Do == Unset):
+				found, ok := m.late(before)
+				if !ok || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
+					continue
+				}
+				if known, again := worst[m.At]; !again {
+					order = append(order, m.At)
+				} else if known.severity == check.Error {
+					continue
+				}
+				worst[m.At] = found
+			}
+		}
+	}
+	var all []late
+	for _, at := range order {
+		all = append(all, worst[at])
+	}
+	return all
+}
+
+func library(name string) string {
+	root, _, _ := strings.Cut(name, ".")
+	return root
+}
+
+// late compares an assignment with what came before.
+func (m moment) late(before []late) (late, bool) {
+	by, _ := frozen(m.Name)
+	var found late
+	for _, b := range before {
+		if by == "" || !b.before.reaches(m) || by != "driver" && (b.library != by) {
+			continue
+		}
+		if by != "driver" && (b.severity != check.Error || b.before.lists()) {
+			continue
+		}
+		if b.severity == check.Error && !b.before.surely(m) {
+			b.severity = check.Warning
+		}
+		if found.library == "" || found.severity == check.Warning && (b.severity == check.Error || b.before.Do != Import && found.before.Do == Import) {
+			found = b
+		}
+	}
+	found.set = m
+	return found, found.library != ""
+}
+
+// givesBack reports whether an assignment puts back what was there before the file, or cleans up after the file itself: that
+// is meant for whatever comes later, and does no harm.
+func (m moment) givesBack(before []moment, found late) bool {
+	if m.Do == Set {
+		return m.Value.From == m.Name
+	}
+	return found.severity != check.Error || slices.ContainsFunc(before, func(b moment) bool { return b.Do == Set && b.Name == m.Name })
+}
+
+// forChild reports whether a process that is started after the assignment takes it over: then it is meant for that one.
+func forChild(moments []moment, i int) bool {
+	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
+}
+
+func lateRules() []Rule {
+	return []Rule{{
+		Page: check.Page{
+			Code:  codeLate,
+			Title: "A variable is set after the GPU driver was started",
+			Text: "The driver reads `CUDA_VISIBLE_DEVICES` and its like once, when the first call of a process starts it. A later assignment changes " +
+				"nothing: the program goes on with the devices that it saw before, and some numbers that Python shows are wrong from then on.\n\n" +
+				"Importing PyTorch starts nothing, so an assignment after `import torch` works as long as nothing has touched the GPU; it is a warning, " +
+				"because an import of something else, or `torch.cuda.is_available()`, is enough to break it. Whether the import of TensorFlow, JAX, CuPy or " +
+				"ONNX Runtime alone starts the driver is not known to us, and is no finding.\n\n" +
+				"Set the variable before the program starts (`gpuard run` does), or in its first lines, before any import. An environment that is made for a " +
+				"child process is not meant, nor is an assignment that a child started later takes over.",
+			From: []string{
+				"https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
+				"pytorch/pytorch: torch/cuda/__init__.py (is_available, _lazy_init)", "https://www.tensorflow.org/guide/gpu",
+				"https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
+			},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{"train.py", "import os\nimport torch\nprint(torch.cuda.is_available())\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\n"},
+			{"train.py", "import os, torch\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\nmodel = torch.nn.Linear(2, 2).cuda()\n"},
+			{"train.py", "import os\nimport jax.numpy as jnp\nx = jnp.zeros(3)\nos.environ.update(CUDA_VISIBLE_DEVICES=\"1\")\n"},
+		},
+		Good: []Example{
+			{"train.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\nimport torch\nprint(torch.cuda.is_available())\n"},
+			{"many.py", "import os, subprocess, torch\nfor i in range(torch.cuda.device_count()):\n    env = os.environ.copy()\n    env[\"CUDA_VISIBLE_DEVICES\"] = str(i)\n    subprocess.run([\"python\", \"eval.py\"], env=env)\n"},
+		},
+		Look: func(f File) []Finding { return lateFindings(f, codeLate) },
+	}, {
+		Page: check.Page{
+			Code:  codeCell,
+			Title: "A later cell sets a variable that the kernel has read already",
+			Text: "All cells of a notebook run in one process. Once a cell has used the GPU, `CUDA_VISIBLE_DEVICES` has been read, and setting it in a later cell " +
+				"changes nothing until the kernel is restarted. After `import torch` alone it still works, as long as no cell was run that touches the GPU.\n\n" +
+				"Set it in the first cell, before the imports, with `%env` or `os.environ`, and restart the kernel.",
+			From: []string{
+				"https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html", "pytorch/pytorch: torch/cuda/__init__.py",
+				"https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-env",
+			},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{"train.ipynb", cells("import torch\ntorch.zeros(1, device='cuda')", "%env CUDA_VISIBLE_DEVICES=1")},
+			{"train.ipynb", cells("import torch", "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'")},
+		},
+		Good: []Example{{"train.ipynb", cells("%env CUDA_VISIBLE_DEVICES=1", "import torch\ntorch.zeros(1, device='cuda')")}},
+		Look: func(f File) []Finding { return lateFindings(f, codeCell) },
+	}, forkedRule()}
+}
+
+// cells writes a notebook for an example.
+func cells(texts ...string) string {
+	var b strings.Builder
+	for i, t := range texts {
+		if i > 0 {
+			b.WriteString(",\n  ")
+		}
+		fmt.Fprintf(&b, "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"execution_count\": null, \"source\": %q}", t)
+	}
+	return "{\"cells\": [\n  " + b.String() + "\n ],\n \"metadata\": {\"language_info\": {\"name\": \"python\"}}, \"nbformat\": 4, \"nbformat_minor\": 5}\n"
+}
+
+func lateFindings(f File, code string) (all []Finding) {
+	for _, l := range lates(f) {
+		apart := l.set.At.Cell != l.before.At.Cell
+		if apart != (code == codeCell) {
+			continue
+		}
+		_, what := frozen(l.set.Name)
+		where := fmt.Sprintf("in line %d", l.before.At.Line)
+		do := "set " + l.set.Name + " before the imports, or before the program starts"
+		if apart {
+			where = fmt.Sprintf("in cell %d", l.before.At.Cell)
+			do = "set " + l.set.Name + " in the first cell and restart the kernel"
+		}
+		var seen, why string
+		switch {
+		case l.before.Do == Import && l.severity == check.Warning:
+			seen = fmt.Sprintf("%s is set after the import of %s %s", l.set.Name, l.library, where)
+			why = "the import alone does not start the driver, but the first thing that does makes this assignment useless"
+		case l.severity == check.Warning:
+			seen = fmt.Sprintf("%s is set after %s %s, which may have started the driver", l.set.Name, l.before.called(), where)
+			why = "once the driver has started, it does not look again " + what
+		default:
+			seen = fmt.Sprintf("%s is set after %s %s, which started the driver", l.set.Name, l.before.called(), where)
+			why = "the driver has read it by then: this assignment does not change " + what
+		}
+		if l.severity == check.Error && l.library != "PyTorch" && l.set.Name != "CUDA_VISIBLE_DEVICES" && what == "how memory is taken" {
+			seen = fmt.Sprintf("%s is set after %s %s, which started %s", l.set.Name, l.before.called(), where, l.library)
+			why = l.library + " has read it by then: this assignment does not change " + what
+		}
+		if l.set.Do == Unset {
+			seen = strings.Replace(seen, " is set ", " is removed ", 1)
+		}
+		all = append(all, Finding{Finding: check.Finding{Code: code, Severity: l.severity, Seen: seen, Why: why, Do: do}, At: l.set.At})
+	}
+	return all
+}
+
+// called is how a step is named in a sentence.
+func (s Step) called() string {
+	if s.Do == Import {
+		return "import " + s.Name
+	}
+	return s.Name + "()"
+}

@@ -1,0 +1,94 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+)
+
+// visibleAt is the list of devices that certainly holds at a moment of a flow, because the file itself writes it: by the last
+// assignment before, which is no default, is certain, and comes before anything has started the driver.
+func visibleAt(moments []moment, at int) (set moment, entries []string, ok bool) {
+	torch := false
+	started := false
+	for _, m := range moments[:at] {
+		torch = torch || m.Do == Import && library(m.Name) == "torch"
+		if m.starts(torch, false) != "" && m.reaches(moments[at]) {
+			started = true
+		}
+		if m.Do != Set && m.Do != Unset || m.Name != "CUDA_VISIBLE_DEVICES" && m.Name != "*" || m.Shell != 0 || !m.reaches(moments[at]) {
+			continue
+		}
+		set, ok = m, m.Do == Set && m.Value.Known && m.How != "os.environ.setdefault" && m.surely(moments[at]) && !started
+	}
+	if !ok {
+		return set, nil, false
+	}
+	for e := range strings.SplitSeq(set.Value.Text, ",") {
+		e = strings.TrimSpace(e)
+		if number(e) < 0 && !strings.HasPrefix(e, "GPU-") && !strings.HasPrefix(e, "MIG-") || slices.Contains(entries, e) {
+			return set, nil, false
+		}
+		entries = append(entries, e)
+	}
+	return set, entries, true
+}
+
+// chosen is a place where a program says which of the visible devices it uses.
+type chosen struct {
+	index  int // -1 where it is computed
+	value  Value
+	method string // the call
+}
+
+// choices are the devices that a call names by their number.
+func (s Step) choices() (all []chosen) {
+	if s.Do != Call {
+		return nil
+	}
+	for position, a := range s.Args {
+		if i, ok := s.choice(position, a); ok {
+			all = append(all, chosen{i, a.Value, s.Name})
+		} else if a.Name == "device_ids" || a.Name == "gpus" && strings.HasPrefix(a.Value.Raw, "[") {
+			for _, n := range numbers(Value{Text: strings.Trim(a.Value.Raw, "[]() "), Known: true}) {
+				all = append(all, chosen{n, a.Value, s.Name})
+			}
+			if a.Value.From != "" && strings.HasPrefix(a.Value.Raw, "[") {
+				all = append(all, chosen{-1, a.Value, s.Name})
+			}
+		}
+	}
+	return all
+}
+
+// choice reads one argument: "cuda:1", or a bare number where the function takes one.
+func (s Step) choice(position int, a Arg) (int, bool) {
+	v := a.Value
+	named := a.Name == "device" || a.Name == "map_location" || a.Name == "device_map"
+	text := strings.TrimLeft(v.Raw, "frbFRB")
+	literal := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, "'") || v.Known && strings.HasPrefix(v.Text, "cuda:")
+	if v.Known && literal {
+		for _, prefix := range []string{"cuda:", "/GPU:", "/gpu:", "/device:GPU:", "GPU:"} {
+			if rest, ok := strings.CutPrefix(v.Text, prefix); ok && (prefix == "cuda:" || s.Name == "tensorflow.device") {
+				return number(rest), number(rest) >= 0
+			}
+		}
+		return 0, false
+	}
+	takes := among(`torch.cuda.set_device torch.cuda.device torch.cuda.get_device_name torch.cuda.get_device_properties torch.cuda.get_device_capability
+		torch.cuda.mem_get_info torch.cuda.synchronize torch.cuda.set_per_process_memory_fraction cupy.cuda.Device numba.cuda.select_device .cuda .to`, s.Name)
+	switch {
+	case s.Name == "torch.cuda.set_per_process_memory_fraction" && position == 0 && a.Name == "":
+		return 0, false
+	case s.Name == "torch.device" && position == 1 && len(s.Args) > 1 && s.Args[0].Value.Text == "cuda":
+	case (s.Name == "jax.devices" || s.Name == "jax.local_devices") && a.Name == "[]":
+	case takes && (position == 0 && a.Name == "" || named || position == 1 && strings.HasSuffix(s.Name, "fraction")):
+	case s.Name == "torch.device" && position == 0 && !v.Known && v.From != "" && strings.Contains(v.Raw, "cuda"):
+	case named && number(v.Raw) >= 0 && (library(s.Name) == "transformers" || library(s.Name) == "torch"):
+	default:
+		return 0, false
+	}
+	if v.Known {
+		return number(v.Raw), number(v.Raw) >= 0
+	}
+	return -1, v.From != ""
+}

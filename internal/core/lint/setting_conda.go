@@ -1,0 +1,130 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// condaMaskInFile is the rule conda-variable-stays-empty for the variables of an environment file.
+func condaMaskInFile(f File) []Finding {
+	var all []Finding
+	for _, s := range f.Steps {
+		if f.Kind != Conda || s.Do != Set || !slices.Contains(masks(), s.Name) {
+			continue
+		}
+		all = append(all, Finding{Finding: check.Finding{Code: "conda-variable-stays-empty", Severity: check.Warning,
+			Seen: s.Name + " is a variable of the conda environment", Why: "after conda deactivate the shell has it as an empty string, which hides every GPU",
+			Do: "set it where a program is started"}, At: s.At})
+	}
+	return all
+}
+
+func onnxTwice() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "onnxruntime-twice",
+			Title: "onnxruntime and onnxruntime-gpu are both installed",
+			Text: "Both packages write the same folder, `onnxruntime`, and the one that is installed last wins. Installed in the wrong order, or after an update of one of them, the CUDA provider is gone and everything runs on the CPU, without an error.\n\n" +
+				"Install one: `onnxruntime-gpu` has the CPU provider too. To mend an environment, uninstall both and install the one.",
+			From: []string{"https://onnxruntime.ai/docs/install/", "microsoft/onnxruntime: docs/python/README.rst"},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{"environment.yml", "name: serve\ndependencies:\n  - python=3.12\n  - onnxruntime\n  - pip:\n      - onnxruntime-gpu==1.20.1\n"},
+			{"channel.environment.yml", "name: serve\ndependencies:\n  - nvidia::onnxruntime-gpu=1.18\n  - pip:\n      - onnxruntime>=1.18\n"},
+			{"Dockerfile", "FROM python:3.12\nRUN pip install onnxruntime numpy\nRUN pip install --no-cache-dir 'onnxruntime-gpu[cuda,cudnn]>=1.20'\n"},
+			{"setup.sh", "#!/bin/bash\nuv pip install onnxruntime onnxruntime_gpu\n"},
+		},
+		Good: []Example{
+			{"environment.yml", "name: serve\ndependencies:\n  - python=3.12\n  - pip:\n      - onnxruntime-gpu==1.20.1\n      - onnxruntime-tools\n"},
+			{"Dockerfile", "FROM python:3.12 AS cpu\nRUN pip install onnxruntime\nFROM python:3.12\nRUN pip install onnxruntime-gpu\n"},
+			{"setup.sh", "#!/bin/bash\nif nvidia-smi; then\n  pip install onnxruntime-gpu\nelse\n  pip install onnxruntime\nfi\n"},
+			{"mend.sh", "#!/bin/bash\npip install -r requirements.txt onnxruntime\npip uninstall -y onnxruntime\npip install onnxruntime-gpu\n"},
+			{"two.sh", "#!/bin/bash\ncpu/bin/pip install onnxruntime\ngpu/bin/pip install onnxruntime-gpu\n"},
+		},
+		Look: lookONNX,
+	}
+}
+
+var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
+
+// normal is the name of a package as indexes compare it (https://packaging.python.org/en/latest/specifications/name-normalization/).
+func normal(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(requirement().FindString(text)), "_", "-"), ".", "-")
+}
+
+func lookONNX(f File) []Finding {
+	type where struct{ place, by string }
+	has := map[where]map[string]bool{}
+	var all []Finding
+	install := func(in where, w Word) {
+		name := normal(w.Text)
+		if name != "onnxruntime" && name != "onnxruntime-gpu" || !w.Known {
+			return
+		}
+		if has[in] == nil {
+			has[in] = map[string]bool{}
+		}
+		has[in][name] = true
+		if len(has[in]) < 2 {
+			return
+		}
+		all = append(all, Finding{Finding: check.Finding{Code: "onnxruntime-twice", Severity: check.Error, Seen: "both onnxruntime and onnxruntime-gpu are installed",
+			Why: "they write the same folder: which of them Python imports depends on the order, and with the wrong one everything runs on the CPU", Do: "install onnxruntime-gpu alone"}, At: w.At})
+		clear(has[in])
+	}
+	for _, s := range f.Steps {
+		in, _, _ := strings.Cut(s.In, ".")
+		switch {
+		case s.Do == Setting && f.Kind == Conda:
+			if _, name, ok := strings.Cut(s.Value.Text, "::"); ok { // behind its channel
+				s.Value.Text = name
+			}
+			install(where{}, s.Value)
+		case s.Do == Command && !s.Maybe && s.Join != "||":
+			p := started(s)
+			words, by := installs(p)
+			here := where{in, by}
+			for _, w := range words {
+				install(here, w)
+			}
+			if words == nil && slices.ContainsFunc(p.args, func(w Word) bool { return w.Text == "uninstall" || w.Text == "remove" }) {
+				for _, w := range p.args {
+					delete(has[here], normal(w.Text))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// installs returns what a command installs into a Python environment, and the program that does, which stands for the
+// environment.
+func installs(p program) (packages []Word, by string) {
+	args := p.args
+	if len(p.Words) > 0 {
+		by = path.Dir(p.Words[0].Text)
+	}
+	switch {
+	case isPython(p.name) && len(args) > 2 && args[0].Text == "-m" && args[1].Text == "pip":
+		args = args[2:]
+	case p.name == "uv" && len(args) > 1 && args[0].Text == "pip":
+		args = args[1:]
+	case strings.HasPrefix(p.name, "pip") && isName(p.name):
+	default:
+		return nil, by
+	}
+	if len(args) == 0 || args[0].Text != "install" {
+		return nil, by
+	}
+	packages = []Word{}
+	for _, w := range args[1:] { // a value of an option may be among them: no path or address has the name of a package
+		if !strings.HasPrefix(w.Text, "-") {
+			packages = append(packages, w)
+		}
+	}
+	return packages, by
+}

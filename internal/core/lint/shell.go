@@ -1,0 +1,324 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+func shellRules() []Rule {
+	return []Rule{notExported(), lostInSubshell(), sudoDrops(), prefixOnFirst(), foreignAssignment(), hookForFish()}
+}
+
+const posixShell = "https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html (2.5.3, 2.9.1, 2.12)"
+
+func notExported() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "variable-not-exported",
+			Title: "A GPU variable is set without export, so programs do not get it",
+			Text: "A shell gives its programs only the variables that are exported. `CUDA_VISIBLE_DEVICES=1` on a line of its own stays in the shell, and the program behind it uses every GPU.\n\n" +
+				"Write `export` before it, or put the assignment directly before the program, on the same line. Nothing is found where the variable is exported later, where a batch system has set it already, or where the script hands it on itself.",
+			From: []string{posixShell},
+		},
+		Severity: check.Warning,
+		Bad: []Example{
+			{"train.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+			{"chain.sh", "#!/bin/sh\nCUDA_VISIBLE_DEVICES=0,1 && torchrun --nproc_per_node=2 train.py\n"},
+			{"Dockerfile", "FROM python:3.12\nRUN CUDA_DEVICE_ORDER=PCI_BUS_ID; python3 export.py\n"},
+			{"local.sh", "#!/bin/bash\nrun() {\n  local CUDA_VISIBLE_DEVICES=$1\n  python train.py\n}\nrun 1\n"},
+			{"uv.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\nexec uv run train.py\n"},
+			{"typed.sh", "#!/bin/bash\ndeclare CUDA_DEVICE_ORDER=PCI_BUS_ID\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+		},
+		Good: []Example{
+			{"train.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+			{"Dockerfile", "FROM python:3.12\nRUN CUDA_VISIBLE_DEVICES= python3 export.py\n"},
+			{"later.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
+			{"all.sh", "#!/bin/bash\nset -a\nCUDA_VISIBLE_DEVICES=1\nset +a\npython train.py\n"},
+			{"handed.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0\nCUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES python train.py\n"},
+			{"argument.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1\ndeepspeed --include localhost:$CUDA_VISIBLE_DEVICES train.py\n"},
+			{"batch.sh", "#!/bin/bash\n#SBATCH --gres=gpu:2\nCUDA_VISIBLE_DEVICES=0\npython train.py\n"},
+			{".github/workflows/gpu.yml", "on: push\njobs:\n  test:\n    runs-on: gpu\n    env:\n      CUDA_VISIBLE_DEVICES: \"0\"\n    steps:\n      - run: |\n          CUDA_VISIBLE_DEVICES=1\n          python train.py\n"},
+			{"kept.sh", "#!/bin/bash\nbefore=$CUDA_VISIBLE_DEVICES\nCUDA_VISIBLE_DEVICES=\npython build_index.py\nCUDA_VISIBLE_DEVICES=$before\npython train.py\n"},
+			{"settings.sh", "# read by the other scripts, under set -a\nCUDA_VISIBLE_DEVICES=1\nNCCL_DEBUG=WARN\n"},
+		},
+		Look: lookNotExported,
+	}
+}
+
+func lookNotExported(f File) []Finding {
+	var all []Finding
+	for _, script := range Scripts(f) {
+		if inBatch(script) {
+			continue
+		}
+		for i, s := range script.Steps {
+			if s.Do != Set || s.Exported || s.Lost != "" || !isGPUVariable(s.Name) || s.How != "assignment" && s.How != "declare" && s.How != "typeset" && s.How != "readonly" && s.How != "local" && s.How != "for" {
+				continue
+			}
+			user, ok := withoutIt(script, i)
+			if !ok || givenBefore(script, i) || exportedAround(f, s) {
+				continue
+			}
+			finding := Finding{Finding: check.Finding{Code: "variable-not-exported", Severity: check.Warning,
+				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
+				Why:  "the shell keeps such a variable to itself: the program sees what the variable was before, or nothing, which means every GPU",
+				Do:   "write: export " + s.Name}, At: s.At}
+			if s.How == "assignment" && !besideAnother(script, i) {
+				finding.Line, finding.Write, finding.Edits = exported(f, s)
+			}
+			all = append(all, finding)
+		}
+	}
+	return all
+}
+
+// besideAnother reports whether a line gives several variables a value at once (A=1 B=2): export before one of them would take
+// the others away from the shell.
+func besideAnother(f File, i int) bool {
+	return slices.ContainsFunc(f.Steps[max(0, i-8):min(len(f.Steps), i+9)], func(s Step) bool {
+		return s.Do == Set && s.How == "assignment" && s.At.Line == f.Steps[i].At.Line && s.At != f.Steps[i].At
+	})
+}
+
+// exported is an assignment as it should be written: the line, what of it changes, and what --fix does.
+func exported(f File, s Step) (line string, write, edits []Edit) {
+	start := Place{Cell: s.At.Cell, Line: s.At.Line, Column: s.At.Column, EndLine: s.At.Line, EndColumn: s.At.Column}
+	before := "export "
+	computed := s.Value.Raw != "" && !s.Value.Known
+	if computed { // it may run something, whose result export would hide
+		before = "export " + s.Name + " && "
+	}
+	if inShell(f, s) {
+		name := start
+		name.EndColumn += len(s.Name)
+		write = []Edit{{At: name, Was: s.Name, Text: before + s.Name}}
+	}
+	if f.Kind == Shell && !computed {
+		edits = []Edit{{At: start, Text: before}}
+	}
+	return before + s.Name + "=" + s.Value.Raw, write, edits
+}
+
+// withoutIt looks for a program after step i that was meant to get the variable and does not. Where the script hands the
+// value on by itself, or reads other files into the shell, nobody knows.
+func withoutIt(f File, i int) (program, bool) {
+	s := f.Steps[i]
+	for _, later := range f.Steps[i+1 : min(len(f.Steps), i+1+farBack)] {
+		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) && !later.Maybe && later.Process == s.Process {
+			return program{}, false
+		}
+		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
+			continue
+		}
+		p := started(later)
+		if given, ok := p.given(s.Name); ok && given.Name == s.Name || handsOn(later, s.Name) || slices.Contains([]string{"source", ".", "eval"}, p.name) {
+			return program{}, false
+		}
+		if p.usesGPUs() || isScript(p) {
+			return p, true
+		}
+	}
+	return program{}, false
+}
+
+// isScript reports whether a program is another script, which will start what uses the GPU.
+func isScript(p program) bool {
+	script := func(w string) bool { return strings.HasSuffix(w, ".sh") || strings.HasSuffix(w, ".bash") }
+	if p.name == "bash" || p.name == "sh" {
+		return len(p.args) > 0 && script(p.args[0].Text)
+	}
+	return script(p.name)
+}
+
+// shellUsesGPUs reports whether a program is a shell with a script among its words that starts what uses GPUs, and
+// chooses none itself.
+func (p program) shellUsesGPUs() bool {
+	if !isShell(p.name) {
+		return false
+	}
+	script, ok := ShellText(Step{Words: p.Words[len(p.Words)-len(p.args)-1:]})
+	words := strings.Fields(script.Value.Text)
+	return ok && !mentions(script.Value.Text, masks()...) && slices.ContainsFunc(words, isLauncher)
+}
+
+// handsOn reports whether the value of a variable is among the words of a program that does not just show it.
+func handsOn(s Step, name string) bool {
+	if len(s.Words) > 0 && slices.Contains([]string{"echo", "printf", "[", "test", "logger", "wc", "tr"}, s.Words[0].Text) {
+		return false
+	}
+	in := func(v Value) bool {
+		return !v.Known && (strings.Contains(v.Text, "$"+name) || strings.Contains(v.Text, "${"+name))
+	}
+	return slices.ContainsFunc(s.Words, in) || slices.ContainsFunc(s.With, func(w Step) bool { return in(w.Value) })
+}
+
+// givenBefore reports whether the script takes the value that the variable had, or has when it starts: then it is
+// exported already wherever it is set at all.
+func givenBefore(f File, i int) bool {
+	name := f.Steps[i].Name
+	return slices.ContainsFunc(f.Steps[max(0, i-farBack):i+1], func(s Step) bool {
+		return s.Do == Set && !s.Value.Known && (s.Value.From == name || strings.Contains(s.Value.Text, "$"+name) || strings.Contains(s.Value.Text, "${"+name))
+	})
+}
+
+// exportedAround reports whether the file around a script gives it the variable (ENV of a Dockerfile, env of a workflow):
+// what comes from the environment stays exported when a shell changes it.
+func exportedAround(f File, s Step) bool {
+	return slices.ContainsFunc(f.Steps, func(o Step) bool {
+		return f.Kind != Shell && o.Do == Set && o.Shell == 0 && o.Exported && o.Name == s.Name && (f.Kind == Dockerfile || o.In == "" || o.In == s.In || strings.HasPrefix(s.In, o.In+"."))
+	})
+}
+
+// inBatch reports whether a batch system starts the script with the variables that choose GPUs in its environment: what
+// is exported already stays exported.
+func inBatch(f File) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Setting && strings.HasPrefix(s.Name, "sbatch.") })
+}
+
+func lostInSubshell() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "variable-lost-in-subshell",
+			Title: "A GPU variable is set where it is forgotten at once",
+			Text: "Brackets `( )`, command substitutions `$( )`, the parts of a pipeline and everything before `&` run in a shell of their own. What is set there ends with it: programs that the script starts later do not get it.\n\n" +
+				"Set the variable outside, or start the program inside.",
+			From: []string{posixShell, "https://www.gnu.org/software/bash/manual/bash.html (Command Execution Environment)"},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{"brackets.sh", "#!/bin/bash\n(export CUDA_VISIBLE_DEVICES=1)\npython train.py\n"},
+			{"pipe.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1 | tee env.log\npython train.py\n"},
+			{"read.sh", "#!/bin/bash\necho 0,1 | read CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
+			{"loop.sh", "#!/bin/bash\nnvidia-smi --query-gpu=index --format=csv,noheader | while read -r i; do\n  export CUDA_VISIBLE_DEVICES=$i\ndone\npython train.py\n"},
+			{"background.sh", "#!/bin/bash\nexport HIP_VISIBLE_DEVICES=1 &\npython train.py\n"},
+		},
+		Good: []Example{
+			{"brackets.sh", "#!/bin/bash\n(export CUDA_VISIBLE_DEVICES=1; python train.py) &\n(export CUDA_VISIBLE_DEVICES=0; cd eval && ./run.sh) &\nwait\n"},
+			{"braces.sh", "#!/bin/bash\n{ export CUDA_VISIBLE_DEVICES=1; python train.py; } 2>&1 | tee train.log\n"},
+			{"loop.sh", "#!/bin/bash\nnvidia-smi --query-gpu=index --format=csv,noheader | while read -r i; do\n  export CUDA_VISIBLE_DEVICES=$i\n  python eval.py --shard \"$i\"\ndone\n"},
+			{"last.sh", "#!/bin/zsh\nnvidia-smi --query-gpu=index --format=csv,noheader | head -n1 | read CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
+		},
+		Look: func(f File) []Finding {
+			var all []Finding
+			for _, script := range Scripts(f) {
+				for _, s := range script.Steps {
+					if s.Do != Set || !slices.Contains([]string{"subshell", "pipeline", "background"}, s.Lost) || !isGPUVariable(s.Name) {
+						continue
+					}
+					all = append(all, Finding{Finding: check.Finding{Code: "variable-lost-in-subshell", Severity: check.Error,
+						Seen: s.Name + " is set in a " + map[string]string{"subshell": "subshell", "pipeline": "part of a pipeline", "background": "process in the background"}[s.Lost] + ", where nothing uses it",
+						Why:  "that part has a process of its own, and what it sets ends with it",
+						Do:   "set " + s.Name + " outside of it"}, At: s.At})
+				}
+			}
+			return all
+		},
+	}
+}
+
+func sudoDrops() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "sudo-drops-variable",
+			Title: "sudo starts the program without the GPU variable",
+			Text: "sudo gives the program a fresh environment. A `CUDA_VISIBLE_DEVICES` that was exported before, or that stands before `sudo`, does not arrive, and the program uses every GPU.\n\n" +
+				"Write the assignment behind sudo: `sudo CUDA_VISIBLE_DEVICES=1 python train.py`, or name the variable: `sudo --preserve-env=CUDA_VISIBLE_DEVICES`. Better still, train without sudo: device files are open to everybody in the usual installation.",
+			From: []string{"https://www.sudo.ws/docs/man/sudoers.man/ (Command environment, env_reset)", "https://www.sudo.ws/docs/man/sudo.man/ (--preserve-env)"},
+		},
+		Severity: check.Warning,
+		Bad: []Example{
+			{"prefix.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 sudo python train.py\n"},
+			{"export.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo -u trainer nohup python train.py &\n"},
+			{"shell.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo bash -c 'cd /opt/train && python train.py'\n"},
+		},
+		Good: []Example{
+			{"behind.sh", "#!/bin/bash\nsudo CUDA_VISIBLE_DEVICES=1 python train.py\nsudo env CUDA_VISIBLE_DEVICES=1 python train.py\n"},
+			{"kept.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo -E python train.py\nsudo --preserve-env=CUDA_VISIBLE_DEVICES,HF_HOME python train.py\n"},
+			{"other.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo apt-get install -y git\nsudo sh -c 'echo 1 > /proc/sys/kernel/numa_balancing'\nsudo bash -c 'CUDA_VISIBLE_DEVICES=1 python train.py'\nsudo nvidia-smi -pm 1\npython train.py\n"},
+		},
+		Look: lookSudo,
+	}
+}
+
+func lookSudo(f File) []Finding {
+	a := lookAround(f)
+	var all []Finding
+	for i, s := range f.Steps {
+		if s.Do != Command || !inShell(f, s) {
+			continue
+		}
+		p := started(s)
+		if p.sudo == nil || !p.usesGPUs() && !isScript(p) && !p.shellUsesGPUs() {
+			continue
+		}
+		for _, name := range masks() {
+			set, direct := prefixed(s, name)
+			if !direct {
+				if set, _ = a.inherited(i, name); set.Do != Set {
+					continue
+				}
+			}
+			if other, ok := p.given(name); !p.sudo.drops(name) || ok && other.How != "prefix" {
+				continue
+			}
+			all = append(all, Finding{Finding: check.Finding{Code: "sudo-drops-variable", Severity: check.Warning,
+				Seen: "sudo does not hand " + name + " on to " + p.name,
+				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
+				Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},
+				At: s.At, Line: behindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})
+		}
+	}
+	return all
+}
+
+func prefixed(s Step, name string) (Step, bool) {
+	for _, w := range s.With {
+		if w.Name == name && w.Do == Set {
+			return w, true
+		}
+	}
+	return Step{}, false
+}
+
+// sudoEdits are the edits that do the same.
+func sudoEdits(f File, s, set Step, direct bool) []Edit {
+	i := slices.IndexFunc(s.Words, func(w Word) bool { return path.Base(w.Text) == "sudo" })
+	if i < 0 || !writable(f, s) {
+		return nil
+	}
+	if !direct {
+		return []Edit{word(s.Words[i], s.Words[i].Raw+" --preserve-env="+set.Name)}
+	}
+	behind := s.Words[i]
+	behind.At.Line, behind.At.Column, behind.Raw = behind.At.EndLine, behind.At.EndColumn, ""
+	if i == 0 && slices.IndexFunc(s.With, func(w Step) bool { return w.At == set.At }) == len(s.With)-1 {
+		taken := without(s, set)
+		if taken.At.EndLine == s.Words[0].At.Line && taken.At.EndColumn == s.Words[0].At.Column { // they touch: one edit
+			taken.At.EndLine, taken.At.EndColumn = s.Words[0].At.EndLine, s.Words[0].At.EndColumn
+			taken.Was, taken.Text = taken.Was+s.Words[0].Raw, s.Words[0].Raw+" "+set.Name+"="+set.Value.Raw
+			return []Edit{taken}
+		}
+	}
+	return []Edit{without(s, set), word(behind, " "+set.Name+"="+set.Value.Raw)}
+}
+
+// behindSudo writes the command with the variable where sudo takes it.
+func behindSudo(s, set Step, direct bool) string {
+	word := " --preserve-env=" + set.Name
+	if direct {
+		word = " " + set.Name + "=" + set.Value.Raw
+	}
+	rest := s
+	rest.With = slices.DeleteFunc(slices.Clone(s.With), func(w Step) bool { return w.Name == set.Name })
+	done := false
+	return line(rest, func(w Word) string {
+		if done || path.Base(w.Text) != "sudo" {
+			return ""
+		}
+		done = true
+		return w.Raw + word
+	})
+}

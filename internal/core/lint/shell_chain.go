@@ -1,0 +1,303 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+func lineOf(s Step) string { return strconv.Itoa(s.At.Line) }
+
+func prefixOnFirst() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "prefix-on-first-command",
+			Title: "The GPU variable counts for the first command of the line only",
+			Text: "An assignment before a command belongs to that command alone. In `CUDA_VISIBLE_DEVICES=1 cd project && python train.py` it is `cd` that gets it, and in `CUDA_VISIBLE_DEVICES=1 python train.py && python eval.py` the second program uses every GPU.\n\n" +
+				"Put the assignment before the program that needs it, before each of them, or export it on a line before.",
+			From: []string{posixShell},
+		},
+		Severity: check.Warning,
+		Bad: []Example{
+			{"cd.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 cd project && python train.py\n"},
+			{"two.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && python eval.py\n"},
+			{"pipe.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 cat prompts.txt | python generate.py\n"},
+			{"activate.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 conda activate train && python train.py\n"},
+			{"source.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 source venv/bin/activate && python train.py\n"},
+			{"sleep.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 sleep 1h; python train.py\n"},
+		},
+		Good: []Example{
+			{"cd.sh", "#!/bin/bash\ncd project && CUDA_VISIBLE_DEVICES=1 python train.py\n"},
+			{"two.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && CUDA_VISIBLE_DEVICES=1 python eval.py\n"},
+			{"override.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0,1\nCUDA_VISIBLE_DEVICES=1 python prepare.py && python train.py\n"},
+			{"hidden.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= python tokenize.py && python train.py\nCUDA_VISIBLE_DEVICES=-1 python tokenize.py && torchrun --nproc_per_node=gpu train.py\n"},
+			{"report.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && echo done\nCUDA_VISIBLE_DEVICES=1 python train.py | tee train.log\n"},
+			{"results.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python generate.py && python tools/score.py --in out.json\nCUDA_VISIBLE_DEVICES=1 conda run -n train python train.py && python plot.py\n"},
+			{"other.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py || python notify.py --failed\n"},
+		},
+		Look: lookPrefix,
+	}
+}
+
+func lookPrefix(f File) []Finding {
+	a := lookAround(f)
+	var all []Finding
+	for i, second := range f.Steps {
+		if i == 0 || second.Do != Command || f.Steps[i-1].Do != Command || f.Steps[i-1].Shell != second.Shell || !inShell(f, second) {
+			continue
+		}
+		first := f.Steps[i-1]
+		idle := isIdle(first)
+		chained := second.Join == "&&" || second.Join == "|" && idle || second.Join == "" && idle && second.At.Line == first.At.EndLine
+		p := started(second)
+		if !chained || !p.usesGPUs() {
+			continue
+		}
+		for _, w := range first.With {
+			if w.Do != Set || !slices.Contains(masks(), w.Name) || hides(w.Value) {
+				continue
+			}
+			if _, own := p.given(w.Name); own {
+				continue
+			}
+			if set, sure := a.inherited(i, w.Name); !sure || set.Name != "" || !idle && (!started(first).usesGPUs() || p.afterwards()) {
+				continue
+			}
+			assignment := w.Name + "=" + w.Value.Raw
+			all = append(all, Finding{Finding: check.Finding{Code: "prefix-on-first-command", Severity: check.Warning,
+				Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
+				Why:  "an assignment before a command belongs to that command only, so " + p.name + " sees every GPU",
+				Do:   "write " + assignment + " before " + p.name},
+				At: w.At, Line: chain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
+		}
+	}
+	return all
+}
+
+// afterwards reports whether a program has the name of one that works on results, for which no GPU is needed.
+func (p program) afterwards() bool {
+	i := slices.IndexFunc(p.args, func(w Word) bool { return !strings.HasPrefix(w.Text, "-") })
+	return i >= 0 && isPython(p.name) && mentions(strings.ToLower(path.Base(p.args[i].Text)), "plot", "scor", "convert", "merge", "collect", "aggreg", "summar", "report", "notify", "visual", "upload",
+		"download", "parse", "print", "stat", "compar", "filter", "check", "clean", "metric", "average", "split", "export", "draw", "table")
+}
+
+// chain writes two commands of a line with the assignment before the one that needs it, or before both.
+func chain(first, second, assignment Step, idle bool) string {
+	if idle {
+		first.With = slices.DeleteFunc(slices.Clone(first.With), func(s Step) bool { return s.At == assignment.At })
+	}
+	second.With = slices.Concat([]Step{assignment}, second.With)
+	join := " " + second.Join + " "
+	if second.Join == "" {
+		join = "; "
+	}
+	return line(first, nil) + join + line(second, nil)
+}
+
+// chainEdits are the edits that do the same.
+func chainEdits(first, second, assignment Step, idle bool) []Edit {
+	edits := prefixing(second, assignment.Name+"="+assignment.Value.Raw)
+	if idle {
+		edits = append(edits, without(first, assignment))
+	}
+	return edits
+}
+
+// isIdle reports whether a command has no use for a GPU variable.
+func isIdle(s Step) bool {
+	if len(s.Words) > 1 && slices.Contains([]string{"conda", "mamba", "micromamba", "pyenv"}, s.Words[0].Text) {
+		return s.Words[1].Text != "run" && s.Words[1].Text != "exec"
+	}
+	return len(s.Words) > 0 && slices.Contains([]string{"source", "module", "cd", "pushd", "popd", "echo", "printf", "cat", "mkdir", "sleep", "true", ":", "ulimit", "date", "pwd", "ls", "rm", "cp", "mv", "head", "tail", "yes", "set", "umask", "git", "test", "["}, s.Words[0].Text)
+}
+
+// hides reports whether a list hides every device, which people write to compute without GPUs.
+func hides(v Value) bool {
+	text := strings.TrimSpace(v.Text)
+	return v.Known && (text == "" || strings.HasPrefix(text, "-1"))
+}
+
+func foreignAssignment() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "foreign-assignment",
+			Title: "A GPU variable is set in the way of another shell",
+			Text: "`set NAME=value` is for the Windows prompt, `setenv NAME value` for csh, `set -gx NAME value` for fish, and blanks around `=` are for programming languages. In bash, sh, ksh and zsh none of them sets an environment variable: some fail, and some silently do something else.\n\n" +
+				"Write `export NAME=value`.",
+			From: []string{posixShell, "https://fishshell.com/docs/current/cmds/set.html", "https://www.gnu.org/software/bash/manual/bash.html (The Set Builtin)"},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{"windows.sh", "#!/bin/bash\nset CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+			{"csh.sh", "#!/bin/bash\nsetenv CUDA_VISIBLE_DEVICES 1\npython train.py\n"},
+			{"etc/conda/activate.d/gpu.sh", "set -gx CUDA_VISIBLE_DEVICES 1\n"},
+			{"blanks.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES = 1\npython train.py\n"},
+			{"blank.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
+			{"blank2.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
+			{"before.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES = 1 python train.py\n"},
+			{"before2.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= 1 python train.py\n"},
+			{"comma.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0, 1 python train.py\n"},
+			{"comma2.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0, 1\npython train.py\n"},
+			{"blanks2.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES = 1\npython train.py\n"},
+			{"dollar.sh", "#!/bin/bash\n$CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+		},
+		Good: []Example{
+			{"export.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
+			{"empty.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES= NCCL_DEBUG=WARN\nCUDA_VISIBLE_DEVICES= python tokenize.py\n"},
+			{"positional.sh", "#!/bin/bash\nset -- --devices 0\npython train.py \"$@\"\n"},
+		},
+		Look: lookForeign,
+	}
+}
+
+func lookForeign(f File) []Finding {
+	var all []Finding
+	for _, script := range Scripts(f) {
+		for _, s := range script.Steps {
+			if s.Do != Command || len(s.Words) == 0 {
+				continue
+			}
+			name, value, way := foreign(s)
+			if way == "" {
+				continue
+			}
+			right := "export " + name + "=" + value
+			rest := behind(s)
+			if len(rest) > 0 {
+				right = line(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
+			}
+			finding := Finding{Finding: check.Finding{Code: "foreign-assignment", Severity: check.Error,
+				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
+				Do: "write: " + right}, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
+			if len(rest) > 0 {
+				finding.Write[0].At.EndLine, finding.Write[0].At.EndColumn = rest[0].At.Line, rest[0].At.Column
+				finding.Write[0].Text = name + "=" + value + " "
+			}
+			if f.Kind == Shell && value != "" && len(rest) == 0 && !strings.ContainsAny(value, " \t\n") {
+				finding.Edits = []Edit{{At: s.At, Text: finding.Line}}
+			}
+			all = append(all, finding)
+		}
+	}
+	return all
+}
+
+// behind is the program that follows such an assignment on its line: NAME = 1 python train.py.
+func behind(s Step) []Word {
+	switch {
+	case slices.Contains([]string{"set", "setenv", "export"}, s.Words[0].Text):
+		return nil
+	case len(s.With) == 1: // the first word belongs to the value
+		return s.Words[1:]
+	case len(s.Words) > 3 && s.Words[1].Text != "" && strings.Trim(s.Words[1].Text, "=") == "":
+		return s.Words[3:]
+	}
+	return nil
+}
+
+// foreign recognizes an assignment in the way of another shell, or with a slip of the fingers.
+func foreign(s Step) (name, value, way string) {
+	words := s.Words
+	text := func(i int) string {
+		if i < len(words) {
+			return words[i].Text
+		}
+		return ""
+	}
+	raw := func(i int) string {
+		if i < len(words) {
+			return words[i].Raw
+		}
+		return ""
+	}
+	first := text(0)
+	switch {
+	case first == "set" && len(words) == 2:
+		name, value, _ = strings.Cut(raw(1), "=")
+		way = "set NAME=value is the way of the Windows prompt"
+		if !strings.Contains(raw(1), "=") {
+			way = ""
+		}
+	case first == "set" && len(words) == 4 && strings.HasPrefix(text(1), "-") && strings.ContainsAny(text(1), "gxU"):
+		name, value, way = text(2), raw(3), "set with "+text(1)+" is the way of fish"
+	case first == "setenv" && len(words) == 3:
+		name, value, way = text(1), raw(2), "setenv is the way of csh"
+	case first == "export" && (text(2) == "=" && len(words) == 4 || text(2) == "" && len(words) == 3):
+		name, value, way = text(1), raw(len(words)-1), "with blanks around = the value is not part of it"
+	case first == "export" && len(words) == 3 && numbers(words[2]) != nil && strings.HasSuffix(text(1), ","):
+		name, value, _ = strings.Cut(raw(1)+raw(2), "=")
+		way = "the blank behind the comma ends the value"
+	case len(s.With) == 1 && words[0].Known && strings.HasSuffix(s.With[0].Value.Text, ",") && numbers(words[0]) != nil:
+		name, value, way = s.With[0].Name, s.With[0].Value.Raw+raw(0), "the blank behind the comma ends the value, and "+first+" is taken for a program"
+	case (text(1) == "=" || text(1) == "==") && len(words) >= 3:
+		name, value, way = first, raw(2), "with blanks around = it is a command called "+first
+	case first == "export" && len(words) == 3 && strings.HasSuffix(text(1), "="):
+		name, value, way = strings.TrimSuffix(text(1), "="), raw(2), "the blank behind = ends the value, which is empty"
+	case len(s.With) == 1 && s.With[0].Value.Known && s.With[0].Value.Text == "" && numbers(words[0]) != nil:
+		name, value, way = s.With[0].Name, raw(0), "the blank behind = ends the value, and "+first+" is taken for a program"
+	case !words[0].Known && len(words) == 1 && strings.HasPrefix(first, "$"):
+		name, value, _ = strings.Cut(strings.TrimPrefix(first, "$"), "=")
+		way = "a name that is set has no $ before it"
+	}
+	if !slices.Contains(masks(), name) && !isGPUVariable(name) {
+		return "", "", ""
+	}
+	return name, value, way
+}
+
+func hookForFish() Rule {
+	return Rule{
+		Page: check.Page{
+			Code:  "hook-not-read-by-fish",
+			Title: "A .sh file stands where only fish looks, and fish does not read it",
+			Text: "fish reads the files in `~/.config/fish/conf.d` and `functions` that end in `.fish`, and conda runs in fish only those hooks of `activate.d` that end in `.fish`. A `.sh` file there never runs, so the GPU variable that it sets never arrives.\n\n" +
+				"Write the same as a `.fish` file: `set -gx CUDA_VISIBLE_DEVICES 1`.",
+			From: []string{"https://fishshell.com/docs/current/language.html (configuration files)", "conda/conda: conda/activate.py (FishActivator, script_extension)"},
+		},
+		Severity: check.Error,
+		Bad: []Example{
+			{".config/fish/conf.d/gpu.sh", "export CUDA_VISIBLE_DEVICES=1\n"},
+			{"install.sh", "#!/bin/bash\ncp cuda_visible_devices.sh ~/.config/fish/conf.d/\n"},
+		},
+		Good: []Example{
+			{"etc/conda/activate.d/gpu.sh", "export CUDA_VISIBLE_DEVICES=1\n"},
+			{"install.sh", "#!/bin/bash\ncp gpu.fish ~/.config/fish/conf.d/\ncp gpu.sh ~/.config/fish/conf.d/gpu.fish\ncp prompt.sh ~/.config/fish/conf.d/\n"},
+		},
+		Look: lookFish,
+	}
+}
+
+func lookFish(f File) []Finding {
+	var all []Finding
+	add := func(at Place, what string) {
+		all = append(all, Finding{Finding: check.Finding{Code: "hook-not-read-by-fish", Severity: check.Error, Seen: what,
+			Why: "fish reads only files that end in .fish, so the variable is never set", Do: "write a .fish file with: set -gx NAME value"}, At: at})
+	}
+	if f.Kind == Shell && fishFolder(path.Dir(f.Path)) && path.Ext(f.Path) != ".fish" {
+		for _, s := range f.Steps {
+			if s.Do == Set && isGPUVariable(s.Name) {
+				add(s.At, "this file is in a folder of fish and does not end in .fish")
+				break
+			}
+		}
+	}
+	for _, s := range f.Steps {
+		if s.Do != Command || len(s.Words) < 3 || !slices.Contains([]string{"cp", "ln", "mv", "install"}, path.Base(s.Words[0].Text)) {
+			continue
+		}
+		from, to := s.Words[len(s.Words)-2].Text, s.Words[len(s.Words)-1].Text
+		about := strings.ToLower(path.Base(from))
+		if strings.HasSuffix(from, ".sh") && (fishFolder(path.Dir(to)) && strings.HasSuffix(to, ".sh") || fishFolder(path.Clean(to))) && mentions(about, "cuda", "gpu", "hip", "rocm", "nvidia", "visible") {
+			add(s.At, path.Base(from)+" is put into a folder of fish")
+		}
+	}
+	return all
+}
+
+// fishFolder reports whether fish reads the files of a folder at its start.
+func fishFolder(dir string) bool {
+	return strings.HasSuffix(dir, "fish/conf.d") || strings.HasSuffix(dir, "fish/functions") || strings.HasSuffix(dir, "fish/vendor_conf.d")
+}

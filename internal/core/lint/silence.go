@@ -1,0 +1,123 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Silence takes out the findings that a comment in the file silences:
+//
+//	x = 1  # gpuard:ignore CODE, CODE      on the line, or on any line of what the finding is about
+//	# gpuard:ignore CODE                   alone on the line before
+//	# gpuard:ignore-file CODE              anywhere: in the whole file
+//
+// text is that of each cell of a notebook by its number, or of the file as cell 0.
+func Silence(f File, text map[int]string, found []Finding) (kept []Finding, silenced int) {
+	s := silencer{file: f, comments: map[int][]comment{}, lines: map[int][]string{}, named: map[int]map[string]bool{}}
+	for cell, source := range text {
+		s.lines[cell], s.named[cell] = Lines(source), map[string]bool{}
+		for _, line := range s.lines[cell] {
+			c := readComment(line)
+			s.comments[cell] = append(s.comments[cell], c)
+			s.everywhere = append(s.everywhere, c.everywhere...)
+			for _, code := range c.codes {
+				s.named[cell][code] = true
+			}
+		}
+	}
+	for _, one := range found {
+		if s.silences(one) {
+			silenced++
+		} else {
+			kept = append(kept, one)
+		}
+	}
+	return kept, silenced
+}
+
+// comment is what a line says to gpuard.
+type comment struct {
+	codes      []string
+	everywhere []string
+	alone      bool // nothing else stands on the line
+}
+
+func readComment(line string) (c comment) {
+	if !strings.Contains(line, "gpuard:ignore") {
+		return c
+	}
+	for _, m := range silencing().FindAllStringSubmatchIndex(line, -1) {
+		codes := strings.FieldsFunc(line[m[4]:m[5]], func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+		if m[2] >= 0 {
+			c.everywhere = append(c.everywhere, codes...)
+			continue
+		}
+		c.codes = append(c.codes, codes...)
+		c.alone = c.alone || strings.Trim(line[:m[0]], " \t") == ""
+	}
+	return c
+}
+
+// silencing matches a comment in any of the formats; units may begin theirs with a semicolon.
+func silencing() *regexp.Regexp {
+	return regexp.MustCompile(`[#;][ \t]*gpuard:ignore(-file)?[ \t]+([a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*)`)
+}
+
+type silencer struct {
+	file       File
+	comments   map[int][]comment
+	lines      map[int][]string
+	named      map[int]map[string]bool // the codes in the comments of a cell
+	everywhere []string
+}
+
+func (s *silencer) silences(f Finding) bool {
+	if slices.Contains(s.everywhere, f.Code) {
+		return true
+	}
+	comments := s.comments[f.At.Cell]
+	if !s.named[f.At.Cell][f.Code] {
+		return false
+	}
+	says := func(line int) bool {
+		return line >= 1 && line <= len(comments) && slices.Contains(comments[line-1].codes, f.Code)
+	}
+	alone := func(line int) bool { return line >= 1 && line <= len(comments) && comments[line-1].alone }
+	for line := f.At.Line; line <= max(f.At.Line, f.At.EndLine); line++ {
+		if says(line) && !alone(line) {
+			return true
+		}
+	}
+	for _, first := range s.firstLines(f.At) {
+		for line := first - 1; alone(line); line-- {
+			if says(line) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// firstLines are the lines above which a comment counts: that of the place, that on which the command or statement
+// around it begins, and that on which a line that goes on with a backslash begins.
+func (s *silencer) firstLines(at Place) []int {
+	lines := s.lines[at.Cell]
+	firsts := []int{at.Line}
+	for _, step := range s.file.Steps {
+		around := step.At.Cell == at.Cell && step.At.Line < at.Line && at.Line <= step.At.EndLine
+		if around && slices.Contains([]Deed{Command, Call, Set}, step.Do) {
+			firsts = append(firsts, step.At.Line)
+		}
+	}
+	goesOn := func(line int) bool {
+		return line >= 1 && line <= len(lines) && strings.HasSuffix(strings.TrimRight(lines[line-1], "\r\n"), `\`)
+	}
+	for _, line := range slices.Clone(firsts) {
+		for goesOn(line - 1) {
+			line--
+			firsts = append(firsts, line)
+		}
+	}
+	return firsts
+}

@@ -1,0 +1,95 @@
+package lint
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/check"
+)
+
+func TestSilence(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		first, end int // lines of the finding mask-range
+		steps      []Step
+		silent     bool
+	}{
+		{"no comment", "a\n", 1, 1, nil, false},
+		{"on the line", "a # gpuard:ignore mask-range\n", 1, 1, nil, true},
+		{"without blanks", "a #gpuard:ignore mask-range\n", 1, 1, nil, true},
+		{"among others, with commas", "a # gpuard:ignore late-assignment, mask-range,mask-quotes\n", 1, 1, nil, true},
+		{"behind another comment", "a # known # gpuard:ignore mask-range\n", 1, 1, nil, true},
+		{"with a reason", "a # gpuard:ignore mask-range (the tool expands it)\n", 1, 1, nil, true},
+		{"another code", "a # gpuard:ignore mask-quotes\n", 1, 1, nil, false},
+		{"a longer code", "a # gpuard:ignore mask-range-x\n", 1, 1, nil, false},
+		{"no code silences nothing", "a # gpuard:ignore\n", 1, 1, nil, false},
+		{"no comment at all", "echo gpuard:ignore mask-range\n", 1, 1, nil, false},
+		{"on the line before, alone", "# gpuard:ignore mask-range\na\n", 2, 2, nil, true},
+		{"indented, alone", "  # gpuard:ignore mask-range\n  a\n", 2, 2, nil, true},
+		{"two comments before", "# gpuard:ignore mask-range\n# gpuard:ignore mask-quotes\na\n", 3, 3, nil, true},
+		{"on the line before, beside code", "b # gpuard:ignore mask-range\na\n", 2, 2, nil, false},
+		{"alone, two lines before", "# gpuard:ignore mask-range\n\na\n", 3, 3, nil, false},
+		{"alone, on the line after", "a\n# gpuard:ignore mask-range\n", 1, 1, nil, false},
+		{"on the last line of what is found", "a = (\n 1)  # gpuard:ignore mask-range\n", 1, 2, nil, true},
+		{"of the whole file", "a\nb\n# gpuard:ignore-file mask-range\n", 1, 1, nil, true},
+		{"of the whole file, another code", "# gpuard:ignore-file mask-quotes\na\n", 2, 2, nil, false},
+		{"before a line that goes on", "# gpuard:ignore mask-range\ndocker run \\\n  -e X \\\n  image\n", 3, 3, nil, true},
+		{"before a line that goes on, but another line", "# gpuard:ignore mask-range\necho\ndocker run \\\n  -e X\n", 4, 4, nil, false},
+		{"before the call around it", "# gpuard:ignore mask-range\nrun(\n  1,\n  2)\n", 3, 3, []Step{{Do: Call, At: Place{Line: 2, Column: 1, EndLine: 4, EndColumn: 5}}}, true},
+		{"before the function around it", "# gpuard:ignore mask-range\ndef f():\n  a\n", 3, 3, []Step{{Do: Define, At: Place{Line: 2, Column: 1, EndLine: 3, EndColumn: 4}}}, false},
+		{"semicolons are comments of units", "; gpuard:ignore mask-range\na\n", 2, 2, nil, true},
+		{"Windows lines", "docker \\\r\n -e X # gpuard:ignore mask-range\r\n", 2, 2, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found := []Finding{{Finding: check.Finding{Code: "mask-range"}, At: Place{Line: c.first, Column: 1, EndLine: c.end, EndColumn: 2}}}
+			kept, silenced := Silence(File{Steps: c.steps}, map[int]string{0: c.text}, found)
+			if silenced != map[bool]int{true: 1}[c.silent] || len(kept)+silenced != 1 {
+				t.Errorf("%d kept, %d silenced", len(kept), silenced)
+			}
+		})
+	}
+}
+
+// TestSilenceManySteps: where no comment names the code of a finding, the steps of the file are not looked through for it.
+func TestSilenceManySteps(t *testing.T) {
+	f := File{Steps: make([]Step, 20_000)}
+	found := make([]Finding, 20_000)
+	for i := range found {
+		f.Steps[i] = Step{Do: Command, At: Place{Line: i + 1, Column: 1, EndLine: i + 1, EndColumn: 2}}
+		found[i] = Finding{Finding: check.Finding{Code: "mask-range"}, At: f.Steps[i].At}
+	}
+	begun := time.Now()
+	kept, silenced := Silence(f, map[int]string{0: "# gpuard:ignore mask-quotes\n" + strings.Repeat("a\n", len(found))}, found)
+	if took := time.Since(begun); len(kept) != len(found) || silenced != 0 || took > time.Second {
+		t.Errorf("%d kept, %d silenced, in %v", len(kept), silenced, took)
+	}
+}
+
+// TestSilenceCells: the lines of a notebook count within their cell.
+func TestSilenceCells(t *testing.T) {
+	text := map[int]string{1: "a # gpuard:ignore mask-range\n", 2: "a\n"}
+	found := []Finding{
+		{Finding: check.Finding{Code: "mask-range"}, At: Place{Cell: 1, Line: 1}},
+		{Finding: check.Finding{Code: "mask-range"}, At: Place{Cell: 2, Line: 1}},
+	}
+	kept, silenced := Silence(File{Kind: Notebook}, text, found)
+	if silenced != 1 || len(kept) != 1 || kept[0].At.Cell != 2 {
+		t.Errorf("kept %+v, %d silenced", kept, silenced)
+	}
+}
+
+// FuzzSilence: no text makes it fail, and no finding is lost.
+func FuzzSilence(f *testing.F) {
+	f.Add("# gpuard:ignore mask-range\n\\\na # gpuard:ignore-file x-y\n", 2, 3)
+	f.Fuzz(func(t *testing.T, text string, line, end int) {
+		if end-line > 1000 {
+			return
+		}
+		found := []Finding{{Finding: check.Finding{Code: "mask-range"}, At: Place{Line: line, EndLine: end}}}
+		kept, silenced := Silence(File{}, map[int]string{0: text}, found)
+		if len(kept)+silenced != 1 || silenced == 1 && !strings.Contains(text, "gpuard:ignore") {
+			t.Fatalf("%d kept, %d silenced", len(kept), silenced)
+		}
+	})
+}

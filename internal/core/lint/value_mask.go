@@ -1,0 +1,322 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+)
+
+// list is a variable that lists devices, and the reader of the runtime that obeys it.
+type list struct {
+	name   string
+	vendor gpu.Vendor
+	read   func(visible.Env, gpu.Machine) visible.View
+	strict bool // blanks count
+	plain  bool // numbers have no sign and no zero before them
+	rising bool // numbers must rise
+}
+
+func lists() []list {
+	inside := func(env visible.Env, m gpu.Machine) visible.View {
+		given, notes := visible.Container(env, m)
+		view := visible.View{Notes: notes}
+		for _, d := range given.Devices {
+			view.Visible = append(view.Visible, visible.Entry{Index: d.Index})
+		}
+		return view
+	}
+	return []list{
+		{"CUDA_VISIBLE_DEVICES", gpu.NVIDIA, visible.CUDA, false, false, false},
+		{container, gpu.NVIDIA, inside, false, false, false},
+		{"HIP_VISIBLE_DEVICES", gpu.AMD, visible.HIP, true, true, false},
+		{"ROCR_VISIBLE_DEVICES", gpu.AMD, visible.ROCR, false, false, false},
+		{"GPU_DEVICE_ORDINAL", gpu.AMD, visible.OpenCL, true, true, false},
+		{"ZE_AFFINITY_MASK", gpu.Intel, visible.LevelZero, false, false, false},
+		{"ASCEND_RT_VISIBLE_DEVICES", gpu.Ascend, visible.Ascend, true, false, true},
+	}
+}
+
+func listNamed(name string) (list, bool) {
+	i := slices.IndexFunc(lists(), func(m list) bool { return m.name == name })
+	if i < 0 {
+		return list{}, false
+	}
+	return lists()[i], true
+}
+
+// fault is what is wrong with a list, by the code of the rule that tells it.
+type fault struct {
+	code   string
+	better string // the list that was meant; "" when that cannot be known
+	hides  bool   // that no device shows may have been meant
+}
+
+// Shapes of entries that people write.
+const (
+	codeQuotes     = "mask-quotes"
+	codeRange      = "mask-range"
+	codeSeparators = "mask-separators"
+	codeMixed      = "mask-mixed"
+	codeDuplicate  = "mask-duplicate"
+	codeSpaces     = "mask-spaces"
+	codeNoDevice   = "mask-not-a-device"
+	codeOrder      = "mask-order"
+)
+
+const container = "NVIDIA_VISIBLE_DEVICES"
+
+func plainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func identifier(s string) bool {
+	return strings.HasPrefix(s, "GPU-") || strings.HasPrefix(s, "MIG-")
+}
+
+// placeholder is text that another program replaces before a shell or a driver sees it: {} of xargs and parallel, {{ gpu }}
+// of templates, %d and <gpu> of text that is formatted, @GPU@ and __GPU__ of what sed fills in. {0..3} is a range.
+var placeholder = pattern(`\{\{|\{[^{}.0-9]*\}|\{[#%][^{}]*\}|%[sd%]|^<.*>$|@\w+@|__\w+__`)
+
+// fault finds what is wrong with a list. What it offers has no fault itself.
+func (m list) fault(value string) (fault, bool) {
+	if placeholder().MatchString(value) {
+		return fault{}, false
+	}
+	f, wrong := m.firstFault(value)
+	if wrong && f.better != "" {
+		if f.better == value {
+			f.better = ""
+		}
+		f.better = m.good(f.better)
+	}
+	return f, wrong
+}
+
+// firstFault finds the first thing that is wrong; what was meant often shows by the shape alone.
+func (m list) firstFault(value string) (fault, bool) {
+	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
+		return fault{code: codeQuotes, better: bare}, true
+	}
+	tokens := strings.Split(value, ",")
+	if len(tokens) > 1 && strings.TrimSpace(tokens[len(tokens)-1]) == "" {
+		tokens = tokens[:len(tokens)-1] // a comma at the end does no harm
+	}
+	trimmed := make([]string, len(tokens))
+	for i, t := range tokens {
+		trimmed[i] = strings.TrimSpace(t)
+	}
+	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != container) {
+		return fault{}, false
+	}
+	for _, find := range []func(tokens []string) (fault, bool){m.ranges, m.separators, m.words, mixed, duplicates} {
+		if f, found := find(trimmed); found {
+			return f, true
+		}
+	}
+	if m.blanks(tokens) {
+		return fault{code: codeSpaces, better: strings.Join(trimmed, ",")}, true
+	}
+	if m.rising && !rises(trimmed) {
+		slices.SortFunc(trimmed, func(a, b string) int { return cmp.Compare(ordinal(a), ordinal(b)) })
+		return fault{code: codeOrder, better: strings.Join(trimmed, ",")}, true
+	}
+	return fault{}, false
+}
+
+func rises(tokens []string) bool {
+	return slices.IsSortedFunc(tokens, func(a, b string) int { return cmp.Compare(ordinal(a), ordinal(b)) })
+}
+
+// ordinal is that of an entry; -1 and everything else that ends a list comes last.
+func ordinal(entry string) int {
+	n, err := strconv.Atoi(entry)
+	if err != nil || n < 0 {
+		return 1 << 30
+	}
+	return n
+}
+
+// good returns a list when nothing is wrong with it, else what it offers.
+func (m list) good(value string) string {
+	f, wrong := m.fault(value)
+	if wrong || strings.TrimSpace(value) == "" {
+		return f.better
+	}
+	return value
+}
+
+var rangeShape = pattern(`^(\d{1,3})\s*(?:-|–|\.\.\.?|:)\s*(\d{1,3})$`)
+
+// ranges finds 0-3. GPU 0:1 of NVIDIA_VISIBLE_DEVICES is a MIG device.
+func (m list) ranges(tokens []string) (fault, bool) {
+	var all []string
+	found, sure := false, true
+	for _, t := range tokens {
+		parts := rangeShape().FindStringSubmatch(t)
+		if parts == nil || m.name == container && strings.Contains(t, ":") {
+			all = append(all, t)
+			sure = sure && plainNumber(t)
+			continue
+		}
+		found = true
+		first, _ := strconv.Atoi(parts[1])
+		last, _ := strconv.Atoi(parts[2])
+		if first >= last || last-first > 63 {
+			sure = false
+			continue
+		}
+		for n := first; n <= last; n++ {
+			all = append(all, strconv.Itoa(n))
+		}
+	}
+	if _, twice := duplicates(all); !sure || twice {
+		return fault{code: codeRange}, found
+	}
+	return fault{code: codeRange, better: strings.Join(all, ",")}, found
+}
+
+var separatedShape = pattern(`^\d+(?:[\s;|/]+\d+)+$`)
+
+// separators finds "0 1" and "0;1", and a comma too many.
+func (m list) separators(tokens []string) (fault, bool) {
+	var all []string
+	found, sure := false, true
+	for _, t := range tokens {
+		switch {
+		case separatedShape().MatchString(t):
+			found = true
+			all = append(all, strings.FieldsFunc(t, func(r rune) bool { return strings.ContainsRune(" \t;|/", r) })...)
+		case t == "":
+			found = true
+		default:
+			all = append(all, t)
+			sure = sure && (plainNumber(t) || identifier(t))
+		}
+	}
+	if _, twice := duplicates(all); !sure || twice || len(all) == 0 {
+		return fault{code: codeSeparators}, found
+	}
+	return fault{code: codeSeparators, better: strings.Join(all, ",")}, found
+}
+
+var deviceWord = pattern(`(?i)^(?:cuda|gpu|hip|rocm|xpu|npu|nvidia|device)[ :_=#-]?(\d{1,3})$`)
+
+// words finds entries that are neither numbers nor identifiers.
+func (m list) words(tokens []string) (fault, bool) {
+	f := fault{code: codeNoDevice}
+	var all []string
+	found, sure := false, true
+	for _, t := range tokens {
+		parts := deviceWord().FindStringSubmatch(t)
+		switch {
+		case m.entry(t):
+			all = append(all, t)
+		case parts != nil:
+			found = true
+			n, _ := strconv.Atoi(parts[1])
+			all = append(all, strconv.Itoa(n))
+		default:
+			found, sure = true, false
+			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))
+		}
+	}
+	if _, twice := duplicates(all); sure && !twice {
+		f.better = strings.Join(all, ",")
+	}
+	return f, found
+}
+
+// entry reports whether a word has the form of an entry of the variable.
+func (m list) entry(t string) bool {
+	switch {
+	case identifier(t), plainNumber(t) && !m.plain:
+		return true
+	case m.name == container:
+		gpu, slice, split := strings.Cut(t, ":")
+		return slices.Contains([]string{"all", "none", "void"}, t) || split && plainNumber(gpu) && plainNumber(slice) || strings.Contains(t, "/") // a CDI name, a file
+	case t == "-1", plainNumber(strings.TrimPrefix(t, "+")) && !m.strict:
+		return true
+	case m.name == "ZE_AFFINITY_MASK":
+		card, tile, split := strings.Cut(t, ".")
+		return t == "default" || split && plainNumber(card) && plainNumber(tile)
+	case m.name == "ROCR_VISIBLE_DEVICES":
+		return regexp.MustCompile(`^0[xX][0-9a-fA-F]+$`).MatchString(t)
+	}
+	n, err := strconv.Atoi(t)
+	return err == nil && n >= 0 && strconv.Itoa(n) == t
+}
+
+// mixed finds a list of numbers and identifiers.
+func mixed(tokens []string) (fault, bool) {
+	numbers := slices.ContainsFunc(tokens, func(t string) bool { return plainNumber(t) })
+	return fault{code: codeMixed}, numbers && slices.ContainsFunc(tokens, identifier)
+}
+
+func duplicates(tokens []string) (fault, bool) {
+	seen := map[string]bool{}
+	for _, t := range tokens {
+		if n, err := strconv.Atoi(t); err == nil {
+			t = strconv.Itoa(n)
+		}
+		if t != "-1" && seen[t] {
+			return fault{code: codeDuplicate}, true
+		}
+		seen[t] = true
+	}
+	return fault{}, false
+}
+
+// blanks reports whether there are blanks where the runtime minds them: CUDA only before identifiers.
+func (m list) blanks(tokens []string) bool {
+	return slices.ContainsFunc(tokens, func(t string) bool {
+		return t != strings.TrimSpace(t) && (m.strict || m.name == "CUDA_VISIBLE_DEVICES" && identifier(strings.TrimSpace(t)))
+	})
+}
+
+// shows says what the runtime makes of a list, on a machine that has every device that the list may mean. bad is false
+// where the reader of the runtime has nothing to say about it.
+func (m list) shows(value string) (text string, bad bool) {
+	machine := m.machine(value)
+	view := m.read(visible.Env{m.name + "=" + value}, machine)
+	for _, n := range view.Notes {
+		if !slices.Contains([]string{"empty-list", "container", "container-renumbered", "container-order", "fastest-first-guess", "invalid-index", "filtered-twice", "pytorch-differs"}, n.Code) {
+			bad = true
+		}
+		if n.Code == "container-fails" {
+			return "keeps the container from starting", true
+		}
+	}
+	var numbers []string
+	for _, e := range view.Visible {
+		numbers = append(numbers, strconv.Itoa(e.Index))
+	}
+	switch len(numbers) {
+	case 0:
+		return "shows no GPU at all", bad
+	case 1:
+		return "shows GPU " + numbers[0] + " alone", bad
+	case len(machine.Devices):
+		return "shows every GPU", bad
+	}
+	return fmt.Sprintf("shows GPUs %s alone", strings.Join(numbers, ", ")), bad
+}
+
+// machine has enough devices for every number, and those of the identifiers in the list.
+func (m list) machine(value string) gpu.Machine {
+	var machine gpu.Machine
+	for i := range 64 {
+		machine.Devices = append(machine.Devices, gpu.Device{Index: i, Vendor: m.vendor, UUID: gpu.UUID(fmt.Sprintf("GPU-%016x", i+1))})
+	}
+	next := 63
+	for t := range strings.SplitSeq(value, ",") {
+		if t = strings.TrimSpace(t); strings.HasPrefix(t, "GPU-") && next > 32 {
+			machine.Devices[next].UUID = gpu.UUID(t)
+			next--
+		}
+	}
+	return machine
+}

@@ -1,0 +1,26 @@
+package pick
+
+import (
+	"fmt"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// Named finds the device, or MIG slice, that a name means, as --device reads it. The refusal says what is wrong with it.
+func Named(m gpu.Machine, name string) (job.Given, *job.Refusal) {
+	q := ask(job.Spec{Devices: []string{name}}, m, nil, Context{})
+	if wrong := q.readNames(); wrong != nil {
+		return job.Given{}, wrong
+	}
+	return q.plan(q.named).Devices[0], nil
+}
+
+// drained says that an administrator takes the device out of use. Inside of a lease work goes on until the lease ends.
+func (q *question) drained(u *unit) *obstacle {
+	if u.dev.Drained == "" || q.in.Parent != nil {
+		return nil
+	}
+	return &obstacle{code: "drained", text: "drained: " + u.dev.Drained,
+		remedy: fmt.Sprintf("put GPU %s into use again (%sgpuard undrain %s)", q.number(u.dev), q.sudo(), q.number(u.dev))}
+}

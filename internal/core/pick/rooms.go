@@ -1,0 +1,74 @@
+package pick
+
+import (
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// Room is what one device, or slice, could give to somebody now.
+type Room struct {
+	Whole bool       // an exclusive lease; inside a shared lease all of it
+	Free  *gpu.Bytes // what --mem can ask for beside Whole; nil when unknown
+	Share *gpu.Bytes // the largest share, never zero; nil when none can be given
+}
+
+// Rooms says what each whole GPU that is not split, and each slice, could give now while held are alive. Those that no lease
+// could name, and those outside the lease of in.Parent, are left out. Masks do not count, since what is hidden from one may
+// be what another waits for; the processes of in.Own count as the caller's, as they do in Place.
+func Rooms(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
+	in.Hidden, in.Kept = nil, nil
+	whole, part := ask(job.Spec{GPUs: 1}, m, held, in), ask(job.Spec{GPUs: 1, Share: 1}, m, held, in)
+	rooms := map[gpu.UUID]Room{}
+	for _, u := range whole.everything() {
+		if whole.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
+			continue
+		}
+		use := whole.usage(u)
+		r := Room{Whole: use.busy == nil, Free: whole.available(u, use)}
+		if use := part.usage(u); use.busy == nil {
+			r.Share = use.left
+		}
+		rooms[u.id()] = r
+	}
+	return rooms
+}
+
+// Servers lists the devices, or slices, that could serve the spec if nobody else were here, in index order: those of the
+// vendor that Place would choose from. It is empty when the machine can never serve it, and for a CPU job.
+func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
+	ids := []gpu.UUID{}
+	if spec.CPU {
+		return ids
+	}
+	q := ask(spec, m, nil, in)
+	if q.readNames() != nil {
+		return ids
+	}
+	for _, u := range q.units {
+		u.use = q.usage(u)
+		u.reason = q.judge(u)
+	}
+	q.candidates() // settles the vendor
+	for _, u := range q.units {
+		if u.reason.Verdict != job.Never && q.ours(u) {
+			ids = append(ids, u.id())
+		}
+	}
+	if len(ids) < q.need || q.vendor == "" && (len(q.named) == 0 || spec.MIG != "") {
+		return []gpu.UUID{}
+	}
+	return ids
+}
+
+// Need is how many devices, or slices, the spec asks for.
+func Need(spec job.Spec) int {
+	switch {
+	case spec.CPU:
+		return 0
+	case spec.MIG != "":
+		return 1
+	case len(spec.Devices) > 0:
+		return len(spec.Devices)
+	}
+	return spec.GPUs
+}

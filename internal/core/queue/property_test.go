@@ -1,0 +1,379 @@
+package queue
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// The checks say in other words, and with other code, what the package promises.
+
+// jobs in each of the two worlds.
+const jobs = 5000
+
+// longest is the longest that a job runs in these worlds.
+const longest = 3 * time.Hour
+
+// tally counts what happened, so that a world in which nothing was contested does not pass for a proof.
+type tally struct {
+	impatient, ahead, beside, passed int
+	longest                          time.Duration // that a job runs
+}
+
+// before is the order of the package comment.
+func before(q Question, a, b job.Ticket) bool {
+	holds := func(uid uint32) int {
+		on := map[gpu.UUID]bool{}
+		for _, l := range q.Held {
+			for _, id := range l.Devices {
+				if l.UID == uid {
+					on[id] = true
+				}
+			}
+		}
+		return len(on)
+	}
+	if q.Passed[a.ID] != q.Passed[b.ID] {
+		return q.Passed[b.ID]
+	}
+	const halfADay = int64(12 * time.Hour)
+	oldA, oldB := q.Now-a.Arrival > halfADay, q.Now-b.Arrival > halfADay
+	switch {
+	case oldA != oldB:
+		return oldA
+	case !oldA && holds(a.UID) != holds(b.UID):
+		return holds(a.UID) < holds(b.UID)
+	}
+	return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.UID, b.UID), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// competing are the sixteen earliest tickets of each user.
+func competing(q Question) []job.Ticket {
+	var in []job.Ticket
+	for _, t := range q.Tickets {
+		earlier := 0
+		for i := range q.Tickets {
+			if o := &q.Tickets[i]; o.UID == t.UID && (o.Arrival < t.Arrival || o.Arrival == t.Arrival && o.ID < t.ID) {
+				earlier++
+			}
+		}
+		if earlier < 16 {
+			in = append(in, t)
+		}
+	}
+	return in
+}
+
+// safe: never both kinds on one device, never more promised and used by strangers than there is.
+func safe(w *world, s start) {
+	for _, id := range s.on {
+		d, _, _ := w.machine.Find(id)
+		var foreign, promised gpu.Bytes
+		for _, p := range w.machine.On(id) {
+			if *p.UID == 4000 {
+				foreign += *p.Memory
+			}
+		}
+		for _, l := range s.q.Held {
+			if !l.Holds(id) {
+				continue
+			}
+			promised += l.Share
+			if (l.Share > 0) != (s.task.spec.Share > 0) || l.Share == 0 {
+				w.t.Errorf("%+v starts on %s beside %+v", s.task.ticket, id, l)
+			}
+		}
+		left := *d.MemoryTotal - max(512*gpu.MiB, *d.MemoryTotal/20) - foreign - promised - s.task.spec.Share
+		if s.task.spec.Share > 0 && left < 0 || s.task.spec.Share == 0 && foreign > 256*gpu.MiB || *d.MemoryTotal-foreign < s.task.spec.Memory {
+			w.t.Errorf("%+v starts on %s, where %s are promised and strangers use %s of %s", s.task.ticket, id, promised, foreign, d.MemoryTotal)
+		}
+	}
+}
+
+// fair: nobody starts before a ticket that stands before it, asks for no more, and could have had the same devices.
+func fair(w *world, s start) {
+	x := s.task.ticket
+	for _, t := range competing(s.q) {
+		modest := t.Count <= x.Count && (t.Share > 0) == (x.Share > 0) && t.Share <= x.Share && t.Memory <= x.Memory &&
+			(x.Timeout == 0 || t.Timeout > 0 && t.Timeout <= x.Timeout)
+		could := !slices.ContainsFunc(s.on, func(id gpu.UUID) bool { return !slices.Contains(t.Devices, id) })
+		if t.ID != x.ID && modest && could && before(s.q, t, x) {
+			w.t.Errorf("%+v starts at %d before %+v", x, s.q.Now, t)
+		}
+	}
+}
+
+// promised is when, by the enforced ends of leases alone, the ticket has enough devices; MaxInt64 when nobody can say.
+// hopeful is false when even the end of all leases would not suffice.
+func promised(q Question, rooms map[gpu.UUID]pick.Room, held []job.Lease, t job.Ticket) (at int64, hopeful bool) {
+	able := func(when int64) (n int) {
+		for _, id := range t.Devices {
+			room, leased, left := rooms[id], false, false
+			for _, l := range held {
+				if !l.Holds(id) {
+					continue
+				}
+				leased = true
+				if when < math.MaxInt64 && (l.Until <= q.Boot || l.Until > when) {
+					left = true
+				} else if room.Share != nil {
+					room.Share = new(*room.Share + l.Share)
+				}
+			}
+			n += ordinal(has(rooms[id], t) || leased && !left || t.Share > 0 && has(room, t))
+		}
+		return n
+	}
+	times := []int64{q.Boot, math.MaxInt64}
+	for _, l := range held {
+		if l.Until > q.Boot {
+			times = append(times, l.Until)
+		}
+	}
+	slices.Sort(times)
+	for _, at = range times {
+		if able(at) >= t.Count {
+			return at, true
+		}
+	}
+	return at, false
+}
+
+func has(r pick.Room, t job.Ticket) bool {
+	if t.Share > 0 {
+		return r.Share != nil && *r.Share >= t.Share
+	}
+	return r.Whole && (t.Memory == 0 || *r.Free >= t.Memory)
+}
+
+// kept: a start never makes a ticket wait longer that stands before it, as far as that is promised. It is judged
+// for tickets that wait for nobody else who stands before them.
+func (n *tally) kept(w *world, s start) {
+	x := s.task.ticket
+	tickets := competing(s.q)
+	lease := job.Lease{ID: "x", UID: x.UID, Devices: s.on, Share: x.Share, PID: 1}
+	if x.Timeout > 0 {
+		lease.Until = s.q.Boot + int64(x.Timeout)
+	}
+	held := append(slices.Clone(s.q.Held), lease)
+	rooms := pick.Rooms(w.machine, held, w.context(0))
+	common := func(a, b []gpu.UUID) bool {
+		return slices.ContainsFunc(a, func(id gpu.UUID) bool { return slices.Contains(b, id) })
+	}
+	for _, t := range tickets {
+		if t.ID == x.ID || !common(t.Devices, s.on) || !before(s.q, t, x) || slices.ContainsFunc(tickets, func(o job.Ticket) bool {
+			return o.ID != t.ID && common(o.Devices, t.Devices) && before(s.q, o, t)
+		}) {
+			continue
+		}
+		at, hopeful := promised(s.q, s.q.Rooms, s.q.Held, t)
+		if !hopeful {
+			continue
+		}
+		after, _ := promised(s.q, rooms, held, t)
+		if at < math.MaxInt64 {
+			n.ahead++
+		} else {
+			n.beside++
+		}
+		for _, id := range s.on {
+			leased := slices.ContainsFunc(s.q.Held, func(l job.Lease) bool { return l.Holds(id) })
+			spoilt := slices.Contains(t.Devices, id) && (leased || has(s.q.Rooms[id], t)) && !has(rooms[id], t)
+			if at == math.MaxInt64 && spoilt || after > at {
+				w.t.Errorf("%+v starts on %v at %d: %+v, which stands before it, was promised %d and has now %d", x, s.on, s.q.Boot, t, at, after)
+				return
+			}
+		}
+	}
+}
+
+// sameInAnyOrder: the order in which a question lists things is not part of it.
+func sameInAnyOrder(w *world, s start) {
+	if w.r.IntN(8) > 0 {
+		return
+	}
+	want := w.answer(s.q, w.machine, s.task)
+	q, m := s.q, w.machine
+	q.Tickets, q.Held = shuffled(w.r, q.Tickets), shuffled(w.r, q.Held)
+	m.Devices, m.Processes = shuffled(w.r, m.Devices), shuffled(w.r, m.Processes)
+	for i := range q.Tickets {
+		q.Tickets[i].Devices = shuffled(w.r, q.Tickets[i].Devices)
+	}
+	if got := w.answer(q, m, s.task); got != want {
+		w.t.Errorf("in another order %s becomes %s", want, got)
+	}
+}
+
+func (w *world) answer(q Question, m gpu.Machine, t *task) string {
+	in := w.context(t.ticket.UID)
+	q.Rooms = pick.Rooms(m, q.Held, in)
+	next, ok := Next(q)
+	kept := map[gpu.UUID]string{}
+	in.Kept = Kept(q, t.ticket.ID, t.ticket.UID)
+	for id, by := range in.Kept {
+		kept[id] = by.ID
+	}
+	plan, refusal := pick.Place(t.spec, m, q.Held, in)
+	var order []string
+	for _, o := range Order(q) {
+		order = append(order, o.ID)
+	}
+	data, err := json.Marshal([]any{order, next.ID, ok, kept, plan, refusal})
+	if err != nil {
+		w.t.Error(err)
+	}
+	return string(data)
+}
+
+func shuffled[T any](r *rand.Rand, list []T) []T {
+	out := slices.Clone(list)
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// bounded sets the deadline of the package comment for who has become impatient, and fails where one has passed.
+func (n *tally) bounded(w *world) {
+	q := w.asked()
+	for _, t := range competing(q) {
+		i := slices.IndexFunc(w.waiting, func(o *task) bool { return o.ticket.ID == t.ID })
+		task := w.waiting[i]
+		if task.deadline == 0 && q.Now-t.Arrival > int64(12*time.Hour) {
+			n.impatient++
+			older := 0 // no two arrive in the same nanosecond
+			for _, o := range q.Tickets {
+				older += ordinal(o.Arrival < t.Arrival)
+			}
+			task.deadline = w.now + int64(older+1)*int64(n.longest)
+		}
+		if task.deadline > 0 && w.now > task.deadline {
+			w.t.Errorf("%+v waits at %d, which is later than %s: %s after its arrival", t, w.now, time.Duration(task.deadline), time.Duration(q.Now-t.Arrival))
+		}
+	}
+}
+
+// ask is a random job: on most devices or few, whole or shared, with or without an end.
+func (w *world) ask() job.Spec {
+	spec := job.Spec{GPUs: []int{1, 1, 1, 1, 2, 2, 3, 4, 8}[w.r.IntN(9)]}
+	if w.r.IntN(2) == 0 {
+		spec.Share, spec.GPUs = gpu.Bytes(1+w.r.IntN(20))*gpu.GiB, 1+w.r.IntN(9)/6
+	} else if w.r.IntN(3) == 0 {
+		spec.Memory = gpu.Bytes(10+w.r.IntN(70)) * gpu.GiB
+	}
+	switch w.r.IntN(4) {
+	case 0:
+		for i := range w.machine.Devices {
+			if w.r.IntN(2) == 0 {
+				spec.Exclude = append(spec.Exclude, fmt.Sprint(i))
+			}
+		}
+	case 1:
+		spec.Devices, spec.GPUs = []string{fmt.Sprint(w.r.IntN(len(w.machine.Devices)))}, 0
+	}
+	if w.r.IntN(2) == 0 {
+		spec.Timeout = time.Minute + w.upTo(longest)
+	}
+	return spec
+}
+
+// populate lets jobs arrive faster than the machine can do them, as long as not too many wait: few on every other day,
+// many on the days between. The first user asks for as much as all others together.
+func (w *world) populate(jobs int, each func(*task)) {
+	var arrive func()
+	arrive = func() {
+		crowd := 30
+		if w.now/int64(24*time.Hour)%2 == 1 {
+			crowd = 5
+		}
+		if w.changed = len(w.waiting) < crowd; w.changed {
+			uid := uint32(1000 + max(0, w.r.IntN(12)-5))
+			if task := w.arrive(uid, w.ask(), time.Minute+w.upTo(longest-time.Minute), w.r.Float64()); task != nil {
+				each(task)
+			}
+		}
+		if len(w.tasks) < jobs {
+			w.in(w.upTo(10*time.Minute), arrive)
+		}
+	}
+	w.in(0, arrive)
+}
+
+// In a calm world, without strangers and with waiters that act, everybody starts within the bound.
+func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 24, 24, 40, 40, 80, 80, 80, 80)
+	n := &tally{longest: longest}
+	w.checks = []func(*world, start){safe, fair, n.kept, sameInAnyOrder}
+	w.populate(jobs, func(*task) { n.bounded(w) })
+	w.run()
+	w.finish(n)
+	if n.impatient < 100 || n.ahead < 200 {
+		t.Errorf("%+v: that proves little", n)
+	}
+}
+
+func (w *world) finish(n *tally) {
+	if len(w.waiting) > 0 && !w.t.Failed() {
+		w.t.Errorf("%d wait for ever, first %+v", len(w.waiting), w.waiting[0].ticket)
+	}
+	w.t.Logf("%d starts until %s, %+v", w.starts, time.Duration(w.now), n)
+}
+
+// The bound is met where it is hard: the first user always holds a device, so that everybody else, who holds
+// none, stands before him; and somebody wants both devices, while there is always somebody who wants one.
+func TestTheBoundIsMet(t *testing.T) {
+	w := newWorld(t, 3, 24, 24)
+	n := &tally{longest: time.Hour}
+	ask := func(at time.Duration, uid uint32, spec job.Spec) {
+		w.in(at, func() {
+			w.arrive(uid, spec, time.Hour, 0.5)
+			n.bounded(w)
+		})
+	}
+	only := func(device string) job.Spec { return job.Spec{Devices: []string{device}} }
+	const days = 6
+	for hour := range days * 24 {
+		at := time.Duration(hour) * time.Hour
+		ask(at, 1000, only("1"))
+		for uid := range uint32(3) {
+			ask(at+time.Duration(uid)*time.Minute, 1001+uid, only("0"))
+		}
+	}
+	ask(30*time.Minute, 1000, only("0"))
+	ask(20*time.Hour+30*time.Minute, 1009, job.Spec{GPUs: 2})
+	w.run()
+	w.finish(n)
+	if n.impatient < 10 {
+		t.Errorf("%+v: that proves little", n)
+	}
+}
+
+// In a rough world strangers come and go and waiters stop; what is promised about devices and order holds all the same.
+func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, 24, 24, 40, 40, 80, 80, 80, 80)
+	n := &tally{longest: longest}
+	w.checks = []func(*world, start){safe, fair, n.kept, sameInAnyOrder, func(w *world, s start) { n.passed += ordinal(len(s.q.Passed) > 0) }}
+	w.populate(jobs, func(task *task) {
+		if w.r.IntN(50) == 0 {
+			task.stopped = true
+			w.in(w.upTo(5*time.Hour), func() { task.stopped = false })
+		}
+		if w.r.IntN(10) == 0 {
+			w.visit(100_000+len(w.tasks), w.upTo(10*time.Hour))
+		}
+	})
+	w.run()
+	w.finish(n)
+	if n.ahead < 100 || n.beside < 5 || n.passed < 100 {
+		t.Errorf("%+v: that proves little", n)
+	}
+}

@@ -1,0 +1,115 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
+)
+
+// Own is the variable that lists the settings made here, as NAME=VALUE separated by semicolons: a job inside of the lease can
+// tell them from its user's own.
+const Own = "GPUARD_LIMITS"
+
+// The names of JAX's fraction of a device's memory. With both set it ends with an error (jax-ml/jax, jaxlib/xla_client.py). The
+// older one is written, because every version reads it, and programs that set one themselves mostly set that.
+const (
+	jax      = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+	jaxNewer = "XLA_CLIENT_MEM_FRACTION"
+)
+
+// setting is one framework's limit that works by its environment alone, in every version that knows the name.
+type setting struct {
+	name  string
+	also  []string // other names of the same thing
+	value func(room, total gpu.Bytes) string
+}
+
+// settings lists them. PyTorch is not among them: versions that do not know per_process_memory_fraction in
+// PYTORCH_CUDA_ALLOC_CONF end with an error, and which version a job will load cannot be known.
+func settings() []setting {
+	return []setting{
+		{jax, []string{jaxNewer}, func(room, total gpu.Bytes) string {
+			if total <= 0 {
+				return ""
+			}
+			return fmt.Sprintf("%.3f", max(0.001, math.Floor(1000*float64(room)/float64(total))/1000))
+		}},
+		// Bytes per device (cupy/cupy docs/source/reference/environment.rst).
+		{"CUPY_GPU_MEMORY_LIMIT", nil, func(room, _ gpu.Bytes) string { return fmt.Sprint(int64(room)) }},
+		// No limit, but without it TensorFlow takes the whole device at once (tensorflow.org/guide/gpu).
+		{"TF_FORCE_GPU_ALLOW_GROWTH", nil, func(gpu.Bytes, gpu.Bytes) string { return "true" }},
+	}
+}
+
+// Variables of NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps, Appendix: Environment Variables).
+const (
+	PinnedVariable  = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+	threadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+)
+
+// ThroughMPS are the limits of a client: memory on each device, by UUID because daemon and client may count differently, and
+// the percentage of its processors, 0 for all.
+func ThroughMPS(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
+	limits := make([]string, len(devices))
+	for i, d := range devices {
+		limits[i] = fmt.Sprintf("%s=%dM", d.UUID, Room(share)/gpu.MiB)
+	}
+	out := []visible.Var{{Name: PinnedVariable, Value: strings.Join(limits, ",")}}
+	if threads > 0 {
+		out = append(out, visible.Var{Name: threadsVariable, Value: fmt.Sprint(threads)})
+	}
+	return out
+}
+
+// Settings are the variables that make a job keep a share of each device by itself: those of frameworks, where env has none of
+// the names, and through, what leads it through MPS. What an outer lease set that way is replaced, or removed where this one
+// has nothing to say: a job with share 0 has whole devices. total is the memory of the largest device, 0 where one does
+// not say.
+func Settings(env visible.Env, share, total gpu.Bytes, through []visible.Var) []visible.Var {
+	ours, _ := env.Lookup(Own)
+	before := strings.Split(ours, ";")
+	mine := func(name string) bool {
+		v, set := env.Lookup(name)
+		return set && slices.Contains(before, name+"="+v)
+	}
+	out := frameworks(env, share, total, mine)
+	out = append(out, through...)
+	for _, entry := range before {
+		name, _, _ := strings.Cut(entry, "=")
+		if mine(name) && !slices.ContainsFunc(out, func(v visible.Var) bool { return v.Name == name }) {
+			out = append(out, visible.Var{Name: name, Unset: true})
+		}
+	}
+	var made []string
+	for _, v := range out {
+		if !v.Unset {
+			made = append(made, v.Name+"="+v.Value)
+		}
+	}
+	if ours != "" || len(made) > 0 {
+		out = append(out, visible.Var{Name: Own, Value: strings.Join(made, ";"), Unset: len(made) == 0})
+	}
+	return out
+}
+
+// frameworks are the settings that the user has not made; mine tells those of an outer lease from the user's.
+func frameworks(env visible.Env, share, total gpu.Bytes, mine func(string) bool) (out []visible.Var) {
+	for _, s := range settings() {
+		users := slices.ContainsFunc(append([]string{s.name}, s.also...), func(name string) bool {
+			_, set := env.Lookup(name)
+			return set && !mine(name)
+		})
+		if share == 0 || users {
+			continue
+		}
+		if value := s.value(Room(share), total); value != "" {
+			out = append(out, visible.Var{Name: s.name, Value: value})
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Names are what people call a lease and a device in the sentences.
+type Names struct {
+	Lease  string
+	Device string // "GPU 2"
+}
+
+// Warning says how much is used, what the share is, what happens else, and what to ask for next time.
+func (o Order) Warning(n Names, l Limits, uses []Use) string {
+	return fmt.Sprintf("%s on %s, and the share of lease %s is %s; give memory back, or it is ended in %s. Next time ask for --share %s",
+		used(uses, o.Sum), n.Device, n.Lease, l.Share, span(l.Grace), Ask(o.Sum))
+}
+
+// Ending says who is ended now, how, and why.
+func (o Order) Ending(n Names, l Limits, uses, who []Use, force bool) string {
+	how := "asking " + processes(who) + " to end (SIGTERM)"
+	if force {
+		how = "ending " + processes(who) + " (SIGKILL)"
+	}
+	return fmt.Sprintf("%s: %s on %s, and the share of lease %s is %s. Next time ask for --share %s",
+		how, used(uses, o.Sum), n.Device, n.Lease, l.Share, Ask(o.Sum))
+}
+
+// Untouched says who is above the share and is not ended, because it is another user's or no more the one that was measured.
+func (o Order) Untouched(n Names, l Limits, who []Use) string {
+	return fmt.Sprintf("cannot end %s, which is not of the user of lease %s, although %s is used on %s and the share is %s",
+		processes(who), n.Lease, o.Sum, n.Device, l.Share)
+}
+
+// Blindness says that nobody can tell, and that nothing is ended.
+func (o Order) Blindness(n Names, l Limits) string {
+	return fmt.Sprintf("cannot measure lease %s on %s: %s; nothing is ended, and nobody sees to it that it stays within its share of %s",
+		n.Lease, n.Device, o.Blind, l.Share)
+}
+
+// Ask is the size to write next time for what was used: a tenth more, rounded up to what people write, such as "18G".
+func Ask(sum gpu.Bytes) string {
+	want := sum + sum/10
+	step, unit := gpu.GiB, "G"
+	if want < 4*gpu.GiB {
+		step, unit = 256*gpu.MiB, "M"
+	}
+	n := (want + step - 1) / step * step
+	if n%gpu.GiB == 0 {
+		unit = "G"
+	}
+	if unit == "G" {
+		return fmt.Sprintf("%dG", n/gpu.GiB)
+	}
+	return fmt.Sprintf("%dM", n/gpu.MiB)
+}
+
+// used: "train.py (process 4242) and 2 more use 16 GiB", the largest first.
+func used(uses []Use, sum gpu.Bytes) string {
+	verb := "uses"
+	if len(uses) > 1 {
+		verb = "use"
+	}
+	return fmt.Sprintf("%s %s %s", processes(uses), verb, sum)
+}
+
+func processes(uses []Use) string {
+	if len(uses) == 0 {
+		return "nobody"
+	}
+	list := slices.Clone(uses)
+	slices.SortStableFunc(list, func(a, b Use) int { return int(size(b)>>10) - int(size(a)>>10) })
+	first := fmt.Sprintf("%s (process %d)", list[0].Command, list[0].PID)
+	if len(list) == 1 {
+		return first
+	}
+	return fmt.Sprintf("%s and %d more", first, len(list)-1)
+}
+
+func size(u Use) gpu.Bytes {
+	if u.Memory == nil {
+		return 0
+	}
+	return *u.Memory
+}
+
+func span(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return d.String()
+}

@@ -1,0 +1,70 @@
+package status
+
+import (
+	"slices"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// Advise adds what can be done, in words for the user uid, about devices of m that are not well and about leases whose
+// command is gone. Who is no owner of such a lease has to ask for its end.
+func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		j := slices.IndexFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor == d.Vendor && o.Index == d.Index })
+		if j >= 0 {
+			d.Remedy = pick.Cure(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
+		}
+		advise(d.Leases, leases, uid)
+		for k := range d.MIG {
+			d.MIG[k].Remedy = d.Remedy
+			advise(d.MIG[k].Leases, leases, uid)
+		}
+	}
+}
+
+// Using adds what each lease uses on each of its devices; lease says which one a process belongs to.
+func (s *Report) Using(lease map[int]string) {
+	for i := range s.Devices {
+		s.Devices[i].using(lease)
+		for j := range s.Devices[i].MIG {
+			s.Devices[i].MIG[j].using(lease)
+		}
+	}
+}
+
+func (d *Device) using(lease map[int]string) {
+	for i := range d.Leases {
+		l := &d.Leases[i]
+		var sum gpu.Bytes
+		seen, known := false, true
+		for _, p := range d.Processes {
+			if lease[p.PID] != l.ID {
+				continue
+			}
+			seen = true
+			if known = known && p.Memory != nil; known {
+				sum += *p.Memory
+			}
+		}
+		if seen && known { // that none is listed does not prove that none is there
+			l.Memory = new(sum)
+		}
+	}
+}
+
+func advise(shown []Lease, leases []job.Lease, uid uint32) {
+	for i := range shown {
+		l := &shown[i]
+		j := slices.IndexFunc(leases, func(o job.Lease) bool { return o.ID == l.ID })
+		if !l.Ended || j < 0 {
+			continue
+		}
+		l.Remedy = "end it: gpuard release " + l.ID
+		if uid != 0 && uid != leases[j].UID {
+			l.Remedy = "ask " + l.User + " to end it: gpuard release " + l.ID
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package status
+
+import (
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// Waiting is one request in the line.
+type Waiting struct {
+	Place   int        `json:"place"` // from 1, among those inside the same lease or allocation
+	ID      string     `json:"id"`    // of its ticket
+	User    string     `json:"user"`
+	Command string     `json:"command"` // base name
+	PID     int        `json:"pid"`     // of the gpuard that waits
+	Count   int        `json:"count"`   // how many devices it needs
+	Devices []gpu.UUID `json:"devices"` // that could serve it
+	Memory  gpu.Bytes  `json:"memory,omitempty"`
+	Share   gpu.Bytes  `json:"share,omitempty"`
+	Parent  string     `json:"parent,omitempty"` // lease inside which it waits
+	Since   *time.Time `json:"since"`
+	Stopped bool       `json:"stopped"` // that process is stopped
+	Passed  bool       `json:"passed"`  // it, or another one of its user, was next and did not come: others go before it
+}
+
+// Queue adds those who wait, in the order of the line. passed and stopped say what is true of a ticket besides.
+func (s *Report) Queue(line []job.Ticket, passed, stopped func(t job.Ticket) bool) {
+	for i, t := range line {
+		s.Waiting = append(s.Waiting, Waiting{
+			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
+			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t),
+		})
+	}
+}
