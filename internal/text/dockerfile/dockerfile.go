@@ -1,0 +1,189 @@
+// Package dockerfile reads Dockerfiles: which variables an image keeps, and what its build and its containers run. It builds
+// nothing.
+package dockerfile
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+
+	"gpuard/internal/core/lint"
+)
+
+// Read returns what a Dockerfile does (https://docs.docker.com/reference/dockerfile/). Each step belongs to its build stage:
+// the name after AS, else its number from 0. FROM is a Setting whose value is the image or stage; ENV and ARG are Set steps;
+// the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
+func Read(file string, src []byte) (lint.File, error) {
+	f := lint.File{Path: file, Kind: lint.Dockerfile}
+	tree, err := parser.Parse(bytes.NewReader(src))
+	if err != nil {
+		return f, fmt.Errorf("cannot read the Dockerfile: %w", err)
+	}
+	r := reader{lines: strings.Split(string(src), "\n"), escape: byte(tree.EscapeToken), stages: -1, shell: true}
+	for _, node := range tree.AST.Children {
+		i := r.flatten(node.StartLine)
+		i.node, i.last = node, min(node.EndLine, len(r.lines))
+		r.instruction(i)
+	}
+	f.Steps = r.steps
+	return f, nil
+}
+
+type reader struct {
+	lines  []string
+	escape byte
+	stages int
+	stage  string
+	shell  bool        // RUN and its like are for a POSIX shell
+	entry  []lint.Word // the stage's ENTRYPOINT in its exec form
+	steps  []lint.Step
+}
+
+func (r *reader) instruction(i instruction) {
+	at := i.skipBlank(0)
+	end := i.word(at)
+	name := strings.ToUpper(i.text[at:end])
+	i.args = i.flags(i.skipBlank(end))
+	switch name {
+	case "FROM":
+		r.from(i)
+	case "ENV", "ARG":
+		r.variables(i, name)
+	case "RUN":
+		r.program(i)
+	case "CMD":
+		if words, exec := i.exec(); exec && len(words) > 0 && len(r.entry) > 0 && (strings.HasPrefix(words[0].Text, "-") || strings.Contains(words[0].Text, "=")) {
+			r.command(i, append(slices.Clone(r.entry), words...))
+			return
+		}
+		r.program(i)
+	case "ENTRYPOINT":
+		r.entry, _ = i.exec()
+		r.program(i)
+	case "HEALTHCHECK":
+		if end := i.word(i.args); strings.EqualFold(i.text[i.args:end], "CMD") {
+			i.args = i.skipBlank(end)
+			r.program(i)
+		}
+	case "SHELL":
+		if words, exec := i.exec(); exec && len(words) > 0 {
+			r.shell = slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(words[0].Text))
+		}
+	case "ONBUILD":
+		inner := i
+		inner.cut(i.args)
+		inner.maybe = true
+		r.instruction(inner)
+	}
+}
+
+func (r *reader) from(i instruction) {
+	end := i.word(i.args)
+	r.stages++
+	r.stage, r.shell, r.entry = strconv.Itoa(r.stages), true, nil
+	as := i.skipBlank(end)
+	if asEnd := i.word(as); strings.EqualFold(i.text[as:asEnd], "AS") {
+		name := i.skipBlank(asEnd)
+		r.stage = strings.ToLower(i.text[name:i.word(name)])
+	}
+	image := i.text[i.args:end]
+	r.steps = append(r.steps, lint.Step{At: i.whole(), Do: lint.Setting, Name: "FROM", In: r.stage,
+		Value: lint.Value{Text: image, Known: !strings.Contains(image, "$"), At: i.place(i.args, end), Raw: image}})
+}
+
+// variables reads NAME=value NAME=value, and the older ENV NAME value with one value to the end of the line.
+func (r *reader) variables(i instruction, how string) {
+	set := func(name string, from, begin, end int) {
+		v := i.unquote(begin, end, r.escape)
+		r.steps = append(r.steps, lint.Step{At: i.place(from, end), Do: lint.Set, Name: name, Value: v, In: r.stage, How: how, Exported: true, Maybe: i.maybe || how == "ARG"})
+	}
+	for at := i.skipBlank(i.args); at < len(i.text); {
+		end := i.quoted(at, r.escape)
+		equals := strings.IndexByte(i.text[at:end], '=')
+		switch {
+		case equals >= 0:
+			set(i.text[at:at+equals], at, at+equals+1, end)
+		case how == "ENV" && at == i.args:
+			value := i.skipBlank(end)
+			set(i.text[at:end], at, value, max(value, len(strings.TrimRight(i.text, " \t\r"))))
+			return
+		}
+		at = i.skipBlank(end)
+	}
+}
+
+// program reads what an instruction starts, in either form.
+func (r *reader) program(i instruction) {
+	if words, exec := i.exec(); exec {
+		r.command(i, words)
+		return
+	}
+	if !r.shell || i.args >= len(i.text) {
+		return
+	}
+	text, at, ok := r.script(i)
+	if !ok {
+		return
+	}
+	r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, Value: lint.Value{Text: text, Known: true, At: at, Raw: text}, In: r.stage, Maybe: i.maybe})
+}
+
+func (r *reader) command(i instruction, words []lint.Word) {
+	if len(words) == 0 {
+		return
+	}
+	s := lint.Step{At: i.place(i.args, len(i.text)), Do: lint.Command, Words: words, In: r.stage, Maybe: i.maybe}
+	r.steps = append(r.steps, s)
+	if inner, ok := lint.ShellText(s); ok {
+		r.steps = append(r.steps, inner)
+	}
+}
+
+// script is the shell form as a script whose lines stand as in the file: comments and empty lines between continued lines,
+// which Docker takes out, become continuations. A here-document alone is the script itself; its text begins with #! where
+// another program reads it.
+func (r *reader) script(i instruction) (string, lint.Place, bool) {
+	at := i.place(i.args, len(i.text))
+	first := at.Line
+	var lines []string
+	if docs := i.node.Heredocs; len(docs) == 1 && isHeredoc(i.text[i.args:]) && !i.maybe {
+		content := r.lines[i.head:max(i.head, i.last-1)]
+		if len(content) == 0 || strings.HasPrefix(content[0], "#!") && !strings.Contains(content[0], "sh") {
+			return "", at, false
+		}
+		end := len(content) - 1
+		return strings.Join(content, "\n") + "\n", lint.Place{Line: i.head + 1, Column: 1, EndLine: i.last - 1, EndColumn: len(content[end]) + 1}, true
+	}
+	for n := first; n <= i.head && n <= len(r.lines); n++ {
+		lines = append(lines, r.continued(r.lines[n-1], n > first, n < i.head))
+	}
+	if len(i.node.Heredocs) > 0 {
+		lines = append(lines, r.lines[i.head:i.last]...)
+	}
+	if len(lines) == 0 || at.Column > len(lines[0])+1 {
+		return "", at, false
+	}
+	lines[0] = lines[0][at.Column-1:]
+	return strings.Join(lines, "\n"), at, true
+}
+
+// continued writes a line of an instruction as a shell reads it.
+func (r *reader) continued(line string, inside, more bool) string {
+	line = strings.TrimRight(line, "\r")
+	kept := strings.TrimLeft(line, " \t")
+	if inside && (kept == "" || kept[0] == '#') {
+		return strings.Repeat(" ", max(len(line)-1, 0)) + `\`
+	}
+	if more {
+		bare := strings.TrimRight(line, " \t")
+		if n := len(bare) - 1; n >= 0 && bare[n] == r.escape {
+			return bare[:n] + strings.Repeat(" ", len(line)-len(bare)) + `\`
+		}
+	}
+	return line
+}

@@ -1,0 +1,188 @@
+package dockerfile
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+
+	"gpuard/internal/core/lint"
+)
+
+// instruction is one instruction as Docker joins it: its lines without comments, empty lines and continuation characters.
+type instruction struct {
+	node  *parser.Node
+	text  string
+	spots []spot // of each byte of text, and of its end
+	args  int    // where the arguments begin, behind flags
+	head  int    // the last line of it, before here-documents
+	last  int    // the last line of it
+	maybe bool   // after ONBUILD
+}
+
+// spot is a byte's place in the file.
+type spot struct{ line, column int }
+
+// flatten joins the lines of the instruction that begins on a line.
+func (r *reader) flatten(start int) instruction {
+	var i instruction
+	var text strings.Builder
+	for n := start; n >= 1 && n <= len(r.lines); n++ {
+		line := strings.TrimRight(r.lines[n-1], "\r")
+		i.head = n
+		kept := strings.TrimLeft(line, " \t\v\f\u0085\u00a0")
+		if n > start && (kept == "" || kept[0] == '#') {
+			continue
+		}
+		from := 0
+		if n == start {
+			line = strings.TrimPrefix(line, "\ufeff")
+			from = len(r.lines[n-1]) - len(strings.TrimPrefix(r.lines[n-1], "\ufeff"))
+		}
+		body, more := r.cut(line)
+		for c := range len(body) {
+			i.spots = append(i.spots, spot{n, from + c + 1})
+		}
+		text.WriteString(body)
+		if !more {
+			i.spots = append(i.spots, spot{n, from + len(body) + 1})
+			break
+		}
+	}
+	i.text = text.String()
+	for len(i.spots) <= len(i.text) {
+		i.spots = append(i.spots, spot{i.head, 1})
+	}
+	return i
+}
+
+// cut takes the continuation character away: the last character that is not a blank, unless the same one stands before it
+// (moby/buildkit: frontend/dockerfile/parser/parser.go, setEscapeToken).
+func (r *reader) cut(line string) (body string, more bool) {
+	bare := strings.TrimRight(line, " \t")
+	n := len(bare) - 1
+	if n < 0 || bare[n] != r.escape || n > 0 && bare[n-1] == r.escape {
+		return line, false
+	}
+	return bare[:n], true
+}
+
+// cut drops what stands before a byte.
+func (i *instruction) cut(from int) {
+	i.text, i.spots = i.text[from:], i.spots[from:]
+	i.args = 0
+}
+
+// place is where the bytes from one to before another stand.
+func (i *instruction) place(from, to int) lint.Place {
+	begin, end := i.spots[from], i.spots[max(from, to)]
+	if to > from { // behind the last byte, not where the next one is
+		end = i.spots[to-1]
+		end.column++
+	}
+	return lint.Place{Line: begin.line, Column: begin.column, EndLine: end.line, EndColumn: end.column}
+}
+
+func (i *instruction) whole() lint.Place { return i.place(i.skipBlank(0), len(i.text)) }
+
+func (i *instruction) skipBlank(at int) int {
+	for at < len(i.text) && strings.IndexByte(" \t\v\f\r", i.text[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+// word is the end of what stands between blanks.
+func (i *instruction) word(at int) int {
+	for at < len(i.text) && strings.IndexByte(" \t\v\f\r", i.text[at]) < 0 {
+		at++
+	}
+	return at
+}
+
+// flags passes over --name=value.
+func (i *instruction) flags(at int) int {
+	for strings.HasPrefix(i.text[at:], "--") {
+		at = i.skipBlank(i.quoted(at, '\\'))
+	}
+	return at
+}
+
+// quoted is the end of a word in which quotes and the escape character protect blanks.
+func (i *instruction) quoted(at int, escape byte) int {
+	quote := byte(0)
+	for ; at < len(i.text); at++ {
+		c := i.text[at]
+		switch {
+		case c == escape && quote != '\'' && at+1 < len(i.text):
+			at++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case strings.IndexByte(" \t\v\f\r", c) >= 0:
+			return at
+		}
+	}
+	return at
+}
+
+// unquote reads a value: quotes and escapes go away, and a variable in it makes it one that only the build knows.
+func (i *instruction) unquote(from, to int, escape byte) lint.Value {
+	v := lint.Value{Known: true, At: i.place(from, to), Raw: i.text[from:to]}
+	var out strings.Builder
+	quote := byte(0)
+	for at := from; at < to; at++ {
+		c := i.text[at]
+		switch {
+		case c == escape && quote != '\'' && at+1 < to && (quote == 0 || strings.IndexByte("\"$", i.text[at+1]) >= 0 || i.text[at+1] == escape):
+			at++
+			out.WriteByte(i.text[at])
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		default:
+			v.Known = v.Known && (c != '$' || quote == '\'')
+			out.WriteByte(c)
+		}
+	}
+	v.Text = out.String()
+	if !v.Known {
+		v.Text = v.Raw
+	}
+	return v
+}
+
+// exec reads the exec form, a JSON list of words. What is no such list is the shell form.
+func (i *instruction) exec() ([]lint.Word, bool) {
+	var list []string
+	if i.args >= len(i.text) || i.text[i.args] != '[' || json.Unmarshal([]byte(i.text[i.args:]), &list) != nil {
+		return nil, false
+	}
+	var words []lint.Word
+	at := i.args
+	for _, text := range list {
+		begin := strings.IndexByte(i.text[at:], '"')
+		if begin < 0 {
+			return nil, false // null, which Docker refuses
+		}
+		begin += at
+		for at = begin + 1; i.text[at] != '"'; at++ {
+			if i.text[at] == '\\' {
+				at++
+			}
+		}
+		at++
+		words = append(words, lint.Word{Text: text, Known: true, At: i.place(begin, at), Raw: i.text[begin:at]})
+	}
+	return words, true
+}
+
+// isHeredoc reports whether the arguments are the name of one here-document and nothing else: it is the script.
+func isHeredoc(args string) bool {
+	args = strings.TrimSpace(args)
+	return strings.HasPrefix(args, "<<") && !strings.ContainsAny(strings.TrimLeft(args[2:], "- \t"), " \t;|&>")
+}

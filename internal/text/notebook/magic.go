@@ -1,0 +1,173 @@
+package notebook
+
+import (
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// read separates the magic lines of a cell from its Python: in their place stands "pass", so that a block of nothing else
+// stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
+func read(number int, text string) lint.Cell {
+	c := lint.Cell{Number: number, Written: text}
+	rows := strings.Split(text, "\n")
+	if name, rest, ok := cellMagic(rows); ok {
+		switch {
+		case slices.Contains([]string{"bash", "sh"}, name), name == "script" && slices.Contains([]string{"bash", "sh"}, rest):
+			c.Steps = []lint.Step{script(number, rows[1:])}
+			rows = nil
+		case slices.Contains([]string{"time", "timeit", "capture", "prun", "python", "python3"}, name):
+			rows[0] = ""
+		default:
+			rows = nil // another language, or a file that is written
+		}
+	}
+	var now state
+	for i := 0; i < len(rows); i++ {
+		if now.fresh() {
+			if step, ok := magic(rows[i], lint.Place{Cell: number, Line: i + 1}); ok {
+				if step.Do != "" {
+					c.Steps = append(c.Steps, step)
+				}
+				indent := len(rows[i]) - len(strings.TrimLeft(rows[i], " \t"))
+				long := strings.HasSuffix(strings.TrimRight(rows[i], " \r"), `\`)
+				rows[i] = rows[i][:indent] + "pass"
+				for ; long && i+1 < len(rows); i++ {
+					long = strings.HasSuffix(strings.TrimRight(rows[i+1], " \r"), `\`)
+					rows[i+1] = ""
+				}
+				continue
+			}
+		}
+		now.line(rows[i])
+	}
+	c.Text = []byte(strings.Join(rows, "\n"))
+	return c
+}
+
+// cellMagic is the magic of a whole cell: its first line that is not empty.
+func cellMagic(rows []string) (name, rest string, ok bool) {
+	if len(rows) == 0 {
+		return "", "", false
+	}
+	line, ok := strings.CutPrefix(rows[0], "%%")
+	name, rest, _ = strings.Cut(strings.TrimSpace(line), " ")
+	return name, strings.TrimSpace(rest), ok
+}
+
+// script is a cell that a shell reads.
+func script(number int, rows []string) lint.Step {
+	text := strings.Join(rows, "\n")
+	at := lint.Place{Cell: number, Line: 2, Column: 1, EndLine: 1 + max(1, len(rows)), EndColumn: 1}
+	if len(rows) > 0 {
+		at.EndColumn = len(rows[len(rows)-1]) + 1
+	}
+	return lint.Step{Do: lint.Script, At: at, How: "%%bash", Value: lint.Value{Text: text, Known: true, At: at, Raw: text}}
+}
+
+// magic is what one line does that is no Python; the step is empty where it is nothing of interest.
+func magic(row string, at lint.Place) (lint.Step, bool) {
+	trimmed := strings.TrimLeft(row, " \t")
+	begin := len(row) - len(trimmed)
+	trimmed = strings.TrimRight(trimmed, " \t\r")
+	if name, rest, ok := strings.Cut(trimmed, "="); ok && strings.TrimSpace(name) != "" && !strings.ContainsAny(name, "()\"'#!%") {
+		right := strings.TrimLeft(rest, " ")
+		if strings.HasPrefix(right, "!") || strings.HasPrefix(right, "%") {
+			begin += len(trimmed) - len(right)
+			trimmed = right
+		}
+	}
+	at.EndLine, at.Column, at.EndColumn = at.Line, begin+1, begin+len(trimmed)+1
+	switch {
+	case strings.HasPrefix(trimmed, "!"):
+		return shell(trimmed, at), true
+	case strings.HasPrefix(trimmed, "%"):
+		return env(trimmed, at), true
+	case strings.HasPrefix(trimmed, "?"), strings.HasSuffix(trimmed, "?") && !strings.ContainsAny(trimmed, "\"'# "):
+		return lint.Step{}, true
+	}
+	return lint.Step{}, false
+}
+
+// shell is a line for a shell of its own. Python's values are put in for $name and {name} before: such a line is only
+// known to start something.
+func shell(line string, at lint.Place) lint.Step {
+	text := strings.TrimPrefix(strings.TrimPrefix(line, "!"), "!")
+	at.Column += len(line) - len(text)
+	value := lint.Value{Text: text, Known: true, At: at, Raw: text}
+	if strings.Contains(text, "{") || strings.HasSuffix(text, `\`) {
+		value.Known = false
+		return lint.Step{Do: lint.Command, At: at, How: "!", Words: []lint.Word{value}}
+	}
+	return lint.Step{Do: lint.Script, At: at, How: "!", Value: value}
+}
+
+// env is %env and %set_env with a value: what follows = or the first space, with its quotes, which are part of it
+// (ipython/ipython: IPython/core/magics/osm.py).
+func env(line string, at lint.Place) lint.Step {
+	name, rest, _ := strings.Cut(line[1:], " ")
+	if name != "env" && name != "set_env" {
+		return lint.Step{}
+	}
+	rest = strings.TrimSpace(rest)
+	variable, value, ok := strings.Cut(rest, "=")
+	if !ok {
+		variable, value, ok = strings.Cut(rest, " ")
+	}
+	variable, value = strings.TrimSpace(variable), strings.TrimSpace(value)
+	if !ok || variable == "" || strings.Contains(variable, " ") {
+		return lint.Step{}
+	}
+	place := at
+	place.Column = at.EndColumn - len(value)
+	known := !strings.ContainsAny(value, "${")
+	return lint.Step{Do: lint.Set, Name: variable, At: at, How: "%" + name, Value: lint.Value{Text: value, Known: known, At: place, Raw: value}}
+}
+
+// state is where a line begins: within a string of three quotes, within brackets, or behind a backslash it begins no statement.
+type state struct {
+	quote   string
+	depth   int
+	follows bool
+}
+
+func (s *state) fresh() bool { return s.quote == "" && s.depth == 0 && !s.follows }
+
+// line reads one line of Python as far as its strings, comments and brackets go.
+func (s *state) line(row string) {
+	s.follows = false
+	for i := 0; i < len(row); i++ {
+		rest := row[i:]
+		if s.quote != "" {
+			switch {
+			case rest[0] == '\\':
+				i++
+			case strings.HasPrefix(rest, s.quote):
+				i += len(s.quote) - 1
+				s.quote = ""
+			}
+			continue
+		}
+		switch rest[0] {
+		case '#':
+			return
+		case '(', '[', '{':
+			s.depth++
+		case ')', ']', '}':
+			s.depth = max(0, s.depth-1)
+		case '\\':
+			s.follows = strings.TrimSpace(rest[1:]) == ""
+		case '"', '\'':
+			s.quote = rest[:1]
+			if triple := strings.Repeat(rest[:1], 3); strings.HasPrefix(rest, triple) {
+				s.quote = triple
+				i += 2
+			}
+		}
+	}
+	if len(s.quote) == 1 { // ends with its line, unless that ends with a backslash
+		s.follows = strings.HasSuffix(row, `\`)
+		s.quote = ""
+	}
+}

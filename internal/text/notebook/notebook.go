@@ -1,0 +1,76 @@
+// Package notebook reads Jupyter notebooks: the Python of their cells, and what their magic lines do. It runs nothing.
+package notebook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// book is what is read of a notebook: nbformat 4, and nbformat 3 with its worksheets
+// (https://nbformat.readthedocs.io/en/latest/format_description.html).
+type book struct {
+	Cells      []cell `json:"cells"`
+	Worksheets []struct {
+		Cells []cell `json:"cells"`
+	} `json:"worksheets"`
+	Metadata struct {
+		Info struct {
+			Name string `json:"name"`
+		} `json:"language_info"`
+		Kernel struct {
+			Language string `json:"language"`
+		} `json:"kernelspec"`
+	} `json:"metadata"`
+}
+
+type cell struct {
+	Type   string `json:"cell_type"`
+	Source lines  `json:"source"`
+	Input  lines  `json:"input"` // nbformat 3
+}
+
+// lines is a text that stands in one string, or in a list of strings.
+type lines string
+
+func (l *lines) UnmarshalJSON(b []byte) error {
+	var whole string
+	if json.Unmarshal(b, &whole) == nil {
+		*l = lines(whole)
+		return nil
+	}
+	var parts []string
+	err := json.Unmarshal(b, &parts)
+	*l = lines(strings.Join(parts, ""))
+	return err
+}
+
+// Read returns the cells of code in a notebook, numbered from 1 as they stand, all cells counted. A notebook in another
+// language than Python has none.
+func Read(src []byte) ([]lint.Cell, error) {
+	var b book
+	if err := json.Unmarshal(src, &b); err != nil {
+		return nil, fmt.Errorf("cannot read the notebook: %w", err)
+	}
+	for _, w := range b.Worksheets {
+		b.Cells = append(b.Cells, w.Cells...)
+	}
+	if b.Cells == nil {
+		return nil, errors.New("cannot read the notebook: it has no list of cells")
+	}
+	for _, language := range []string{b.Metadata.Info.Name, b.Metadata.Kernel.Language} {
+		if language != "" && !strings.Contains(strings.ToLower(language), "python") {
+			return nil, nil
+		}
+	}
+	var cells []lint.Cell
+	for i, c := range b.Cells {
+		if c.Type == "code" {
+			cells = append(cells, read(i+1, string(c.Source+c.Input)))
+		}
+	}
+	return cells, nil
+}

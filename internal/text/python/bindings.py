@@ -1,0 +1,120 @@
+class Bindings(object):
+    """Assignments, and what a name stands for after one."""
+
+    def forget(self, target):
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for e in target.elts:
+                self.forget(e)
+        elif isinstance(target, ast.Starred):
+            self.forget(target.value)
+        else:
+            name = self.path(target)
+            if name:
+                self.scope.bind(name, UNKNOWN, True)
+
+    def path(self, target):
+        if isinstance(target, ast.Name):
+            return target.id
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and not isinstance(self.scope.find(target.value.id), Alias):
+            return target.value.id + "." + target.attr
+        return None
+
+    def assign(self, target, value):
+        if isinstance(target, (ast.Tuple, ast.List)):
+            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+                for t, v in zip(target.elts, value.elts):
+                    self.assign(t, v)
+            else:
+                self.forget(target)
+            return
+        if isinstance(target, ast.Subscript):
+            self.expression(target.value)
+            if self.dotted(target.value) in ENVIRON:
+                return self.put(target, value)
+            return self.change(target.value, self.key(target), value)
+        if isinstance(target, ast.Attribute):
+            name = self.dotted(target)
+            if name and name.split(".")[0] in LIBRARIES and not name.startswith("torch.backends."):
+                self.say("override", target, name, value=self.value(value))
+                return
+        name = self.path(target)
+        if name in self.things and constant(value) == "None":
+            self.say("call", target, "del", args=[])
+        if name:
+            if self.hints & DEVICE_COUNTS and self.counts(value):
+                self.counters.add(name)
+            if isinstance(value, ast.Call) and (self.dotted(value.func) or "").split(".")[0] in LIBRARIES:
+                self.things.add(name)
+            self.scope.bind(name, self.meaning(value), not self.branch or self.branch.count("/") == self.branch.count("t"))
+
+    def put(self, target, value):
+        """os.environ[...] = value"""
+        inner = target.slice.value if target.slice.__class__.__name__ == "Index" else target.slice
+        known = self.scope.find(inner.id) if isinstance(inner, ast.Name) else None
+        if isinstance(known, Items) and known.value == 0:
+            second = self.scope.find(value.id) if isinstance(value, ast.Name) else None
+            if isinstance(value, ast.Call) and len(value.args) == 1 and isinstance(value.args[0], ast.Name):
+                second = self.scope.find(value.args[0].id)
+            for k, v in known.pairs:
+                self.set(target, k, v if isinstance(second, Items) else value, "os.environ[]")
+            return
+        self.set(target, self.key(target), value, "os.environ[]")
+
+    def change(self, where, key, value):
+        """name[key] = value: of a dict that may become the environment of a child."""
+        name = self.path(where)
+        known = self.scope.find(name) if name else None
+        if isinstance(known, Mapping) and key is not None:
+            known.pairs = [p for p in known.pairs if p[0] != key] + ([(key, value)] if value is not None else [])
+
+    def meaning(self, node):
+        """What a name stands for after it is given this value."""
+        text = self.text(node)
+        if text is not None:
+            return Known(text)
+        dotted = self.dotted(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) else None
+        if dotted and dotted[0] != "." and (dotted in ENVIRON or dotted in self.classes or isinstance(node, ast.Call) or dotted.split(".")[0] in LIBRARIES or dotted.startswith(("os.", "subprocess."))):
+            return Alias(dotted)
+        made = self.mapping(node)
+        if made is not None:
+            return made
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return Words(node)
+        some = self.choices(node)
+        if some:
+            return Choice(some)
+        origin = self.origin(node)
+        return Computed(origin) if origin else UNKNOWN
+
+    def mapping(self, node):
+        """The pairs of a dict that is written down, on top of the process's own environment or of nothing."""
+        if isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and self.path(node):
+            if self.dotted(node) in ENVIRON:
+                return Mapping([])
+            known = self.scope.find(self.path(node))
+            return Mapping(list(known.pairs)) if isinstance(known, Mapping) else None
+        if isinstance(node, ast.Attribute):
+            return Mapping([]) if self.dotted(node) in ENVIRON else None
+        if isinstance(node, ast.Dict):
+            pairs = []
+            for k, v in zip(node.keys, node.values):
+                if k is None:
+                    inner = self.mapping(v)
+                    pairs += inner.pairs if inner else []
+                elif self.text(k) is not None:
+                    pairs.append((self.text(k), v))
+            return Mapping(pairs)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            left, right = self.mapping(node.left), self.mapping(node.right)
+            return Mapping(left.pairs + right.pairs) if left and right else left or right
+        if isinstance(node, ast.Call):
+            name = self.dotted(node.func)
+            if name in ("os.environ.copy", "os.environ.items"):
+                return Mapping([])
+            if name in ("dict", "copy.copy", "copy.deepcopy"):
+                start = self.mapping(node.args[0]) if node.args else Mapping([])
+                pairs = start.pairs if start else []
+                return Mapping(pairs + [(k.arg, k.value) for k in node.keywords if k.arg])
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("copy", "items") and self.path(node.func.value):
+                return self.mapping(node.func.value)
+        return None

@@ -1,0 +1,123 @@
+class Calls(object):
+    """Expressions, inner parts first, and the calls in them."""
+
+    def expressions(self, s):
+        for child in s.__dict__.values():
+            for one in child if child.__class__ is list else (child,):
+                if isinstance(one, ast.expr):
+                    if one.__class__ not in PLAIN:
+                        self.expression(one)
+                elif isinstance(one, ast.stmt):
+                    self.block([one])
+
+    def expression(self, node):
+        """Steps of an expression, inner parts first."""
+        kind = node.__class__
+        if kind in PLAIN:
+            return
+        if kind is ast.Call:
+            return self.call(node)
+        if kind is ast.Attribute:
+            return self.expression(node.value)
+        if kind is ast.Lambda:
+            return self.perhaps([node.body])
+        if kind is ast.IfExp:
+            self.expression(node.test)
+            arm = "%s%d" % ("g" if self.counts(node.test) else "i", self.number())
+            self.perhaps([node.body], arm + ".0/")
+            return self.perhaps([node.orelse], arm + ".1/")
+        if kind is ast.BoolOp:
+            self.expression(node.values[0])
+            return self.perhaps(node.values[1:])
+        if kind in COMPREHENSIONS:
+            self.expression(node.generators[0].iter)
+            for g in node.generators:
+                self.forget(g.target)
+            return self.perhaps([node.key, node.value] if kind is ast.DictComp else [node.elt])
+        if kind is ast.Subscript and isinstance(node.value, ast.Call):
+            return self.call(node.value, node)
+        for child in node.__dict__.values():
+            what = child.__class__
+            if what is list:
+                for one in child:
+                    if one.__class__ not in PLAIN and isinstance(one, ast.expr):
+                        self.expression(one)
+            elif what not in PLAIN and what not in OTHER:
+                if isinstance(child, ast.expr):
+                    self.expression(child)
+                elif what.__name__ == "Index":
+                    self.expression(child.value)
+        if NAMED is not None and kind is NAMED:
+            self.assign(node.target, node.value)
+
+    def perhaps(self, nodes, arm=None):
+        before = self.branch
+        self.branch = before + (arm or "e%d.0/" % self.number())
+        for n in nodes:
+            self.expression(n)
+        self.branch = before
+
+    def call(self, node, index=None):
+        func = node.func
+        if func.__class__ is ast.Attribute:
+            if func.value.__class__ not in PLAIN:
+                self.expression(func.value)
+        elif func.__class__ is not ast.Name:
+            self.expression(func)
+        for a in node.args:
+            if a.__class__ not in PLAIN:
+                self.expression(a)
+        for k in node.keywords:
+            if k.value.__class__ not in PLAIN:
+                self.expression(k.value)
+        name = self.dotted(func)
+        if name is None:
+            return
+        root = name.split(".", 1)[0]
+        if root in ("os", "subprocess", "posix", "asyncio", "pty"):
+            if self.system(node, name):
+                return
+        if name == "setattr":
+            return self.setattr(node)
+        if name in ("__import__", "importlib.import_module") and node.args:
+            module = self.text(node.args[0])
+            if module and module.split(".")[0] in LIBRARIES:
+                self.say("import", node, module)
+            return
+        self.method(node, name)
+        if root in LIBRARIES:
+            if name.startswith(QUIET) and not any(k.arg in DEVICE_WORDS for k in node.keywords):
+                return
+        elif root == "":
+            if name[1:] not in METHODS and not any(k.arg in DEVICE_WORDS for k in node.keywords):
+                return
+        elif name not in self.functions and name not in self.classes and name not in LEAVERS:
+            return
+        args = self.arguments(node)
+        if index is not None:
+            inner = index.slice.value if index.slice.__class__.__name__ == "Index" else index.slice
+            if isinstance(inner, ast.expr):
+                args.append(self.argument("[]", inner))
+        self.say("call", node, name, args=args)
+
+    def setattr(self, node):
+        if len(node.args) == 3 and constant(node.args[1]) is not None:
+            base = self.dotted(node.args[0])
+            if base and base.split(".")[0] in LIBRARIES:
+                self.say("override", node, base + "." + constant(node.args[1]), value=self.value(node.args[2]))
+
+    def method(self, node, name):
+        """env.update(...) of a dict that may become the environment of a child."""
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("update", "setdefault", "pop"):
+            return
+        known = self.scope.find(self.path(node.func.value)) if self.path(node.func.value) else None
+        if not isinstance(known, Mapping):
+            return
+        if node.func.attr == "update":
+            for a in node.args:
+                more = self.mapping(a)
+                known.pairs = known.pairs + (more.pairs if more else [])
+            known.pairs = known.pairs + [(k.arg, k.value) for k in node.keywords if k.arg]
+        elif node.args and self.text(node.args[0]) is not None:
+            key = self.text(node.args[0])
+            self.change(node.func.value, key, node.args[1] if node.func.attr == "setdefault" and len(node.args) > 1 else None)

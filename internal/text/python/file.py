@@ -1,0 +1,135 @@
+class File(Values, Statements, Bindings, Calls, Programs):
+    def __init__(self):
+        self.out = []
+        self.scope = Scope()
+        self.module = self.scope
+        self.later = []
+        self.functions = set()
+        self.classes = {}
+        self.inside = ""
+        self.owner = ""
+        self.branch = ""
+        self.cell = 0
+        self.ends = None
+        self.count = 0
+        self.things = set()
+        self.hints = set()  # words of this list that the file has: without them nothing need be asked
+        self.counters = set()
+        self.asking = ()
+
+    def cells(self, texts):
+        problems = []
+        for number, text in texts:
+            self.cell, self.ends = number, None
+            self.hints.update(w for w in HINTS if w.encode("ascii") in text)
+            try:
+                tree = ast.parse(text)
+                if sys.version_info < (3, 8):
+                    self.ends = strings(text)
+                self.branch, self.scope, self.owner, self.owner_here = "", self.module, "", False
+                self.block(tree.body)
+            except SyntaxError as why:
+                problems.append({"cell": number, "line": why.lineno or 1, "why": str(why.msg)})
+            except (ValueError, RecursionError, MemoryError, OverflowError) as why:
+                problems.append({"cell": number, "line": 1, "why": str(why) or why.__class__.__name__})
+        top = self.out
+        while self.later:
+            job = self.later.pop(0)
+            try:
+                self.body(*job)
+            except RecursionError as why:
+                problems.append({"cell": job[6], "line": job[0].lineno, "why": str(why)})
+        return self.useful(top), problems
+
+    def useful(self, nested):
+        """The steps in one list. Calls of functions that do nothing of interest are left out."""
+        steps = []
+
+        def flat(some):
+            for s in some:
+                if s.__class__ is list:
+                    flat(s)
+                else:
+                    steps.append(s)
+
+        flat(nested)
+        wanted = set(s.get("in", "") for s in steps if s["do"] not in ("define", "call"))
+        calls = [s for s in steps if s["do"] == "call"]
+        started = set()
+        for s in calls:
+            if s["name"].split(".")[0] in LIBRARIES or s["name"][0] == "." or s["name"] in LEAVERS:
+                wanted.add(s.get("in", ""))
+                started.update(a["ref"] for a in s["args"] if a.get("ref"))
+        grown = True
+        while grown:
+            before = len(wanted)
+            for s in calls:
+                name = s["name"]
+                if name in wanted or name + ".__init__" in wanted or name in started:
+                    wanted.add(s.get("in", ""))
+            grown = len(wanted) > before
+        masks = set(s["value"]["from"] for s in steps if s["do"] == "set" and s.get("value"))
+        kept = []
+        for s in steps:
+            name = s["name"]
+            if name == ".to" and not any(a["text"] is not None or a["from"] in masks or a.get("ref") == "?" for a in s["args"]):
+                continue
+            if s["do"] == "define" and name not in wanted and name not in started:
+                continue
+            if s["do"] == "call" and name[0] != "." and name.split(".")[0] not in LIBRARIES and name not in LEAVERS and name not in wanted and name + ".__init__" not in wanted and name not in ("del", "os.fork"):
+                continue
+            kept.append(s)
+        return kept
+
+
+def strings(text):
+    """Where strings and numbers end, for a Python that does not say it (older than 3.8)."""
+    import io
+    import tokenize
+
+    ends = {}
+    try:
+        for t in tokenize.tokenize(io.BytesIO(text).readline):
+            if t.type in (tokenize.STRING, tokenize.NUMBER) and t.start[0] == t.end[0]:
+                start = len(t.line[: t.start[1]].encode("utf-8"))
+                ends[(t.start[0], start)] = (t.end[0], start + len(t.string.encode("utf-8")))
+    except (tokenize.TokenError, SyntaxError, IndentationError):
+        pass
+    return ends
+
+
+HINTS = ["environ", "getenv"] + sorted(DEVICE_COUNTS)
+OTHER = set([int, str, type(None), ast.Load, ast.Store, ast.Del, ast.Add, ast.Sub, ast.Mult])
+NAMED = getattr(ast, "NamedExpr", None)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+PLAIN = set([ast.Name] + [getattr(ast, n) for n in ("Constant",) if hasattr(ast, n)])
+if sys.version_info < (3, 8):
+    PLAIN.update([ast.Str, ast.Num, ast.Bytes, ast.NameConstant])
+STATEMENTS = {
+    ast.If: File.do_if, ast.For: File.do_loop, ast.AsyncFor: File.do_loop, ast.While: File.do_loop, ast.Try: File.do_try,
+    ast.With: File.do_with, ast.AsyncWith: File.do_with, ast.Import: File.do_import, ast.ImportFrom: File.do_from,
+    ast.FunctionDef: File.do_function, ast.AsyncFunctionDef: File.do_function, ast.ClassDef: File.do_class,
+    ast.Delete: File.do_delete, ast.Global: File.do_global, ast.Assign: File.do_assign, ast.AnnAssign: File.do_assign,
+    ast.AugAssign: File.do_change,
+}
+for extra, how in (("TryStar", File.do_try), ("Match", File.do_match)):
+    if hasattr(ast, extra):
+        STATEMENTS[getattr(ast, extra)] = how
+
+
+def main():
+    import gc
+
+    gc.disable()
+    sys.setrecursionlimit(3000)
+    source, out = sys.stdin.buffer, sys.stdout
+    while True:
+        header = source.readline()
+        if not header:
+            break
+        texts = [(c["number"], source.read(c["bytes"])) for c in json.loads(header.decode("ascii"))["cells"]]
+        steps, problems = File().cells(texts)
+        out.write(json.dumps({"steps": steps, "problems": problems}) + "\n")
+
+
+main()

@@ -1,0 +1,114 @@
+# Run by a Python that is there (3.6 or newer): files in, what they do with GPUs out, one line of JSON for each.
+# Nothing of the files is imported or run. A request and the answer are described in python.go and reply.go.
+# This is the first part of one script; python.go joins the parts.
+import ast
+import json
+import sys
+
+# Packages whose calls are said; of others only the methods below are.
+LIBRARIES = set("""torch torchvision torchaudio tensorflow keras jax jaxlib flax cupy numba pycuda onnxruntime vllm sglang lightning
+pytorch_lightning accelerate transformers diffusers sentence_transformers deepspeed ray horovod submitit joblib multiprocessing
+multiprocess concurrent billiard loky dask_cuda tinygrad paddle mxnet cudf cuml""".split())
+QUIET = ("torch.nn.", "torch.optim.", "torch.nn.functional.", "tensorflow.keras.layers.", "keras.layers.", "torchvision.transforms.", "torch.utils.tensorboard.")
+METHODS = set("cuda to xpu spawn Process Pool submit map imap imap_unordered starmap apply_async map_async from_pretrained start use".split())
+DEVICE_WORDS = set("device devices device_map device_ids device_id gpus target initializer worker_init_fn".split())
+RUNNERS = set("run call check_call check_output Popen getoutput getstatusoutput".split())
+LEAVERS = set(["sys.exit", "os._exit", "exit", "quit", "os.abort"])
+ENVIRON = ("os.environ", "os.environb")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# What tells how many devices there are.
+DEVICE_COUNTS = set("device_count local_device_count getDeviceCount list_physical_devices list_logical_devices get_num_gpus".split())
+UNKNOWN = object()
+
+
+def constant(node):
+    """The value of a literal as text, or None."""
+    kind = node.__class__.__name__
+    if kind == "Constant":
+        value = node.value
+    elif kind in ("Str", "Bytes"):
+        value = node.s
+    elif kind == "Num":
+        value = node.n
+    elif kind == "NameConstant":
+        value = node.value
+    else:
+        return None
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (str, bool, int, float)) or value is None:
+        return str(value)
+    return None
+
+
+def quoted(node):
+    return node.__class__.__name__ == "Str" or node.__class__.__name__ == "Constant" and isinstance(node.value, str)
+
+
+class Scope(object):
+    """What names stand for: a dotted name, a constant, a dict that may become an environment."""
+
+    def __init__(self, outer=None):
+        self.outer = outer
+        self.names = {}
+        self.often = set()
+        self.changes = 0
+
+    def find(self, name):
+        scope, here = self, True
+        while scope is not None:
+            if name in scope.names:
+                return UNKNOWN if not here and name in scope.often else scope.names[name]
+            scope, here = scope.outer, False
+        return None
+
+    def bind(self, name, what, sure):
+        if name in self.names:
+            self.often.add(name)
+            if what is UNKNOWN or not sure and not isinstance(what, Alias):
+                self.changes += 1
+                what, sure = Computed("%s#%d" % (name, self.changes)), True  # no longer what it was, for whoever compares
+        self.names[name] = what if sure or isinstance(what, Alias) else UNKNOWN
+
+
+class Alias(object):
+    def __init__(self, dotted):
+        self.dotted = dotted
+
+
+class Known(object):
+    def __init__(self, text):
+        self.text = text
+
+
+class Computed(object):
+    """A value made of one environment variable, or of one other name."""
+
+    def __init__(self, origin):
+        self.origin = origin
+
+
+class Mapping(object):
+    """A dict: (key, value node) pairs in order."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+
+class Items(object):
+    """A loop's key or value over the pairs of a dict."""
+
+    def __init__(self, pairs, value):
+        self.pairs, self.value = pairs, value
+
+
+class Choice(object):
+    """One of several literals."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+
+class Words(object):
+    def __init__(self, node):
+        self.node = node

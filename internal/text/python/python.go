@@ -1,0 +1,147 @@
+// Package python reads Python through the interpreter's own parser: a request holds many files, the script that is embedded
+// here answers with what each of them does. The package starts nothing: host/interpreter runs the script.
+package python
+
+import (
+	"bytes"
+	_ "embed" // the parts of the script
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// The parts of the script, each an idea of its own.
+var (
+	//go:embed names.py
+	names string
+	//go:embed values.py
+	values string
+	//go:embed statements.py
+	statements string
+	//go:embed bindings.py
+	bindings string
+	//go:embed calls.py
+	calls string
+	//go:embed programs.py
+	programs string
+	//go:embed file.py
+	file string
+)
+
+// Script is the program for the interpreter, for Python 3.6 and newer: its parts in one file, in the order in which they
+// need each other. It reads a request on standard input and imports, opens and starts nothing of the files it is given.
+func Script() string {
+	return strings.Join([]string{names, values, statements, bindings, calls, programs, file}, "\n\n")
+}
+
+// Source is one file for the interpreter: a script has one cell, with number 0.
+type Source struct {
+	Path  string
+	Kind  lint.Kind // Python or Notebook
+	Cells []lint.Cell
+}
+
+// Reading is what one file does, and what of it could not be read.
+type Reading struct {
+	File     lint.File
+	Problems []Problem
+}
+
+// Problem is why a cell, or the whole of a script, could not be read. It is no finding: it is counted.
+type Problem struct {
+	Cell int    `json:"cell"`
+	Line int    `json:"line"`
+	Why  string `json:"why"`
+}
+
+// smallest is how many bytes are worth a process of their own: starting one takes as long as reading 100 kB.
+const smallest = 200_000
+
+// Parts divides files among at most n processes, in their order and about evenly by size.
+func Parts(files []Source, n int) [][]Source {
+	total := 0
+	for _, f := range files {
+		total += f.size()
+	}
+	n = max(1, min(n, total/smallest))
+	var parts [][]Source
+	begin, sum := 0, 0
+	for i, f := range files {
+		sum += f.size()
+		if i == len(files)-1 || sum >= total*(len(parts)+1)/n {
+			parts = append(parts, files[begin:i+1])
+			begin = i + 1
+		}
+	}
+	return parts
+}
+
+func (s Source) size() (n int) {
+	for _, c := range s.Cells {
+		n += len(c.Text)
+	}
+	return n
+}
+
+// one is the header of a file in a request; the bytes of its cells follow the line.
+type one struct {
+	Cells []piece `json:"cells"`
+}
+
+type piece struct {
+	Number int `json:"number"`
+	Bytes  int `json:"bytes"`
+}
+
+// Request is what the script reads: for each file a line of JSON, then the bytes of its cells.
+func Request(files []Source) []byte {
+	var b bytes.Buffer
+	for _, f := range files {
+		var h one
+		for _, c := range f.Cells {
+			h.Cells = append(h.Cells, piece{c.Number, len(c.Text)})
+		}
+		line, _ := json.Marshal(h) //nolint:errchkjson // two numbers each
+		b.Write(line)
+		b.WriteByte('\n')
+		for _, c := range f.Cells {
+			b.Write(c.Text)
+		}
+	}
+	return b.Bytes()
+}
+
+// Files returns what the files of a request do, in their order, as the script answered. What could not be parsed is among
+// a reading's problems; an answer that is not of the script is an error.
+func Files(files []Source, answer []byte) ([]Reading, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	lines := bytes.Split(bytes.TrimSuffix(answer, []byte("\n")), []byte("\n"))
+	if len(lines) != len(files) {
+		return nil, fmt.Errorf("cannot read the answer of Python: it has %d lines for %d files", len(lines), len(files))
+	}
+	read := make([]Reading, len(files))
+	for i, line := range lines {
+		var said reply
+		if err := json.Unmarshal(line, &said); err != nil {
+			return nil, fmt.Errorf("cannot read the answer of Python about %s: %w", files[i].Path, err)
+		}
+		read[i] = Reading{lint.File{Path: files[i].Path, Kind: files[i].Kind, Steps: said.steps(files[i])}, said.Problems}
+	}
+	return read, nil
+}
+
+// Interesting reports whether a file has a word without which no rule about Python has anything to say. Others need not be
+// parsed.
+func Interesting(src []byte) bool {
+	return slices.ContainsFunc(words(), func(w string) bool { return bytes.Contains(src, []byte(w)) })
+}
+
+// words are parts of every name that a rule looks for.
+func words() []string {
+	return []string{"VISIBLE_DEVICES", "CUDA", "cuda", "NCCL", "XLA_", "MASTER_PORT", "LOCAL_RANK", "AFFINITY_MASK", "TF_FORCE", "TF_GPU", "ROCR", "HIP_", "gpu", "GPU", "_DEVICES", "init_process_group", "vllm"}
+}

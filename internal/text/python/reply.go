@@ -1,0 +1,167 @@
+package python
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// reply is the script's line about one file.
+type reply struct {
+	Steps    []step    `json:"steps"`
+	Problems []Problem `json:"problems"`
+}
+
+// span is a place: cell, line from 1, column from 0, and the end, columns in bytes of UTF-8. All are 0 where it is missing.
+type span [5]int
+
+type step struct {
+	Do     lint.Deed `json:"do"`
+	Name   string    `json:"name"`
+	At     span      `json:"at"`
+	In     string    `json:"in"`
+	Branch string    `json:"branch"`
+	How    string    `json:"how"`
+	Value  *value    `json:"value"`
+	Args   []value   `json:"args"`
+	Words  []value   `json:"words"`
+	With   []step    `json:"with"`
+}
+
+// value is an expression. Text is nil where it is computed; Name and Ref are of an argument.
+type value struct {
+	At   span    `json:"at"`
+	Text *string `json:"text"`
+	From string  `json:"from"`
+	Name string  `json:"name"`
+	Ref  string  `json:"ref"`
+}
+
+// steps turns what the script said into the vocabulary of the rules, and joins it with what the magic lines of a notebook
+// do: those stand between the steps of their cell.
+func (r reply) steps(f Source) []lint.Step {
+	w := writer{texts: map[int]*text{}}
+	var all []lint.Step
+	for _, c := range f.Cells {
+		w.texts[c.Number] = lines(c.Text)
+		all = append(all, c.Steps...)
+	}
+	magic := len(all) > 0
+	for _, s := range r.Steps {
+		all = append(all, w.step(s))
+	}
+	if magic {
+		slices.SortStableFunc(all, func(a, b lint.Step) int {
+			return cmp.Or(cmp.Compare(a.At.Cell, b.At.Cell), cmp.Compare(a.At.Line, b.At.Line))
+		})
+	}
+	return all
+}
+
+type writer struct{ texts map[int]*text }
+
+func (w writer) step(s step) lint.Step {
+	out := lint.Step{Do: s.Do, Name: s.Name, At: w.place(s.At), In: s.In, Branch: s.Branch, How: s.How, Maybe: s.Branch != "" && !whole(s.Branch)}
+	if s.Value != nil {
+		out.Value = w.value(*s.Value)
+	}
+	for _, a := range s.Args {
+		out.Args = append(out.Args, lint.Arg{Name: a.Name, Value: w.value(a), Ref: a.Ref})
+	}
+	for _, a := range s.Words {
+		out.Words = append(out.Words, w.value(a))
+	}
+	for _, inner := range s.With {
+		out.With = append(out.With, w.step(inner))
+	}
+	if s.Do == lint.Script {
+		out.At, out.Indent = content(out.Value)
+	}
+	return out
+}
+
+func (w writer) value(v value) lint.Value {
+	raw := ""
+	if t := w.texts[v.At[0]]; t != nil {
+		raw = t.cut(v.At)
+	}
+	out := lint.Value{At: w.place(v.At), Raw: raw, Text: raw, From: v.From}
+	if v.Text != nil {
+		out.Text, out.Known = *v.Text, true
+	}
+	return out
+}
+
+func (w writer) place(s span) lint.Place {
+	if s[1] == 0 {
+		return lint.Place{}
+	}
+	p := lint.Place{Cell: s[0], Line: s[1], Column: s[2] + 1, EndLine: s[3], EndColumn: s[4] + 1}
+	if t := w.texts[s[0]]; t != nil && t.marked {
+		if p.Line == 1 {
+			p.Column += len(mark)
+		}
+		if p.EndLine == 1 {
+			p.EndColumn += len(mark)
+		}
+	}
+	return p
+}
+
+// whole reports whether the only branch is that of the program itself, "if __name__ == '__main__'".
+func whole(branch string) bool { return branch[0] == 'm' && strings.Count(branch, "/") == 1 }
+
+// content is where the text of a string literal begins, and how its lines are indented; where the literal is not the plain
+// text, all of it stands at the literal.
+func content(v lint.Value) (lint.Place, int) {
+	at := v.At
+	for _, quote := range []string{`"""`, `'''`, `"`, `'`} {
+		inside, ok := strings.CutPrefix(v.Raw, quote)
+		if ok && strings.TrimSuffix(inside, quote) == v.Text && v.Text+quote == inside {
+			at.Column += len(quote)
+			at.EndColumn -= len(quote)
+			return at, 0
+		}
+	}
+	return at, -1
+}
+
+// mark is the byte order mark, which Python does not count.
+const mark = "\xef\xbb\xbf"
+
+// text is a cell with the beginnings of its lines.
+type text struct {
+	bytes  []byte
+	begins []int
+	marked bool
+}
+
+// lines finds the lines as Python counts them: after \n, after \r, and after both together.
+func lines(b []byte) *text {
+	t := &text{bytes: b, begins: []int{0}}
+	if bytes.HasPrefix(b, []byte(mark)) {
+		t.marked = true
+		t.begins[0] = len(mark)
+	}
+	for i, c := range b {
+		if c == '\n' || c == '\r' && (i+1 == len(b) || b[i+1] != '\n') {
+			t.begins = append(t.begins, i+1)
+		}
+	}
+	return t
+}
+
+// cut is the text at a place; "" where the place is not in the text, as in a file that is not UTF-8.
+func (t *text) cut(s span) string {
+	if s[1] < 1 || s[3] < s[1] || s[3] > len(t.begins) || s[2] < 0 || s[4] < 0 {
+		return ""
+	}
+	from, to := t.begins[s[1]-1]+s[2], t.begins[s[3]-1]+s[4]
+	if from > to || to > len(t.bytes) {
+		return ""
+	}
+	return string(t.bytes[from:to])
+}

@@ -1,0 +1,270 @@
+class Statements(object):
+    """Steps said, and the statements that they come from, in the order of the file."""
+
+    def say(self, do, node, name="", **more):
+        step = {"do": do, "name": name, "at": self.at(node)}
+        if self.inside:
+            step["in"] = self.inside
+        if self.branch:
+            step["branch"] = self.branch
+        step.update(more)
+        self.out.append(step)
+        return step
+
+    def set(self, node, key, value, how):
+        if key is not None:
+            if key in self.asking:
+                how = "os.environ.setdefault"  # the program has looked whether it is there
+            step = self.say("set", node, key, how=how)
+            if value is not None:
+                step["value"] = self.value(value)
+
+    def unset(self, node, key, how):
+        if key is not None:
+            self.say("unset", node, key, how=how)
+
+    def arguments(self, node):
+        args = []
+        for name, a in [("", a) for a in node.args] + [(k.arg or "**", k.value) for k in node.keywords]:
+            known = self.scope.find(a.id) if isinstance(a, ast.Name) else None
+            args.append(self.argument(name, known.node if isinstance(known, Words) and a.id not in self.functions else a))
+            for literal in known.nodes if isinstance(known, Choice) else self.choices(a):
+                args.append(dict(self.argument(name, literal), ref="?"))
+        return args
+
+    def choices(self, node):
+        """The literals of "a if test else b"."""
+        if isinstance(node, ast.Call) and self.dotted(node.func) == "torch.device" and len(node.args) == 1:
+            node = node.args[0]
+        return [n for n in (node.body, node.orelse) if constant(n) is not None] if isinstance(node, ast.IfExp) and not self.counts(node.test) else []
+
+    def argument(self, name, node):
+        arg = self.value(node)
+        arg["name"] = name
+        ref = self.dotted(node)
+        if ref is None and isinstance(node, ast.Call):
+            ref = self.dotted(node.func)
+            if ref == "functools.partial" and node.args:
+                ref = self.dotted(node.args[0])
+        if ref:
+            arg["ref"] = ref
+        return arg
+
+    # -- statements
+
+    def block(self, statements):
+        for s in statements:
+            do = STATEMENTS.get(s.__class__)
+            if do is not None:
+                do(self, s)
+            else:
+                self.expressions(s)
+
+    def arm(self, letter, number, which, statements):
+        if not statements:
+            return
+        before = self.branch
+        self.branch = "%s%s%d.%d%s/" % (before, letter, number, which, self.leaves(statements))
+        self.block(statements)
+        self.branch = before
+
+    def leaves(self, statements):
+        last = statements[-1]
+        if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
+            return "!"
+        if isinstance(last, ast.Raise):
+            return "!!"
+        if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+            name = self.dotted(last.value.func)
+            if name in LEAVERS or name and name.startswith("os.exec"):
+                return "!!"
+        return ""
+
+    def number(self):
+        self.count += 1
+        return self.count
+
+    def do_if(self, s):
+        self.expression(s.test)
+        test = s.test
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            sides = (test.left, test.comparators[0])
+            if any(isinstance(x, ast.Name) and x.id == "__name__" for x in sides) and any(constant(x) == "__main__" for x in sides):
+                return self.arm("m", self.number(), 0, s.body)
+        letter = "g" if self.counts(test) else "i"
+        never = self.dotted(test) in ("typing.TYPE_CHECKING", "TYPE_CHECKING") or constant(test) in ("False", "0")
+        if constant(test) in ("True", "1"):
+            return self.block(s.body)
+        n = self.number()
+        before = self.asking
+        if "environ" in self.hints or "getenv" in self.hints:
+            self.asking = before + tuple(constant(x) for x in ast.walk(test) if quoted(x))
+        if not never:
+            self.arm(letter, n, 0, s.body)
+        self.arm(letter, n, 1, s.orelse)
+        self.asking = before
+
+    def counts(self, test):
+        """Whether a condition asks how many devices there are."""
+        if not self.hints & DEVICE_COUNTS:
+            return False
+        for x in ast.walk(test):
+            if isinstance(x, ast.Attribute) and x.attr in DEVICE_COUNTS or (self.path(x) if isinstance(x, (ast.Name, ast.Attribute)) else None) in self.counters:
+                return True
+        return False
+
+    def do_loop(self, s):
+        if isinstance(s, ast.While):
+            self.expression(s.test)
+            if constant(s.test) in ("True", "1"):
+                return self.block(s.body)
+        else:
+            self.expression(s.iter)
+            self.forget(s.target)
+            if self.pairs(s):
+                return self.block(s.body)
+        n = self.number()
+        self.arm("l", n, 0, s.body)
+        self.arm("l", n, 1, s.orelse)
+
+    def pairs(self, s):
+        """for k, v in {...}.items(): its body certainly runs."""
+        it, target = s.iter, s.target
+        if not (isinstance(it, ast.Call) and isinstance(it.func, ast.Attribute) and it.func.attr == "items" and not it.args):
+            return False
+        made = self.mapping(it.func.value)
+        if made is None or not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not all(isinstance(e, ast.Name) for e in target.elts):
+            return False
+        for i, e in enumerate(target.elts):
+            self.scope.names[e.id] = Items(made.pairs, i)
+        return bool(made.pairs)
+
+    def do_try(self, s):
+        n = self.number()
+        self.arm("t", n, 0, s.body)
+        for i, h in enumerate(s.handlers):
+            if h.type is not None:
+                self.expression(h.type)
+            self.arm("t", n, i + 1, h.body)
+        self.arm("t", n, 0, s.orelse)
+        self.block(s.finalbody)
+
+    def do_with(self, s):
+        for item in s.items:
+            self.expression(item.context_expr)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, item.context_expr)
+        self.block(s.body)
+
+    def do_match(self, s):
+        self.expression(s.subject)
+        n = self.number()
+        for i, c in enumerate(s.cases):
+            self.arm("i", n, i, c.body)
+
+    def do_import(self, s):
+        for a in s.names:
+            root = a.name.split(".")[0]
+            self.scope.names[a.asname or root] = Alias(a.name if a.asname else root)
+            if root in LIBRARIES:
+                self.say("import", s, a.name)
+
+    def do_from(self, s):
+        if s.level or s.module is None:
+            for a in s.names:
+                self.scope.names.pop(a.asname or a.name, None)
+            return
+        if s.module.split(".")[0] in LIBRARIES:
+            self.say("import", s, s.module)
+        for a in s.names:
+            self.scope.names[a.asname or a.name] = Alias(s.module + "." + a.name)
+            if a.name == "*" and s.module == "os":
+                self.scope.names["environ"] = Alias("os.environ")
+                self.scope.names["putenv"] = Alias("os.putenv")
+
+    def do_function(self, s):
+        marks = list(self.marks) if self.owner_here else []
+        for d in s.decorator_list:
+            self.expression(d)
+            name = self.dotted(d.func if isinstance(d, ast.Call) else d)
+            if name:
+                marks.append(name)
+        for d in s.args.defaults + [d for d in s.args.kw_defaults if d is not None]:
+            self.expression(d)
+        if self.inside and not self.owner_here:
+            name = self.inside + "." + s.name
+            self.scope.names[s.name] = Alias(name)
+        else:
+            name = self.owner + "." + s.name if self.owner else s.name
+            if not self.owner:
+                self.scope.names.pop(s.name, None)
+        self.functions.add(name)
+        place = []
+        self.out.append(place)
+        self.later.append((s, name, self.owner, self.scope, marks, place, self.cell, self.ends))
+
+    owner_here = False
+    marks = ()
+
+    def do_class(self, s):
+        for x in s.decorator_list + s.bases + [k.value for k in s.keywords]:
+            self.expression(x)
+        self.classes[s.name] = set(f.name for f in s.body if isinstance(f, FUNCTIONS))
+        before, here, scope, marks = self.owner, self.owner_here, self.scope, self.marks
+        self.owner, self.owner_here, self.scope = s.name, True, Scope(self.scope)
+        self.marks = [m for m in [self.dotted(d.func if isinstance(d, ast.Call) else d) for d in s.decorator_list + s.bases] if m]
+        self.block(s.body)
+        self.owner, self.owner_here, self.scope, self.marks = before, here, scope, marks
+
+    def body(self, s, name, owner, scope, marks, place, cell, ends):
+        self.out, self.inside, self.owner, self.owner_here = place, name, owner, False
+        self.scope, self.branch, self.cell, self.ends = Scope(scope), "", cell, ends
+        a = s.args
+        params = getattr(a, "posonlyargs", []) + a.args + a.kwonlyargs
+        for p in params + [x for x in (a.vararg, a.kwarg) if x is not None]:
+            self.scope.names[p.arg] = UNKNOWN
+        args = [{"name": "@", "ref": m} for m in marks]
+        args += [{"name": p.arg} for p in params if p.arg not in ("self", "cls")]
+        self.say("define", s, name, args=args)["at"] = [cell, s.lineno, s.col_offset, s.lineno, s.col_offset]
+        self.block(s.body)
+
+    def do_delete(self, s):
+        for t in s.targets:
+            if isinstance(t, ast.Subscript) and self.dotted(t.value) in ENVIRON:
+                self.unset(s, self.key(t), "del os.environ[]")
+            elif isinstance(t, ast.Subscript):
+                self.change(t.value, self.key(t), None)
+            elif isinstance(t, ast.Name):
+                self.say("call", s, "del", args=[{"name": "", "ref": t.id}])
+                self.scope.names.pop(t.id, None)
+
+    def do_global(self, s):
+        for name in s.names:
+            self.module.names.setdefault(name, UNKNOWN)
+            self.module.often.add(name)
+
+    def do_assign(self, s):
+        if s.value is None:
+            return
+        self.expression(s.value)
+        for t in s.targets if isinstance(s, ast.Assign) else [s.target]:
+            self.assign(t, s.value)
+
+    def do_change(self, s):
+        self.expression(s.value)
+        if self.dotted(s.target) in ENVIRON and isinstance(s.op, ast.BitOr):
+            self.update(s, [s.value], [], "os.environ |=")
+        elif isinstance(s.target, ast.Subscript) and self.dotted(s.target.value) in ENVIRON:
+            step = self.set(s, self.key(s.target), s.value, "os.environ[]")
+            if self.out and self.out[-1].__class__ is dict and self.out[-1].get("at") == self.at(s):
+                self.out[-1]["value"]["text"] = None
+            return step
+        else:
+            name = self.path(s.target)
+            known = self.scope.find(name) if name else None
+            if isinstance(known, Mapping) and isinstance(s.op, ast.BitOr):
+                more = self.mapping(s.value)
+                if more is not None:
+                    known.pairs = known.pairs + more.pairs
+            else:
+                self.forget(s.target)

@@ -1,0 +1,204 @@
+package shell
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"gpuard/internal/core/lint"
+)
+
+// call reads a simple command: assignments to the shell, or a program with its words.
+func (r *reader) call(s *scope, c *syntax.CallExpr) {
+	for _, a := range c.Assigns {
+		r.inner(s, a)
+	}
+	if len(c.Args) == 0 {
+		for _, a := range c.Assigns {
+			r.set(s, r.assign(a, "assignment"))
+		}
+		return
+	}
+	step := lint.Step{At: r.place(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside}
+	for _, a := range c.Assigns {
+		w := r.assign(a, "prefix")
+		w.Do, w.In, w.Process, w.Exported = lint.Set, s.in, s.process, true
+		step.With = append(step.With, w)
+	}
+	for _, w := range c.Args {
+		r.inner(s, w)
+		step.Words = append(step.Words, r.value(w))
+	}
+	step.Join, r.join = r.join, ""
+	r.steps = append(r.steps, step)
+	r.builtin(s, step)
+}
+
+// builtin follows the commands that change the shell's variables.
+func (r *reader) builtin(s *scope, step lint.Step) {
+	words := step.Words
+	switch words[0].Text {
+	case "set":
+		for i, w := range words[1:] {
+			switch on := strings.HasPrefix(w.Text, "-"); {
+			case isFlag(w.Text, 'a'):
+				s.exportAll = on
+			case w.Text == "allexport" && isFlag(words[i].Text, 'o'):
+				s.exportAll = words[i].Text[0] == '-'
+			}
+		}
+	case "shopt":
+		if slices.ContainsFunc(words, func(w lint.Word) bool { return w.Text == "lastpipe" }) {
+			r.lastInPlace = isFlag(words[1].Text, 's')
+		}
+	case "unset":
+		r.unset(s, step)
+	case "read", "mapfile", "readarray":
+		last := words[len(words)-1]
+		if len(words) > 1 && last.Known && syntax.ValidName(last.Text) {
+			r.set(s, lint.Step{At: last.At, Name: last.Text, How: words[0].Text, Value: lint.Value{Text: last.Text, At: last.At, Raw: last.Raw}})
+		}
+	}
+}
+
+// isFlag reports whether a word is a bundle of one-letter options with this one.
+func isFlag(word string, letter rune) bool {
+	return len(word) > 1 && (word[0] == '-' || word[0] == '+') && word[1] != '-' && strings.ContainsRune(word[1:], letter)
+}
+
+func (r *reader) unset(s *scope, step lint.Step) {
+	for _, w := range step.Words[1:] {
+		if isFlag(w.Text, 'f') {
+			return // functions
+		}
+		if !w.Known || !syntax.ValidName(w.Text) {
+			continue
+		}
+		delete(s.exported, w.Text)
+		delete(s.plain, w.Text)
+		r.steps = append(r.steps, lint.Step{At: w.At, Do: lint.Unset, Name: w.Text, How: "unset", In: s.in, Process: s.process, Maybe: s.maybe})
+	}
+}
+
+// declare reads export, declare, local, readonly and typeset.
+func (r *reader) declare(s *scope, c *syntax.DeclClause) {
+	how := c.Variant.Value
+	export, take, names := how == "export", false, false
+	for _, a := range c.Args {
+		r.inner(s, a)
+		if a.Name == nil && a.Value != nil {
+			flag := r.value(a.Value)
+			switch {
+			case isFlag(flag.Text, 'f') || isFlag(flag.Text, 'F'):
+				return // functions
+			case isFlag(flag.Text, 'p'):
+				names = true // only shows
+			case how == "export" && isFlag(flag.Text, 'n'), how != "export" && flag.Text != "" && flag.Text[0] == '+' && isFlag(flag.Text, 'x'):
+				export, take = false, true
+			case isFlag(flag.Text, 'x'):
+				export = true
+			}
+		}
+	}
+	if names {
+		return
+	}
+	r.refused(s, c)
+	for _, a := range c.Args {
+		step, ok := r.declared(a, how)
+		switch {
+		case !ok:
+		case step.Do == lint.Set:
+			if export {
+				s.exported[step.Name] = true
+			}
+			r.set(s, step)
+		case export:
+			s.exported[step.Name] = true
+			for _, i := range s.plain[step.Name] {
+				r.steps[i].Exported = true
+			}
+		}
+		if ok && take {
+			delete(s.exported, step.Name)
+		}
+	}
+}
+
+// refused adds a declaration as a command when the shell refuses a word of it: export NAME= value.
+func (r *reader) refused(s *scope, c *syntax.DeclClause) {
+	bad := false
+	step := lint.Step{At: r.place(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside,
+		Words: []lint.Word{{Text: c.Variant.Value, Known: true, At: r.place(c.Variant), Raw: c.Variant.Value}}}
+	for _, a := range c.Args {
+		raw := r.raw(a)
+		word := lint.Word{Text: raw, Known: true, At: r.place(a), Raw: raw}
+		if a.Name == nil && a.Value != nil {
+			word = r.value(a.Value)
+			name, _, _ := strings.Cut(word.Text, "=")
+			bad = bad || word.Known && !strings.HasPrefix(word.Text, "-") && !strings.HasPrefix(word.Text, "+") && !syntax.ValidName(name)
+		}
+		step.Words = append(step.Words, word)
+	}
+	if bad {
+		r.steps = append(r.steps, step)
+	}
+}
+
+// declared reads one argument of a declaration: NAME=value is a Set, NAME alone only has a name.
+func (r *reader) declared(a *syntax.Assign, how string) (lint.Step, bool) {
+	switch {
+	case a.Name != nil && a.Naked:
+		return lint.Step{Name: a.Name.Value}, true
+	case a.Name != nil:
+		step := r.assign(a, how)
+		step.Do = lint.Set
+		return step, true
+	case a.Value == nil:
+		return lint.Step{}, false
+	}
+	// export "NAME=value"
+	word := r.value(a.Value)
+	name, value, found := strings.Cut(word.Text, "=")
+	if !word.Known || !syntax.ValidName(name) {
+		return lint.Step{}, false
+	}
+	if !found {
+		return lint.Step{Name: name}, true
+	}
+	at := word.At
+	word.Text = value
+	return lint.Step{At: at, Do: lint.Set, Name: name, How: how, Value: word}, true
+}
+
+// assign reads NAME=value. Arrays and += are not known.
+func (r *reader) assign(a *syntax.Assign, how string) lint.Step {
+	step := lint.Step{At: r.place(a), How: how}
+	if a.Name != nil {
+		step.Name = a.Name.Value
+	}
+	switch {
+	case a.Value != nil && !a.Append && a.Index == nil:
+		step.Value = r.value(a.Value)
+	case a.Value == nil && a.Array == nil && !a.Append:
+		end := step.At
+		end.Line, end.Column = end.EndLine, end.EndColumn
+		step.Value = lint.Value{Known: true, At: end}
+	default:
+		step.Value = r.unknown(a)
+	}
+	return step
+}
+
+// set adds a variable of the shell.
+func (r *reader) set(s *scope, step lint.Step) {
+	step.Do, step.In, step.Process, step.Maybe = lint.Set, s.in, s.process, s.maybe || step.Maybe
+	step.Exported = s.exportAll || s.exported[step.Name]
+	if !step.Exported {
+		s.plain[step.Name] = append(s.plain[step.Name], len(r.steps))
+	} else if s.exportAll {
+		s.exported[step.Name] = true
+	}
+	r.steps = append(r.steps, step)
+}

@@ -1,0 +1,89 @@
+package shell
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"gpuard/internal/core/lint"
+)
+
+// scope is what holds at one place of a script.
+type scope struct {
+	in        string // the function
+	process   string // as in lint.Step
+	depth     int    // of processes within each other
+	maybe     bool   // inside a branch or loop
+	beside    bool   // inside what runs in the background
+	exportAll bool   // set -a
+	exported  map[string]bool
+	plain     map[string][]int // variables without export: the steps that set them, which a later export makes visible to children
+}
+
+func (s *scope) clone() *scope {
+	c := *s
+	c.exported = maps.Clone(s.exported)
+	c.plain = maps.Clone(s.plain)
+	for name, steps := range c.plain {
+		c.plain[name] = slices.Clip(steps)
+	}
+	return &c
+}
+
+// branch reads statements that may not happen. What they export counts from there on.
+func (r *reader) branch(s *scope, lists ...[]*syntax.Stmt) {
+	was := s.maybe
+	s.maybe = true
+	for _, l := range lists {
+		r.list(s, l)
+	}
+	s.maybe = was
+}
+
+// apart reads what runs in a process of its own and marks the variables that are set there for nobody.
+func (r *reader) apart(s *scope, lost string, read func(*scope)) {
+	if s.depth == maxDepth {
+		return
+	}
+	first := len(r.steps)
+	loops := r.loops
+	inside := s.clone()
+	r.processes++
+	inside.process += strconv.Itoa(r.processes) + "/"
+	inside.depth++
+	read(inside)
+	region := r.steps[first:]
+	used := r.loops > loops && slices.ContainsFunc(region, uses) // in a loop, what stands before may come after
+	for i, step := range slices.Backward(region) {
+		if !used && (step.Do == lint.Set || step.Do == lint.Unset) && step.Lost == "" {
+			region[i].Lost = lost
+		}
+		used = used || uses(step)
+	}
+}
+
+// maxDepth bounds how many processes within each other are read; no script has so many.
+const maxDepth = 50
+
+// uses reports whether a step can make use of a variable: it starts a program, or it reads more of the script.
+func uses(s lint.Step) bool {
+	if s.Do == lint.Set {
+		return !s.Value.Known && s.Value.From == "" && !slices.Contains([]string{"read", "mapfile", "readarray", "for"}, s.How)
+	}
+	if s.Do != lint.Command || len(s.Words) == 0 {
+		return false
+	}
+	if slices.ContainsFunc(s.Words, func(w lint.Word) bool { return !w.Known }) {
+		return true
+	}
+	return !slices.Contains(mute(), s.Words[0].Text)
+}
+
+// mute lists the builtin commands of the shell that only look at their own words, or change the shell itself.
+func mute() []string {
+	return strings.Fields(": true false echo printf test [ cd pushd popd pwd set shopt shift return exit break continue " +
+		"wait trap umask ulimit alias unalias hash type unset export local readonly declare typeset read getopts kill jobs times sleep")
+}

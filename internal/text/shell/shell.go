@@ -1,0 +1,110 @@
+// Package shell reads shell scripts: what a POSIX, bash, ksh or zsh script does with variables and programs. It runs
+// nothing, and it follows no file that a script names.
+package shell
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"gpuard/internal/core/lint"
+)
+
+// Read returns what a script does. The shell follows from the first line, else from the name, else it is bash. The error
+// says why the text is no script that can be read (the syntax of another shell, half a script, nesting without end):
+// then the file has no steps, and that is no finding.
+//
+// Beside variables and programs there are Setting steps: "shebang" for the first line, and "sbatch.NAME" for each option
+// in a #SBATCH comment, by its long name ("sbatch.gres").
+func Read(name string, src []byte) (lint.File, error) {
+	f := lint.File{Path: name, Kind: lint.Shell}
+	bang := shebang(src)
+	lang, err := language(name, bang)
+	if err != nil {
+		return f, err
+	}
+	if endless(src) {
+		return f, fmt.Errorf("cannot read %s as a shell script: it has more than %d brackets, branches and chains", name, maxOpen)
+	}
+	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), name)
+	if err != nil {
+		return f, fmt.Errorf("cannot read %s as a shell script: %w", name, err)
+	}
+	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
+	if bang != "" {
+		r.steps = append(r.steps, firstLine(src))
+	}
+	r.steps = append(r.steps, directives(src)...)
+	r.list(&scope{exported: map[string]bool{}, plain: map[string][]int{}}, script.Stmts)
+	f.Steps = r.steps
+	return f, nil
+}
+
+// shebang returns the name of the shell that the first line asks for: "bash" of "#!/usr/bin/env bash" and of
+// "#!/bin/bash -l"; "" when there is none.
+func shebang(src []byte) string {
+	line, ok := strings.CutPrefix(firstOf(src), "#!")
+	if !ok {
+		return ""
+	}
+	words := strings.Fields(line)
+	for len(words) > 0 && (path.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return path.Base(words[0])
+}
+
+func firstOf(src []byte) string {
+	line, _, _ := bytes.Cut(src[:min(len(src), 512)], []byte("\n"))
+	return string(bytes.TrimSuffix(line, []byte("\r")))
+}
+
+func firstLine(src []byte) lint.Step {
+	line := firstOf(src)
+	at := lint.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1 + len(line)}
+	return lint.Step{At: at, Do: lint.Setting, Name: "shebang", Value: lint.Value{Text: strings.TrimSpace(line[2:]), Known: true, At: at, Raw: line}}
+}
+
+// language chooses the grammar. Shells with another grammar are an error.
+func language(name, bang string) (syntax.LangVariant, error) {
+	by := bang
+	if by == "" {
+		by = strings.TrimPrefix(path.Ext(name), ".")
+	}
+	switch by {
+	case "zsh":
+		return syntax.LangZsh, nil
+	case "mksh":
+		return syntax.LangMirBSDKorn, nil
+	case "bats":
+		return syntax.LangBats, nil
+	case "fish", "csh", "tcsh", "pwsh", "ps1", "nu", "xonsh", "rc", "elvish":
+		return 0, fmt.Errorf("cannot read %s: scripts of %s are not read, only those of sh, bash, ksh and zsh", name, by)
+	}
+	return syntax.LangBash, nil
+}
+
+// maxOpen bounds what a script opens and ties together in all, because the parser reads by recursion and a stack that overflows ends the
+// whole program. A megabyte of configure has about a fifth of it.
+const maxOpen = 50_000
+
+// endless reports whether a script has more brackets, branches, chains and pipes than maxOpen. Whether they are closed again is not
+// asked: that would need the parser.
+func endless(src []byte) bool {
+	open := 0
+	for _, c := range src {
+		if c == '(' || c == '{' || c == '`' || c == '|' || c == '&' {
+			open++
+		}
+	}
+	for _, word := range []string{"if", "while", "until", "for", "case", "select"} {
+		open += bytes.Count(src, []byte(word+" ")) + bytes.Count(src, []byte(word+"\t")) + bytes.Count(src, []byte(word+"\n"))
+	}
+	return open > maxOpen
+}

@@ -1,0 +1,57 @@
+// Package toolkit reads the settings of the NVIDIA container toolkit and of Docker.
+package toolkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"gpuard/internal/core/site"
+)
+
+// Runtime reads config.toml of the NVIDIA container toolkit into c (NVIDIA/nvidia-container-toolkit api/config/v1/config.go).
+// Keys that it does not know are passed over, as the toolkit does; a value of another kind than the toolkit takes is an error,
+// and then c stays as it is.
+func Runtime(src []byte, c *site.Containers) error {
+	var config struct {
+		EnvWhenUnprivileged *bool `toml:"accept-nvidia-visible-devices-envvar-when-unprivileged"`
+		AsVolumeMounts      *bool `toml:"accept-nvidia-visible-devices-as-volume-mounts"`
+		Runtime             struct {
+			Mode string `toml:"mode"`
+		} `toml:"nvidia-container-runtime"`
+	}
+	if _, err := toml.Decode(string(src), &config); err != nil {
+		return err
+	}
+	c.EnvWhenUnprivileged, c.AsVolumeMounts, c.Mode = config.EnvWhenUnprivileged, config.AsVolumeMounts, config.Runtime.Mode
+	return nil
+}
+
+// Docker reads daemon.json of Docker into c (https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file). An empty
+// file and a byte order mark are no mistakes to Docker (moby/moby daemon/config/config.go). With an error c stays as it is.
+func Docker(src []byte, c *site.Containers) error {
+	var config struct {
+		DefaultRuntime string          `json:"default-runtime"`
+		ExecOpts       []string        `json:"exec-opts"`
+		Features       map[string]bool `json:"features"`
+	}
+	src = bytes.TrimSpace(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")))
+	if len(src) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(src, &config); err != nil {
+		return err
+	}
+	c.DefaultRuntime = config.DefaultRuntime
+	if cdi, said := config.Features["cdi"]; said && !cdi {
+		c.CDIOff = true
+	}
+	for _, option := range config.ExecOpts {
+		if name, driver, _ := strings.Cut(option, "="); strings.EqualFold(strings.TrimSpace(name), "native.cgroupdriver") {
+			c.CgroupDriver = strings.TrimSpace(driver)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package toolkit
+
+import (
+	"reflect"
+	"testing"
+
+	"gpuard/internal/core/site"
+)
+
+func TestRuntime(t *testing.T) {
+	for name, c := range map[string]struct {
+		src  string
+		want site.Containers
+	}{
+		"installed": {`
+#accept-nvidia-visible-devices-envvar-when-unprivileged = true
+disable-require = false
+supported-driver-capabilities = "compat32,compute,display,graphics,ngx,utility,video"
+[nvidia-container-cli]
+environment = []
+[nvidia-container-runtime]
+mode = "auto"
+runtimes = ["runc", "crun"]
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+`, site.Containers{Mode: "auto"}},
+		"closed": {"accept-nvidia-visible-devices-envvar-when-unprivileged = false\naccept-nvidia-visible-devices-as-volume-mounts = true\n[nvidia-container-runtime]\nmode=\"legacy\"\n",
+			site.Containers{EnvWhenUnprivileged: new(false), AsVolumeMounts: new(true), Mode: "legacy"}},
+		"empty": {"", site.Containers{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got site.Containers
+			if err := Runtime([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+	for _, src := range []string{"mode = ", "accept-nvidia-visible-devices-envvar-when-unprivileged = \"yes\"", "[a]\n[a]\n"} {
+		before := site.Containers{Mode: "cdi"}
+		got := before
+		if err := Runtime([]byte(src), &got); err == nil || !reflect.DeepEqual(got, before) {
+			t.Errorf("%q: %+v, %v", src, got, err)
+		}
+	}
+}
+
+func TestDocker(t *testing.T) {
+	for name, c := range map[string]struct {
+		src  string
+		want site.Containers
+	}{
+		"nvidia for all": {`{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}`, site.Containers{DefaultRuntime: "nvidia"}},
+		"cgroupfs":       {`{"exec-opts": ["Native.CgroupDriver = cgroupfs"], "features": {"cdi": true}}`, site.Containers{CgroupDriver: "cgroupfs"}},
+		"no CDI":         {`{"features": {"cdi": false, "buildkit": true}}`, site.Containers{CDIOff: true}},
+		"empty":          {`{}`, site.Containers{}},
+		"nothing":        {" \n", site.Containers{}},
+		"a mark first":   {"\xef\xbb\xbf{\"default-runtime\": \"nvidia\"}\r\n", site.Containers{DefaultRuntime: "nvidia"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got site.Containers
+			if err := Docker([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+	for _, src := range []string{"{", "nothing", `{"default-runtime": 1}`, `[]`} {
+		if err := Docker([]byte(src), &site.Containers{}); err == nil {
+			t.Errorf("%q was read", src)
+		}
+	}
+}
+
+func FuzzRuntime(f *testing.F) {
+	f.Add([]byte("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[nvidia-container-runtime]\nmode=\"legacy\"\n"))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		var c site.Containers
+		if err := Runtime(src, &c); err != nil && !reflect.DeepEqual(c, site.Containers{}) {
+			t.Errorf("%v, and yet %+v", err, c)
+		}
+	})
+}
+
+func FuzzDocker(f *testing.F) {
+	f.Add([]byte(`{"exec-opts": ["native.cgroupdriver=cgroupfs"], "features": {"cdi": true}}`))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		var c site.Containers
+		if err := Docker(src, &c); err != nil && !reflect.DeepEqual(c, site.Containers{}) {
+			t.Errorf("%v, and yet %+v", err, c)
+		}
+	})
+}

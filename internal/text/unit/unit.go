@@ -1,0 +1,168 @@
+// Package unit reads systemd units and podman's quadlets: which programs they start, with which variables and devices. It
+// starts nothing.
+package unit
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// Read returns what a unit says (systemd.syntax(7), systemd.exec(5), systemd.service(5), podman-systemd.unit(5)). The
+// variables of Environment= are Set steps and come before the programs of Exec…= lines, which are Commands, because they
+// hold for all of them wherever they stand. A word of Environment= that assigns nothing, and every other key that matters
+// to devices, is a Setting with the key as its name. Each step belongs to its section.
+func Read(path string, src []byte) (lint.File, error) {
+	f := lint.File{Path: path, Kind: lint.Unit}
+	if bytes.IndexByte(src, 0) >= 0 {
+		return f, fmt.Errorf("cannot read the unit: it is no text")
+	}
+	var r reader
+	r.lines = strings.Split(string(src), "\n")
+	for n := 0; n < len(r.lines); {
+		n = r.entry(n)
+	}
+	f.Steps = append(r.variables, r.programs...)
+	return f, nil
+}
+
+type reader struct {
+	lines               []string
+	section             string
+	variables, programs []lint.Step
+}
+
+// text is the value of a key, its lines joined by a blank, with the place of each byte.
+type text struct {
+	bytes string
+	spots []lint.Place // one byte each
+	whole lint.Place   // from the key on
+}
+
+// entry reads one line with those that continue it, and returns the number of the next.
+func (r *reader) entry(n int) int {
+	line := strings.TrimPrefix(strings.TrimRight(r.lines[n], "\r"), "\ufeff")
+	start := strings.TrimLeft(line, " \t")
+	switch {
+	case start == "" || start[0] == '#' || start[0] == ';':
+		return n + 1
+	case start[0] == '[':
+		if end := strings.IndexByte(start, ']'); end > 0 {
+			r.section = start[1:end]
+		}
+		return n + 1
+	}
+	mark := len(r.lines[n]) - len(strings.TrimPrefix(r.lines[n], "\ufeff"))
+	equals := strings.IndexByte(line, '=')
+	if equals < 0 {
+		_, next := r.value(n, len(line))
+		return next
+	}
+	key := strings.TrimSpace(line[:equals])
+	v, next := r.value(n, mark+equals+1)
+	v.whole.Column = mark + len(line) - len(start) + 1
+	r.key(key, v)
+	return next
+}
+
+// value joins the lines of a value: a backslash at the end of a line becomes a blank and the next line goes on, while
+// comments between them are passed over (systemd.syntax(7)).
+func (r *reader) value(n, from int) (text, int) {
+	var t text
+	var b strings.Builder
+	t.whole = lint.Place{Line: n + 1, Column: from + 1}
+	for more := true; more && n < len(r.lines); n++ {
+		line := strings.TrimRight(r.lines[n], "\r")
+		if b.Len() > 0 {
+			if kept := strings.TrimLeft(line, " \t"); kept != "" && (kept[0] == '#' || kept[0] == ';') {
+				continue
+			}
+		}
+		more = strings.HasSuffix(line, `\`)
+		part := line[min(from, len(line)):]
+		if more && part != "" {
+			part = part[:len(part)-1] + " "
+		}
+		for i := range len(part) {
+			t.spots = append(t.spots, lint.Place{Line: n + 1, Column: from + i + 1})
+		}
+		b.WriteString(part)
+		t.whole.EndLine, t.whole.EndColumn = n+1, from+len(strings.TrimRight(part, " \t"))+1
+		from = 0
+	}
+	t.bytes = b.String()
+	return t, n
+}
+
+// place is where the bytes from one to before another stand.
+func (t text) place(from, to int) lint.Place {
+	if from >= to || to > len(t.spots) {
+		return lint.Place{Line: t.whole.EndLine, Column: t.whole.EndColumn, EndLine: t.whole.EndLine, EndColumn: t.whole.EndColumn}
+	}
+	begin, end := t.spots[from], t.spots[to-1]
+	return lint.Place{Line: begin.Line, Column: begin.Column, EndLine: end.Line, EndColumn: end.Column + 1}
+}
+
+func (r *reader) key(key string, v text) {
+	switch {
+	case key == "Environment" || key == "DefaultEnvironment" || key == "ManagerEnvironment":
+		r.environment(key, v)
+	case strings.HasPrefix(key, "Exec") && !strings.HasPrefix(key, "ExecSearchPath"):
+		r.commands(key, v)
+	case strings.HasPrefix(key, "Device"), key == "AddDevice", key == "PodmanArgs", key == "GlobalArgs", key == "Image", key == "EnvironmentFile",
+		key == "PassEnvironment", key == "UnsetEnvironment", key == "EnvironmentHost":
+		r.setting(key, v)
+	}
+}
+
+func (r *reader) setting(key string, v text) {
+	for _, w := range r.words(v) {
+		r.variables = append(r.variables, lint.Step{At: v.whole, Do: lint.Setting, Name: key, Value: w, In: r.section})
+	}
+}
+
+// environment reads assignments. An empty value takes all earlier ones of the section back; $ means nothing, and % is a
+// specifier of systemd.
+func (r *reader) environment(key string, v text) {
+	words := r.words(v)
+	if len(words) == 0 {
+		kept := r.variables[:0]
+		for _, s := range r.variables {
+			if s.Do != lint.Set || s.In != r.section || s.How != key+"=" {
+				kept = append(kept, s)
+			}
+		}
+		r.variables = kept
+	}
+	for _, w := range words {
+		name, value, assigns := strings.Cut(w.Text, "=")
+		if !assigns || !isName(name) {
+			r.variables = append(r.variables, lint.Step{At: v.whole, Do: lint.Setting, Name: key, Value: w, In: r.section})
+			continue
+		}
+		s := lint.Step{At: w.At, Do: lint.Set, Name: name, In: r.section, How: key + "=", Exported: true}
+		s.Value = lint.Value{Text: value, Known: w.Known, At: w.At, Raw: w.Raw}
+		if i := strings.Index(w.Raw, name+"="); i >= 0 && w.At.Line == w.At.EndLine {
+			s.Value.Raw = w.Raw[i+len(name)+1:]
+			s.Value.At.Column += i + len(name) + 1
+			if i > 0 { // the quote around the whole assignment
+				s.Value.Raw = strings.TrimSuffix(s.Value.Raw, w.Raw[:1])
+				s.Value.At.EndColumn = s.Value.At.Column + len(s.Value.Raw)
+			}
+		}
+		r.variables = append(r.variables, s)
+	}
+}
+
+// isName reports whether systemd takes it as the name of a variable (systemd: src/basic/env-util.c, env_name_is_valid).
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && (c < '0' || c > '9' || i == 0) && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,135 @@
+package unit
+
+import (
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+const blanks = " \t\n\r"
+
+// commands reads an Exec…= line: several commands may stand in it with ; between them, and the characters - @ : + ! |
+// before a program change how it is started (systemd.service(5), "Command lines").
+func (r *reader) commands(key string, v text) {
+	var one []lint.Word
+	for _, w := range v.split() {
+		if w.Raw == ";" {
+			r.command(key, v, one)
+			one = nil
+			continue
+		}
+		if w.Text = strings.ReplaceAll(w.Text, "$$", "$"); w.Raw == `\;` {
+			w.Text = ";"
+		}
+		if bare := strings.TrimLeft(w.Raw, "-@:+!|"); len(one) == 0 && r.section != "Container" {
+			w.Text, w.At.Column, w.Raw = strings.TrimLeft(w.Text, "-@:+!|"), w.At.Column+len(w.Raw)-len(bare), bare
+			if bare == "" {
+				continue
+			}
+		}
+		one = append(one, w)
+	}
+	r.command(key, v, one)
+}
+
+func (r *reader) command(key string, v text, words []lint.Word) {
+	if len(words) == 0 {
+		return
+	}
+	s := lint.Step{At: v.whole, Do: lint.Command, Name: key, Words: words, In: r.section}
+	r.programs = append(r.programs, s)
+	if inner, ok := lint.ShellText(s); ok {
+		r.programs = append(r.programs, inner)
+	}
+}
+
+// words splits a value of assignments: here a $ is a character like any other.
+func (r *reader) words(v text) []lint.Word {
+	words := v.split()
+	for i, w := range words {
+		words[i].Known = !specifier(w.Text)
+	}
+	return words
+}
+
+// split cuts a value into words. Quotes protect blanks and go away wherever they stand, and backslashes write characters as
+// in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a variable or a specifier is computed.
+func (t text) split() []lint.Word {
+	var words []lint.Word
+	for at := 0; ; {
+		for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
+			at++
+		}
+		if at >= len(t.bytes) {
+			return words
+		}
+		begin, quote := at, byte(0)
+		var out strings.Builder
+		for ; at < len(t.bytes); at++ {
+			c := t.bytes[at]
+			if quote == 0 && strings.IndexByte(blanks, c) >= 0 {
+				break
+			}
+			switch {
+			case c == '\\' && at+1 < len(t.bytes):
+				char, width := unescape(t.bytes[at:])
+				out.WriteString(char)
+				at += width - 1
+			case c == quote:
+				quote = 0
+			case quote == 0 && (c == '"' || c == '\''):
+				quote = c
+			default:
+				out.WriteByte(c)
+			}
+		}
+		if quote != 0 {
+			return words // systemd ignores a value whose quotes do not close
+		}
+		w := lint.Word{Text: out.String(), Known: true, At: t.place(begin, at), Raw: t.bytes[begin:at]}
+		w.Known = !specifier(w.Text) && !variable(w.Text)
+		words = append(words, w)
+	}
+}
+
+// unescape reads an escape of systemd.syntax(7); what is none stays as it is.
+func unescape(s string) (char string, width int) {
+	if i := strings.IndexByte(`abfnrtvs\"'`, s[1]); i >= 0 {
+		return string("\a\b\f\n\r\t\v \\\"'"[i]), 2
+	}
+	digits, base := 0, 16
+	switch s[1] {
+	case 'x':
+		digits = 2
+	case 'u':
+		digits = 4
+	case 'U':
+		digits = 8
+	case '0', '1', '2', '3', '4', '5', '6', '7':
+		digits, base = 3, 8
+	}
+	skip := 2
+	if base == 8 {
+		skip = 1
+	}
+	if digits > 0 && len(s) >= skip+digits {
+		if n, err := strconv.ParseUint(s[skip:skip+digits], base, 32); err == nil && n > 0 {
+			if s[1] == 'u' || s[1] == 'U' {
+				return string(rune(n)), skip + digits
+			}
+			return string([]byte{byte(n)}), skip + digits
+		}
+	}
+	return s[:2], 2
+}
+
+// specifier reports whether a text has a % that stands for something (systemd.unit(5), "Specifiers").
+func specifier(s string) bool { return strings.Contains(strings.ReplaceAll(s, "%%", ""), "%") }
+
+// variable reports whether a word of a command line has a $ that stands for a variable: $NAME as a word, ${NAME} anywhere.
+func variable(s string) bool {
+	s = strings.ReplaceAll(s, "$$", "")
+	i := strings.IndexByte(s, '$')
+	return i == 0 && len(s) > 1 && isName(s[1:]) || strings.Contains(s, "${")
+}

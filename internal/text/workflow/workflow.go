@@ -1,0 +1,211 @@
+// Package workflow reads GitHub workflow files: which variables and commands their jobs run with. It runs nothing.
+package workflow
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/text/yamltree"
+)
+
+// most is how many steps a file may have: aliases can make a small file name a great many.
+const most = 20000
+
+// Read returns what a workflow, or a composite action, does
+// (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax). A job's steps stand in the section
+// "JOB", those of one step in "JOB.steps[2]", counted from 0. Variables of env are Set steps; a run for a POSIX shell is a
+// Script; the options of a container are a Command: docker create.
+func Read(path string, src []byte) (lint.File, error) {
+	f := lint.File{Path: path, Kind: lint.Workflow}
+	docs, err := yamltree.Parse(src)
+	if err != nil {
+		return f, err
+	}
+	for _, doc := range docs {
+		var r reader
+		r.env("", "env", doc.Find("env"))
+		shell := scalar(doc.Find("defaults", "run", "shell"))
+		for _, j := range doc.Find("jobs").Entries() {
+			r.job(j.Key.Text, j.Value, shell)
+			if len(r.steps) > most {
+				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", most)
+			}
+		}
+		r.list("", doc.Find("runs", "steps"), shell)
+		f.Steps = append(f.Steps, r.steps...)
+	}
+	return f, nil
+}
+
+type reader struct{ steps []lint.Step }
+
+func scalar(n *yamltree.Node) string {
+	if n == nil || n.Null {
+		return ""
+	}
+	return n.Text
+}
+
+func (r *reader) job(name string, n *yamltree.Node, shell string) {
+	if own := scalar(n.Find("defaults", "run", "shell")); own != "" {
+		shell = own
+	}
+	if on := n.Find("runs-on"); shell == "" && on != nil && windows(on) {
+		shell = "pwsh"
+	}
+	r.env(name, "env", n.Find("env"))
+	r.container(name, n.Find("container"))
+	for _, s := range n.Find("services").Entries() {
+		r.container(name+".services."+s.Key.Text, s.Value)
+	}
+	r.list(name, n.Find("steps"), shell)
+}
+
+func windows(on *yamltree.Node) bool {
+	found := strings.HasPrefix(strings.ToLower(on.Text), "windows")
+	for _, item := range on.Items {
+		found = found || strings.HasPrefix(strings.ToLower(item.Text), "windows")
+	}
+	return found
+}
+
+func (r *reader) list(job string, steps *yamltree.Node, shell string) {
+	if steps == nil {
+		return
+	}
+	for i, s := range steps.Items {
+		in := strings.TrimPrefix(fmt.Sprintf("%s.steps[%d]", job, i), ".")
+		r.env(in, "env", s.Find("env"))
+		own := shell
+		if given := scalar(s.Find("shell")); given != "" {
+			own = given
+		}
+		run := s.Find("run")
+		if run == nil || run.Kind != yamltree.Scalar || run.Null || !posix(own) || own == "" && strings.Contains(scalar(s.Find("if")), "== 'Windows'") {
+			continue
+		}
+		text, at, indent := run.Script()
+		r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, In: in, Indent: indent, Maybe: s.Find("if") != nil,
+			Value: lint.Value{Text: mask(text), Known: true, At: run.At, Raw: text}})
+	}
+}
+
+// posix reports whether a step's shell is one that reads POSIX or bash scripts. The default is bash
+// (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax#jobsjob_idstepsshell).
+func posix(shell string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(shell), " ")
+	switch name[strings.LastIndexByte(name, '/')+1:] {
+	case "", "bash", "sh", "dash", "zsh":
+		return true
+	}
+	return false
+}
+
+// mask writes ${{ expressions }}, which GitHub replaces before the shell sees them, as variables of the same length, so
+// that a shell's grammar holds and every place stays right. Different expressions get different names.
+func mask(text string) string {
+	names := map[string]string{}
+	at := 0
+	for {
+		begin := strings.Index(text[at:], "${{")
+		if begin < 0 {
+			return text
+		}
+		begin += at
+		length := strings.Index(text[begin:], "}}")
+		if length < 0 {
+			return text
+		}
+		at = begin + length + len("}}")
+		source := text[begin+2 : at-1]
+		inner := []byte(source)
+		for i, c := range inner {
+			if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+				inner[i] = '_'
+			}
+		}
+		for n := 0; n < 1000 && names[string(inner)] != "" && names[string(inner)] != source; n++ {
+			copy(inner[1:], fmt.Sprint(n))
+		}
+		names[string(inner)] = source
+		text = text[:begin] + "${" + string(inner) + "}" + text[at:]
+	}
+}
+
+func (r *reader) env(in, how string, n *yamltree.Node) {
+	for _, p := range n.Entries() {
+		if p.Value.Kind != yamltree.Scalar {
+			continue
+		}
+		s := lint.Step{At: p.Key.At, Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
+		s.At.EndLine, s.At.EndColumn = p.Value.At.EndLine, p.Value.At.EndColumn
+		s.Value.Known = !strings.Contains(s.Value.Text, "${{")
+		if p.Value.Null {
+			s.Value.Text = "" // GitHub reads null as the empty string
+		}
+		if p.Bare {
+			s.How = how + ", cut" // the rest of a value that was split at its comma
+		}
+		r.steps = append(r.steps, s)
+	}
+}
+
+// container reads an image with its variables and options, which are those of docker create.
+func (r *reader) container(in string, n *yamltree.Node) {
+	if n == nil {
+		return
+	}
+	r.env(in, "container.env", n.Find("env"))
+	image := n.Find("image")
+	if n.Kind == yamltree.Scalar && !n.Null {
+		image = n
+	}
+	if image != nil {
+		v := image.Value()
+		v.Known = !strings.Contains(v.Text, "${{")
+		r.steps = append(r.steps, lint.Step{At: image.At, Do: lint.Setting, Name: "container.image", In: in, Value: v})
+	}
+	options := n.Find("options")
+	if options == nil || options.Kind != yamltree.Scalar || image == nil {
+		return
+	}
+	text, at, indent := options.Script()
+	words := []lint.Word{{Text: "docker", Known: true, At: options.At}, {Text: "create", Known: true, At: options.At}}
+	words = append(words, split(text, at, indent)...)
+	words = append(words, image.Value())
+	r.steps = append(r.steps, lint.Step{At: options.At, Do: lint.Command, Name: "container.options", Words: words, In: in})
+}
+
+// split cuts options into words as GitHub's runner hands them to docker: quotes protect blanks.
+func split(text string, at lint.Place, indent int) []lint.Word {
+	var words []lint.Word
+	for i := 0; i < len(text); {
+		if strings.IndexByte(" \t\r\n", text[i]) >= 0 {
+			i++
+			continue
+		}
+		begin, quote := i, byte(0)
+		var out strings.Builder
+		for ; i < len(text) && (quote != 0 || strings.IndexByte(" \t\r\n", text[i]) < 0); i++ {
+			switch c := text[i]; {
+			case c == quote:
+				quote = 0
+			case quote == 0 && (c == '"' || c == '\''):
+				quote = c
+			case c == '\\' && quote != '\'' && i+1 < len(text):
+				i++
+				out.WriteByte(text[i])
+			default:
+				out.WriteByte(c)
+			}
+		}
+		w := lint.Word{Text: out.String(), Raw: text[begin:i], At: at}
+		w.Known = !strings.Contains(w.Raw, "${{")
+		if indent >= 0 && at.Line == at.EndLine {
+			w.At.Column, w.At.EndColumn = at.Column+begin, at.Column+i
+		}
+		words = append(words, w)
+	}
+	return words
+}

@@ -1,0 +1,209 @@
+package yamltree
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"gpuard/internal/core/lint"
+)
+
+// after is the empty place behind another one.
+func after(p lint.Place) lint.Place {
+	return lint.Place{Line: p.EndLine, Column: p.EndColumn, EndLine: p.EndLine, EndColumn: p.EndColumn}
+}
+
+// offset returns where a token begins: the index of its line and the byte in it. The library counts columns in characters.
+func (r *reader) offset(t *token.Token) (line, column int) {
+	line = min(max(t.Position.Line-1, 0), len(r.lines)-1)
+	text := r.lines[line]
+	for i := 1; i < t.Position.Column && column < len(text); i++ {
+		_, width := utf8.DecodeRune(text[column:])
+		column += width
+	}
+	return line, column
+}
+
+// at makes a place of a line's index and the byte in it.
+func (r *reader) at(line, column, endLine, endColumn int) lint.Place {
+	column, endColumn = min(column, r.width(line)), min(endColumn, r.width(endLine))
+	p := lint.Place{Line: line + 1, Column: column + 1, EndLine: endLine + 1, EndColumn: endColumn + 1}
+	if line == 0 {
+		p.Column += r.bom
+	}
+	if endLine == 0 {
+		p.EndColumn += r.bom
+	}
+	return forward(p)
+}
+
+// forward lets a place end where it begins rather than before: the library's places are not always right.
+func forward(p lint.Place) lint.Place {
+	if p.EndLine < p.Line || p.EndLine == p.Line && p.EndColumn < p.Column {
+		p.EndLine, p.EndColumn = p.Line, p.Column
+	}
+	return p
+}
+
+func (r *reader) width(line int) int { return len(bytes.TrimRight(r.lines[line], "\n")) }
+
+// place is where a token of one character stands.
+func (r *reader) place(t *token.Token) lint.Place {
+	if t == nil {
+		return lint.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}
+	}
+	line, column := r.offset(t)
+	return r.at(line, column, line, column+len(t.Value))
+}
+
+// scalar reads a value on one line, or one that goes on over several.
+func (r *reader) scalar(n ast.ScalarNode) *Node {
+	t := n.GetToken()
+	line, column := r.offset(t)
+	if t.Type == token.ImplicitNullType || n.Type() == ast.NullType && strings.TrimSpace(t.Origin) == "" {
+		return &Node{Null: true, Plain: true, At: r.at(line, column, line, column)}
+	}
+	written := strings.TrimSpace(t.Origin)
+	if n.Type() == ast.NullType && !bytes.HasPrefix(r.lines[line][column:], []byte(written)) {
+		return &Node{Null: true, Plain: true, At: r.at(line, column, line, column)}
+	}
+	out := &Node{Text: t.Value, Null: n.Type() == ast.NullType, Plain: t.Type != token.SingleQuoteType && t.Type != token.DoubleQuoteType}
+	line, column = r.begin(line, column, written)
+	endLine, endColumn := r.end(line, column, written)
+	out.At = r.at(line, column, endLine, endColumn)
+	out.Raw = r.text(line, column, endLine, endColumn)
+	return out
+}
+
+// begin corrects where a scalar begins: the library points at the white space before some of them.
+func (r *reader) begin(line, column int, written string) (int, int) {
+	first, _, _ := strings.Cut(written, "\n")
+	first = strings.TrimSpace(first)
+	for l := line; l < len(r.lines) && l <= line+1; l++ {
+		from := 0
+		if l == line {
+			from = min(column, len(r.lines[l]))
+		}
+		if i := bytes.Index(r.lines[l][from:], []byte(first)); first != "" && i >= 0 {
+			return l, from + i
+		}
+	}
+	return line, column
+}
+
+// end finds the end of a scalar that is written like this.
+func (r *reader) end(line, column int, written string) (int, int) {
+	parts := strings.Split(written, "\n")
+	last := strings.TrimSpace(parts[len(parts)-1])
+	to := min(line+len(parts)-1, len(r.lines)-1)
+	from := column
+	if to > line {
+		from = 0
+	}
+	if i := bytes.Index(r.lines[to][min(from, len(r.lines[to])):], []byte(last)); i >= 0 {
+		return to, from + i + len(last)
+	}
+	return line, min(column+len(strings.TrimSpace(parts[0])), len(bytes.TrimRight(r.lines[line], "\r\n")))
+}
+
+func (r *reader) text(line, column, endLine, endColumn int) string {
+	if line == endLine {
+		return string(r.lines[line][column:max(column, min(endColumn, len(r.lines[line])))])
+	}
+	var b strings.Builder
+	b.Write(r.lines[line][column:])
+	for l := line + 1; l < endLine; l++ {
+		b.Write(r.lines[l])
+	}
+	b.Write(r.lines[endLine][:endColumn])
+	return b.String()
+}
+
+// literal reads a block scalar, after | or >. Its place is that of its lines, without the header.
+func (r *reader) literal(n *ast.LiteralNode) *Node {
+	header, _ := r.offset(n.Start)
+	out := &Node{Text: n.Value.Value, block: '|'}
+	if strings.HasPrefix(n.Start.Value, ">") {
+		out.block = '>'
+	}
+	first, indent := header+1, -1
+	if first >= len(r.lines) {
+		out.At = r.at(header, 0, header, 0)
+		return out
+	}
+	last := first
+	for l := first; l < len(r.lines); l++ {
+		text := bytes.TrimRight(r.lines[l], "\r\n")
+		spaces := len(text) - len(bytes.TrimLeft(text, " "))
+		if spaces == len(text) {
+			continue
+		}
+		if indent < 0 {
+			first, indent = l, spaces // empty lines at the top say nothing to a shell
+			if i := strings.IndexAny(n.Start.Value, "123456789"); i >= 0 {
+				indent = min(spaces, spaces-leading(out.Text))
+			}
+		}
+		if spaces < indent || l-header > 1+strings.Count(n.Value.GetToken().Origin, "\n") {
+			break
+		}
+		last = l
+	}
+	indent = max(indent, 0)
+	out.At = r.at(first, indent, last, len(bytes.TrimRight(r.lines[last], "\r\n")))
+	if out.At.EndLine == out.At.Line && out.At.EndColumn < out.At.Column {
+		out.At.EndColumn = out.At.Column
+	}
+	for l := first; l <= last; l++ {
+		text := bytes.TrimRight(r.lines[l], "\r\n")
+		out.Raw += string(text[min(indent, len(text)):]) + "\n"
+	}
+	return out
+}
+
+// leading is how many spaces the first line with anything in it begins with.
+func leading(s string) int {
+	s = strings.TrimLeft(s, "\n")
+	return len(s) - len(strings.TrimLeft(s, " "))
+}
+
+// Script is a scalar as text for another program, such as a shell: what it says, where that begins, and how many bytes
+// stand before each of its lines but the first; -1 when a place in the text does not lead to a place in the file.
+func (n *Node) Script() (text string, at lint.Place, indent int) {
+	switch {
+	case n == nil || n.Kind != Scalar:
+		return "", lint.Place{}, -1
+	case n.block == '|':
+		return n.Raw, n.At, n.At.Column - 1
+	case n.block == '>':
+		return unfold(n.Raw), n.At, n.At.Column - 1
+	case n.Raw == n.Text:
+		return n.Text, n.At, 0
+	case len(n.Raw) >= 2 && n.Raw[1:len(n.Raw)-1] == n.Text:
+		at := n.At
+		at.Column, at.EndColumn = at.Column+1, at.EndColumn-1
+		return n.Text, at, 0
+	}
+	return n.Text, n.At, -1
+}
+
+// unfold writes a folded scalar so that a shell joins the lines which YAML joins: the lines stay where they are
+// (https://yaml.org/spec/1.2.2/#813-folded-style).
+func unfold(raw string) string {
+	lines := strings.Split(strings.TrimSuffix(raw, "\n"), "\n")
+	var b strings.Builder
+	for i, line := range lines {
+		b.WriteString(line)
+		if i+1 < len(lines) && folds(line) && folds(lines[i+1]) {
+			b.WriteString(" \\")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// folds reports whether a line of a folded scalar is joined with a neighbour: it is not empty and not indented further.
+func folds(line string) bool { return line != "" && line[0] != ' ' && line[0] != '\t' }

@@ -1,0 +1,246 @@
+// Package yamltree reads YAML into a plain tree in which every node knows its place in the file. It knows no format that is
+// written in YAML: what the keys mean is for its callers.
+package yamltree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"gpuard/internal/core/lint"
+)
+
+// Kind says what a node is.
+type Kind int
+
+// Kinds of nodes.
+const (
+	Scalar Kind = iota
+	List
+	Map
+)
+
+// Node is one value. A nil node is an absent one, and every method answers for it.
+type Node struct {
+	Kind  Kind
+	Text  string // of a scalar, without quotes and escapes; a number or a word stays as it is written
+	Raw   string // as written, with quotes
+	Null  bool   // nothing, null or ~
+	Plain bool   // a scalar without quotes
+	Flow  bool   // a list in [] or a map in {}
+	Items []*Node
+	Pairs []Pair
+	At    lint.Place
+
+	block byte // '|' or '>' of a block scalar
+}
+
+// Pair is one entry of a map.
+type Pair struct {
+	Key, Value *Node
+	Bare       bool // a key in {} without a colon: {A: 0,1} has the entries A: 0 and 1
+}
+
+// deepest is how many levels a file may nest: far above any file that people write, far below what exhausts the stack.
+const deepest = 200
+
+// Parse returns the documents of a file. A file that is not YAML is an error that begins with "cannot read".
+func Parse(src []byte) (docs []*Node, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the library has met bytes that it does not expect
+			docs, err = nil, fmt.Errorf("cannot read the file as YAML: %v", p)
+		}
+	}()
+	bom := 0
+	if bytes.HasPrefix(src, []byte("\xef\xbb\xbf")) {
+		bom = 3
+	}
+	if nests(src) {
+		return nil, fmt.Errorf("cannot read the file as YAML: it nests deeper than %d levels", deepest)
+	}
+	file, err := parser.ParseBytes(src[bom:], 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		what, _, _ := strings.Cut(err.Error(), "\n") // the lines behind it are the file's own
+		return nil, fmt.Errorf("cannot read the file as YAML: %s", what)
+	}
+	r := reader{lines: bytes.SplitAfter(src[bom:], []byte("\n")), bom: bom, anchors: map[string]*Node{}}
+	for _, d := range file.Docs {
+		if d.Body == nil {
+			continue
+		}
+		if n := r.node(d.Body, 0); n != nil {
+			docs = append(docs, n)
+		}
+	}
+	if r.deep {
+		return nil, errors.New("cannot read the file as YAML: it nests too deeply")
+	}
+	return docs, nil
+}
+
+// nests reports whether brackets, or dashes and question marks before a value, stand so deep that a parser which calls
+// itself for each would need too much memory.
+func nests(src []byte) bool {
+	depth, dashes := 0, 0
+	for _, c := range src {
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(depth-1, 0)
+		case '-', '?', ':':
+			dashes++
+		case ' ', '\t':
+		default:
+			dashes = 0
+		}
+		if depth > deepest || dashes > 4*deepest {
+			return true
+		}
+	}
+	return false
+}
+
+type reader struct {
+	lines   [][]byte // with their ends
+	bom     int      // bytes before the first line
+	anchors map[string]*Node
+	deep    bool
+}
+
+func (r *reader) node(n ast.Node, depth int) *Node {
+	if depth > deepest {
+		r.deep = true
+		return nil
+	}
+	switch n := n.(type) {
+	case *ast.AnchorNode:
+		inner := r.node(n.Value, depth+1)
+		if inner != nil && n.Name != nil {
+			r.anchors[n.Name.GetToken().Value] = inner
+		}
+		return inner
+	case *ast.AliasNode:
+		if n.Value == nil {
+			return nil
+		}
+		return r.anchors[n.Value.GetToken().Value]
+	case *ast.TagNode:
+		return r.node(n.Value, depth+1)
+	case *ast.MappingNode:
+		return r.mapping(n.Values, n.IsFlowStyle, n.Start, depth)
+	case *ast.MappingValueNode:
+		return r.mapping([]*ast.MappingValueNode{n}, n.IsFlowStyle, n.Start, depth)
+	case *ast.SequenceNode:
+		list := &Node{Kind: List, Flow: n.IsFlowStyle, At: r.place(n.Start)}
+		for _, item := range n.Values {
+			if v := r.node(item, depth+1); v != nil {
+				list.Items = append(list.Items, v)
+				list.At.EndLine, list.At.EndColumn = v.At.EndLine, v.At.EndColumn
+			}
+		}
+		if n.IsFlowStyle && n.End != nil {
+			end := r.place(n.End)
+			list.At.EndLine, list.At.EndColumn = end.EndLine, end.EndColumn
+		}
+		list.At = forward(list.At)
+		return list
+	case *ast.LiteralNode:
+		return r.literal(n)
+	case ast.ScalarNode:
+		return r.scalar(n)
+	}
+	return nil
+}
+
+// mapping reads the entries of a map, and those that << takes over from elsewhere unless the map has them itself
+// (https://yaml.org/type/merge.html).
+func (r *reader) mapping(values []*ast.MappingValueNode, flow bool, start *token.Token, depth int) *Node {
+	m := &Node{Kind: Map, Flow: flow, At: r.place(start)}
+	var merged []*Node
+	for _, v := range values {
+		value := r.node(v.Value, depth+1)
+		if v.Key.IsMergeKey() {
+			merged = append(merged, value)
+			continue
+		}
+		key := r.node(v.Key, depth+1)
+		if k, ok := v.Key.(*ast.MappingKeyNode); ok { // "? key"
+			key = r.node(k.Value, depth+1)
+		}
+		if key == nil {
+			continue
+		}
+		p := Pair{Key: key, Value: value}
+		if value == nil {
+			p.Value = &Node{Null: true, Plain: true, At: after(key.At)}
+		}
+		p.Bare = flow && p.Value.Null && p.Value.Raw == "" && v.Start != nil && v.Start.Value != ":"
+		m.Pairs = append(m.Pairs, p)
+	}
+	if len(m.Pairs) > 0 {
+		first, last := m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At
+		m.At = forward(lint.Place{Line: first.Line, Column: first.Column, EndLine: last.EndLine, EndColumn: last.EndColumn})
+	}
+	for _, from := range merged {
+		m.take(from)
+	}
+	return m
+}
+
+// take adds the entries of another map, or of a list of maps, that are not there yet.
+func (n *Node) take(from *Node) {
+	if from == nil {
+		return
+	}
+	for _, item := range from.Items {
+		if item.Kind == Map {
+			n.take(item)
+		}
+	}
+	for _, p := range from.Pairs {
+		if p.Key.Kind == Scalar && n.Find(p.Key.Text) == nil {
+			n.Pairs = append(n.Pairs, p)
+		}
+	}
+}
+
+// Find follows keys through maps: nil where one of them is not there. Of a key that stands twice the last one counts.
+func (n *Node) Find(keys ...string) *Node {
+	for _, key := range keys {
+		if n == nil {
+			return nil
+		}
+		i := len(n.Pairs) - 1
+		for i >= 0 && (n.Pairs[i].Key.Kind != Scalar || n.Pairs[i].Key.Text != key) {
+			i--
+		}
+		if i < 0 {
+			return nil
+		}
+		n = n.Pairs[i].Value
+	}
+	return n
+}
+
+// Entries returns the pairs of a map whose keys are plain scalars; of anything else none.
+func (n *Node) Entries() []Pair {
+	if n == nil || n.Kind != Map {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.Pairs), func(p Pair) bool { return p.Key.Kind != Scalar })
+}
+
+// Value is a scalar as a value of a step.
+func (n *Node) Value() lint.Value {
+	if n == nil {
+		return lint.Value{}
+	}
+	return lint.Value{Text: n.Text, Known: n.Kind == Scalar, At: n.At, Raw: n.Raw}
+}
