@@ -162,7 +162,7 @@ func TestHealthOfWhatIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, name, lines(m.Devices, func(d gpu.Device) string {
-			state, _ := healthOf.Of(d)
+			state, _ := healthOf.Of(d, m.Taken)
 			return string(state)
 		}), want)
 	}

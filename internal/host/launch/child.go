@@ -5,52 +5,103 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Child is a command that runs beside us in our own process group, with our streams and terminal.
-type Child struct {
-	cmd    *exec.Cmd
-	ended  chan struct{}
-	stop   func()
-	signal atomic.Int32 // the last that was meant for it
+// Command is what a child runs.
+type Command struct {
+	Path     string
+	Argv     []string
+	Env      []string     // of a name that is there twice the first counts
+	Out, Err *os.File     // nil: our own streams
+	Before   map[int]bool // descriptors that were open before libraries opened theirs, which the child does not get; nil: all
+	Keep     int          // the lease's descriptor, which it gets all the same; 0 none
+	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
+
+	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while, also
+	// when it has ended. After an error the child is killed. It may be nil.
+	Born func(*Child) error
 }
 
-// Start starts path as a child. Until it ends, the signals of a terminal reach both of us and only the child acts on them;
-// those that are sent to this process alone are passed on.
-func Start(path string, argv, env []string) (*Child, error) {
-	cmd := exec.Command(path)
-	cmd.Args, cmd.Env = argv, first(env)
+// Child is a command that runs beside us in our own process group, with our terminal.
+type Child struct {
+	process *os.Process
+	ended   chan struct{}
+	signals *passing
+	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
+	alone   atomic.Bool  // when it stops, we do not
+	began   time.Time
+
+	once   sync.Once
+	status unix.WaitStatus // valid when ended is closed, like all below
+	usage  unix.Rusage
+	ran    time.Duration
+}
+
+// Start starts the command as a child. Until it ends, the signals of a terminal reach both of us and only the child acts on
+// them; those that are sent to this process alone are passed on; and when the child is stopped, this process stops in the
+// same way, so that the shell sees what it would see of the command.
+func (c Command) Start() (*Child, error) {
+	cmd := exec.Command(c.Path)
+	cmd.Args, cmd.Env = c.Argv, first(c.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signals := make(chan os.Signal, 16)
+	if c.Out != nil {
+		cmd.Stdout = c.Out
+	}
+	if c.Err != nil {
+		cmd.Stderr = c.Err
+	}
+	closeOpened(c.Before, c.Keep)
 	inheritIgnored()
-	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2} {
-		if signal.Ignored(sig) {
-			continue // nohup, or a background job: the child must inherit that
+	child := &Child{ended: make(chan struct{}), began: time.Now()}
+	child.signals = pass(child)
+	process, err := c.start(cmd)
+	if errors.Is(err, unix.ENOEXEC) {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)
+		process, err = c.start(cmd)
+	}
+	child.process = process
+	go child.signals.run()
+	if err != nil {
+		child.signals.stop()
+		return nil, &NotExecutableError{c.Argv[0], errors.Unwrap(err)}
+	}
+	if c.Born != nil {
+		if err = c.Born(child); err != nil {
+			_ = child.process.Kill()
 		}
-		// DefaultSignals took some of them from the runtime, which takes a signal back only after it let go of it.
-		signal.Ignore(sig)
-		signal.Notify(signals, sig)
 	}
-	if err := cmd.Start(); err != nil {
-		signal.Stop(signals)
-		return nil, &NotExecutableError{argv[0], errors.Unwrap(err)}
+	go child.wait()
+	if err != nil {
+		child.Rest()
+		return nil, err
 	}
-	c := &Child{cmd: cmd, ended: make(chan struct{}), stop: func() { signal.Stop(signals); close(signals) }}
-	go c.pass(signals)
-	go func() {
-		_ = cmd.Wait() // how it ended is in ProcessState
-		close(c.ended)
-	}()
-	return c, nil
+	return child, nil
+}
+
+// start starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system call.
+func (c Command) start(like *exec.Cmd) (*os.Process, error) {
+	attempt := func(attr *syscall.SysProcAttr) (*os.Process, error) {
+		cmd := &exec.Cmd{Path: like.Path, Args: like.Args, Env: like.Env, Stdin: like.Stdin, Stdout: like.Stdout, Stderr: like.Stderr, SysProcAttr: attr}
+		err := cmd.Start()
+		return cmd.Process, err
+	}
+	if c.Group != nil {
+		process, err := attempt(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(c.Group.Fd())})
+		if err == nil {
+			return process, nil
+		}
+	}
+	return attempt(nil)
 }
 
 // PID is the child's.
-func (c *Child) PID() int { return c.cmd.Process.Pid }
+func (c *Child) PID() int { return c.process.Pid }
 
 // Ended is closed at its end.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
@@ -58,23 +109,61 @@ func (c *Child) Ended() <-chan struct{} { return c.ended }
 // Wait waits for its end and says how that was: "exit status 3".
 func (c *Child) Wait() string {
 	<-c.ended
-	c.stop()
-	return fmt.Sprint(c.cmd.ProcessState)
+	c.signals.stop()
+	switch {
+	case c.status.Signaled() && c.status.CoreDump():
+		return "signal: " + c.status.Signal().String() + " (core dumped)"
+	case c.status.Signaled():
+		return "signal: " + c.status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", c.status.ExitStatus())
+}
+
+// Outcome waits for its end: the exit code, or the name of the signal that ended it ("SIGKILL"), for how long it ran, and the
+// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss).
+func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int64) {
+	<-c.ended
+	if c.status.Signaled() {
+		signal = unix.SignalName(c.status.Signal())
+	}
+	return c.status.ExitStatus(), signal, c.ran, c.usage.Maxrss << 10
 }
 
 // Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". "" is a
 // life without one.
 func (c *Child) Signal() string {
 	<-c.ended
-	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
-		if name := signalOf(status); name != "" {
-			return name
-		}
+	if name := signalOf(syscall.WaitStatus(c.status)); name != "" {
+		return name
 	}
-	return unix.SignalName(syscall.Signal(c.signal.Load()))
+	return c.Meant(c.began)
 }
 
-// Hold starts the holder for the child, whose descriptor keep is of the lease, and closes what this process has of it.
+// Meant is the last signal that somebody sent to end the child since then, through us or with us: "SIGINT"; "" none.
+func (c *Child) Meant(since time.Time) string {
+	v := c.last.Load()
+	if v == 0 || c.began.Add(time.Duration(v>>7)).Before(since) {
+		return ""
+	}
+	return unix.SignalName(syscall.Signal(v & 0x7f))
+}
+
+// Abandon counts a child as killed that does not die, because it is inside a driver that does not answer.
+func (c *Child) Abandon() { c.finish(unix.WaitStatus(unix.SIGKILL), unix.Rusage{}) }
+
+// Needs reports whether a process is a part of what this process does for the child.
+func (c *Child) Needs(pid int) bool { return c.signals.witness != nil && c.signals.witness.pid == pid }
+
+// Alone ends that this process stops when the child does: it is about to be ended, for which it is stopped.
+func (c *Child) Alone() { c.alone.Store(true) }
+
+// Send sends a signal by name, such as "SIGTERM". A child that is gone gets nothing.
+func (c *Child) Send(name string) {
+	_ = c.process.Signal(unix.SignalNum(name))
+}
+
+// Hold starts the holder for the child, whose descriptor keep is of the lease, and closes what this process has of it. It is
+// for Born.
 func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
 	pidfd, err := Pidfd(c.PID())
 	if err == nil {
@@ -83,46 +172,65 @@ func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
 	}
 	_ = unix.Close(keep)
 	_ = lock.Close()
-	if err != nil {
-		_ = c.cmd.Process.Kill()
-	}
 	return err
 }
 
 // Exit waits for the child's end and ends this process in the same way. It does not return.
 func (c *Child) Exit() {
 	<-c.ended
-	c.stop()
-	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && status.Signaled() {
+	c.signals.stop()
+	if c.status.Signaled() {
 		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
-		setDefault(status.Signal())
-		_ = unix.Kill(os.Getpid(), status.Signal())
+		setDefault(c.status.Signal())
+		_ = unix.Kill(os.Getpid(), c.status.Signal())
 		<-make(chan struct{}) // the signal may be on its way
 	}
-	os.Exit(c.cmd.ProcessState.ExitCode())
+	os.Exit(c.status.ExitStatus())
 }
 
-// pass hands signals on. One of the terminal's came to the child as well, when this process group is in front.
-func (c *Child) pass(signals <-chan os.Signal) {
-	for sig := range signals {
-		if n, ok := sig.(syscall.Signal); ok && n != unix.SIGUSR1 && n != unix.SIGUSR2 {
-			c.signal.Store(int32(n)) //nolint:gosec // below 65
-		}
-		if (sig == unix.SIGINT || sig == unix.SIGQUIT) && inFront() {
+// Rest waits for the child's end and gives this process its usual signals back: between two children it ends by them.
+func (c *Child) Rest() {
+	<-c.ended
+	c.signals.stop()
+}
+
+// wait waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child may
+// ignore, or act on after it has tidied up.
+func (c *Child) wait() {
+	var status unix.WaitStatus
+	var usage unix.Rusage
+	for {
+		_, err := unix.Wait4(c.PID(), &status, unix.WUNTRACED, &usage)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err == nil && status.Stopped():
+			if !c.alone.Load() && follows(status.StopSignal()) {
+				stopAs(status.StopSignal())
+				c.resume()
+			}
 			continue
 		}
-		_ = c.cmd.Process.Signal(sig)
+		c.finish(status, usage)
+		return
 	}
 }
 
-// inFront reports whether our process group is the foreground group of our terminal.
-func inFront() bool {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
-	if err != nil {
-		return false
+func (c *Child) finish(status unix.WaitStatus, usage unix.Rusage) {
+	c.once.Do(func() {
+		c.status, c.usage, c.ran = status, usage, time.Since(c.began)
+		close(c.ended)
+	})
+}
+
+// resume lets a child go on that does not do so by itself: who continues a job continues its whole process group, but the
+// child may have made one of its own.
+func (c *Child) resume() {
+	for range 20 {
+		if !stopped(c.PID()) {
+			return
+		}
+		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
 	}
-	defer tty.Close()
-	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+	_ = c.process.Signal(unix.SIGCONT)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -20,6 +21,7 @@ const HolderFlag = "__hold"
 // holder is on its way and is nobody's child but init's: as the command's child it would make the command's
 // wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
 func StartHolder(lock int, args ...string) error {
+	dieAtOnce()
 	self, err := Pidfd(os.Getpid())
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
 	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
-	argv := append([]string{"gpuard", flag, strconv.Itoa(pidfd), strconv.Itoa(other)}, args...)
+	argv := append([]string{filepath.Base(os.Args[0]), flag, strconv.Itoa(pidfd), strconv.Itoa(other)}, args...)
 	argvp, err := syscall.SlicePtrFromStrings(argv)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
@@ -84,9 +86,17 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 	return nil
 }
 
-// holderEnv is what the Go runtime needs, and nothing private. Without the last of these settings it keeps the files of
-// its cgroup's CPU limit open.
-func holderEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"} }
+// holderEnv is what the Go runtime needs, where the driver's library and programs are found and where a daemon of MPS would be
+// (TMPDIR), and nothing private. Without the third of these settings the runtime keeps the files of its cgroup's CPU limit open.
+func holderEnv() []string {
+	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
 
 func cstring(s string) *byte {
 	b := append([]byte(s), 0)
@@ -239,6 +249,9 @@ func (w *Watch) Wait(every time.Duration, each func()) error {
 		}
 	}
 }
+
+// Process is the watched process's descriptor.
+func (w *Watch) Process() int { return w.pidfd }
 
 // Drop closes the holder's reference to the lease.
 func (w *Watch) Drop() error { return w.lock.Close() }

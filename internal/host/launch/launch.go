@@ -96,6 +96,7 @@ func Inherit(f *os.File) (int, error) {
 // SIGHUP, SIGINT and SIGQUIT that were ignored when gpuard started are ignored in the command too. A script without
 // "#!" goes to the shell, as with execvp.
 func Exec(path string, argv, env []string, before map[int]bool, keep int) error {
+	dieAtOnce()
 	closeOpened(before, keep)
 	inheritIgnored()
 	err := unix.Exec(path, argv, env)

@@ -14,13 +14,29 @@ import (
 // gpuard on its way to the command dies as the command would: Ctrl-\ would print goroutines and end with code 2, and an
 // alarm set by the caller would be lost (Go's sigtable_linux_generic.go). Nothing in this process may notify them.
 func DefaultSignals() {
-	for _, sig := range []unix.Signal{
-		unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM,
-		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR,
-	} {
+	for _, sig := range fromRuntime() {
 		setDefault(sig)
 	}
 	inheritIgnored()
+}
+
+// fromRuntime are the signals that DefaultSignals takes from the Go runtime.
+func fromRuntime() []unix.Signal {
+	return []unix.Signal{
+		unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM,
+		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR,
+	}
+}
+
+// dieAtOnce leaves the signals that end a process to the kernel, from some time before the command takes this process's place. The
+// Go runtime's handler would run in one of its threads, and exec ends the threads: a signal that is being handled just then
+// would be lost, and the command would go on as if nobody had asked it to end.
+func dieAtOnce() {
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		if !signal.Ignored(sig) {
+			setDefault(sig)
+		}
+	}
 }
 
 // setDefault does what sigaction(2) with SIG_DFL does; a kernel's struct sigaction of zeros is just that.

@@ -13,24 +13,20 @@ import (
 const VerifierFlag = "__verify"
 
 // StartVerifier starts this program again, beside the command and nobody's child like a holder, to watch where the command
-// runs. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
+// runs, which is or will be process pid. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
 // standard error, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its command line.
-func StartVerifier(args ...string) error {
-	self, err := Pidfd(os.Getpid())
+func StartVerifier(pid int, args ...string) error {
+	process, err := Pidfd(pid)
 	if err != nil {
 		return err
 	}
-	defer self.Close() //nolint:errcheck // close-on-exec anyway
+	defer process.Close() //nolint:errcheck // close-on-exec anyway
 	stream, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return fmt.Errorf("cannot verify: there is no standard error to say it on: %w", err)
 	}
 	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
-	env := holderEnv()
-	if path, ok := os.LookupEnv("PATH"); ok {
-		env = append(env, "PATH="+path)
-	}
-	return beside("the verifier", VerifierFlag, env, int(self.Fd()), stream, args)
+	return beside("the verifier", VerifierFlag, holderEnv(), int(process.Fd()), stream, args)
 }
 
 // Verifying reads the two descriptors of a verifier's command line: the command's pidfd, and where to write.
@@ -64,7 +60,7 @@ func Exited(pidfd *os.File) <-chan struct{} {
 	return ended
 }
 
-// Terminate asks the process behind pidfd to end.
-func Terminate(pidfd *os.File) error {
-	return unix.PidfdSendSignal(int(pidfd.Fd()), unix.SIGTERM, nil, 0)
+// Send sends a signal to the process behind pidfd, and to no other that got its number.
+func Send(pidfd *os.File, sig unix.Signal) error {
+	return unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, 0)
 }

@@ -71,6 +71,13 @@ type fieldValue struct {
 	value              uint64
 }
 
+// eventData is nvmlEventData_t.
+type eventData struct {
+	device                       uintptr
+	kind, data                   uint64
+	gpuInstance, computeInstance uint32
+}
+
 // Versions that a caller writes into a structure: its size and, from bit 24, its number (NVML_STRUCT_VERSION).
 const (
 	memoryV2Version      = 40 | 2<<24
@@ -95,6 +102,7 @@ const (
 	fieldRecovery     = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 	affinityNode      = 0   // NVML_AFFINITY_SCOPE_NODE
 	linkMax           = 36  // NVML_NVLINK_MAX_LINKS
+	eventXID          = 8   // nvmlEventTypeXidCriticalError
 	linkToSwitch      = 2   // NVML_NVLINK_DEVICE_TYPE_SWITCH
 )
 

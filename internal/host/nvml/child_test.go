@@ -22,10 +22,15 @@ import (
 const (
 	childWhat     = "NVML_TEST_WHAT"     // parts to read; its presence makes the process a child
 	childDeadline = "NVML_TEST_DEADLINE" // a duration
+	childListens  = "NVML_TEST_LISTENS"  // UUIDs: report their events until the standard input ends
 	childTwice    = "NVML_TEST_TWICE"    // a file: read, create it, wait until it is gone, read again
 )
 
 func TestMain(m *testing.M) {
+	if ids, listens := os.LookupEnv(childListens); listens {
+		beListener(strings.Split(ids, ","))
+		os.Exit(0)
+	}
 	if what, child := os.LookupEnv(childWhat); child {
 		if err := json.NewEncoder(os.Stdout).Encode(beChild(what)); err != nil {
 			fmt.Fprintln(os.Stderr, err)

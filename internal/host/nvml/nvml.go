@@ -24,10 +24,11 @@ type Library struct {
 	mu        sync.RWMutex
 	addresses map[string]uintptr // functions looked up so far
 
-	turn    chan struct{} // holds one token while nobody reads: readings do not overlap
-	busy    []atomic.Bool // by index: a goroutine is inside the driver for this device
-	linking atomic.Int32  // goroutines that compare devices
-	known   []gpu.Device  // by index: the identity last read, for a device that stops answering
+	turn      chan struct{} // holds one token while nobody reads: readings do not overlap
+	busy      []atomic.Bool // by index: a goroutine is inside the driver for this device
+	linking   atomic.Int32  // goroutines that compare devices
+	listening atomic.Int32  // goroutines that wait for events
+	known     []gpu.Device  // by index: the identity last read, for a device that stops answering
 }
 
 // Option changes how the library is opened.
@@ -76,14 +77,14 @@ func (l *Library) limit(ctx context.Context) time.Duration {
 }
 
 // Close tells the driver that this process is done with it. A program that ends or executes another one need not call it.
-// It does nothing while a call hangs: shutting the library down under a call that still runs would crash the process.
+// It does nothing while a call hangs or somebody listens for events: shutting the library down under a call that still runs would crash the process.
 func (l *Library) Close() {
 	select {
 	case <-l.turn: // never given back: a closed library reads no more
 	default:
 		return
 	}
-	if l.hangs() {
+	if l.hangs() || l.listening.Load() > 0 {
 		return
 	}
 	done := make(chan struct{})

@@ -15,6 +15,7 @@ const (
 	notFound         status = 6
 	insufficientSize status = 7
 	driverNotLoaded  status = 9
+	timedOut         status = 10
 	libraryNotFound  status = 12
 	functionNotFound status = 13
 	gpuIsLost        status = 15

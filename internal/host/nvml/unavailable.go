@@ -62,7 +62,7 @@ func noAnswer(limit time.Duration) string {
 	if limit >= time.Second {
 		limit = limit.Round(100 * time.Millisecond)
 	}
-	return fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond))
+	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
 }
 
 // refused turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the library's version, "" when unknown;

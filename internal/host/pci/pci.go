@@ -1,13 +1,17 @@
-// Package pci finds the GPUs and accelerators of vendors that no reader of ours knows, in the kernel's list of PCI devices.
-// It says that they are there and no more: it reads no state of theirs and opens no device.
+// Package pci finds GPUs and accelerators in the kernel's list of PCI devices: those of vendors that no reader of ours knows,
+// and all that are there, whatever a driver shows. It says that they are there and no more: it reads no state of theirs and
+// opens no device.
 package pci
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
 )
 
 // Others lists the Intel GPUs and Ascend accelerators below root ("/" for this machine) with their vendor and PCI address
@@ -34,6 +38,40 @@ func Others(root string) []gpu.Device {
 		found = append(found, d)
 	}
 	return found
+}
+
+// Cards lists the display controllers and accelerators below root ("/" for this machine) by address, whoever drives them.
+// The virtual functions of a card that is split for virtual machines are no cards of their own. The error is that the list
+// cannot be read: a machine without PCI, or sysfs is not mounted.
+func Cards(root string) ([]site.Card, error) {
+	entries, err := os.ReadDir(filepath.Join(root, "sys/bus/pci/devices"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the PCI devices: %w", err)
+	}
+	var found []site.Card
+	for _, e := range entries {
+		folder := filepath.Join(root, "sys/bus/pci/devices", e.Name())
+		class := line(folder, "class")
+		c := site.Card{PCI: e.Name(), Vendor: number(line(folder, "vendor")), Device: number(line(folder, "device")), Boot: line(folder, "boot_vga") == "1"}
+		accelerator := strings.HasPrefix(class, "0x1200") && c.Vendor != 0x8086
+		if _, err := os.Lstat(filepath.Join(folder, "physfn")); err == nil || !accelerator && !strings.HasPrefix(class, "0x03") {
+			continue
+		}
+		if driver, err := os.Readlink(filepath.Join(folder, "driver")); err == nil {
+			c.Driver = filepath.Base(driver)
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// number is a PCI id, "0x10de"; 0 when it is not known.
+func number(s string) uint16 {
+	n, err := strconv.ParseUint(s, 0, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
 }
 
 // line is a file of one short line, or "" when it cannot be read.

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"gpuard/internal/core/site"
 )
 
 func TestOthers(t *testing.T) {
@@ -43,5 +46,49 @@ func TestOthers(t *testing.T) {
 	}
 	if got := Others(t.TempDir()); len(got) != 0 {
 		t.Errorf("a machine without PCI has %v", got)
+	}
+}
+
+// TestCards: everything that shows pictures or computes, whoever drives it.
+func TestCards(t *testing.T) {
+	root := t.TempDir()
+	for address, files := range map[string]map[string]string{
+		"0000:00:02.0": {"class": "0x030000", "vendor": "0x1a03", "device": "0x2000", "boot_vga": "1", "driver": "->ast"},
+		"0000:00:0b.0": {"class": "0x120000", "vendor": "0x8086"}, // Intel's NPU
+		"0000:17:00.0": {"class": "0x030200", "vendor": "0x10DE", "device": "0x20b2", "boot_vga": "0", "driver": "->nvidia"},
+		"0000:17:00.1": {"class": "0x040300", "vendor": "0x10de"},                         // its sound
+		"0000:17:00.4": {"class": "0x030200", "vendor": "0x10de", "physfn": "->physical"}, // a virtual function of it
+		"0000:31:00.0": {"class": "0x030200", "vendor": "0x10de"},                         // no driver
+		"0000:41:00.0": {"class": "0x120000", "vendor": "0x1002", "driver": "->amdgpu"},
+		"0000:51:00.0": {"class": "0x020000", "vendor": "0x15b3"},
+		"0000:61:00.0": {},
+	} {
+		for name, text := range files {
+			path := filepath.Join(root, "sys/bus/pci/devices", address, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			err := os.WriteFile(path, []byte(text+"\n"), 0o644)
+			if target, link := strings.CutPrefix(text, "->"); link {
+				_ = os.Remove(path)
+				err = os.Symlink("../../../bus/pci/drivers/"+target, path)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := Cards(root)
+	want := []site.Card{
+		{PCI: "0000:00:02.0", Vendor: 0x1a03, Device: 0x2000, Driver: "ast", Boot: true},
+		{PCI: "0000:17:00.0", Vendor: 0x10de, Device: 0x20b2, Driver: "nvidia"},
+		{PCI: "0000:31:00.0", Vendor: 0x10de},
+		{PCI: "0000:41:00.0", Vendor: 0x1002, Driver: "amdgpu"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+	}
+	if _, err := Cards(t.TempDir()); err == nil {
+		t.Error("a machine without PCI is no error")
 	}
 }

@@ -24,7 +24,7 @@ func (f FS) Fill(m *gpu.Machine, now time.Time) {
 		return
 	}
 	known := f.processes(m.Processes)
-	up, upErr := f.uptime()
+	up, upErr := f.Uptime()
 	for i := range m.Processes {
 		p := &m.Processes[i]
 		found := known[p.PID]
@@ -161,17 +161,40 @@ func (f FS) Of(uid uint32) (pids []int) {
 }
 
 // Tree lists the processes and all their descendants, as they are now, each once.
-func (f FS) Tree(roots ...int) []int {
+func (f FS) Tree(roots ...int) []int { return f.children().under(roots) }
+
+// Trees is Tree for several sets of processes in one look.
+func (f FS) Trees(roots map[string][]int) map[string][]int {
+	trees := map[string][]int{}
+	if len(roots) == 0 {
+		return trees
+	}
+	c := f.children()
+	for name, pids := range roots {
+		trees[name] = c.under(pids)
+	}
+	return trees
+}
+
+// family maps processes to their children.
+type family map[int][]int
+
+// children is empty where processes cannot be listed: then there is nobody but the roots.
+func (f FS) children() family {
 	pids, err := f.pids()
 	if err != nil {
-		return roots
+		return nil
 	}
-	children := map[int][]int{}
+	c := family{}
 	for _, p := range pids {
 		if s, err := f.Stat(p); err == nil {
-			children[s.PPID] = append(children[s.PPID], p)
+			c[s.PPID] = append(c[s.PPID], p)
 		}
 	}
+	return c
+}
+
+func (c family) under(roots []int) []int {
 	var tree []int
 	listed := map[int]bool{}
 	add := func(pids []int) {
@@ -184,7 +207,7 @@ func (f FS) Tree(roots ...int) []int {
 	}
 	add(roots)
 	for i := 0; i < len(tree); i++ {
-		add(children[tree[i]])
+		add(c[tree[i]])
 	}
 	return tree
 }

@@ -54,4 +54,9 @@ func TestTreeOfSeveralRoots(t *testing.T) {
 	if want := []int{2, 3, 4, 5, 9, 10}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+	both := tree(t, files).Trees(map[string][]int{"b": {3}, "e": {9, 3}})
+	slices.Sort(both["e"])
+	if !slices.Equal(both["b"], []int{3, 5}) || !slices.Equal(both["e"], []int{3, 5, 9, 10}) {
+		t.Errorf("%v", both)
+	}
 }

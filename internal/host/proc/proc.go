@@ -105,7 +105,7 @@ func (f FS) Age(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	up, err := f.uptime()
+	up, err := f.Uptime()
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +118,22 @@ func span(n uint64) time.Duration {
 	return time.Duration(min(n, longest)) * (time.Second / ticks)
 }
 
-func (f FS) uptime() (time.Duration, error) {
+// Nested reports whether a process is in a PID namespace below this one, as in a container; also when that cannot be read.
+func (f FS) Nested(pid int) bool {
+	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) { // proc_pid_status(5): one number for each namespace it is in
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(rest)) != 1
+		}
+	}
+	return true
+}
+
+// Uptime is CLOCK_BOOTTIME, to a hundredth of a second.
+func (f FS) Uptime() (time.Duration, error) {
 	b, err := f.read(128, "uptime")
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %w", err)

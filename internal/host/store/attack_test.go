@@ -160,7 +160,7 @@ func roleHostile(args []string) error {
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	live := func(name string) error {
-		lock, err := newLock(at(name + lockSuffix))
+		lock, err := newLock(at(name+lockSuffix), nil)
 		if err == nil {
 			_, err = unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 100) // stays open
 		}
@@ -262,7 +262,7 @@ func TestTooManyEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 300 {
-		lock, err := newLock(fmt.Sprintf("%s/bbbb%03d-%08d.lock", dir, i, i))
+		lock, err := newLock(fmt.Sprintf("%s/bbbb%03d-%08d.lock", dir, i, i), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,22 +292,28 @@ func TestTooManyEntries(t *testing.T) {
 	play(t, alice, "claim", f.Path, "1s", "GPU-b").expect("claimed ")
 }
 
-// Entries that come first in the folder must not push a lease out of what is read.
-func TestCrowdDoesNotHideALease(t *testing.T) {
-	gate.Need(t, "root")
+// inMemory is a new state folder on a file system like that of /run, which is quicker than a disk.
+func inMemory(t testing.TB) *Folder {
+	t.Helper()
 	dir := place(t)
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil { // as /run is, and quicker than a disk
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	if err := Create(filepath.Join(dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	f := reopen(t, filepath.Join(dir, "state"))
+	return reopen(t, filepath.Join(dir, "state"))
+}
+
+// Entries that come first in the folder must not push a lease out of what is read.
+func TestCrowdDoesNotHideALease(t *testing.T) {
+	gate.Need(t, "root")
+	f := inMemory(t)
 	does(t, bob, "crowd", filepath.Join(f.Path, "leases"))
 	_, _, l := victim(t, f)
 	began := time.Now()
-	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("claim of alice's device: %v", err)
 	}
 	if took := time.Since(began); took > time.Second {
@@ -401,14 +407,14 @@ func TestSecondNameOfTheFolderLock(t *testing.T) {
 		does(t, bob, "mkdir", dir)
 		does(t, bob, "link", filepath.Join(f.Path, "lock"), filepath.Join(dir, name))
 		if strings.HasSuffix(name, jsonSuffix) {
-			lock, err := newLock(filepath.Join(dir, "fine-00000001.lock"))
+			lock, err := newLock(filepath.Join(dir, "fine-00000001.lock"), nil)
 			if err != nil || lock.Chown(bob, bob) != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
 		}
 		var seen []Problem
-		_, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+		_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 			seen = v.Problems
 			f.Leases() // as another goroutine of this process may at any time
 			if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {

@@ -15,6 +15,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 )
 
 // View is what a decision sees under the folder lock.
@@ -26,6 +27,8 @@ type View struct {
 	Unknown    bool                // the record of changes was lost: everything may have changed
 	Now        int64               // CLOCK_BOOTTIME in ns
 	Last       []gpu.UUID          // devices of this user's previous claim
+	Tickets    []job.Ticket        // live tickets of everybody in this folder, at most the first 16 of each user
+	Turn       *queue.Turn         // a decision may change it in place; it is recorded also when it refuses
 }
 
 // Held is a lease together with the lock that keeps it alive.
@@ -41,6 +44,12 @@ func (f *Folder) Generation(boot string) Generation {
 		return s.Generation
 	}
 	return 0
+}
+
+// Turn is whose turn it was at the last decision, without the lock.
+func (f *Folder) Turn(boot string) queue.Turn {
+	s, _ := f.readState(boot)
+	return s.Turn
 }
 
 // Last are the devices of the caller's previous claim.
@@ -114,11 +123,20 @@ func live(lists ...[]found) []job.Lease {
 // cannot be separated. decide gets everything alive and returns the lease to write (without id); its error
 // is returned as it is and nothing is written. A full or unwritable folder leaves nothing behind.
 // decide is asked again when a lease appears in another state folder meanwhile.
-func (f *Folder) Claim(boot string, decide func(View) (job.Lease, error)) (*Held, error) {
+// mine is the caller's ticket, nil without one; with the lease it is withdrawn before anybody else can decide.
+func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
 	if err := f.acquire(); err != nil {
 		return nil, err
 	}
 	defer f.lock.release()
+	held, err := f.claim(boot, decide)
+	if err == nil && mine != nil {
+		_ = mine.Withdraw() // what stays is dead all the same
+	}
+	return held, err
+}
+
+func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held, error) {
 	for try := 1; ; try++ {
 		lease, before, err := f.decide(boot, decide)
 		if err != nil {
@@ -155,12 +173,18 @@ func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*dra
 	uid := uint32(os.Geteuid())
 	f.sweep(own, uid)
 	now := bootTime()
+	tickets, more, err := f.tickets(queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot claim: the tickets cannot be read: %w", err)
+	}
+	problems = append(problems, more...)
 	s, complete := f.readState(boot)
 	held := live(own, others)
 	s.observe(held, now)
+	forget(&s.Turn, tickets)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
-		Unknown: !complete, Now: now, Last: f.readLast(uid),
+		Unknown: !complete, Now: now, Last: f.readLast(uid), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
 		_ = f.writeState(s) // only a hint; the answer is decide's
@@ -173,7 +197,7 @@ func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*dra
 		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
 	lease.UID, lease.Boot, lease.SinceBoot = uid, boot, now
-	lease.ID = newID(own, others)
+	lease.ID = newID(idsOf(own, others))
 	s.claimed(&lease)
 	return &draft{lease, s}, others, nil
 }
@@ -203,14 +227,18 @@ func owned(held []job.Lease, uid uint32) int {
 // idLetters leaves out what people confuse when reading aloud.
 const idLetters = "abcdefghjkmnpqrstuvwxyz"
 
-// newID is short because people type it, and unlike every id that has a file.
-func newID(lists ...[]found) string {
+func idsOf(lists ...[]found) map[string]bool {
 	taken := map[string]bool{}
 	for _, all := range lists {
 		for i := range all {
 			taken[all[i].lease.ID] = true
 		}
 	}
+	return taken
+}
+
+// newID is short because people type it, and unlike every id that has a file.
+func newID(taken map[string]bool) string {
 	const tail = "23456789" + idLetters
 	for {
 		b := []byte{idLetters[rand.IntN(len(idLetters))], 0, 0, 0}
@@ -242,7 +270,7 @@ func (f *Folder) write(d *draft) (*Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir, err)
 	}
-	lock, err := newLock(fresh + lockSuffix)
+	lock, err := newLock(fresh+lockSuffix, nil)
 	if err == nil {
 		err = f.writeState(d.state)
 	}
@@ -267,12 +295,18 @@ func (f *Folder) write(d *draft) (*Held, error) {
 
 // newLock creates the file that carries the life, locked before anybody else can open it:
 // a file that is born readable can be read-locked by another before its owner locks it.
-func newLock(path string) (*os.File, error) {
+func newLock(path string, content []byte) (*os.File, error) {
 	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err = holdEntry(lock.Fd()); err == nil {
+	if len(content) > 0 {
+		_, err = lock.Write(content)
+	}
+	if err == nil {
+		err = holdEntry(lock.Fd())
+	}
+	if err == nil {
 		err = lock.Chmod(0o644)
 	}
 	if err != nil {
@@ -283,7 +317,7 @@ func newLock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// ownFolder makes leases/<uid>, or names whoever took its name.
+// ownFolder makes leases/<uid> or tickets/<uid>, or names whoever took its name.
 func ownFolder(dir string, uid uint32) error {
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot create %s: %w", dir, err)
@@ -310,7 +344,7 @@ func (f *Folder) sweep(own []found, uid uint32) {
 			_ = f.removePair(e.lease.UID, e.name) // what stays is dead all the same
 		}
 	}
-	fd, err := f.openUser(uid)
+	fd, err := openUser(f.userFolder(uid), uid)
 	if err != nil {
 		return // no folder yet, or not ours: writing will say so
 	}

@@ -35,7 +35,7 @@ func TestClaimAndClose(t *testing.T) {
 	if own, ok := f.Own(l.ID); !ok || own.ID != l.ID {
 		t.Errorf("Own(%s) = %+v, %v", l.ID, own, ok)
 	}
-	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("decide's error arrives as %v", err)
 	}
 	second := claim(t, f, "GPU-a", "GPU-b")
@@ -70,7 +70,7 @@ func TestClaimAndClose(t *testing.T) {
 func TestViewAndLast(t *testing.T) {
 	f := fresh(t)
 	h := claim(t, f, "GPU-a")
-	_, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		if !slices.Equal(v.Last, []gpu.UUID{"GPU-a"}) || len(v.Held) != 1 || v.Now < v.Held[0].SinceBoot {
 			t.Errorf("the view is %+v", v)
 		}
@@ -100,7 +100,7 @@ func TestManyDevices(t *testing.T) {
 	for i := range 60 {
 		devices = append(devices, gpu.UUID(fmt.Sprintf("MIG-%036d", i)))
 	}
-	h, err := f.Claim(testBoot, func(View) (job.Lease, error) { return job.Lease{Devices: devices}, nil })
+	h, err := f.Claim(testBoot, nil, func(View) (job.Lease, error) { return job.Lease{Devices: devices}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestLimitOfLeases(t *testing.T) {
 	for i := range entriesPerUser {
 		claim(t, f, gpu.UUID(fmt.Sprint("GPU-", i)))
 	}
-	if _, err := f.Claim(testBoot, first("GPU-one-more")); err == nil || !strings.Contains(err.Error(), "limit") {
+	if _, err := f.Claim(testBoot, nil, first("GPU-one-more")); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("one lease above the limit: %v", err)
 	}
 	if leases, problems := f.Leases(); len(leases) != entriesPerUser || len(problems) > 0 {
@@ -158,7 +158,7 @@ func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
 	if leases, _ := f.Leases(); len(leases) != 1 || leases[0].ID != h.Lease.ID {
 		t.Fatalf("behind dead entries: %+v", leases)
 	}
-	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("a device behind dead entries was given again: %v", err)
 	}
 	if got := leftovers(t, f, me()); len(got) != 2 {
@@ -196,7 +196,7 @@ func TestUnreadableContentKeepsDevicesBusy(t *testing.T) {
 			if len(problems) != 1 || problems[0].UID != me() || !strings.Contains(problems[0].Text, "stay busy") {
 				t.Errorf("problems %v", problems)
 			}
-			if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+			if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 				t.Errorf("the device was given again: %v", err)
 			}
 			_ = h.Lock.Close()
@@ -217,7 +217,7 @@ func TestTwoLiveLeasesOnOneDevice(t *testing.T) {
 	f := fresh(t)
 	both := func(View) (job.Lease, error) { return job.Lease{Devices: []gpu.UUID{"GPU-a"}}, nil }
 	for range 2 {
-		h, err := f.Claim(testBoot, both)
+		h, err := f.Claim(testBoot, nil, both)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestOtherFoldersCount(t *testing.T) {
 	others := []string{one, two, broken, filepath.Join(dir, "missing"), filepath.Join(dir, ".", "one")}
 	f, g := reopen(t, one, others...), reopen(t, two, others...)
 	claim(t, f, "GPU-a")
-	if _, err := g.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := g.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("a lease in another folder does not count: %v", err)
 	}
 	claim(t, g, "GPU-b")
@@ -265,7 +265,7 @@ func TestClaimsInTwoFoldersAtOnce(t *testing.T) {
 		f := reopen(t, p, paths...)
 		group.Go(func() {
 			for range 150 {
-				h, err := f.Claim(testBoot, first("GPU-a"))
+				h, err := f.Claim(testBoot, nil, first("GPU-a"))
 				if errors.Is(err, errBusy) {
 					continue
 				}
@@ -301,7 +301,7 @@ func TestGoroutinesShareAFolder(t *testing.T) {
 		group.Go(func() {
 			for range 10 {
 				f.Generation(testBoot)
-				h, err := f.Claim(testBoot, first(devices...))
+				h, err := f.Claim(testBoot, nil, first(devices...))
 				if errors.Is(err, errBusy) {
 					continue
 				}
@@ -337,7 +337,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
 			t.Fatal(err)
 		}
-		h, err := f.Claim(testBoot, first("GPU-a"))
+		h, err := f.Claim(testBoot, nil, first("GPU-a"))
 		if h != nil {
 			t.Fatalf("with %d descriptors the device was given again", n)
 		}
@@ -347,5 +347,32 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("no limit was low enough to test anything")
+	}
+}
+
+// TestMarkAfterEntrust: a holder that is late does not call a lease ended that another process has meanwhile.
+func TestMarkAfterEntrust(t *testing.T) {
+	f := fresh(t)
+	h := claim(t, f, "GPU-a")
+	if _, err := f.Entrust(h.Lease, 1, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Mark(h.Lease, []job.Blocker{{PID: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if own, ok := f.Own(h.Lease.ID); !ok || own.Ended || own.PID != 1 {
+		t.Errorf("after Mark: %+v, %v", own, ok)
+	}
+}
+
+// TestEntrustReleased: a lease that somebody removed is not handed on, to whomever it belonged before.
+func TestEntrustReleased(t *testing.T) {
+	f := fresh(t)
+	h := claim(t, f, "GPU-a")
+	if err := os.Remove(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+lockSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Entrust(h.Lease, h.Lease.PID, h.Lease.Start, 0); !errors.Is(err, ErrReleased) {
+		t.Errorf("entrusted: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func TestCreateModes(t *testing.T) {
 		old := unix.Umask(umask)
 		err := Create(path)
 		if err == nil {
-			_, err = reopen(t, path).Claim(testBoot, first("GPU-a"))
+			_, err = reopen(t, path).Claim(testBoot, nil, first("GPU-a"))
 		}
 		unix.Umask(old)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	_ = os.WriteFile(ballast, data, 0o600)
 
 	before := leftovers(t, f, me())
-	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a claim in a full folder: %v", err)
 	}
 	if err := Create(filepath.Join(dir, "second")); !errors.Is(err, unix.ENOSPC) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,18 @@ func (f *Folder) Release(l job.Lease, boot string) error {
 	return f.remove(l, boot)
 }
 
+// Changed tells claims that are under way that something about the devices or slices is not as they read it: whoever decides
+// after it reads again, and the lease of whoever decided before it is there.
+func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
+	if err := f.acquire(); err != nil {
+		return err
+	}
+	defer f.lock.release()
+	s, _ := f.readState(boot)
+	s.changed(ids)
+	return f.writeState(s)
+}
+
 func (f *Folder) userFolder(uid uint32) string {
 	return filepath.Join(f.Path, "leases", strconv.FormatUint(uint64(uid), 10))
 }
@@ -56,7 +69,7 @@ func (f *Folder) remove(l job.Lease, boot string) error {
 // removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
 // elsewhere by a symbolic link, such as to the live lease of a third.
 func (f *Folder) removePair(uid uint32, name string) error {
-	dir, err := f.openUser(uid)
+	dir, err := openUser(f.userFolder(uid), uid)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -72,9 +85,8 @@ func (f *Folder) removePair(uid uint32, name string) error {
 	return nil
 }
 
-// openUser opens leases/<uid>, which is that user's or root's own and no link.
-func (f *Folder) openUser(uid uint32) (int, error) {
-	path := f.userFolder(uid)
+// openUser opens a user's folder, which is that user's or root's own and no link.
+func openUser(path string, uid uint32) (int, error) {
 	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
@@ -99,7 +111,47 @@ func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 	if alive, err := f.alive(&l); err != nil || !alive {
 		return err
 	}
+	if now, found := f.Own(l.ID); found {
+		if now.PID != l.PID || now.Start != l.Start { // it was entrusted to another process: its command is not gone
+			return nil
+		}
+		l = now // how hard its share is kept may have changed since
+	}
 	l.Ended, l.HeldBy = true, holders[:min(len(holders), holdersNamed)]
+	if err := f.rewrite(l); err != nil {
+		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+// ErrReleased says that a lease is not there any more: somebody else may have its devices by now.
+var ErrReleased = errors.New("the lease was released")
+
+// Entrust writes down that the lease is for another process than the one that claimed it, and for how long from now at most
+// (0 is not known). An entry that has vanished meanwhile stays away: then the error is ErrReleased.
+func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
+	if err := f.acquire(); err != nil {
+		return l, err
+	}
+	defer f.lock.release()
+	switch alive, err := f.alive(&l); {
+	case err != nil:
+		return l, err
+	case !alive:
+		return l, ErrReleased
+	}
+	l.PID, l.Start, l.Until = pid, start, 0
+	if most > 0 {
+		l.Until = bootTime() + int64(most)
+	}
+	if err := f.rewrite(l); err != nil {
+		return l, fmt.Errorf("cannot note whose the lease %s is: %w", l.ID, err)
+	}
+	return l, nil
+}
+
+// rewrite replaces the content of a live lease. The folder lock is held.
+func (f *Folder) rewrite(l job.Lease) error {
 	content, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -112,10 +164,7 @@ func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 			_ = os.Remove(fresh)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
-	}
-	return nil
+	return err
 }
 
 // Touch keeps the entry young where old files are swept (systemd-tmpfiles in /var/tmp).
@@ -143,9 +192,19 @@ func (f *Folder) Lock() (dev, ino uint64, err error) {
 // crowd is how many strange folders are worth naming their owner: they are looked at under the lock.
 const crowd = 10_000
 
-// Crowd names the user who slows every claim down by very many folders in leases/, where one is their own; 0 when nobody does.
-func (f *Folder) Crowd() (uid uint32, n int) {
-	top := filepath.Join(f.Path, "leases")
+// Crowd names the user who slows every claim down by very many folders in leases/ or tickets/, where one is their own, and
+// which of the two it is; n is 0 when nobody does.
+func (f *Folder) Crowd() (top string, uid uint32, n int) {
+	for _, sub := range []string{"leases", "tickets"} {
+		top = filepath.Join(f.Path, sub)
+		if uid, n = crowdIn(top); n > 0 {
+			return top, uid, n
+		}
+	}
+	return "", 0, 0
+}
+
+func crowdIn(top string) (uid uint32, n int) {
 	dir, err := os.Open(top)
 	if err != nil {
 		return 0, 0
@@ -181,7 +240,7 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 
 // alive asks for the lock of l. The folder lock is held.
 func (f *Folder) alive(l *job.Lease) (bool, error) {
-	dir, err := f.openUser(l.UID)
+	dir, err := openUser(f.userFolder(l.UID), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -230,4 +289,13 @@ func (f *Folder) Own(id string) (job.Lease, bool) {
 		}
 	}
 	return job.Lease{}, false
+}
+
+// Keep is a second reference to the lease, which no child inherits and which ends with this process.
+func (h *Held) Keep() (*os.File, error) {
+	fd, err := unix.FcntlInt(h.Lock.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the lease %s: %w", h.Lease.ID, err)
+	}
+	return os.NewFile(uintptr(fd), "lease"), nil //nolint:gosec // a descriptor
 }

@@ -25,7 +25,7 @@ const (
 // would be a tenth of what this program adds to the start of a command.)
 func entryName(name string) bool {
 	id, hashes, _ := strings.Cut(name, "-")
-	if len(id) < 4 || len(id) > 8 || id[0] < 'a' || !plainASCII(id, 'z') {
+	if !plainID(id) {
 		return false
 	}
 	if hashes == job.ManyDevices {
@@ -37,6 +37,11 @@ func entryName(name string) bool {
 		}
 	}
 	return true
+}
+
+// plainID reports whether id may be that of a lease or a ticket.
+func plainID(id string) bool {
+	return len(id) >= 4 && len(id) <= 8 && id[0] >= 'a' && plainASCII(id, 'z')
 }
 
 // plainASCII reports whether s is digits and small letters up to last.

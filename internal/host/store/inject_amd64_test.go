@@ -1,6 +1,7 @@
 package store
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing plays a claim in which one call is not made and answers errno instead, and returns what the role said. The calls
+// failing plays a deed in which one call is not made and answers errno instead, and returns what the role said. The calls
 // are those that which accepts, counted from 1; met is false when there are not so many.
-func failing(t *testing.T, path string, number int, errno unix.Errno, which func(call) bool) (said string, what call, met bool) {
+func failing(t *testing.T, path, deed string, number int, errno unix.Errno, which func(call) bool) (said string, what call, met bool) {
 	t.Helper()
 	seen, replaced := 0, 0 // the thread
-	said = traced(t, path, "claim", func(c call) bool {
+	said = traced(t, path, deed, func(c call) bool {
 		var regs unix.PtraceRegs
 		if !c.entry && c.tid == replaced {
 			replaced = 0
@@ -50,40 +51,50 @@ func writes(c call) bool {
 		return c.args[1] == unix.F_OFD_SETLK
 	}
 	return slices.Contains([]uint64{unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_FCHMOD, unix.SYS_FCHMODAT,
-		unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT}, c.nr)
+		unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT, unix.SYS_MKNODAT}, c.nr)
 }
 
-// TestEveryWriteFails: whichever write of a claim fails, either the claim fails and leaves nothing behind, or the lease is
-// there and only a hint is missing.
+// TestEveryWriteFails: whichever write of a claim fails, with a ticket or without, either it fails and leaves nothing behind, or
+// the lease is there and only a hint is missing.
 func TestEveryWriteFails(t *testing.T) {
+	common := []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_FCHMOD, unix.SYS_FCNTL, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_RENAMEAT, unix.SYS_MKDIRAT}
+	everyWriteFails(t, "claim", common)
+	everyWriteFails(t, "queue", append(common, unix.SYS_MKNODAT))
+}
+
+func everyWriteFails(t *testing.T, deed string, mustStop []uint64) {
+	t.Helper()
 	failures := map[uint64]bool{}
 	number := 1
 	for ; ; number++ {
 		f := fresh(t)
 		errno := []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}[number%4]
-		said, what, met := failing(t, f.Path, number, errno, writes)
+		said, what, met := failing(t, f.Path, deed, number, errno, writes)
 		if !met {
 			break
 		}
 		left := leftovers(t, f, me())
 		if strings.HasPrefix(said, "claimed ") {
 			if len(left) < 2 || strings.HasPrefix(left[0], newPrefix+said[len("claimed "):]) {
-				t.Errorf("call %d fails with %v: it is %s and there is %v", what.nr, errno, said, left)
+				t.Errorf("%s: call %d fails with %v: it is %s and there is %v", deed, what.nr, errno, said, left)
 			}
 		} else {
 			failures[what.nr] = true
 			if !strings.HasPrefix(said, "error: cannot ") || !strings.Contains(said, errno.Error()) || !strings.Contains(said, f.Path) {
-				t.Errorf("call %d fails with %v: it says %s", what.nr, errno, said)
+				t.Errorf("%s: call %d fails with %v: it says %s", deed, what.nr, errno, said)
 			}
 			if len(left) > 0 {
-				t.Errorf("call %d fails with %v: left behind %v", what.nr, errno, left)
+				t.Errorf("%s: call %d fails with %v: left behind %v", deed, what.nr, errno, left)
 			}
+		}
+		if left := append(files(t, f.ticketFolder(me())), files(t, filepath.Join(f.ticketFolder(me()), goneFolder))...); len(left) > 0 {
+			t.Errorf("%s: call %d fails with %v: of the ticket is left %v", deed, what.nr, errno, left)
 		}
 		usable(t, f, "a write failed")
 	}
-	for _, nr := range []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_FCHMOD, unix.SYS_FCNTL, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_RENAMEAT, unix.SYS_MKDIRAT} {
+	for _, nr := range mustStop {
 		if !failures[nr] {
-			t.Errorf("no failure of call %d has stopped a claim: %d were tried", nr, number-1)
+			t.Errorf("no failure of call %d has stopped %s: %d were tried", nr, deed, number-1)
 		}
 	}
 }
@@ -97,24 +108,39 @@ func reads(c call) bool {
 func TestEveryReadFails(t *testing.T) {
 	f := fresh(t)
 	kept := claim(t, f, "GPU-a")
+	everyReadFails(t, f, "claim")
+	if only(t, f).ID != kept.Lease.ID {
+		t.Fatal("the lease is gone")
+	}
+}
+
+// TestEveryReadOfTicketsFails: nor must it go before a ticket that it did not read.
+func TestEveryReadOfTicketsFails(t *testing.T) {
+	f := fresh(t)
+	kept := enqueue(t, f, "GPU-a")
+	everyReadFails(t, f, "respect")
+	if got := ids(look(t, f, testBoot).Tickets); !slices.Equal(got, []string{kept.Ticket.ID}) {
+		t.Errorf("tickets %v", got)
+	}
+}
+
+func everyReadFails(t *testing.T, f *Folder, deed string) {
+	t.Helper()
 	failed, number := 0, 1
 	for ; ; number++ {
 		errno := []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM}[number%3]
-		said, what, met := failing(t, f.Path, number, errno, reads)
+		said, what, met := failing(t, f.Path, deed, number, errno, reads)
 		if !met {
 			break
 		}
 		if !strings.HasPrefix(said, "error: ") {
-			t.Errorf("call %d fails with %v, and somebody's device is given: %s", what.nr, errno, said)
+			t.Errorf("%s: call %d fails with %v, and what is somebody's is given: %s", deed, what.nr, errno, said)
 		}
 		if said != "error: "+errBusy.Error() {
 			failed++
 		}
-		if only(t, f).ID != kept.Lease.ID {
-			t.Fatal("the lease is gone")
-		}
 	}
-	if t.Logf("%d calls, %d claims failed by them", number-1, failed); failed < 5 {
+	if t.Logf("%s: %d calls, %d failed it", deed, number-1, failed); failed < 5 {
 		t.Error("the failures have not reached the claim")
 	}
 }

@@ -50,7 +50,7 @@ func roleChurn(args []string) error {
 	}
 	fmt.Println("ready")
 	for {
-		h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+		h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
 		if errors.Is(err, errBusy) {
 			continue
 		}
@@ -124,7 +124,7 @@ func roleContend(args []string) error {
 		return err
 	}
 	for {
-		h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+		h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
 		if errors.Is(err, errBusy) {
 			time.Sleep(rand.N(20 * time.Millisecond))
 			continue
@@ -177,7 +177,7 @@ func roleParent(args []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := f.Claim(testBoot, first(gpu.UUID(args[1])))
+	h, err := f.Claim(testBoot, nil, first(gpu.UUID(args[1])))
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
 	if after, _ := f.Leases(); len(after) != 1 || after[0].ID != leases[0].ID {
 		t.Errorf("after kill -9 of the claimer, its child alive: %+v", after)
 	}
-	if _, err := f.Claim(testBoot, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("claim while a child holds the lease: %v", err)
 	}
 
@@ -241,7 +241,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	a := play(t, me(), "lock", f.Path, "posix")
 	pid := a.expect("locked ")
 	began := time.Now()
-	_, err := f.Claim(testBoot, first("GPU-a"))
+	_, err := f.Claim(testBoot, nil, first("GPU-a"))
 	var locked *LockedError
 	if !errors.As(err, &locked) || strconv.Itoa(locked.PID) != pid || !strings.Contains(err.Error(), "process "+pid) {
 		t.Errorf("claim under a lock of %s: %v", pid, err)
@@ -259,13 +259,13 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	// The waits that were given up must neither keep the lock nor let go of a later claim's.
 	f.Deadline = time.Millisecond
 	for range 30 {
-		if _, err := f.Claim(testBoot, first("GPU-a")); !errors.As(err, &locked) {
+		if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.As(err, &locked) {
 			t.Errorf("claim under a lock: %v", err)
 		}
 	}
 	time.AfterFunc(30*time.Millisecond, func() { _ = a.cmd.Process.Kill() })
 	f.Deadline = 5 * time.Second
-	h, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+	h, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		time.Sleep(20 * time.Millisecond)
 		if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
 			t.Errorf("during a claim the lock is held by %s, want us (%d)", holder, os.Getpid())
@@ -287,7 +287,7 @@ func TestLateLockIsGivenBack(t *testing.T) {
 	f.Deadline = 20 * time.Millisecond
 	a := play(t, me(), "lock", f.Path, "posix")
 	a.expect("locked ")
-	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil {
 		t.Fatal("claimed under somebody's lock")
 	}
 	a.kill()
@@ -303,7 +303,7 @@ func TestLockOfAKindThatHides(t *testing.T) {
 	f := fresh(t)
 	f.Deadline = 50 * time.Millisecond
 	play(t, me(), "lock", f.Path, "ofd").expect("locked ")
-	_, err := f.Claim(testBoot, first("GPU-a"))
+	_, err := f.Claim(testBoot, nil, first("GPU-a"))
 	var locked *LockedError
 	if !errors.As(err, &locked) || !locked.Hidden || locked.PID != 0 || !strings.Contains(err.Error(), "sudo fuser") {
 		t.Errorf("claim under an open file description lock: %v", err)
@@ -317,7 +317,7 @@ func TestLockReplacedWhileWaiting(t *testing.T) {
 	path := filepath.Join(f.Path, "lock")
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.Claim(testBoot, func(v View) (job.Lease, error) {
+		_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 			if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
 				t.Errorf("the lock at its path is held by %s, want us", holder)
 			}
@@ -339,13 +339,13 @@ func TestLockReplacedWhileWaiting(t *testing.T) {
 	if err := errors.Join(os.Rename(f.Path, old), Create(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {
 		t.Errorf("claim in an unsafe folder that took the place of the first: %v", err)
 	}
 	if err := errors.Join(os.Chmod(f.Path, os.ModeSticky|0o777), os.Remove(path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Claim(testBoot, first("GPU-a")); err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("claim without a lock file: %v", err)
 	}
 	if err := writeNew(path, nil, 0o666); err != nil {

@@ -18,6 +18,7 @@ type folderLock struct {
 	owner uint32
 	file  atomic.Pointer[lockFile]
 	turn  chan struct{} // one token; whoever has it may lock
+	deaf  bool          // to Ctrl-Z, while the lock is held; touched only with the token
 	late  *request      // ran past its deadline and may still be granted; touched only with the token
 }
 
@@ -120,6 +121,7 @@ func (l *folderLock) acquire(d time.Duration) (replaced bool, err error) {
 		}
 		same, err := l.inPlace()
 		if err == nil && same {
+			l.deaf = deafen()
 			return replaced, nil
 		}
 		// Somebody replaced the file or the folder: what we hold protects nothing.
@@ -137,6 +139,9 @@ func (l *folderLock) acquire(d time.Duration) (replaced bool, err error) {
 
 func (l *folderLock) release() {
 	l.unlock()
+	if l.deaf {
+		hear()
+	}
 	l.turn <- struct{}{}
 }
 

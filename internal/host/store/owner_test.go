@@ -41,7 +41,7 @@ func TestForeignFiles(t *testing.T) {
 			entry := filepath.Join(dir, nameOf(&l))
 			err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, alice, alice),
 				os.WriteFile(entry+jsonSuffix, []byte(`{"id":"aaaa","devices":["GPU-a"],"command":"theirs"}`), 0o644), os.Chown(entry+jsonSuffix, tt.content, tt.content))
-			lock, lerr := newLock(entry + lockSuffix)
+			lock, lerr := newLock(entry+lockSuffix, nil)
 			if err := errors.Join(err, lerr); err != nil {
 				t.Fatal(err)
 			}

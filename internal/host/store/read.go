@@ -18,7 +18,8 @@ import (
 // reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;
 // what is wrong with us (no descriptor left) is an error, because a lease that we fail to see would be given twice.
 type reader struct {
-	lock     *folderLock // nil where none is held
+	lock     *folderLock           // nil where none is held
+	sweep    func(uid uint32) bool // whose dead tickets are removed while reading; nil without the folder lock
 	problems []Problem
 	shown    map[string]int // problems by the folder they are in, each of which has a share
 }
@@ -49,46 +50,63 @@ func (r *reader) problem(folder, name string, uid uint32, text string) {
 
 // all reads the entries of every user under root/leases. Dead ones are returned too, without content.
 func (r *reader) all(root string) ([]found, error) {
-	top := filepath.Join(root, "leases")
+	var all []found
+	err := r.users(filepath.Join(root, "leases"), func(dir *os.File, uid uint32) error {
+		names, err := dir.Readdirnames(namesPerUser)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		slices.Sort(names)
+		entries, err := r.entries(int(dir.Fd()), dir.Name(), uid, names)
+		all = append(all, entries...)
+		return err
+	})
+	return all, err
+}
+
+// users calls each with the folder of every user in top, in the order of the names.
+func (r *reader) users(top string, each func(dir *os.File, uid uint32) error) error {
 	fd, err := openIn(unix.AT_FDCWD, top, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, &os.PathError{Op: "cannot read", Path: top, Err: err}
+		return &os.PathError{Op: "cannot read", Path: top, Err: err}
 	}
 	dir := os.NewFile(uintptr(fd), top)
 	defer dir.Close() //nolint:errcheck // read only
 	// All of them, however many: a limit would let anybody hide the others behind folders of their own.
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	slices.Sort(names)
-	var all []found
 	var users []uint32
 	for _, n := range names {
-		uid, err := strconv.ParseUint(n, 10, 32)
-		if err != nil || strconv.FormatUint(uid, 10) != n {
+		if uid, ok := userNamed(n); ok {
+			users = append(users, uid)
+		} else {
 			r.stranger(fd, top, n)
-			continue
 		}
-		users = append(users, uint32(uid))
 	}
 	for _, uid := range users {
-		entries, err := r.user(fd, top, uid)
-		if err != nil {
-			return nil, err
+		if err := r.user(fd, top, uid, each); err != nil {
+			return err
 		}
-		all = append(all, entries...)
 	}
-	return all, nil
+	return nil
 }
 
-// stranger notes something in leases/ that is no user's folder.
+// userNamed reads the name of a user's folder.
+func userNamed(name string) (uint32, bool) {
+	uid, err := strconv.ParseUint(name, 10, 32)
+	return uint32(uid), err == nil && strconv.FormatUint(uid, 10) == name
+}
+
+// stranger notes something beside the users' folders.
 func (r *reader) stranger(topFD int, top, name string) {
 	if r.shown[top] > problemsPerFolder {
 		return // it would not be noted
 	}
 	if uid, err := ownerOf(topFD, name); !errors.Is(err, unix.ENOENT) {
-		r.problem(top, name, uid, "is not a lease folder of its owner and is ignored")
+		r.problem(top, name, uid, "is not a user's folder and is ignored")
 	}
 }
 
@@ -104,40 +122,35 @@ func ownerOf(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// user reads leases/<uid>, which must belong to that uid or counts as nothing.
-func (r *reader) user(topFD int, top string, uid uint32) ([]found, error) {
+// user calls each with the folder of uid in top, which must belong to that uid or counts as nothing.
+func (r *reader) user(topFD int, top string, uid uint32, each func(dir *os.File, uid uint32) error) error {
 	name := strconv.FormatUint(uint64(uid), 10)
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil, nil // gone since the listing
+		return nil // gone since the listing
 	case err != nil && ours(err):
-		return nil, &os.PathError{Op: "cannot read", Path: path, Err: err}
+		return &os.PathError{Op: "cannot read", Path: path, Err: err}
 	case err != nil:
 		owner, oerr := ownerOf(topFD, name)
 		if oerr != nil {
 			owner = uid
 		}
-		r.problem(top, name, owner, "cannot be read as a lease folder and is ignored: "+err.Error())
-		return nil, nil
+		r.problem(top, name, owner, "cannot be read as a user's folder and is ignored: "+err.Error())
+		return nil
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close() //nolint:errcheck // read only
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+		return err
 	}
 	if st.Uid != uid && st.Uid != 0 {
-		r.problem(top, name, st.Uid, fmt.Sprintf("is not a lease folder of uid %d and is ignored", uid))
-		return nil, nil
+		r.problem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %d and is ignored", uid))
+		return nil
 	}
-	names, err := dir.Readdirnames(namesPerUser)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	slices.Sort(names)
-	return r.entries(fd, path, uid, names)
+	return each(dir, uid)
 }
 
 func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]found, error) {

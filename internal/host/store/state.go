@@ -14,9 +14,10 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 )
 
-// Generation counts claims and observed ends of leases.
+// Generation counts claims, observed ends of leases, and devices that were taken out of use.
 type Generation uint64
 
 // Change is when something last happened to a device.
@@ -32,6 +33,18 @@ type state struct {
 	Boot       string                `json:"boot"`
 	Devices    map[gpu.UUID]Change   `json:"devices"`
 	Live       map[string][]gpu.UUID `json:"live"` // "uid/id" to devices, as of the last claim
+	Turn       queue.Turn            `json:"turn,omitzero"`
+}
+
+// forget drops what is said of tickets that are gone: whatever somebody writes there, it stays small.
+func forget(t *queue.Turn, tickets []job.Ticket) {
+	live := make(map[string]bool, len(tickets))
+	for i := range tickets {
+		live[tickets[i].ID] = true
+	}
+	for _, said := range []map[string]int64{t.Next, t.Passed} {
+		maps.DeleteFunc(said, func(id string, _ int64) bool { return !live[id] })
+	}
 }
 
 // readState returns false when the record was lost. A new count begins at the clock's nanoseconds: it is above every
@@ -114,14 +127,19 @@ func (s *state) ended(devices []gpu.UUID, now int64) {
 	}
 }
 
-// claimed records a new lease.
-func (s *state) claimed(l *job.Lease) {
+// changed records that devices are not as somebody read them before.
+func (s *state) changed(devices []gpu.UUID) {
 	s.Generation++
-	for _, d := range l.Devices {
+	for _, d := range devices {
 		c := s.Devices[d]
 		c.Generation = s.Generation
 		s.Devices[d] = c
 	}
+}
+
+// claimed records a new lease.
+func (s *state) claimed(l *job.Lease) {
+	s.changed(l.Devices)
 	s.Live[key(l)] = l.Devices
 }
 

@@ -18,7 +18,7 @@ import (
 func look(t *testing.T, f *Folder, boot string) View {
 	t.Helper()
 	var seen View
-	_, err := f.Claim(boot, func(v View) (job.Lease, error) { seen = v; return job.Lease{}, errBusy })
+	_, err := f.Claim(boot, nil, func(v View) (job.Lease, error) { seen = v; return job.Lease{}, errBusy })
 	if !errors.Is(err, errBusy) {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestGarbageInTheLockFile(t *testing.T) {
 
 func TestStateIsTruncated(t *testing.T) {
 	f := fresh(t)
-	h, err := f.Claim(testBoot, func(View) (job.Lease, error) {
+	h, err := f.Claim(testBoot, nil, func(View) (job.Lease, error) {
 		return job.Lease{Devices: uuids([]string{"GPU-a", "GPU-b", "GPU-c", "GPU-d"})}, nil
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func TestTouch(t *testing.T) {
 func TestGenerationOfATornRecord(t *testing.T) {
 	f := fresh(t)
 	const boot = "boot"
-	if _, err := f.Claim(boot, first("GPU-0")); err != nil {
+	if _, err := f.Claim(boot, nil, first("GPU-0")); err != nil {
 		t.Fatal(err)
 	}
 	whole := f.Generation(boot)
@@ -236,25 +236,24 @@ func TestGenerationOfATornRecord(t *testing.T) {
 	}
 }
 
-// TestCrowdIsNamed: who fills leases/ with folders of their own is found by their owner.
+// TestCrowdIsNamed: who fills leases/ or tickets/ with folders of their own is found by their owner.
 func TestCrowdIsNamed(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	for i := range crowd {
-		path := filepath.Join(f.Path, "leases", fmt.Sprint(100_000+i))
-		if err := os.Mkdir(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(path, 4242, 4242); err != nil {
-			t.Fatal(err)
-		}
-		if i == crowd/2 {
-			if uid, n := f.Crowd(); n != 0 {
-				t.Errorf("%d folders of uid %d are no crowd yet", n, uid)
+	for _, sub := range []string{"leases", "tickets"} {
+		f := inMemory(t)
+		for i := range crowd {
+			path := filepath.Join(f.Path, sub, fmt.Sprint(100_000+i))
+			if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, 4242, 4242)); err != nil {
+				t.Fatal(err)
+			}
+			if i == crowd/2 {
+				if _, uid, n := f.Crowd(); n != 0 {
+					t.Errorf("%d folders of uid %d are no crowd yet", n, uid)
+				}
 			}
 		}
-	}
-	if uid, n := f.Crowd(); uid != 4242 || n < crowd {
-		t.Errorf("the crowd is %d folders of uid %d", n, uid)
+		if top, uid, n := f.Crowd(); uid != 4242 || n < crowd || top != filepath.Join(f.Path, sub) {
+			t.Errorf("the crowd is %d folders of uid %d in %s", n, uid, top)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,10 @@ func usable(t *testing.T, f *Folder, after string) {
 	if leases, problems := f.Leases(); len(leases) > 0 || len(problems) > 0 {
 		t.Errorf("%s: leases %+v, problems %v", after, leases, problems)
 	}
-	h, err := f.Claim(testBoot, first("GPU-a"))
+	if tickets, problems := f.Tickets(); len(tickets) > 0 || len(problems) > 0 {
+		t.Errorf("%s: tickets %+v, problems %v", after, tickets, problems)
+	}
+	h, err := f.Claim(testBoot, nil, first("GPU-a"))
 	if err != nil {
 		t.Fatalf("%s: %v", after, err)
 	}
@@ -28,6 +32,9 @@ func usable(t *testing.T, f *Folder, after string) {
 	}
 	if left := leftovers(t, f, me()); len(left) > 0 {
 		t.Errorf("%s: left behind %v", after, left)
+	}
+	if left := files(t, f.ticketFolder(me())); len(left) > 0 {
+		t.Errorf("%s: of tickets is left %v", after, left)
 	}
 	if v := look(t, f, testBoot); v.Unknown {
 		t.Errorf("%s: the record of changes is lost", after)
@@ -78,8 +85,13 @@ func TestEntriesAreBornLocked(t *testing.T) {
 			}
 			private := info.Mode().Perm()&0o077 == 0
 			entry, isLock := strings.CutSuffix(path, lockSuffix)
+			locked := isLock && isLocked(t, path)
+			data, _ := os.ReadFile(path)
+			if _, err := os.Lstat(path); err != nil {
+				continue // another thread of it goes on, and has renamed it since it was listed
+			}
 			switch {
-			case isLock && !isLocked(t, path):
+			case isLock && !locked:
 				unlocked++
 				if !private {
 					t.Errorf("%s can be opened and is not locked: mode %v", path, info.Mode())
@@ -90,7 +102,6 @@ func TestEntriesAreBornLocked(t *testing.T) {
 					t.Errorf("a lease without its content: %v", err)
 				}
 			case !isLock:
-				data, _ := os.ReadFile(path)
 				if json.Valid(data) {
 					break
 				}
@@ -110,6 +121,9 @@ func TestEntriesAreBornLocked(t *testing.T) {
 func isLocked(t *testing.T, path string) bool {
 	t.Helper()
 	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false // gone since it was listed
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package store is the state folder: leases as files, alive as long as an open file description lock
+// Package store is the state folder: leases and tickets as files, alive as long as an open file description lock
 // is held on them, decided one at a time under a folder lock. It records decisions and never makes one;
 // it trusts no other user's file, and it calls no driver and walks no /proc.
 package store

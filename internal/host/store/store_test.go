@@ -46,9 +46,9 @@ func TestMain(m *testing.M) {
 
 func roles() map[string]func([]string) error {
 	return map[string]func([]string) error{
-		"create": roleCreate, "claim": roleClaim, "churn": roleChurn, "contend": roleContend,
+		"create": roleCreate, "ctrl-z": roleCtrlZ, "claim": roleClaim, "churn": roleChurn, "contend": roleContend,
 		"lock": roleLock, "try": roleTry, "hold": roleHold, "parent": roleParent, "do": roleDo, "hostile": roleHostile,
-		"list": roleList, "traced": roleTraced,
+		"list": roleList, "traced": roleTraced, "wait": roleWait, "tickets": roleTickets, "watch": roleWatch, "hostile-tickets": roleHostileTickets,
 	}
 }
 
@@ -124,7 +124,7 @@ func (a *actor) end() string {
 func untilEOF() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
 // place is a folder that other users can enter, unlike t.TempDir.
-func place(t *testing.T) string {
+func place(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "gpuard-store-")
 	if err == nil {
@@ -138,7 +138,7 @@ func place(t *testing.T) string {
 }
 
 // fresh is a new state folder, opened.
-func fresh(t *testing.T) *Folder {
+func fresh(t testing.TB) *Folder {
 	t.Helper()
 	path := filepath.Join(place(t), "state")
 	if err := Create(path); err != nil {
@@ -147,7 +147,7 @@ func fresh(t *testing.T) *Folder {
 	return reopen(t, path)
 }
 
-func reopen(t *testing.T, path string, others ...string) *Folder {
+func reopen(t testing.TB, path string, others ...string) *Folder {
 	t.Helper()
 	f, err := Open(path, others, 20*time.Second)
 	if err != nil {
@@ -173,7 +173,7 @@ func first(devices ...gpu.UUID) func(View) (job.Lease, error) {
 
 func claim(t *testing.T, f *Folder, devices ...gpu.UUID) *Held {
 	t.Helper()
-	h, err := f.Claim(testBoot, first(devices...))
+	h, err := f.Claim(testBoot, nil, first(devices...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func roleClaim(args []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := f.Claim(testBoot, first(uuids(args[2:])...))
+	h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
 	if err != nil {
 		return err
 	}
@@ -279,16 +279,22 @@ func lockHolder(t *testing.T, path string) string {
 	return play(t, me(), "try", path).expect("holder ")
 }
 
-// leftovers are the files of interrupted writes in the caller's folder.
+// leftovers are the files in the caller's folder of leases.
 func leftovers(t *testing.T, f *Folder, uid uint32) []string {
 	t.Helper()
+	return files(t, f.userFolder(uid))
+}
+
+// files are those of a user's folder that belong to a lease or a ticket, or were going to.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
 	var left []string
-	entries, err := os.ReadDir(f.userFolder(uid))
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != last {
+		if e.Name() != last && e.Name() != goneFolder {
 			left = append(left, e.Name())
 		}
 	}

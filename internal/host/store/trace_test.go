@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/gate"
 )
 
@@ -32,31 +36,83 @@ func touches(nr uint64) bool {
 	switch nr {
 	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
 		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCNTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
-		unix.SYS_MKDIRAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT:
+		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT:
 		return true
 	}
 	return false
 }
 
-// roleTraced PATH claim|end DEVICE: one claim, or one that is ended at once, between two calls of getpgid that nothing else
-// here makes.
+// roleTraced PATH WHAT DEVICE: one of the deeds, between two calls of getpgid that nothing else here makes.
 func roleTraced(args []string) error {
 	f, err := Open(args[0], nil, 20*time.Second)
 	if err != nil {
 		return err
 	}
+	deed := map[string]func(*Folder, []gpu.UUID) (string, error){
+		"claim": claimOnly, "end": claimAndEnd, "respect": claimUnlessSomebodyWaits, "queue": queueAndClaim, "withdraw": queueAndWithdraw,
+	}[args[1]]
 	_, _ = unix.Getpgid(0)
-	h, err := f.Claim(testBoot, first(uuids(args[2:])...))
-	if err == nil && args[1] == "end" {
-		_ = h.Lock.Close()
-		_, err = f.End(h.Lease, testBoot)
-	}
+	id, err := deed(f, uuids(args[2:]))
 	_, _ = unix.Getpgid(0)
 	if err != nil {
 		return err
 	}
-	fmt.Println("claimed", h.Lease.ID)
+	fmt.Println("claimed", id)
 	return nil
+}
+
+func claimOnly(f *Folder, devices []gpu.UUID) (string, error) {
+	h, err := f.Claim(testBoot, nil, first(devices...))
+	if err != nil {
+		return "", err
+	}
+	return h.Lease.ID, nil
+}
+
+func claimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
+	h, err := f.Claim(testBoot, nil, first(devices...))
+	if err != nil {
+		return "", err
+	}
+	_ = h.Lock.Close()
+	_, err = f.End(h.Lease, testBoot)
+	return h.Lease.ID, err
+}
+
+func claimUnlessSomebodyWaits(f *Folder, devices []gpu.UUID) (string, error) {
+	h, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
+		if len(v.Tickets) > 0 {
+			return job.Lease{}, errBusy
+		}
+		return job.Lease{Devices: devices}, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return h.Lease.ID, nil
+}
+
+func queueAndClaim(f *Folder, devices []gpu.UUID) (string, error) {
+	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	if err != nil {
+		return "", err
+	}
+	if err := w.Behind(context.Background(), 1); err != nil {
+		return "", err
+	}
+	h, err := f.Claim(testBoot, w, first(devices...))
+	if err != nil {
+		return "", errors.Join(err, w.Withdraw())
+	}
+	return h.Lease.ID, nil
+}
+
+func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {
+	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	if err != nil {
+		return "", err
+	}
+	return w.Ticket.ID, w.Withdraw()
 }
 
 // traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch files

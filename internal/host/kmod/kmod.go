@@ -1,0 +1,134 @@
+// Package kmod reads what the kernel shows of GPU drivers without asking any of them: loaded modules and their versions, and
+// the device files that programs open. It opens no device and judges nothing.
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/site"
+)
+
+// Driver reads the kernel's side of NVIDIA's driver from the files below root ("/" for this machine). The libraries of the
+// result are left empty. A module that is not loaded is no error; the error is that the kernel's files cannot be read.
+func Driver(root string) (site.Driver, error) {
+	var d site.Driver
+	banner, err := text(root, "proc/driver/nvidia/version")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, fmt.Errorf("cannot read the version of NVIDIA's kernel module: %w", err)
+	}
+	d.Module, d.Open = module(banner)
+	if d.Module == "" { // of a module that has no card the first file is missing
+		if version, err := text(root, "sys/module/nvidia/version"); err == nil && isVersion(strings.TrimSpace(version)) {
+			d.Module = strings.TrimSpace(version)
+		}
+	}
+	for _, other := range []string{"nouveau", "nova_core", "vfio_pci"} {
+		if _, err := os.Stat(filepath.Join(root, "sys/module", other)); err == nil {
+			d.Others = append(d.Others, other)
+		}
+	}
+	release, err := text(root, "proc/sys/kernel/osrelease")
+	d.Switches, d.NoNVLink = fabric(root)
+	d.Kernel = strings.TrimSpace(release)
+	d.Built = built(root, d.Kernel)
+	d.SecureBoot = secureBoot(root)
+	compatible, _ := text(root, "proc/device-tree/compatible") // "nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0"
+	d.Tegra = strings.Contains(compatible, "nvidia,tegra") || exists(root, "sys/module/nvgpu")
+	d.WSL = err == nil && strings.Contains(strings.ToLower(release), "microsoft") && exists(root, "dev/dxg")
+	d.Modprobe = os.Geteuid() == 0 || slices.ContainsFunc([]string{"usr/bin/nvidia-modprobe", "bin/nvidia-modprobe"}, func(path string) bool {
+		info, err := os.Stat(filepath.Join(root, path))
+		return err == nil && info.Mode()&fs.ModeSetuid != 0
+	})
+	return d, nil
+}
+
+// module reads the first line of /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue
+// Jun …", and of the open modules "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build …"
+// (NVIDIA/open-gpu-kernel-modules src/nvidia/arch/nvalloc/unix/include/nv.h, the NVRM_ID).
+func module(banner string) (version string, open *bool) {
+	line, _, _ := strings.Cut(banner, "\n")
+	if !strings.HasPrefix(line, "NVRM version:") {
+		return "", nil
+	}
+	for _, word := range strings.Fields(line) {
+		if isVersion(word) {
+			return word, new(strings.Contains(line, "Open Kernel Module"))
+		}
+	}
+	return "", nil
+}
+
+// isVersion reports whether s is a driver version: "580.65.06", "535.54", "340.108".
+func isVersion(s string) bool {
+	parts := strings.Split(s, ".")
+	if len(parts) < 2 || len(parts) > 4 || len(parts[0]) < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(parts, func(p string) bool { return p == "" || strings.Trim(p, "0123456789") != "" })
+}
+
+// Minors says for each card that NVIDIA's module knows, by PCI address ("0000:17:00.0"), the N of its /dev/nvidiaN.
+func Minors(root string) map[string]int {
+	found := map[string]int{}
+	folders, _ := filepath.Glob(filepath.Join(root, "proc/driver/nvidia/gpus/*"))
+	for _, folder := range folders {
+		information, err := text(folder, "information")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(information) {
+			name, value, _ := strings.Cut(line, ":")
+			if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16); strings.TrimSpace(name) == "Device Minor" && err == nil {
+				found[strings.ToLower(filepath.Base(folder))] = int(n)
+			}
+		}
+	}
+	return found
+}
+
+// fabric lists the NVSwitches that NVIDIA's driver has, which are PCI devices of class 0x0680 and take the driver nvidia-nvswitch
+// (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/linux_nvswitch.c), and says whether its links are switched off. The
+// file /dev/nvidia-nvswitchctl says nothing: it is there on machines without a switch, too. Those of a virtual machine, which
+// vfio-pci has, are not ours.
+func fabric(root string) (switches []string, off bool) {
+	entries, _ := list(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch")) // not there: none
+	for _, name := range entries {
+		if strings.Count(name, ":") == 2 {
+			switches = append(switches, name)
+		}
+	}
+	slices.Sort(switches)
+	params, _ := text(root, "proc/driver/nvidia/params")
+	for line := range strings.Lines(params) {
+		name, value, _ := strings.Cut(line, ":")
+		off = off || name == "NvLinkDisable" && strings.TrimSpace(value) == "1"
+	}
+	return switches, off
+}
+
+// longest is more than any of these files has.
+const longest = 64 << 10
+
+// text is a file of the kernel.
+func text(root, path string) (string, error) {
+	file, err := os.Open(filepath.Join(root, path))
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(file, longest))
+	return string(data), err
+}
+
+func exists(root, path string) bool {
+	_, err := os.Stat(filepath.Join(root, path))
+	return err == nil
+}

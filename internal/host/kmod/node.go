@@ -1,0 +1,86 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/site"
+)
+
+// Nodes lists the device files that GPU programs open, as far as they are there: NVIDIA's control, memory and card files,
+// Windows' /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are those on the machine whose files lie
+// below root. A machine without any has none; the error is that /dev cannot be listed.
+func Nodes(root string) ([]site.Node, error) {
+	names, err := list(filepath.Join(root, "dev"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the device files: %w", err)
+	}
+	paths := slices.DeleteFunc(names, func(name string) bool {
+		digits, card := strings.CutPrefix(name, "nvidia")
+		card = card && digits != "" && strings.Trim(digits, "0123456789") == ""
+		return !card && !slices.Contains([]string{"nvidiactl", "nvidia-uvm", "dxg", "kfd"}, name)
+	})
+	render, _ := list(filepath.Join(root, "dev/dri")) // a machine without the folder has none
+	for _, name := range render {
+		if vendor, err := text(root, "sys/class/drm/"+name+"/device/vendor"); strings.HasPrefix(name, "renderD") && err == nil && strings.TrimSpace(vendor) == "0x1002" {
+			paths = append(paths, "dri/"+name)
+		}
+	}
+	slices.Sort(paths)
+	var nodes []site.Node
+	for _, path := range paths {
+		if n, ok := node(root, "/dev/"+path); ok {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+func node(root, path string) (site.Node, bool) {
+	info, err := os.Stat(filepath.Join(root, path))
+	if err != nil || info.IsDir() {
+		return site.Node{}, false
+	}
+	n := site.Node{Path: path, Mode: uint32(info.Mode().Perm())}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		n.UID, n.GID = st.Uid, st.Gid
+	}
+	// access(2) asks the device cgroup too, with EPERM (torvalds/linux fs/namei.c inode_permission), and wakes no device.
+	if err := unix.Access(filepath.Join(root, path), unix.R_OK|unix.W_OK); err != nil {
+		n.Problem, n.Kept = err.Error(), errors.Is(err, unix.EPERM)
+	}
+	return n, true
+}
+
+// many is more than any machine has in /dev.
+const many = 8192
+
+func list(folder string) ([]string, error) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	entries, err := dir.ReadDir(many)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return names(entries), nil
+}
+
+func names(entries []fs.DirEntry) []string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}

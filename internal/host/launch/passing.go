@@ -1,0 +1,165 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// passing is what this process does with signals while a child runs.
+type passing struct {
+	child   *Child
+	caught  chan os.Signal
+	done    chan struct{} // closed when nothing is passed on any more
+	signals []os.Signal
+	witness *witness // nil where there could be none
+}
+
+// pass begins to catch the signals that are passed on. What was ignored when this process started stays so, for the child to
+// inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
+func pass(c *Child) *passing {
+	p := &passing{child: c, caught: make(chan os.Signal, 16), done: make(chan struct{})}
+	for _, sig := range []unix.Signal{
+		unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN,
+	} {
+		if handler(sig) == ignored || signal.Ignored(sig) {
+			continue
+		}
+		if taken(sig) {
+			signal.Ignore(sig) // for a moment: the runtime takes a signal back only after it let go of it
+		}
+		p.signals = append(p.signals, sig)
+	}
+	signal.Notify(p.caught, p.signals...)
+	p.witness, _ = newWitness(p.signals)
+	return p
+}
+
+// taken are the signals whose default the runtime does not know how to bring back, and which are taken from it for that:
+// those of DefaultSignals, and the ones that stop.
+func taken(sig unix.Signal) bool {
+	return slices.Contains(append(fromRuntime(), unix.SIGTSTP, unix.SIGTTIN), sig)
+}
+
+// stop ends that: this process reacts to signals as it did before.
+func (p *passing) stop() {
+	if p.caught == nil {
+		return
+	}
+	signal.Reset(p.signals...)
+	signal.Stop(p.caught)
+	for _, sig := range p.signals {
+		if sig, ok := sig.(unix.Signal); ok && taken(sig) {
+			setDefault(sig)
+		}
+	}
+	close(p.caught)
+	<-p.done
+	p.caught = nil
+	if p.witness != nil {
+		p.witness.stop()
+	}
+}
+
+// run hands signals on: each to the child once.
+func (p *passing) run() {
+	defer close(p.done)
+	for sig := range p.caught {
+		n, _ := sig.(syscall.Signal)
+		switch n {
+		case unix.SIGTTIN:
+			continue // of the terminal alone, and to the whole group
+		case unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP:
+			p.child.last.Store(int64(time.Since(p.child.began))<<7 | int64(n))
+		}
+		if p.child.process != nil && !p.shared(n) { // nil where it could not be started
+			_ = p.child.process.Signal(sig)
+		}
+	}
+}
+
+// shared reports whether the child got the signal too. Without a witness that is taken for granted of what keys send, as
+// long as this process group is in front.
+func (p *passing) shared(sig unix.Signal) bool {
+	if p.witness != nil {
+		if group, known := p.witness.saw(sig); known {
+			return group
+		}
+	}
+	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP) && inFront()
+}
+
+// inFront reports whether our process group is the foreground group of our terminal.
+func inFront() bool {
+	group, found := foreground()
+	return found && group == unix.Getpgrp()
+}
+
+// follows reports whether this process stops too when the child was stopped by the signal: for the shell of our terminal, which
+// shows that, and continues both of us. Without a terminal nobody would continue more than the child (kill -CONT, a scheduler
+// that resumes one process after the other), and this process would stay stopped for ever. The same is true of SIGSTOP in the
+// background, which comes to the child alone: else it would have stopped us by itself.
+func follows(sig unix.Signal) bool {
+	if sig == unix.SIGSTOP {
+		return inFront()
+	}
+	_, found := foreground()
+	return found
+}
+
+// foreground returns the foreground process group of our terminal, if there is one.
+func foreground() (group int, found bool) {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer tty.Close()
+	group, err = unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return group, err == nil
+}
+
+// stopAs stops this whole process the way the signal does, and returns when it was continued. An orphaned process group is
+// not stopped by a terminal's signal, but its child is not either.
+func stopAs(sig unix.Signal) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before action
+	if sig != unix.SIGSTOP {
+		swapHandler(sig, nil, &before)
+		setDefault(sig)
+	}
+	// To this very thread, so that it is stopped before the call returns.
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
+	if sig != unix.SIGSTOP {
+		swapHandler(sig, &before, nil)
+	}
+}
+
+// ignored is SIG_IGN.
+const ignored = 1
+
+// handler is the kernel's address of what handles a signal: 0 the default, 1 ignored.
+func handler(sig unix.Signal) uintptr {
+	var a action
+	swapHandler(sig, nil, &a)
+	return a.handler
+}
+
+func swapHandler(sig unix.Signal, set, old *action) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+}
+
+// stopped reports whether a process is stopped (proc_pid_stat(5), field 3).
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	end := bytes.LastIndexByte(stat, ')')
+	return err == nil && end >= 0 && bytes.HasPrefix(stat[end:], []byte(") T"))
+}

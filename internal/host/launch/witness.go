@@ -1,0 +1,200 @@
+package launch
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// witness tells a signal that was sent to this process alone from one that was sent to its whole process group, which the
+// child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not say so. The witness is
+// a further member of the group, which counts the signals that it gets: those were sent to the group. It is a copy of this
+// process that never executes anything.
+//
+// The kernel signals the members of a group from the youngest to the oldest (__kill_pgrp_info in kernel/signal.c,
+// attach_pid in kernel/pid.c), so the witness has a signal before this process gets it. And it takes waiting signals in the
+// order of their numbers (next_signal in kernel/signal.c), so that the question, which is a signal too, comes last.
+type witness struct {
+	pid    int
+	answer *os.File
+	told   [counted]uint32    // counts of the last answer
+	credit [counted]uint32    // of the group, and not seen by this process yet
+	since  [counted]time.Time // of the credit
+	silent bool               // it did not answer once
+}
+
+// counted are the numbers of the standard signals, and of none: 0.
+const counted = 32
+
+// The signals that mean something to the witness: real-time ones, which nobody else uses here.
+const (
+	tellCounts = 40
+	orphaned   = 41 // a thread of its parent has ended, perhaps the last
+)
+
+// merged is how long two equal signals that came together may be apart in this process. The Go runtime may also make one of
+// them, and then a later one must not be taken for the second.
+const merged = 3 * time.Second
+
+// near is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get two
+// as one.
+const near = 500 * time.Millisecond
+
+// witnessArgs is everything that the copy needs, prepared while the runtime still works.
+type witnessArgs struct {
+	answer, null uintptr // descriptors
+	parent       uintptr
+	set          uint64 // signals to wait for
+	name         *byte
+	line         [][]byte // its command line, ours
+	counts       [counted]uint32
+}
+
+// newWitness starts one for the signals. Its end comes with ours, or by stop.
+func newWitness(signals []os.Signal) (*witness, error) {
+	var answer [2]int
+	if err := unix.Pipe2(answer[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	w := &witness{answer: os.NewFile(uintptr(answer[0]), "witness")}
+	defer unix.Close(answer[1]) //nolint:errcheck // the copy's
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = w.answer.Close()
+		return nil, err
+	}
+	defer unix.Close(null) //nolint:errcheck // the copy's
+	a := witnessArgs{answer: uintptr(answer[1]), null: uintptr(null), parent: uintptr(os.Getpid()), name: cstring("gpu-witness"),
+		set: 1<<(tellCounts-1) | 1<<(orphaned-1)}
+	for _, sig := range signals {
+		if n, ok := sig.(unix.Signal); ok && n < counted {
+			a.set |= 1 << (n - 1)
+		}
+	}
+	for _, arg := range os.Args { // in the memory that the kernel shows as command line
+		if arg != "" {
+			a.line = append(a.line, unsafe.Slice(unsafe.StringData(arg), len(arg)))
+		}
+	}
+	pid, errno := forkWitness(&a)
+	if errno != 0 {
+		_ = w.answer.Close()
+		return nil, errno
+	}
+	w.pid = int(pid)
+	return w, nil
+}
+
+// stop ends the witness.
+func (w *witness) stop() {
+	_ = w.answer.Close()
+	_ = unix.Kill(w.pid, unix.SIGKILL) // nobody else waits for it, so it has its number still
+	for {
+		if _, err := unix.Wait4(w.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// saw reports whether the signal came to the whole group; known is false when the witness does not answer.
+func (w *witness) saw(sig unix.Signal) (group, known bool) {
+	if w.silent || !w.ask() {
+		w.silent = true // a late answer would be taken for the next one
+		return false, false
+	}
+	if w.credit[sig] > 0 {
+		w.credit[sig]--
+		return true, true
+	}
+	return time.Since(w.since[sig]) < near, true
+}
+
+// ask brings the counts up to date.
+func (w *witness) ask() bool {
+	if unix.Kill(w.pid, tellCounts) != nil {
+		return false
+	}
+	var told [counted * 4]byte
+	n, err := 0, error(nil)
+	// It may have been stopped or killed. And this process may be stopped just now, for longer than any deadline.
+	for try := 0; err == nil && n == 0 && try < 10; try++ {
+		_ = w.answer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if n, err = w.answer.Read(told[:]); errors.Is(err, os.ErrDeadlineExceeded) {
+			n, err = 0, nil
+		}
+	}
+	if err != nil || n != len(told) {
+		return false
+	}
+	for sig := range w.told {
+		count := binary.NativeEndian.Uint32(told[4*sig:])
+		switch {
+		case count != w.told[sig]:
+			w.credit[sig] += count - w.told[sig]
+			w.told[sig], w.since[sig] = count, time.Now()
+		case time.Since(w.since[sig]) > merged:
+			w.credit[sig] = 0
+		}
+	}
+	return true
+}
+
+// forkWitness makes the copy, as doubleFork does: all signals are blocked in it from its beginning to its end, and it makes
+// raw system calls only.
+func forkWitness(a *witnessArgs) (uintptr, syscall.Errno) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, old unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		return 0, unix.EINVAL
+	}
+	pid, errno := rawWitness(a)
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	runtime.KeepAlive(a)
+	return pid, errno
+}
+
+//go:norace
+//go:nosplit
+func rawWitness(a *witnessArgs) (uintptr, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		return pid, errno
+	}
+	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(a.name)), 0)
+	// Who signals processes by their command lines or names (pkill -f "gpuard run", pkill gpuard) means this process, and not
+	// the group: the witness must not look like it.
+	for _, arg := range a.line {
+		for i := range arg {
+			arg[i] = 0
+		}
+	}
+	for fd := uintptr(0); fd < 3; fd++ {
+		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
+	}
+	closeRange(3, a.answer-1) // whatever the caller passed on, and the lease
+	closeRange(a.answer+1, 1<<31-1)
+	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, orphaned, 0)
+	for {
+		if parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); parent != a.parent {
+			exitRaw(0)
+		}
+		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&a.set)), 0, 0, 8, 0, 0)
+		switch {
+		case errno != 0 || sig == orphaned:
+		case sig == tellCounts:
+			syscall.RawSyscall(syscall.SYS_WRITE, a.answer, uintptr(unsafe.Pointer(&a.counts)), counted*4)
+		case sig < counted:
+			a.counts[sig]++
+		}
+	}
+}

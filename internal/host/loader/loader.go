@@ -1,0 +1,202 @@
+// Package loader finds shared libraries and CUDA toolkits where programs would: the folders of LD_LIBRARY_PATH, the cache of
+// ldconfig, the default folders, and PATH. It loads and runs nothing.
+package loader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/core/site"
+)
+
+// Search is where to look. Root is put before every path ("/" for this machine); the results name paths below it.
+type Search struct {
+	Root string
+	Path string // LD_LIBRARY_PATH, "" when it is not set
+}
+
+// Libraries lists the libraries of the driver and of CUDA in the order in which the loader would take them: of several with
+// one name the first counts (ld.so(8)). A library that a program's own RPATH names is not seen, which is how wheels bring theirs. The error is
+// a cache that cannot be read; what the other folders hold is told all the same.
+func (s Search) Libraries() ([]site.Library, error) {
+	var found []site.Library
+	for _, folder := range strings.FieldsFunc(s.Path, func(r rune) bool { return r == ':' || r == ';' }) {
+		if filepath.IsAbs(folder) { // a relative one depends on where a program is started
+			found = append(found, s.folder(folder, "LD_LIBRARY_PATH")...)
+		}
+	}
+	cached, err := s.cache()
+	for _, e := range cached {
+		if _, ok := wanted(e.name); ok && exists(s.Root, e.path) {
+			found = append(found, s.library(e.name, e.path, "ld.so.cache"))
+		}
+	}
+	for _, folder := range defaults() {
+		found = append(found, s.folder(folder, "default")...)
+	}
+	return s.once(found), err
+}
+
+// once leaves out what another folder shows again: on most machines /lib is a link to /usr/lib.
+func (s Search) once(found []site.Library) []site.Library {
+	type file struct {
+		name     string
+		dev, ino uint64
+	}
+	seen := map[file]bool{}
+	return slices.DeleteFunc(found, func(l site.Library) bool {
+		info, err := os.Stat(filepath.Join(s.Root, s.resolve(l.Path)))
+		if err != nil {
+			return false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return false
+		}
+		f := file{l.Name, uint64(st.Dev), st.Ino} //nolint:unconvert // the type differs between architectures
+		again := seen[f]
+		seen[f] = true
+		return again
+	})
+}
+
+// First is the library of that name that the loader would take.
+func First(libraries []site.Library, name string) (site.Library, bool) {
+	i := slices.IndexFunc(libraries, func(l site.Library) bool { return l.Name == name })
+	if i < 0 {
+		return site.Library{}, false
+	}
+	return libraries[i], true
+}
+
+func (s Search) cache() ([]entry, error) {
+	data, err := os.ReadFile(filepath.Join(s.Root, "etc/ld.so.cache"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // another C library, or a distribution without one
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the loader's cache: %w", err)
+	}
+	entries, err := parseCache(data, ours())
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the loader's cache /etc/ld.so.cache: %w", err)
+	}
+	return entries, nil
+}
+
+// defaults are the folders that the loader looks in at last. Debian builds it with the first two of them.
+func defaults() []string {
+	triple := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	return []string{"/lib/" + triple, "/usr/lib/" + triple, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+}
+
+// Elsewhere is the path of a library in a folder where some systems keep the driver and the loader does not look by itself:
+// NixOS (NixOS/nixpkgs pkgs/build-support/add-driver-runpath), Windows' driver under WSL, and the pods of Google's Kubernetes and of images
+// that follow NVIDIA's old ones. "" where none has it.
+func (s Search) Elsewhere(name string) string {
+	for _, folder := range []string{"/run/opengl-driver/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"} {
+		if path := filepath.Join(folder, name); exists(s.Root, s.resolve(path)) {
+			return path
+		}
+	}
+	return ""
+}
+
+// folder lists the wanted libraries of one folder by name.
+func (s Search) folder(folder, from string) []site.Library {
+	entries, err := os.ReadDir(filepath.Join(s.Root, folder))
+	if err != nil {
+		return nil // the loader goes on in silence, too
+	}
+	var found []site.Library
+	linked := map[string]bool{} // files that a link of another name leads to
+	for _, e := range entries {
+		version, ok := wanted(e.Name())
+		path := filepath.Join(folder, e.Name())
+		if !ok || strings.Count(version, ".") > 1 || !s.loadable(path) {
+			continue
+		}
+		l := s.library(e.Name(), path, from)
+		if target := filepath.Base(s.resolve(path)); target != e.Name() {
+			linked[target] = true
+		}
+		found = append(found, l)
+	}
+	return slices.DeleteFunc(found, func(l site.Library) bool { return linked[l.Name] })
+}
+
+func (s Search) library(name, path, from string) site.Library {
+	l := site.Library{Name: name, Path: path, From: from}
+	short, _ := wanted(name)
+	if long, ok := wanted(filepath.Base(s.resolve(path))); ok && len(long) > len(short) {
+		l.Version = long
+	}
+	return l
+}
+
+// wanted reports whether a file is a library of the driver or of CUDA, and the version behind ".so.".
+func wanted(name string) (version string, ok bool) {
+	stem, version, found := strings.Cut(name, ".so.")
+	if !found || version == "" || strings.Trim(version, "0123456789.") != "" {
+		return "", false
+	}
+	stem = strings.TrimPrefix(stem, "lib")
+	known := []string{"cuda", "nvidia-ml", "cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cusparseLt", "nccl",
+		"nvrtc", "nvJitLink", "cupti", "cudnn"}
+	return version, strings.HasPrefix(name, "lib") && (slices.Contains(known, stem) || strings.HasPrefix(stem, "cudnn_"))
+}
+
+// resolve follows the links of a file inside root.
+func (s Search) resolve(path string) string {
+	for range 16 {
+		target, err := os.Readlink(filepath.Join(s.Root, path))
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return path
+}
+
+// loadable reports whether the loader would stop at this file: it goes on past libraries of another architecture or word size.
+func (s Search) loadable(path string) bool {
+	file, err := open(filepath.Join(s.Root, s.resolve(path)))
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // read only
+	head := make([]byte, 20)
+	if n, _ := file.Read(head); n < len(head) || string(head[:4]) != "\x7fELF" {
+		return true // the loader fails here and does not go on
+	}
+	machine := map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH] // EM_X86_64, EM_AARCH64
+	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
+}
+
+// open opens a file for reading. Nothing is waited for: in a folder that anybody may write into, a pipe can have any name.
+func open(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, file.Close(), fmt.Errorf("cannot read %s: it is no file", path))
+	}
+	return file, nil
+}
+
+func exists(root, path string) bool {
+	_, err := os.Stat(filepath.Join(root, path))
+	return err == nil
+}

@@ -1,0 +1,136 @@
+package loader
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/site"
+)
+
+// Toolkits lists the CUDA toolkits of the machine below root: the one whose nvcc is first on path, the folders in homes
+// (CUDA_HOME and its like, "" for none) as far as they exist, and those in the usual places, each once. Versions come from the
+// toolkits' own files.
+func Toolkits(root, path string, homes ...string) []site.Toolkit {
+	s := Search{Root: root}
+	var found []site.Toolkit
+	add := func(folder string) *site.Toolkit {
+		folder = s.folderOf(folder)
+		i := slices.IndexFunc(found, func(t site.Toolkit) bool { return t.Folder == folder })
+		if i < 0 {
+			i = len(found)
+			found = append(found, site.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
+		}
+		return &found[i]
+	}
+	for _, folder := range filepath.SplitList(path) {
+		if !filepath.IsAbs(folder) {
+			continue
+		}
+		folder = s.folderOf(folder)
+		info, err := os.Stat(filepath.Join(root, s.resolve(filepath.Join(folder, "nvcc"))))
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			t := add(filepath.Dir(filepath.Dir(s.resolve(filepath.Join(folder, "nvcc")))))
+			t.OnPath, t.NVCC = true, true
+			break
+		}
+	}
+	for _, home := range homes {
+		if filepath.IsAbs(home) && exists(root, s.folderOf(home)) {
+			t := add(home)
+			t.Homes = append(t.Homes, home)
+		}
+	}
+	usual, _ := filepath.Glob(filepath.Join(root, "usr/local/cuda*"))
+	for _, folder := range append(usual, filepath.Join(root, "opt/cuda")) {
+		folder = "/" + strings.TrimPrefix(strings.TrimPrefix(folder, filepath.Clean(root)), "/")
+		if info, err := os.Stat(filepath.Join(root, s.folderOf(folder))); err == nil && info.IsDir() {
+			add(folder)
+		}
+	}
+	return slices.DeleteFunc(found, func(t site.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
+}
+
+// folderOf follows the links of a folder, part by part: /usr/local/cuda is one, often by way of /etc/alternatives.
+func (s Search) folderOf(folder string) string {
+	at := "/"
+	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(folder), "/"), "/") {
+		at = s.resolve(filepath.Join(at, part))
+	}
+	return at
+}
+
+// versionOf reads the version of the toolkit in a folder: version.json since CUDA 11.1, version.txt before, else the number
+// in its cuda.h, which is what distributions and conda have. "" when none says it.
+func (s Search) versionOf(folder string) string {
+	var inside struct{ CUDA struct{ Version string } }
+	if data, err := s.head(folder, "version.json"); err == nil && json.Unmarshal(data, &inside) == nil {
+		if v, ok := short(inside.CUDA.Version); ok {
+			return v
+		}
+	}
+	if data, err := s.head(folder, "version.txt"); err == nil {
+		if v, ok := short(strings.TrimPrefix(strings.TrimSpace(string(data)), "CUDA Version ")); ok {
+			return v
+		}
+	}
+	headers := []string{"include/cuda.h", "targets/x86_64-linux/include/cuda.h", "targets/sbsa-linux/include/cuda.h"}
+	if folder == "/usr/lib/nvidia-cuda-toolkit" { // Debian's package has its headers among the others
+		headers = []string{"../../include/cuda.h"}
+	}
+	for _, header := range headers {
+		if v, ok := s.defined(filepath.Join(folder, header)); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// defined finds "#define CUDA_VERSION 12040" in a header.
+func (s Search) defined(path string) (string, bool) {
+	file, err := open(filepath.Join(s.Root, path))
+	if err != nil {
+		return "", false
+	}
+	defer file.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(io.LimitReader(file, 256<<10))
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 3 || words[0] != "#define" || words[1] != "CUDA_VERSION" {
+			continue
+		}
+		n, err := strconv.Atoi(words[2])
+		return fmt.Sprintf("%d.%d", n/1000, n%1000/10), err == nil && n >= 1000
+	}
+	return "", false
+}
+
+// short is "12.4" of "12.4.127".
+func short(version string) (string, bool) {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return "", false
+	}
+	for _, p := range parts[:2] {
+		if _, err := strconv.ParseUint(p, 10, 16); err != nil {
+			return "", false
+		}
+	}
+	return parts[0] + "." + parts[1], true
+}
+
+// head is the beginning of a small file.
+func (s Search) head(folder, name string) ([]byte, error) {
+	file, err := open(filepath.Join(s.Root, folder, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	return io.ReadAll(io.LimitReader(file, 64<<10))
+}

@@ -1,0 +1,237 @@
+// Package logfile copies the output of a command into a file and to where it would have gone without that. The copying is
+// done by a process of its own (this program again), so that the command does not lose its output, and die of writing, when
+// the one who started it is killed.
+package logfile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its input is what the command
+// writes to standard output, its descriptor 3 what it writes to standard error.
+const Flag = "__log"
+
+// Log is a file that a command's output goes to.
+type Log struct {
+	Out, Err *os.File // for the command, instead of ours
+	PID      int      // of the process that copies
+
+	path  string
+	ended chan struct{}
+}
+
+// Start begins a log. What the file holds already stays. It is made when it is missing, readable by its owner's group and
+// others as the umask allows. At limit bytes it becomes path.1, and begins anew.
+func Start(path string, limit int64) (*Log, error) {
+	file, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	_ = file.Close()
+	out, outEnd, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
+	}
+	errs, errsEnd, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
+	}
+	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
+	cmd.Args = append([]string{"gpuard", Flag}, cmd.Args[1:]...)
+	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, os.Stdout, os.Stderr, []*os.File{errs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
+	err = cmd.Start()
+	_ = out.Close()
+	_ = errs.Close()
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
+	}
+	l := &Log{Out: outEnd, Err: errsEnd, PID: cmd.Process.Pid, path: path, ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		_ = cmd.Wait()
+	}()
+	return l, nil
+}
+
+// Check reports whether the file can be written. It is made when it is missing.
+func Check(path string) error {
+	file, err := open(path)
+	if err == nil {
+		_ = file.Close()
+	}
+	return err
+}
+
+// Note writes a line into the file alone.
+func (l *Log) Note(line string) error {
+	file, err := open(l.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // the write says it
+	if _, err := fmt.Fprintln(file, line); err != nil {
+		return fmt.Errorf("cannot log to %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// Close ends our part of the log and waits until all is copied, but not for processes that still write.
+func (l *Log) Close(patience time.Duration) {
+	_ = l.Out.Close()
+	_ = l.Err.Close()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+	case <-timer.C:
+	}
+}
+
+func open(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666) //nolint:gosec // the umask decides, as for a shell's >>
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w; name a file that you can write: --log FILE", path, errors.Unwrap(err))
+	}
+	return file, nil
+}
+
+// Copying reports whether this process was started to copy; Copy is then all that it does.
+func Copying() bool { return len(os.Args) > 1 && os.Args[1] == Flag }
+
+// Copy is the life of the process that copies. args are file and limit.
+func Copy(args []string) error {
+	if len(args) != 2 {
+		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
+	}
+	limit, err := strconv.ParseInt(args[1], 10, 64)
+	var st unix.Stat_t
+	if err != nil || unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
+	}
+	w := &writer{path: args[0], limit: limit}
+	defer w.close()
+	var both sync.WaitGroup
+	for _, s := range []stream{{os.Stdin, 1}, {os.NewFile(3, "standard error"), 2}} {
+		both.Go(func() { s.copy(w) })
+	}
+	both.Wait()
+	return w.failed
+}
+
+// stream is one of the command's outputs.
+type stream struct {
+	from *os.File
+	to   int
+}
+
+// copy ends when nobody can write any more, or when nobody reads what went to a pipe: then the command learns that too.
+func (s stream) copy(w *writer) {
+	defer s.from.Close() //nolint:errcheck // read only
+	part := make([]byte, max(1, min(32<<10, w.limit/4)))
+	show := true
+	for {
+		n, err := s.from.Read(part)
+		if n > 0 {
+			w.write(part[:n])
+			if show {
+				switch err := writeAll(s.to, part[:n]); {
+				case errors.Is(err, unix.EPIPE):
+					return
+				case err != nil:
+					show = false // the terminal is gone, the log goes on
+				}
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// writeAll writes without the Go runtime's death by SIGPIPE on these two descriptors.
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN): // somebody made the terminal non-blocking
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000) //nolint:gosec // a descriptor
+		case err != nil:
+			return err
+		default:
+			b = b[n:]
+		}
+	}
+	return nil
+}
+
+// writer is the file, which more than one process may write.
+type writer struct {
+	mu     sync.Mutex
+	path   string
+	limit  int64
+	file   *os.File
+	size   int64
+	failed error
+}
+
+// write never fails the command: a full disk costs the log, which is said once.
+func (w *writer) write(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.ready(int64(len(b)))
+	if err == nil {
+		var n int
+		n, err = w.file.Write(b)
+		w.size += int64(n)
+	}
+	if err != nil && w.failed == nil {
+		w.failed = err
+		_ = writeAll(2, fmt.Appendf(nil, "gpuard: the log is not complete: %v\n", err))
+	}
+}
+
+// ready opens the file, or begins a new one when the old is full.
+func (w *writer) ready(more int64) error {
+	if w.file != nil && w.size > 0 && w.size+more > w.limit {
+		w.close()
+		if err := os.Rename(w.path, w.path+".1"); err != nil {
+			return err
+		}
+	}
+	if w.file != nil {
+		return nil
+	}
+	file, err := open(w.path)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	w.file, w.size = file, info.Size()
+	if !info.Mode().IsRegular() {
+		w.limit = math.MaxInt64 // a FIFO or a device is not renamed
+	}
+	return nil
+}
+
+func (w *writer) close() {
+	if w.file != nil {
+		_ = w.file.Close()
+		w.file = nil
+	}
+}

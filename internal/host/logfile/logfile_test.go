@@ -1,0 +1,119 @@
+package logfile
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const roleVar = "GPUARD_LOGFILE_ROLE"
+
+// The tests need processes: this binary again, which copies, or which starts a log and a command.
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case Copying():
+		err = Copy(os.Args[2:])
+	case os.Getenv(roleVar) != "":
+		err = logged(os.Args[1], os.Args[2])
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(3)
+	}
+}
+
+// logged FILE SCRIPT: runs a script with a log of at most 4 KiB.
+func logged(path, script string) error {
+	l, err := Start(path, 4<<10)
+	if err != nil {
+		return err
+	}
+	if err := l.Note("# begin"); err != nil {
+		return err
+	}
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Stdout, cmd.Stderr = l.Out, l.Err
+	_ = cmd.Run() // how it ended does not matter
+	l.Close(time.Second)
+	return nil
+}
+
+func start(path, script string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", path, script)
+	cmd.Env = append(os.Environ(), roleVar+"=1")
+	return cmd
+}
+
+// TestRotation: the file and its predecessor are small, and together end with all that was written last.
+func TestRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	out, err := start(path, "seq 5000").Output()
+	if err != nil || strings.Count(string(out), "\n") != 5000 {
+		t.Fatalf("%v: %d bytes were shown", err, len(out))
+	}
+	now, err1 := os.ReadFile(path)
+	old, err2 := os.ReadFile(path + ".1")
+	if err1 != nil || err2 != nil || len(now) > 4<<10 || len(old) > 4<<10 || len(old) < 2<<10 {
+		t.Errorf("%v %v: %d and %d bytes", err1, err2, len(now), len(old))
+	}
+	if !strings.HasSuffix(string(out), string(old)+string(now)) {
+		t.Error("they are not the end of the output")
+	}
+}
+
+// TestLater: what writes on in the background is logged, and not waited for longer than asked.
+func TestLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	began := time.Now()
+	cmd := start(path, "echo now; (sleep 3; echo later) & exit 0")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if spent := time.Since(began); spent > 2500*time.Millisecond {
+		t.Errorf("it waited %v", spent)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		b, _ := os.ReadFile(path)
+		if string(b) == "# begin\nnow\nlater\n" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the log has %q", b)
+		}
+	}
+}
+
+// TestBroken: a log that cannot be written is said once, and costs the command nothing.
+func TestBroken(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log")
+	// Not a regular file: a device that is always full. It is not renamed either.
+	if err := os.Symlink("/dev/full", path); err != nil {
+		t.Fatal(err)
+	}
+	l := &writer{path: path, limit: 10}
+	for range 3 {
+		l.write([]byte("0123456789"))
+	}
+	if l.failed == nil || !strings.Contains(l.failed.Error(), "no space left") {
+		t.Errorf("%v", l.failed)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("there are %v", entries)
+	}
+	for _, args := range [][]string{nil, {"x"}, {path, "none"}, {path, "1"}} {
+		if Copy(args) == nil {
+			t.Errorf("%q was accepted", args)
+		}
+	}
+	if _, err := Start(filepath.Join(dir, "missing", "log"), 1<<20); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,231 @@
+// Package mps starts, asks and ends the control daemon of NVIDIA's Multi-Process Service for one user. It decides nothing:
+// whether a job goes through it, and how much it may use, is said in that job's environment.
+//
+// Commands, variables and files are those of docs.nvidia.com/deploy/mps (Legacy MPS v2 interface, Appendix: Environment
+// Variables, Appendix: Tools and Interface Reference).
+package mps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+)
+
+// PipeVariable is where clients and daemon meet; LogVariable is where the daemon writes its log.
+const (
+	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
+	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
+)
+
+// program is part of NVIDIA's driver.
+const program = "nvidia-cuda-mps-control"
+
+// Control is one daemon's meeting place.
+type Control struct {
+	Pipe string // folder
+	path string // of the program
+}
+
+// Find says where the daemon would be for this user: in pipe, which the user named and where one answers, else in a folder of
+// our own below temporary. The error says why there can be none.
+func Find(ctx context.Context, pipe, temporary string, uid int) (*Control, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("there is no %s in PATH, which comes with NVIDIA's driver", program)
+	}
+	if pipe != "" && own(pipe, uid) == nil {
+		c := &Control{pipe, path}
+		if _, err := c.ask(ctx, "get_server_list"); err == nil {
+			return c, nil
+		}
+	}
+	return &Control{filepath.Join(temporary, Folder(uid)), path}, nil
+}
+
+// At is the daemon of a job that names this folder, if the folder is that user's.
+func At(pipe string, uid int) (*Control, error) {
+	path, err := exec.LookPath(program)
+	if err == nil {
+		err = own(pipe, uid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Control{pipe, path}, nil
+}
+
+// Folder is the name of our own folder for a user.
+func Folder(uid int) string { return fmt.Sprintf("gpuard-mps-%d", uid) }
+
+// own refuses a folder that somebody else could change.
+func own(path string, uid int) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != uid || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a folder that only uid %d may change", path, uid)
+	}
+	return nil
+}
+
+// Log is the folder of the daemon's log.
+func (c *Control) Log() string { return filepath.Join(c.Pipe, "log") }
+
+// Lock keeps others of this user from starting or ending the daemon until the returned function is called.
+func (c *Control) Lock() (func(), error) {
+	if err := os.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := own(c.Pipe, os.Geteuid()); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if time.Now().After(end) {
+			_ = file.Close()
+			return nil, fmt.Errorf("another process has kept %s locked for 10 s", file.Name())
+		}
+	}
+}
+
+// Start starts the daemon, or finds it running. It sees every GPU of the machine, whatever this process sees: jobs name
+// theirs by UUID, and a daemon that sees fewer would count them anew.
+func (c *Control) Start(ctx context.Context) error {
+	if _, err := c.ask(ctx, "get_server_list"); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(c.Log(), 0o700); err != nil {
+		return err
+	}
+	cmd := c.command(ctx, "-d")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	defer closedOnExec()()
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second // the daemon may keep its starter's streams
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s -d: %w %s", program, err, gpu.Clean(strings.TrimSpace(said.String())))
+	}
+	var err error
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		if _, err = c.ask(ctx, "get_server_list"); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the daemon does not answer: %w; its log is in %s", err, c.Log())
+}
+
+// Clients lists the processes that go through any server of the daemon, lowest first.
+func (c *Control) Clients(ctx context.Context) ([]int, error) {
+	servers, err := c.numbers(ctx, "get_server_list")
+	if err != nil {
+		return nil, err
+	}
+	var clients []int
+	for _, server := range servers {
+		of, err := c.numbers(ctx, fmt.Sprintf("get_client_list %d", server))
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, of...)
+	}
+	slices.Sort(clients)
+	return slices.Compact(clients), nil
+}
+
+// Quit ends the daemon and its servers.
+func (c *Control) Quit(ctx context.Context) error {
+	_, err := c.ask(ctx, "quit")
+	return err
+}
+
+// numbers reads one process id per line.
+func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
+	text, err := c.ask(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for word := range strings.FieldsSeq(text) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, fmt.Errorf("%s answers %q to %s", program, gpu.Clean(text), command)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// ask gives the program one command on its standard input, as it wants it.
+func (c *Control) ask(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	cmd := c.command(ctx)
+	cmd.Stdin = strings.NewReader(command + "\n")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w %s", program, err, gpu.Clean(strings.TrimSpace(out.String()+errs.String())))
+	}
+	return out.String(), nil
+}
+
+// command has an environment without any mask or limit: the daemon's own would count for every client.
+func (c *Control) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.path, args...)
+	cmd.Env = []string{PipeVariable + "=" + c.Pipe, LogVariable + "=" + c.Log()}
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Dir = "/"
+	return cmd
+}
+
+// closedOnExec keeps what this process inherited for its command away from a daemon, which would keep a caller's pipe open
+// for ever, and returns how to undo that.
+func closedOnExec() func() {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	var changed []int
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.CloseOnExec(fd)
+			changed = append(changed, fd)
+		}
+	}
+	return func() {
+		for _, fd := range changed {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0) //nolint:gosec // not negative
+		}
+	}
+}

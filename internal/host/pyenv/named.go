@@ -1,0 +1,122 @@
+package pyenv
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Named is the environment that a person means: the path of an interpreter or of an environment's folder, a project with a
+// .venv in it, the name of a conda environment or of a version of pyenv, or a program of PATH ("python3.11"). The error says
+// what was looked for.
+func (w Where) Named(name string) (Place, error) {
+	if name == "" {
+		return Place{}, errors.New("it has no name")
+	}
+	path := w.absolute(name)
+	p, here := w.atPath(path)
+	if here == nil || strings.ContainsRune(name, filepath.Separator) {
+		return p, here
+	}
+	for _, prefix := range w.condaNamed(name) {
+		if p, ok := w.environment(prefix); ok && p.Kind == "conda" {
+			return p, nil
+		}
+	}
+	if p, ok := w.environment(filepath.Join(w.pyenvRoot(), "versions", name)); ok {
+		return p, nil
+	}
+	if p, ok := w.onPath(name); ok {
+		return p, nil
+	}
+	if w.exists(path) {
+		return Place{}, here
+	}
+	known := ""
+	if names := w.condaNames(); len(names) > 0 {
+		known = "; conda has: " + strings.Join(names, ", ")
+	}
+	return Place{}, fmt.Errorf("no folder, no environment of conda or pyenv and no program on PATH has this name%s", known)
+}
+
+// atPath is the environment of a file or folder.
+func (w Where) atPath(path string) (Place, error) {
+	switch _, err := os.Stat(w.at(path)); {
+	case errors.Is(err, fs.ErrNotExist):
+		if target := w.resolve(path); target != path {
+			return Place{}, fmt.Errorf("it is a link to %s, which is not there", target)
+		}
+		return Place{}, errors.New("there is no such file or folder")
+	case err != nil:
+		return Place{}, errors.New(reason(err))
+	}
+	if !w.folder(path) {
+		if !w.program(path) {
+			return Place{}, errors.New("this file is no program: name the environment's python, or its folder")
+		}
+		if p, ok := w.interpreter(path); ok {
+			return p, nil
+		}
+		return Place{}, errors.New("this program is no Python, or it is a wrapper that does not say where its Python lies: name the environment's folder")
+	}
+	for _, name := range append([]string{""}, w.local()...) {
+		if p, ok := w.environment(filepath.Join(path, name)); ok {
+			return p, nil
+		}
+	}
+	if p, ok := w.environment(filepath.Dir(path)); ok && filepath.Base(path) == "bin" {
+		return p, nil
+	}
+	return Place{}, errors.New("there is no Python in this folder (bin/python3), and no .venv")
+}
+
+// condaNamed are the folders that a name may stand for. Source: docs.conda.io, "Specify environment directories" (envs_dirs).
+func (w Where) condaNamed(name string) []string {
+	var prefixes []string
+	for _, variable := range []string{"CONDA_ENVS_PATH", "CONDA_ENVS_DIRS"} {
+		for _, folder := range filepath.SplitList(w.value(variable)) {
+			prefixes = append(prefixes, filepath.Join(w.absolute(folder), name))
+		}
+	}
+	for _, root := range w.condaRoots() {
+		if name == "base" {
+			prefixes = append(prefixes, root)
+		}
+		prefixes = append(prefixes, filepath.Join(root, "envs", name))
+	}
+	prefixes = append(prefixes, filepath.Join(w.value("HOME"), ".conda/envs", name))
+	for _, prefix := range w.condas() {
+		if filepath.Base(prefix) == name {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// condaRoots are the folders of conda and mamba themselves.
+func (w Where) condaRoots() []string {
+	var roots []string
+	if exe := w.value("CONDA_EXE"); filepath.IsAbs(exe) {
+		roots = append(roots, filepath.Dir(filepath.Dir(exe)))
+	}
+	if root := w.value("MAMBA_ROOT_PREFIX"); filepath.IsAbs(root) {
+		roots = append(roots, root)
+	}
+	return roots
+}
+
+// condaNames are the names of conda's environments, for a person who mistyped one.
+func (w Where) condaNames() []string {
+	var names []string
+	for _, prefix := range w.condas() {
+		if filepath.Base(filepath.Dir(prefix)) == "envs" {
+			names = append(names, filepath.Base(prefix))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,126 @@
+// Package pyenv finds Python environments (venv, conda, pyenv, the system's) and lists what lies in them, by their files
+// alone. It reads bounded pieces, and understands none of them: what a file says is for others. Only Ask runs a Python.
+package pyenv
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/core/visible"
+)
+
+// Where is where environments are looked for.
+type Where struct {
+	Root   string      // folder below which every path is taken; "/" outside tests
+	Env    visible.Env // of the caller
+	Folder string      // that the caller is in
+}
+
+// Place is an environment that was found.
+type Place struct {
+	Prefix      string // its folder
+	Interpreter string // path of its python; "" when there is none
+	Kind        string // "venv", "conda", "pyenv", "system"
+	Version     string // "3.11", from the interpreter's name; "" unknown
+	Active      bool   // PATH, VIRTUAL_ENV or CONDA_PREFIX selects it
+	Problem     string // why it cannot be used; "" when nothing is known against it
+}
+
+// limits keep the search short on machines with very many environments and packages.
+const (
+	most     = 24       // environments
+	entries  = 20000    // names of one folder
+	fileSize = 64 << 10 // bytes of one file
+)
+
+// at is where the path really lies.
+func (w Where) at(path string) string { return filepath.Join(w.Root, path) }
+
+func (w Where) exists(path string) bool {
+	_, err := os.Stat(w.at(path))
+	return err == nil
+}
+
+func (w Where) folder(path string) bool {
+	info, err := os.Stat(w.at(path))
+	return err == nil && info.IsDir()
+}
+
+// program reports whether the path is a file that can be executed.
+func (w Where) program(path string) bool {
+	info, err := os.Stat(w.at(path))
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// resolve follows the links of a path, also to what is not there; below a root of a test, links are taken below it too.
+func (w Where) resolve(path string) string {
+	if w.Root == "/" {
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			return target
+		}
+	}
+	for hops := 0; ; hops++ {
+		target, err := os.Readlink(w.at(path))
+		if err != nil || hops == 40 { // no link, or links in a circle
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return filepath.Clean(path)
+}
+
+// value is a variable that counts only when it is not empty.
+func (w Where) value(name string) string {
+	v, _ := w.Env.Lookup(name)
+	return v
+}
+
+// absolute makes a path of what the caller wrote.
+func (w Where) absolute(path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return filepath.Join(w.value("HOME"), path[1:])
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(w.Folder, path)
+	}
+	return filepath.Clean(path)
+}
+
+// read is the beginning of a file; nil for what is no plain file or cannot be read. Nothing waits: a pipe is no plain file.
+func (w Where) read(path string) []byte {
+	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, fileSize))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// names lists a folder, in no order, up to the limit.
+func (w Where) names(path string) ([]string, error) {
+	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) // a pipe of this name would wait
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(entries)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
+}

@@ -1,0 +1,147 @@
+package pyenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Folder is one folder of packages.
+type Folder struct {
+	Path    string
+	Names   []string // of what lies in it, in order; at most 20,000
+	Torch   []byte   // torch/version.py; nil when there is none
+	ONNX    []byte   // onnxruntime/capi/build_and_package_info.py; nil when there is none
+	Problem string   // why it could not be listed
+}
+
+// Config is the environment's pyvenv.cfg; nil when it has none.
+func (w Where) Config(p Place) []byte { return w.read(filepath.Join(p.Prefix, "pyvenv.cfg")) }
+
+// Conda lists the files of conda-meta; empty outside conda.
+func (w Where) Conda(p Place) []string {
+	names, _ := w.names(filepath.Join(p.Prefix, "conda-meta"))
+	slices.Sort(names)
+	return names
+}
+
+// Packages lists the environment's own folders of packages, in the order in which Python looks into them, and the version
+// they belong to ("3.11"): the place's, or the newest that is there. It stops early when ctx ends.
+func (w Where) Packages(ctx context.Context, p Place) (folders []Folder, version string) {
+	version = p.Version
+	if version == "" || !w.hasVersion(p.Prefix, version) {
+		version = w.newest(p.Prefix)
+	}
+	var paths []string
+	if version != "" {
+		for _, lib := range []string{"lib", "lib64"} {
+			paths = append(paths, filepath.Join(p.Prefix, lib, "python"+version, "site-packages"), filepath.Join(p.Prefix, lib, "python"+version, "dist-packages"))
+		}
+	}
+	if p.Prefix == "/usr" { // those of the administrator come before those of the distribution
+		local, name := "/usr/local/lib/python"+version, "dist-packages"
+		if !w.folder("/usr/lib/python3/dist-packages") {
+			name = "site-packages" // Fedora and its kin; Debian keeps it for a Python that somebody built in /usr/local
+		}
+		paths = slices.Concat([]string{filepath.Join(local, name), filepath.Join(strings.Replace(local, "lib", "lib64", 1), name)}, paths, []string{"/usr/lib/python3/dist-packages"})
+	}
+	return w.list(ctx, paths), version
+}
+
+// Shared lists the folders that count beside an environment's own: those of PYTHONPATH, and the user's.
+// Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
+func (w Where) Shared(ctx context.Context, version string, user bool) (before, after []Folder) {
+	var paths []string
+	for _, path := range filepath.SplitList(w.value("PYTHONPATH")) {
+		if filepath.IsAbs(path) {
+			paths = append(paths, path)
+		}
+	}
+	before = w.list(ctx, paths)
+	if user && version != "" && w.value("PYTHONNOUSERSITE") == "" {
+		base := w.value("PYTHONUSERBASE")
+		if base == "" {
+			base = filepath.Join(w.value("HOME"), ".local")
+		}
+		after = w.list(ctx, []string{filepath.Join(base, "lib", "python"+version, "site-packages")})
+	}
+	return before, after
+}
+
+// list reads the folders that are there, each once: lib64 is often a link to lib.
+func (w Where) list(ctx context.Context, paths []string) []Folder {
+	var folders []Folder
+	var seen []os.FileInfo
+	for _, path := range paths {
+		info, err := os.Stat(w.at(path))
+		if err != nil || !info.IsDir() || ctx.Err() != nil {
+			if os.IsPermission(err) {
+				folders = append(folders, Folder{Path: path, Problem: "no permission to look into it"})
+			}
+			continue
+		}
+		if slices.ContainsFunc(seen, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
+			continue
+		}
+		seen = append(seen, info)
+		f := Folder{Path: path}
+		if f.Names, err = w.names(path); err != nil {
+			f.Problem = reason(err)
+		} else if len(f.Names) == entries {
+			f.Problem = fmt.Sprintf("it holds very many names, and %d of them were read", entries)
+		}
+		slices.Sort(f.Names)
+		if _, has := slices.BinarySearch(f.Names, "torch"); has {
+			f.Torch = w.read(filepath.Join(path, "torch/version.py"))
+		}
+		if _, has := slices.BinarySearch(f.Names, "onnxruntime"); has {
+			f.ONNX = w.read(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
+		}
+		folders = append(folders, f)
+	}
+	return folders
+}
+
+// reason is an error without the path, which stands beside it.
+func reason(err error) string {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func (w Where) hasVersion(prefix, version string) bool {
+	return w.folder(filepath.Join(prefix, "lib", "python"+version)) || w.folder(filepath.Join(prefix, "lib64", "python"+version))
+}
+
+// newest is the newest version that an environment has a folder of packages for.
+func (w Where) newest(prefix string) string {
+	var versions []string
+	for _, lib := range []string{"lib", "lib64"} {
+		names, _ := w.names(filepath.Join(prefix, lib))
+		for _, name := range names {
+			v, ok := strings.CutPrefix(name, "python")
+			if ok && versionOf(name) == v && w.folder(filepath.Join(prefix, lib, name)) {
+				versions = append(versions, v)
+			}
+		}
+	}
+	if len(versions) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(pad(a), pad(b)) })
+}
+
+// pad makes the parts of a version comparable as text: "3.9" is older than "3.11".
+func pad(version string) []string {
+	parts := strings.Split(version, ".")
+	for i, part := range parts {
+		parts[i] = strings.Repeat("0", max(0, 8-len(part))) + part
+	}
+	return parts
+}

@@ -1,0 +1,108 @@
+package rewrite
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func file(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "train.sh")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// holds fails unless the file has the text, and nothing else lies in its folder.
+func holds(t *testing.T, path, want string) {
+	t.Helper()
+	have, err := os.ReadFile(path)
+	if err != nil || string(have) != want {
+		t.Errorf("%s holds %q, %v; want %q", path, have, err, want)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".gpuard") {
+			t.Errorf("%s was left behind", e.Name())
+		}
+	}
+}
+
+func TestReplace(t *testing.T) {
+	for _, mode := range []os.FileMode{0o644, 0o755, 0o600, 0o664, 0o755 | os.ModeSetuid} {
+		path := file(t, "old\n", mode)
+		marked := unix.Setxattr(path, "user.note", []byte("mine"), 0) == nil
+		if err := Replace(path, []byte("old\n"), []byte("new\n")); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, path, "new\n")
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != mode {
+			t.Errorf("mode %v, want %v (%v)", info.Mode(), mode, err)
+		}
+		value := make([]byte, 16)
+		if n, err := unix.Getxattr(path, "user.note", value); marked && (err != nil || !bytes.Equal(value[:n], []byte("mine"))) {
+			t.Errorf("the extended attribute is %q, %v", value[:max(n, 0)], err)
+		}
+	}
+}
+
+func TestReplaceRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		prepare    func(t *testing.T, path string) string
+	}{
+		{"a symbolic link", "symbolic link", func(t *testing.T, path string) string {
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(path, link); err != nil {
+				t.Fatal(err)
+			}
+			return link
+		}},
+		{"a file with two names", "hard links", func(t *testing.T, path string) string {
+			if err := os.Link(path, path+"2"); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}},
+		{"another text", "changed meanwhile", func(t *testing.T, path string) string {
+			if err := os.WriteFile(path, []byte("edited\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}},
+		{"a file that its mode protects, although its folder would allow it", "read-only", func(t *testing.T, path string) string {
+			if err := os.Chmod(path, 0o444); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}},
+		{"no file", "no such file", func(_ *testing.T, path string) string { return path + ".gone" }},
+		{"a folder", "not a regular file", func(_ *testing.T, path string) string { return filepath.Dir(path) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := file(t, "old\n", 0o644)
+			target := c.prepare(t, path)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Replace(target, []byte("old\n"), []byte("new\n")); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want a refusal with %q", err, c.want)
+			}
+			holds(t, path, string(before))
+		})
+	}
+}

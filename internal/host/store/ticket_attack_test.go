@@ -1,0 +1,363 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/gate"
+)
+
+// stamp is the name of a ticket at a place of one's own choice.
+func stamp(n int, id string) string { return fmt.Sprintf("%0*x-%s", stampDigits, n, id) }
+
+// waits is alice, who waits in a folder that belongs to root.
+func waits(t *testing.T, f *Folder) (a *actor, ticket job.Ticket, file string) {
+	t.Helper()
+	a = play(t, alice, "wait", f.Path, "GPU-a")
+	eventually(t, "alice waits", func() bool { all, _ := f.Tickets(); return len(all) == 1 })
+	all, _ := f.Tickets()
+	return a, all[0], filepath.Join(f.ticketFolder(alice), files(t, f.ticketFolder(alice))[0])
+}
+
+func TestStrangerCannotTouchATicket(t *testing.T) {
+	gate.Need(t, "root")
+	f := fresh(t)
+	a, ticket, file := waits(t, f)
+	folder := f.ticketFolder(alice)
+	pipe := filepath.Join(folder, goneFolder, strings.TrimSuffix(filepath.Base(file), ticketSuffix))
+	for _, act := range [][]string{
+		{"remove", file},
+		{"rename", file, file + "2"},
+		{"overwrite", file},
+		{"truncate", file},
+		{"chmod", file},
+		{"read-lock", file},
+		{"write-lock", file},
+		{"write-lock-read", file},
+		{"link", file, filepath.Join(f.Path, "linked")},
+		{"remove", pipe},
+		{"overwrite", pipe},
+		{"read-lock", pipe},
+		{"link", pipe, filepath.Join(f.Path, "linked")},
+		{"create", filepath.Join(folder, stamp(1, "aaaa")+ticketSuffix)},
+		{"create", filepath.Join(folder, goneFolder, stamp(1, "aaaa"))},
+		{"rename", folder, filepath.Join(f.Path, "tickets", "moved")},
+		{"rename", filepath.Join(f.Path, "tickets"), filepath.Join(f.Path, "tickets2")},
+	} {
+		play(t, bob, "do", act...).expect("failed:")
+	}
+	seen := look(t, f, testBoot).Tickets
+	if len(seen) != 1 || seen[0].ID != ticket.ID || seen[0].UID != alice || seen[0].Arrival != ticket.Arrival {
+		t.Errorf("after all that: %+v, before: %+v", seen, ticket)
+	}
+	a.kill()
+	does(t, bob, "read-lock", file)
+	if seen := look(t, f, testBoot).Tickets; len(seen) != 0 {
+		t.Errorf("a reader's lock makes a dead ticket look alive: %+v", seen)
+	}
+}
+
+// roleHostileTickets PATH ALICE'S-TICKET: everything that bob can put into his own folder of tickets.
+func roleHostileTickets(args []string) error {
+	top := filepath.Join(args[0], "tickets")
+	dir := filepath.Join(top, strconv.Itoa(os.Geteuid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	stolen, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	at := func(n int, id string) string { return filepath.Join(dir, stamp(n, id)+ticketSuffix) }
+	live := func(path, content string) error {
+		lock, err := newLock(path, []byte(content))
+		if err == nil {
+			_, err = unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 100) // stays open
+		}
+		return err
+	}
+	leased := func(path string) error {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+		}
+		return err
+	}
+	ticket := func(id, rest string) string {
+		return `{"id":"` + id + `","devices":["GPU-a"],"count":1` + rest + `}`
+	}
+	if err := errors.Join(
+		unix.Mkfifo(at(1, "fifo"), 0o666),
+		os.Symlink("/dev/zero", at(2, "link")),
+		os.Mkdir(at(3, "dirs"), 0o755),
+		os.WriteFile(at(4, "none"), nil, 0),
+		leased(at(5, "held")),
+		live(at(6, "huge"), ticket("huge", "")), os.Truncate(at(6, "huge"), 10<<30),
+		live(at(7, "copy"), string(stolen)),
+		live(at(8, "text"), "hello"),
+		live(at(9, "void"), ""),
+		live(at(10, "many"), ticket("many", `,"count":7`)),
+		live(at(11, "zero"), ticket("zero", `,"count":0`)),
+		live(at(12, "less"), ticket("less", `,"memory":-5`)),
+		live(at(13, "past"), ticket("past", `,"timeout_ns":-5`)),
+		live(at(14, "long"), ticket("long", `,"devices":["`+strings.Repeat("x", 200)+`"]`)),
+		live(at(15, "fine"), ticket("fine", `,"arrival":1,"Arrival":1,"UID":0,"User":"root"`)),
+		os.WriteFile(filepath.Join(dir, "two\nlines\x1b[2J.ticket"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, goneFolder), nil, 0o600),
+		os.Symlink(filepath.Join(top, strconv.Itoa(alice)), filepath.Join(top, "77")),
+		os.WriteFile(filepath.Join(top, "file"), nil, 0o600),
+		os.Mkdir(filepath.Join(top, "78"), 0o755),
+	); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	untilEOF()
+	return nil
+}
+
+func TestHostileTickets(t *testing.T) {
+	gate.Need(t, "root")
+	f := fresh(t)
+	_, ticket, file := waits(t, f)
+	began := time.Now().UnixNano()
+	play(t, bob, "hostile-tickets", f.Path, file).expect("ready")
+	start := time.Now()
+	tickets, problems := f.Tickets()
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("reading took %s", took)
+	}
+	if got := ids(tickets); !slices.Equal(got, []string{ticket.ID, "fine"}) {
+		t.Fatalf("tickets %v, want alice's and one of bob's", got)
+	}
+	if fine := tickets[1]; fine.UID != bob || fine.User != "" || fine.Arrival < began-int64(time.Second) {
+		t.Errorf("bob says who he is and when he came: %+v", fine)
+	}
+	folder := f.ticketFolder(bob)
+	for path, text := range map[string]string{
+		"fifo": "not a regular file", "link": "", "dirs": "not a regular file", "huge": "larger", "copy": "differ", "text": "invalid",
+		"void": "unexpected end", "many": "7 of 1", "zero": "0 of 1", "less": "negative", "past": "negative", "long": "characters", "../77": "", "../file": "", "../78": "",
+		"two\nlines": "is not a ticket",
+	} {
+		if !slices.ContainsFunc(problems, func(p Problem) bool {
+			named := strings.Contains(p.Path, "-"+path+ticketSuffix) || p.Path == filepath.Join(folder, path) || strings.HasPrefix(p.Path, filepath.Join(folder, path+"\x1b"))
+			return p.UID == bob && named && strings.Contains(p.Text, text)
+		}) {
+			t.Errorf("%q is not reported against bob with %q: %v", path, text, problems)
+		}
+	}
+	// Neither alice nor root is stopped or delayed.
+	start = time.Now()
+	play(t, alice, "claim", f.Path, "1s", "GPU-a").expect("claimed ")
+	claim(t, f, "GPU-c")
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("two claims took %s", took)
+	}
+	if said := play(t, bob, "wait", f.Path, "GPU-a").line(); !strings.Contains(said, goneFolder) {
+		t.Errorf("bob, whose own folder is spoilt, is told %q", said)
+	}
+}
+
+// A second name of the folder lock among tickets must not cost the claimant the lock.
+func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
+	gate.Need(t, "root")
+	f := fresh(t)
+	does(t, bob, "mkdir", f.ticketFolder(bob))
+	does(t, bob, "link", filepath.Join(f.Path, "lock"), filepath.Join(f.ticketFolder(bob), stamp(1, "link")+ticketSuffix))
+	var seen []Problem
+	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
+		seen = v.Problems
+		f.Tickets()
+		if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
+			t.Errorf("during the claim the folder lock is held by %s, want us", holder)
+		}
+		return job.Lease{}, errBusy
+	})
+	if !errors.Is(err, errBusy) || len(seen) != 1 || seen[0].UID != bob || !strings.Contains(seen[0].Text, "folder lock") {
+		t.Errorf("%v, problems %v", err, seen)
+	}
+	eventually(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
+}
+
+// TestForeignTickets: a file in a user's folder counts if it is that user's or root's.
+func TestForeignTickets(t *testing.T) {
+	gate.Need(t, "root")
+	for owner, want := range map[int]int{alice: 1, 0: 1, bob: 0} {
+		f := fresh(t)
+		dir := f.ticketFolder(alice)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, alice, alice)); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := newLock(filepath.Join(dir, stamp(1, "aaaa")+ticketSuffix), []byte(`{"id":"aaaa","devices":["GPU-a"],"count":1}`))
+		if err != nil || lock.Chown(owner, owner) != nil {
+			t.Fatal(err)
+		}
+		tickets, problems := f.Tickets()
+		if len(tickets) != want || len(problems) != 1-want || want == 1 && tickets[0].UID != alice {
+			t.Errorf("of uid %d: %+v, %v", owner, tickets, problems)
+		}
+		_ = lock.Close()
+	}
+}
+
+// TestTenThousandTickets: live or dead, they cost everybody else a moment and hide nobody.
+func TestTenThousandTickets(t *testing.T) {
+	gate.Need(t, "root")
+	for _, kind := range []string{"dead", "alive", "alike"} {
+		f := fresh(t)
+		_, ticket, _ := waits(t, f)
+		dir := f.ticketFolder(bob)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, bob, bob)); err != nil {
+			t.Fatal(err)
+		}
+		first := filepath.Join(dir, stamp(0, "aaaa")+ticketSuffix)
+		lock, err := newLock(first, []byte(`{"id":"aaaa","devices":["GPU-a"],"count":1}`))
+		if err != nil || lock.Chown(bob, bob) != nil {
+			t.Fatal(err)
+		}
+		for i := range 10_000 {
+			id := "bbbb"
+			if kind == "alike" {
+				id = "aaaa" // and so as good as the first
+			}
+			if err := os.Link(first, filepath.Join(dir, stamp(i+1, id)+ticketSuffix)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kind == "dead" {
+			_ = lock.Close()
+		} else {
+			t.Cleanup(func() { _ = lock.Close() })
+		}
+		said := play(t, alice, "tickets", f.Path).end()
+		_, took, _ := strings.Cut(said, "took ")
+		if d, err := time.ParseDuration(took); err != nil || d > time.Second {
+			t.Errorf("%s: alice's look took %s", kind, took)
+		}
+		if !strings.Contains(said, "ticket "+ticket.ID) || strings.Count("\n"+said, "\nticket ") > 1+queue.Compete || !strings.Contains(said, "more than") {
+			t.Errorf("%s: alice sees %s", kind, said)
+		}
+		t.Logf("%s: alice's look took %s", kind, took)
+	}
+}
+
+// roleTickets PATH: looks as a claim does, and prints the tickets and the problems.
+func roleTickets(args []string) error {
+	f, err := Open(args[0], nil, time.Second)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	_, err = f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
+		for _, t := range v.Tickets {
+			fmt.Println("ticket", t.ID, t.UID)
+		}
+		for _, p := range v.Problems {
+			fmt.Printf("problem %d %q %s\n", p.UID, p.Path, p.Text)
+		}
+		return job.Lease{}, errBusy
+	})
+	fmt.Println("took", time.Since(began))
+	if errors.Is(err, errBusy) {
+		return nil
+	}
+	return err
+}
+
+// TestTicketsOfTwoUsers: each sweeps their own, root all, and both are seen by both.
+func TestTicketsOfTwoUsers(t *testing.T) {
+	gate.Need(t, "root")
+	f := fresh(t)
+	a, _, _ := waits(t, f)
+	b := play(t, bob, "wait", f.Path, "GPU-a")
+	eventually(t, "both wait", func() bool { all, _ := f.Tickets(); return len(all) == 2 })
+	for _, uid := range []uint32{alice, bob} {
+		if said := play(t, uid, "tickets", f.Path).end(); strings.Count(said, "ticket ") != 2 || strings.Contains(said, "problem") {
+			t.Errorf("uid %d sees %s", uid, said)
+		}
+	}
+	a.kill()
+	b.kill()
+	if said := play(t, alice, "tickets", f.Path).end(); strings.Contains(said, "ticket ") {
+		t.Errorf("alice sees dead tickets: %s", said)
+	}
+	if len(files(t, f.ticketFolder(alice))) != 0 || len(files(t, f.ticketFolder(bob))) != 1 {
+		t.Errorf("alice's sweep left %v and %v", files(t, f.ticketFolder(alice)), files(t, f.ticketFolder(bob)))
+	}
+	look(t, f, testBoot)
+	if left := files(t, f.ticketFolder(bob)); len(left) != 0 {
+		t.Errorf("root's sweep left %v", left)
+	}
+}
+
+// TestTicketFolderWithSomebodysName: who took alice's name is named, and her files elsewhere are safe.
+func TestTicketFolderWithSomebodysName(t *testing.T) {
+	gate.Need(t, "root")
+	for _, how := range []string{"mkdir", "symlink"} {
+		f := fresh(t)
+		args := []string{how, f.ticketFolder(alice)}
+		if how == "symlink" {
+			args = []string{how, place(t), f.ticketFolder(alice)}
+		}
+		does(t, bob, args...)
+		if said := play(t, alice, "wait", f.Path, "GPU-a").line(); !strings.Contains(said, "belongs to uid 4002") || !strings.Contains(said, "sudo rm -r") {
+			t.Errorf("%s: alice is told %s", how, said)
+		}
+		play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
+	}
+}
+
+func TestTicketInAFullFolder(t *testing.T) {
+	gate.Need(t, "root")
+	dir := place(t)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "state")
+	if err := Create(path); err != nil {
+		t.Fatal(err)
+	}
+	f := reopen(t, path)
+	kept := enqueue(t, f, "GPU-a")
+	_ = os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600)
+	if _, err := f.Queue(job.Ticket{Devices: kept.Ticket.Devices, Count: 1}); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a ticket in a full folder: %v", err)
+	}
+	if left := append(files(t, f.ticketFolder(0)), files(t, filepath.Join(f.ticketFolder(0), goneFolder))...); len(left) != 2 {
+		t.Errorf("left behind: %v, want the one that was kept", left)
+	}
+	if err := kept.Withdraw(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLimitOfTickets: dead ones do not count against it.
+func TestLimitOfTickets(t *testing.T) {
+	f := fresh(t)
+	one := enqueue(t, f, "GPU-a")
+	file := filepath.Join(f.ticketFolder(me()), one.name+ticketSuffix)
+	for i := range ticketsPerUser {
+		if err := os.Link(file, filepath.Join(f.ticketFolder(me()), stamp(i, "a"+strconv.Itoa(1000+i))+ticketSuffix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Queue(job.Ticket{Devices: one.Ticket.Devices, Count: 1}); err == nil || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("one ticket above the limit: %v", err)
+	}
+	_, _ = one.lock.Close(), one.pipe.Close()
+	enqueue(t, f, "GPU-a")
+	if left := files(t, f.ticketFolder(me())); len(left) != 1 {
+		t.Errorf("%d files, want the one ticket", len(left))
+	}
+}

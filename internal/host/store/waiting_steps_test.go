@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/job"
+)
+
+// TestWaiterKilledAtEveryStep: kill -9 before each system call of a ticket's life, with a dead one of before in the folder:
+// then it is as if it had never been, and whoever was behind it goes on.
+func TestWaiterKilledAtEveryStep(t *testing.T) {
+	for _, deed := range []string{"queue", "withdraw"} {
+		f := fresh(t)
+		usable(t, f, "at first")
+		reached := 0
+		for step := 1; reached == step-1; step++ {
+			leaveDead(t, f)
+			said := traced(t, f.Path, deed, func(c call) bool {
+				reached = max(reached, c.step)
+				return c.entry && c.step == step
+			})
+			if killed := reached == step; killed == strings.HasPrefix(said, "claimed ") {
+				t.Errorf("%s, step %d: reached %d, and it said %q", deed, step, reached, said)
+			}
+			usable(t, f, "killed at a step")
+			next := enqueue(t, f, "GPU-a")
+			if err := next.Behind(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+			if err := next.Withdraw(); err != nil {
+				t.Error(err)
+			}
+			if left := files(t, filepath.Join(f.ticketFolder(me()), goneFolder)); len(left) > 0 {
+				t.Errorf("left behind %v", left)
+			}
+			if t.Failed() {
+				t.Fatalf("%s, at step %d", deed, step)
+			}
+		}
+		t.Logf("%s: %d steps", deed, reached)
+		if reached < 30 {
+			t.Errorf("%s has only %d steps: is it being followed?", deed, reached)
+		}
+	}
+}
+
+// leaveDead leaves what a waiter leaves that was killed.
+func leaveDead(t *testing.T, f *Folder) {
+	t.Helper()
+	w := enqueue(t, f, "GPU-a")
+	_, _ = w.lock.Close(), w.pipe.Close()
+}
+
+// TestTicketsAreBornLocked: at no moment can somebody else open a ticket that its owner has not locked yet, or read one that is
+// not complete.
+func TestTicketsAreBornLocked(t *testing.T) {
+	f := fresh(t)
+	dir := f.ticketFolder(me())
+	unlocked, incomplete, born := 0, 0, 0
+	said := traced(t, f.Path, "queue", func(call) bool {
+		for _, name := range files(t, dir) {
+			path := filepath.Join(dir, name)
+			info, err := os.Lstat(path)
+			if err != nil {
+				continue
+			}
+			data, _ := os.ReadFile(path)
+			private, locked, complete := info.Mode().Perm()&0o077 == 0, isLocked(t, path), json.Valid(data)
+			if _, err := os.Lstat(path); err != nil {
+				continue // another thread of it goes on
+			}
+			if !locked {
+				unlocked++
+			}
+			if !complete {
+				incomplete++
+			}
+			if isTicket := !strings.HasPrefix(name, newPrefix); (!private || isTicket) && (!locked || !complete) {
+				t.Errorf("%s: mode %v, locked %t, content %q", path, info.Mode(), locked, data)
+			} else if isTicket {
+				born++
+			}
+		}
+		pipes, _ := os.ReadDir(filepath.Join(dir, goneFolder))
+		for _, p := range pipes {
+			if info, err := p.Info(); err == nil && info.Mode()&0o7777 != 0o600 {
+				t.Errorf("%s: mode %v", p.Name(), info.Mode())
+			}
+		}
+		return t.Failed()
+	})
+	if !strings.HasPrefix(said, "claimed ") || unlocked == 0 || incomplete == 0 || born == 0 {
+		t.Errorf("it said %q; seen were %d unlocked and %d incomplete files and %d tickets", said, unlocked, incomplete, born)
+	}
+}
+
+// TestTicketOrNothing: what no reader would accept is not written.
+func TestTicketOrNothing(t *testing.T) {
+	f := fresh(t)
+	for name, bad := range map[string]job.Ticket{
+		"no device": {Count: 1}, "no number": {Devices: uuids([]string{"GPU-a"})},
+		"more than there are": {Devices: uuids([]string{"GPU-a"}), Count: 2},
+		"a long name":         {Devices: uuids([]string{strings.Repeat("x", deviceSize+1)}), Count: 1},
+		"much content":        {Devices: uuids([]string{"GPU-a"}), Count: 1, Command: strings.Repeat("x", entrySize)},
+	} {
+		if w, err := f.Queue(bad); err == nil || w != nil || !strings.HasPrefix(err.Error(), "cannot ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	usable(t, f, "refused")
+}

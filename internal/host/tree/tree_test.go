@@ -1,0 +1,163 @@
+package tree
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const roleVar = "GPUARD_TREE_ROLE"
+
+// The tests need a process that adopts what is below it: this binary again, in a role.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVar) == "" {
+		os.Exit(m.Run())
+	}
+	if err := adopter(os.Args[1:]); err != nil {
+		fmt.Println("error:", err)
+		os.Exit(3)
+	}
+}
+
+// adopter SPARED SCRIPT…: starts the script, obeys the lines that it gets, and ends with its input.
+func adopter(args []string) error {
+	var command int
+	t := Adopt(func(pid int) bool { return pid == command }, func(pid int) bool {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return strings.HasSuffix(string(line), "\x00"+args[0]+"\x00")
+	})
+	leave := sync.OnceFunc(t.Leave)
+	defer leave()
+	cmd := exec.Command("sh", "-c", strings.Join(args[1:], " "))
+	cmd.Stderr = os.Stderr
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, roleVar) })
+	if group := t.Group(); group != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	command = cmd.Process.Pid
+	go cmd.Wait() //nolint:errcheck // how it ended does not matter
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		switch in.Text() {
+		case "members":
+			fmt.Println(len(t.Members()))
+		case "term":
+			fmt.Println(t.Signal("SIGTERM"))
+		case "kill":
+			fmt.Println(t.Kill(10 * time.Second))
+		case "leave":
+			leave()
+			fmt.Println()
+		case "true":
+			fmt.Println(exec.Command("sh", "-c", "exit 4").Run())
+		}
+	}
+	return nil
+}
+
+// ask plays the role and returns a function that asks it.
+func ask(t *testing.T, spared, script string) func(line string) string {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", spared, script)
+	cmd.Env = append(os.Environ(), roleVar+"=1")
+	cmd.Stderr = os.Stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := cmd.Start(); err1 != nil || err2 != nil || err != nil {
+		t.Fatal(err1, err2, err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewReader(out)
+	return func(line string) string {
+		t.Helper()
+		fmt.Fprintln(in, line)
+		answer, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(answer)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still not so after 20 s: %s", what)
+		}
+	}
+}
+
+// TestKill: everything below ends, whatever it did to get away; what is spared lives, with what is below it.
+func TestKill(t *testing.T) {
+	file := t.TempDir() + "/spared"
+	tell := ask(t, "spared-one", `trap "" TERM
+(setsid sleep 1100 &)
+setsid sh -c 'trap "" TERM; (sleep 1101 &); sleep 1102' &
+(sh -c 'sleep 1103 & echo $! >`+file+`; wait' spared-one &)
+wait; sleep 1104`)
+	// sh, sleep 1100, setsid's sh, 1101, 1102
+	eventually(t, "all are there", func() bool {
+		b, _ := os.ReadFile(file)
+		return tell("members") == "5" && len(b) > 0
+	})
+	b, _ := os.ReadFile(file)
+	spared, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(spared, unix.SIGKILL) })
+	if got := tell("term"); got != "true" {
+		t.Errorf("nobody was told: %s", got)
+	}
+	if got := tell("kill"); got != "<nil>" {
+		t.Error(got)
+	}
+	if got := tell("members"); got != "0" {
+		t.Errorf("%s live", got)
+	}
+	if err := unix.Kill(spared, 0); err != nil {
+		t.Error("what is spared was ended")
+	}
+	if got := tell("term"); got != "false" {
+		t.Error("there is somebody to tell")
+	}
+}
+
+// TestKillForks: a family that forks faster than anybody can count is ended too.
+func TestKillForks(t *testing.T) {
+	tell := ask(t, "nobody", `f() { (sleep 0.01; f) & (sleep 0.01; sleep 1200) & }; for i in 1 2 3 4; do f; done; wait`)
+	eventually(t, "there are many", func() bool { n, _ := strconv.Atoi(tell("members")); return n > 20 })
+	if got := tell("kill"); got != "<nil>" {
+		t.Error(got)
+	}
+	if got := tell("members"); got != "0" {
+		t.Errorf("%s live", got)
+	}
+}
+
+// TestChildren: who starts a child with os/exec learns how it ended, beside the burying.
+func TestChildren(t *testing.T) {
+	tell := ask(t, "nobody", "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.1 &); done; sleep 1300")
+	for range 50 {
+		if got := tell("true"); got != "exit status 4" {
+			t.Fatal(got)
+		}
+	}
+	tell("kill")
+}
