@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,12 +21,14 @@ type probe struct {
 	here func() error
 }
 
-// probes lists every gate. "gpu" and "kubernetes" are not part of GPUARD_GATES=all.
+// probes lists every gate. "gpu" and "kubernetes" are not part of GPUARD_GATES=all, nor is "cgroup2": most containers mount
+// it read-only, and under systemd it belongs to systemd.
 func probes() []probe {
 	return []probe{
 		{"cc", program("cc")},
 		{"root", root},
 		{"pidns", pidNamespace},
+		{"cgroup2", cgroup2},
 		{"ptrace", traceable},
 		{"python3", program("python3")},
 		{"torch", torch},
@@ -65,7 +68,7 @@ func Has(name string) bool {
 
 func required(name, list string) bool {
 	if list == "all" {
-		return name != "gpu" && name != "kubernetes"
+		return !slices.Contains([]string{"gpu", "kubernetes", "cgroup2"}, name)
 	}
 	return slices.Contains(strings.Split(list, ","), name)
 }
@@ -99,6 +102,16 @@ func traceable() error {
 	}
 	_, _ = cmd.Process.Kill(), cmd.Wait()
 	return nil
+}
+
+// cgroup2: we may make cgroups of version 2 below our own, and nobody else manages those here.
+func cgroup2() error {
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		return errors.New("systemd manages them")
+	}
+	const find = `own=$(sed -n s/^0:://p /proc/self/cgroup) && for at in $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo); do
+test -w "$at$own/cgroup.procs" && test -z "$(cat "$at$own/cgroup.subtree_control")" && exit 0; done; exit 1`
+	return exec.Command("sh", "-c", find).Run()
 }
 
 func pidNamespace() error {

@@ -26,6 +26,7 @@ type Paths struct {
 	Library string // libnvidia-ml.so.1
 	CUDA    string // libcuda.so.1
 	SMI     string // nvidia-smi
+	MPS     string // nvidia-cuda-mps-control
 	Job     string // fakegpu-job, a program on the fake GPUs; its flags stand in c/job.c
 }
 
@@ -43,11 +44,12 @@ func Build(t testing.TB, without ...string) Paths {
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
 		CUDA:    filepath.Join(dir, "libcuda.so.1"),
 		SMI:     filepath.Join(dir, "nvidia-smi"),
+		MPS:     filepath.Join(dir, "nvidia-cuda-mps-control"),
 		Job:     filepath.Join(dir, "fakegpu-job"),
 	}
 	if len(without) > 0 {
 		whole := Build(t)
-		paths.SMI, paths.Job = whole.SMI, whole.Job
+		paths.SMI, paths.MPS, paths.Job = whole.SMI, whole.MPS, whole.Job
 	}
 	return paths
 }
@@ -76,6 +78,7 @@ func build(t testing.TB, root, dir string, without []string) {
 	cc("-shared", "-Wl,-soname,libcuda.so.1", "-Wl,--version-script=symbols", "-o", "libcuda.so.1", "cuda.o", "state.o")
 	if len(without) == 0 {
 		cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "nvml.o", "nvml_more.o", "state.o")
+		cc("-o", "nvidia-cuda-mps-control", "c/mps.c")
 		cc("-o", "fakegpu-job", "c/job.c")
 	}
 	// Another user's processes load these files in tests with two uids.

@@ -76,7 +76,7 @@ func (d *Driver) install(paths Paths) {
 		}
 		d.Write("lib/"+filepath.Base(library), string(code))
 	}
-	for _, program := range []string{paths.SMI, paths.Job} {
+	for _, program := range []string{paths.SMI, paths.MPS, paths.Job} {
 		name := filepath.Join(d.Dir, "bin", filepath.Base(program))
 		if err := os.Symlink(program, name); err != nil && !os.IsExist(err) {
 			d.t.Fatalf("cannot install the fake driver: %v", err)

@@ -4,11 +4,14 @@
 //   --kind C|G|C+G    compute, graphics
 //   --seconds N       how long, default for ever
 //   --fork-child N    leave a child in these places for N seconds and exit at once
+//   --no-mps          do not go through MPS, although the environment leads there
 //   --close-fds       that child closes every descriptor from 3 on and lets go of its standard streams
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { MAX_PLACES = 32 };
@@ -17,8 +20,68 @@ struct options {
     int gpus[MAX_PLACES], count;
     const char *bytes, *kind;
     long seconds, child_seconds; // < 0: for ever, no child
-    int close_fds;
+    int close_fds, no_mps;
 };
+
+static unsigned long long size(const char *text)
+{
+    char *unit;
+    unsigned long long n = strtoull(text, &unit, 10);
+    switch (*unit) {
+    case 'G': return n << 30;
+    case 'M': return n << 20;
+    case 'K': return n << 10;
+    }
+    return n;
+}
+
+// limit is what CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves a client of a device, ~0 without an entry for it.
+static unsigned long long limit(const char *root, int gpu)
+{
+    char path[4096], uuid[256] = "";
+    snprintf(path, sizeof path, "%s/gpus/%d/uuid", root, gpu);
+    FILE *f = fopen(path, "r");
+    if (f != NULL) {
+        if (fgets(uuid, sizeof uuid, f) != NULL)
+            uuid[strcspn(uuid, "\n")] = 0;
+        fclose(f);
+    }
+    const char *all = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    const char *entry = all != NULL && *uuid != 0 ? strstr(all, uuid) : NULL;
+    return entry != NULL && entry[strlen(uuid)] == '=' ? size(entry + strlen(uuid) + 1) : ~0ULL;
+}
+
+// connect is what the CUDA driver does: where a daemon runs, the process becomes its client, with its limits; where none
+// does, it runs as without MPS.
+static void connect(struct options *o)
+{
+    char path[4096];
+    int daemon_pid = 0;
+    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY"), *root = getenv("FAKEGPU_DIR");
+    if (pipe == NULL || o->no_mps)
+        return;
+    snprintf(path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipe);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return;
+    if (fscanf(f, "%d", &daemon_pid) != 1 || kill(daemon_pid, 0) != 0)
+        daemon_pid = 0;
+    fclose(f);
+    if (!daemon_pid)
+        return;
+    for (int i = 0; i < o->count; i++) {
+        if (size(o->bytes) > limit(root != NULL ? root : "", o->gpus[i])) {
+            fprintf(stderr, "CUDA error: out of memory\n");
+            exit(3);
+        }
+    }
+    snprintf(path, sizeof path, "%s/clients.d/%d", pipe, (int)getpid());
+    f = fopen(path, "w");
+    if (f != NULL)
+        fclose(f);
+    if (strcmp(o->kind, "C") == 0)
+        o->kind = "M+C";
+}
 
 static void occupy(const struct options *o, pid_t pid)
 {
@@ -71,7 +134,8 @@ int main(int argc, char **argv)
 {
     static const struct option names[] = {
         {"gpu", required_argument, NULL, 'g'}, {"mem", required_argument, NULL, 'm'}, {"kind", required_argument, NULL, 'k'},
-        {"seconds", required_argument, NULL, 's'}, {"fork-child", required_argument, NULL, 'f'}, {"close-fds", no_argument, NULL, 'c'}, {0}};
+        {"seconds", required_argument, NULL, 's'}, {"fork-child", required_argument, NULL, 'f'}, {"close-fds", no_argument, NULL, 'c'},
+        {"no-mps", no_argument, NULL, 'n'}, {0}};
     struct options o = {.bytes = "1G", .kind = "C", .seconds = -1, .child_seconds = -1};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
@@ -84,6 +148,7 @@ int main(int argc, char **argv)
         case 's': o.seconds = atol(optarg); break;
         case 'f': o.child_seconds = atol(optarg); break;
         case 'c': o.close_fds = 1; break;
+        case 'n': o.no_mps = 1; break;
         default: return 2;
         }
     }
@@ -91,6 +156,7 @@ int main(int argc, char **argv)
         leave_child(&o);
         return 0;
     }
+    connect(&o);
     occupy(&o, getpid());
     stay(o.seconds);
     return 0;

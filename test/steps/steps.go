@@ -1,0 +1,98 @@
+// Package steps shows what a reader of text found in a file, for tests: one line per step, with the very text of the file
+// that its places point at.
+package steps
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// Shown writes the steps of a file, one line each.
+func Shown(src string, f lint.File) []string {
+	var all []string
+	for _, s := range f.Steps {
+		all = append(all, shown(src, s))
+	}
+	return all
+}
+
+func shown(src string, s lint.Step) string {
+	out := fmt.Sprintf("%d:%d %s", s.At.Line, s.At.Column, s.Do)
+	for _, part := range []string{s.Name, s.How} {
+		if part != "" {
+			out += " " + part
+		}
+	}
+	if s.In != "" {
+		out += " in " + s.In
+	}
+	if s.Maybe {
+		out += " maybe"
+	}
+	if s.Lost != "" {
+		out += " lost in " + s.Lost
+	}
+	if s.Do == lint.Script {
+		out += fmt.Sprintf(" indent %d", s.Indent)
+	}
+	if s.Do != lint.Command {
+		out += " " + value(src, s.Value)
+	}
+	for _, w := range s.With {
+		out += " with " + w.Name + value(src, w.Value)
+	}
+	for _, w := range s.Words {
+		out += " " + value(src, w)
+	}
+	return out
+}
+
+// value is ="text" when it is known and ?"text" when it is computed, then @ and what stands at its place.
+func value(src string, v lint.Value) string {
+	known := "="
+	if !v.Known {
+		known = "?"
+	}
+	there := At(src, v.At)
+	if there == v.Text {
+		return known + fmt.Sprintf("%q", v.Text)
+	}
+	return known + fmt.Sprintf("%q@%q", v.Text, there)
+}
+
+// At is what stands at a place: an explanation where there is no such place.
+func At(src string, p lint.Place) string {
+	lines := strings.SplitAfter(src, "\n")
+	if p == (lint.Place{}) {
+		return ""
+	}
+	if p.Line < 1 || p.EndLine < p.Line || p.EndLine > len(lines) || p.Column < 1 || p.EndColumn < 1 || p.Line == p.EndLine && p.EndColumn < p.Column ||
+		p.Column-1 > len(lines[p.Line-1]) || p.EndColumn-1 > len(lines[p.EndLine-1]) {
+		return fmt.Sprintf("no such place: %+v", p)
+	}
+	if p.Line == p.EndLine {
+		return lines[p.Line-1][p.Column-1 : p.EndColumn-1]
+	}
+	return lines[p.Line-1][p.Column-1:] + strings.Join(lines[p.Line:p.EndLine-1], "") + lines[p.EndLine-1][:p.EndColumn-1]
+}
+
+// Astray names the first place of a file's steps that is not in the text; "" when all are.
+func Astray(src string, f lint.File) string {
+	for _, s := range f.Steps {
+		places := []lint.Place{s.At, s.Value.At}
+		for _, w := range s.Words {
+			places = append(places, w.At)
+		}
+		if s.At.Line == 0 {
+			return fmt.Sprintf("no place: %+v", s)
+		}
+		for _, p := range places {
+			if there := At(src, p); strings.HasPrefix(there, "no such place") {
+				return fmt.Sprintf("%s: %s of %+v", there, s.Do, s)
+			}
+		}
+	}
+	return ""
+}
