@@ -1,17 +1,25 @@
 module gpuard
 
-go 1.26.0
+go 1.26.8
 
 require (
+	github.com/BurntSushi/toml v1.5.0
 	github.com/NVIDIA/go-nvml v0.13.3-1
 	github.com/ebitengine/purego v0.11.3
+	github.com/goccy/go-yaml v1.19.2
+	github.com/moby/buildkit v0.34.2
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	golang.org/x/sys v0.49.0
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (
+	github.com/containerd/typeurl/v2 v2.3.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
+	golang.org/x/tools v0.38.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -86,6 +86,7 @@ func rules() []rule {
 		{"names that say something", names},
 		{"words that do not belong here", forbiddenWords},
 		{"every requirement is explained", explainedRequirements},
+		{"numbers of their own", ownNumbers},
 	}
 }
 

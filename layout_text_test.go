@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,27 @@ func forbiddenWords(repo tree) (bad []string) {
 					bad = append(bad, fmt.Sprintf("%s:%d: %q does not belong into the repository", s.path, i+1, word))
 				}
 			}
+		}
+	}
+	return bad
+}
+
+// ownNumbers: a decision and a note of a change each have a number to themselves, and every decision is in the list.
+func ownNumbers(repo tree) (bad []string) {
+	taken := map[string]string{}
+	list := repo.text("docs/decisions/README.md")
+	for _, s := range repo {
+		folder, name := path.Split(s.path)
+		number, _, numbered := strings.Cut(name, "-")
+		if folder != "docs/decisions/" && folder != "changes/unreleased/" || !numbered {
+			continue
+		}
+		if first := taken[folder+number]; first != "" {
+			bad = append(bad, fmt.Sprintf("%s: %s is the number of %s; take the next free one", s.path, number, first))
+		}
+		taken[folder+number] = name
+		if folder == "docs/decisions/" && !strings.Contains(list, "| ["+number+"]("+name+") |") {
+			bad = append(bad, fmt.Sprintf("%s: docs/decisions/README.md has no row for it", s.path))
 		}
 	}
 	return bad

@@ -109,6 +109,45 @@ func TestReleaseUnreadable(t *testing.T) {
 	r.freed()
 }
 
+// TestUnattended: a lease whose process is gone, as is the holder that would have said so, is of whoever has it open. A process
+// with the command's name may be the command, which no release takes its device from: so it is where a gpuard that stays
+// beside its command was killed before it noted the command's process.
+func TestUnattended(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		child, says string
+		code        int
+	}{
+		"the command": {"sh -c 'while :; do read x </dev/zero; done'", "its command sh (process PID) is running; end it first: kill PID", 1},
+		"a helper":    {"sleep 1000", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "demo:1xL4")
+			r.freed()
+			cmd := r.job("sh", "-c", c.child+" & echo $GPUARD_LEASE $!; wait")
+			var lease string
+			var pid int
+			if _, err := fmt.Sscan(begin(t, cmd), &lease, &pid); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+			eventually(t, "the holder is there", func() bool { return len(holdersOf(r.folder())) == 1 })
+			_ = unix.Kill(holdersOf(r.folder())[0], unix.SIGKILL)
+			_ = cmd.Process.Kill()
+			_, _ = cmd.Process.Wait()
+			same(t, "exit of a run", run(t, r.job("true")).code, 120)
+			status := run(t, program(t, r.state, nil, "status", "--machine", r.machine, "--json")).out
+			contains(t, status, fmt.Sprintf("PID %d", pid), fmt.Sprintf(`"ended": %v`, c.code == 0))
+			got := run(t, program(t, r.state, nil, "release", "--machine", r.machine, lease))
+			same(t, "exit of release", got.code, c.code)
+			contains(t, got.err, strings.ReplaceAll(c.says, "PID", fmt.Sprint(pid)))
+			_ = unix.Kill(pid, unix.SIGKILL)
+			r.freed()
+		})
+	}
+}
+
 // TestDryRunAgrees: what --dry-run says is what run does, also where only the device of the last time decides.
 func TestDryRunAgrees(t *testing.T) {
 	r := newRig(t, "demo")

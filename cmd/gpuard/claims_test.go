@@ -69,7 +69,7 @@ func newRig(t *testing.T, machine string) *rig {
 }
 
 func (r *rig) job(command ...string) *exec.Cmd {
-	args := append([]string{"run", "-q", "--machine", r.machine, "--"}, command...)
+	args := append([]string{"run", "-q", "--no-wait", "--machine", r.machine, "--"}, command...)
 	return program(r.t, r.state, []string{"DEVICES=" + r.devices, "VIOLATIONS=" + r.violations, "LEASES=" + r.folder()}, args...)
 }
 

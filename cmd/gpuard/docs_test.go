@@ -23,7 +23,7 @@ func commandsIn(t *testing.T, page string) (lines []string) {
 		line, indented := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
 		line = strings.TrimPrefix(line, "$ ")
 		first, _, _ := strings.Cut(line, " ")
-		if indented && slices.Contains([]string{"gpuard", "go", "eval", "source", "export"}, first) {
+		if indented && slices.Contains([]string{"gpuard", "go", "eval", "source", "export", "nohup"}, first) {
 			lines = append(lines, line)
 		}
 	}
@@ -49,8 +49,8 @@ done
 func typed(t *testing.T, shell, line string) (result, string) {
 	t.Helper()
 	bin, work := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{"python": worker, "torchrun": stub} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil { //nolint:gosec // programs are executable
+	for name, text := range map[string]string{bin + "/python": worker, bin + "/torchrun": stub, bin + "/pytest": stub, work + "/app": stub, work + "/train.sh": stub} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil { //nolint:gosec // programs are executable
 			t.Fatal(err)
 		}
 	}
@@ -84,6 +84,9 @@ func TestGuide(t *testing.T) {
 			if shell == "zsh" {
 				line = "autoload -U compinit && compinit -u -D && " + line
 			}
+			if strings.HasSuffix(line, "&") {
+				line += " wait $!" // its end counts
+			}
 			got, seen := typed(t, shell, line)
 			if got.code != 0 {
 				t.Errorf("ends with %d:\n%s%s", got.code, got.out, got.err)
@@ -100,6 +103,55 @@ func TestGuide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherGuides runs what the other pages show, as it stands there, but for those about a process or a lease that is not here.
+func TestOtherGuides(t *testing.T) {
+	for _, page := range []string{"sharing", "waiting", "supervise", "drift", "health", "leftovers", "doctor"} {
+		n := 0
+		for _, line := range commandsIn(t, "docs/guide/"+page+".md") {
+			if regexp.MustCompile(`\b(4242|4711|k3f9)\b`).MatchString(line) {
+				continue
+			}
+			n++
+			t.Run(page+" "+line, func(t *testing.T) {
+				t.Parallel()
+				if got, _ := typed(t, "bash", line); got.code != 0 {
+					t.Errorf("ends with %d:\n%s%s", got.code, got.out, got.err)
+				}
+			})
+		}
+		if n == 0 {
+			t.Errorf("docs/guide/%s.md shows no command", page)
+		}
+	}
+}
+
+// TestVariables: every variable of ours that the code names stands in the reference, and none that it does not.
+func TestVariables(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "variables.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`GPUARD_[A-Z_]+`)
+	code := []string{"GPUARD_GATES"} // for the tests of this repository
+	err = filepath.WalkDir(filepath.Join("..", "..", "internal"), func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code = append(code, name.FindAllString(string(text), -1)...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := append(name.FindAllString(string(page), -1), "GPUARD_GATES")
+	for _, list := range []*[]string{&code, &told} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	same(t, "variables in docs/reference/variables.md", strings.Join(told, " "), strings.Join(code, " "))
 }
 
 // TestReadme: the two commands that it promises for a fresh machine are there, the first prints one device, and every other

@@ -49,13 +49,13 @@ func TestDriverDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer passed.Close() //nolint:errcheck // read by nobody
-	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60")
+	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; kill -STOP $$")
 	cmd.ExtraFiles = []*os.File{passed, nil, passed} // 3 and 5
 	inherited := descriptors(t, os.Getpid())         // by this test from whoever started it
 	begin(t, cmd)
-	eventually(t, "the shell is out of the way", func() bool {
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
-		return string(name) == "sleep\n"
+	eventually(t, "it has stopped, and opens nothing more", func() bool {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		return strings.Contains(string(line), ") T ")
 	})
 	open := descriptors(t, cmd.Process.Pid)
 	var numbers, leases []int

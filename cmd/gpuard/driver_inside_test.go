@@ -32,7 +32,7 @@ inner='echo "inner $GPUARD_LEASE $GPUARD_GPUS $CUDA_VISIBLE_DEVICES"; echo > "$D
 gpuard run -q $PRIVATE -- sh -c "$inner" sh one &
 gpuard run -q $PRIVATE -- sh -c "$inner" sh two &
 while ! test -e "$DONE/one" || ! test -e "$DONE/two"; do sleep 0.01; done
-gpuard run -q $PRIVATE --json -- true
+gpuard run -q $PRIVATE --no-wait --json -- true
 echo "third $?"
 gpuard run -q $PRIVATE --any -- sh -c 'echo "any $GPUARD_GPUS"'
 echo > "$DONE/over"
@@ -195,7 +195,7 @@ func TestDriverMask(t *testing.T) {
 		same(t, "given", []any{got.code, got.out}, []any{0, uuid(1) + " 1\n"})
 	}
 	begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo on; exec sleep 60"))
-	got := run(t, with(r.cmd("run", "--", "true"), mask))
+	got := run(t, with(r.cmd("run", "--no-wait", "--", "true"), mask))
 	same(t, "exit", got.code, 120)
 	contains(t, strings.Join(strings.Fields(got.err), " "), mask+" hides it", "--any")
 	refusal := refused(t, with(r.cmd("run", "--json", "--gpus", "2", "--", "true"), mask), 122)

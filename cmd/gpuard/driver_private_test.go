@@ -116,7 +116,7 @@ func TestHolderTouches(t *testing.T) {
 	}
 	defer folder.Close() //nolint:errcheck // read only
 	command := sleeper(t)
-	held, err := folder.Claim("boot", func(store.View) (job.Lease, error) {
+	held, err := folder.Claim("boot", nil, func(store.View) (job.Lease, error) {
 		return job.Lease{Devices: []gpu.UUID{"GPU-0"}, PID: command.Process.Pid, Command: "sleep"}, nil
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ import (
 // hasty is the program with less patience than people need.
 func hasty() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start("/", waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment}))
+	os.Exit(start("/", waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment,
+		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment}))
 }
 
 // rack is the program on a fake machine, with a state folder of its own.
@@ -102,9 +104,12 @@ type refusal struct {
 	Reasons       []job.Reason
 }
 
-// refused runs the program, which must answer with that code, and returns its reasons.
+// refused runs the program, which must answer with that code, and returns its reasons. It does not wait for a device.
 func refused(t testing.TB, cmd *exec.Cmd, code int) (answer refusal) {
 	t.Helper()
+	if cmd.Args[1] == "run" && !slices.Contains(cmd.Args, "--no-wait") {
+		cmd.Args = slices.Insert(cmd.Args, 2, "--no-wait")
+	}
 	got := run(t, cmd)
 	if got.code != code {
 		t.Fatalf("%q ended with %d, not %d:\n%s%s", cmd.Args, got.code, code, got.out, got.err)

@@ -20,7 +20,7 @@ import (
 // hold asks for a lease for the life of pid.
 func (r *rig) hold(pid int, flags ...string) result {
 	r.t.Helper()
-	args := append(append([]string{"hold", "--machine", r.machine}, flags...), strconv.Itoa(pid))
+	args := append(append([]string{"hold", "--no-wait", "--machine", r.machine}, flags...), strconv.Itoa(pid))
 	return run(r.t, program(r.t, r.state, nil, args...))
 }
 

@@ -26,6 +26,11 @@ func TestJSON(t *testing.T) {
 		{"explain --json CUDA_VISIBLE_DEVICES=", 0},
 		{"explain --json CUDA_VISIBLE_DEVICES=0,0,9 WRONG=1", 0},
 		{"explain --json 0,1", 2},
+		{"doctor --json", 0},
+		{"doctor --json --run", 2},
+		{"doctor --json --for .venv", 2},
+		{"doctor --json --bundle", 2},
+		{"doctor --json nonsense", 2},
 		{"env --json", 0},
 		{"env --json --cpu", 0},
 		{"env --format json --gpus 9", 1},
@@ -96,7 +101,7 @@ func checkAnswer(t *testing.T, command string, code int, text string) {
 // noNullLists looks for null where the reference page promises a list.
 func noNullLists(t *testing.T, at string, value any) {
 	t.Helper()
-	lists := []string{"devices", "reasons", "notes", "visible", "unset", "unavailable", "problems", "why", "leases", "processes", "mig"}
+	lists := []string{"devices", "reasons", "notes", "visible", "unset", "unavailable", "problems", "why", "leases", "processes", "mig", "findings"}
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {

@@ -11,12 +11,15 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
 	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/logfile"
 	"gpuard/internal/host/nvml"
 	"gpuard/internal/host/nvsmi"
 	"gpuard/internal/host/pci"
@@ -29,7 +32,12 @@ func main() {
 	// the first one, and an exec from another would lose it.
 	runtime.LockOSThread()
 	launch.DefaultSignals()
-	os.Exit(start("/", waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour}))
+	os.Exit(start("/", usual()))
+}
+
+func usual() waits {
+	return waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour,
+		look: 5 * time.Second, minute: time.Minute}
 }
 
 // waits are the long patiences of the program; tests give shorter ones.
@@ -37,13 +45,27 @@ type waits struct {
 	driver time.Duration // for one answer of the driver
 	fading time.Duration // for GPU memory of a job that just ended
 	lock   time.Duration // for the lock of the lease folder
+	log    time.Duration // between two looks at the kernel's log while a command is watched; 0 is what the program has
 	touch  time.Duration // between two touches of a lease by its holder
+	look   time.Duration // between two looks at the GPUs of a job that may move
+	minute time.Duration // of the policy of such moves
+	turn   time.Duration // for somebody who is next in the line to come; 0 is what the program has
+	slow   time.Duration // between two looks of somebody who waits for what nobody tells; 0 is what the program has
+	pause  time.Duration // before a command that failed is started again; 0 is what the program has
+	reach  time.Duration // for a job on a device to show up as a client of MPS; 0 is what the program has
 }
 
 // start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them.
 func start(root string, w waits) int {
 	if app.Holder() {
 		if err := app.Keep(os.Args[2:], w.touch); err != nil {
+			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+			return 125
+		}
+		return 0
+	}
+	if logfile.Copying() {
+		if err := logfile.Copy(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 125
 		}
@@ -56,15 +78,27 @@ func start(root string, w waits) int {
 		}
 		return 0
 	}
+	nvidia := &driver{deadline: w.driver}
 	a := &app.App{
-		Read:         app.Both(app.FirstOf(library(w.driver), nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
-		Unread:       func() []gpu.Device { return pci.Others(root) },
-		Env:          os.Environ(),
-		Proc:         proc.New("/proc"),
-		Run:          "/run",
-		Tmp:          "/var/tmp",
-		Fading:       w.fading,
-		LockDeadline: w.lock,
+		Read:        app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
+		Unread:      func() []gpu.Device { return pci.Others(root) },
+		Cards:       func() ([]site.Card, error) { return pci.Cards(root) },
+		Events:      nvidia.events,
+		KernelLog:   root,
+		Root:        root,
+		LogInterval: w.log,
+		Env:         os.Environ(),
+		Proc:        proc.New("/proc"),
+		Run:         "/run", Tmp: "/var/tmp",
+		Fading:        w.fading,
+		Driver:        w.driver,
+		LockDeadline:  w.lock,
+		Reach:         w.reach,
+		Overdue:       w.turn,
+		Slow:          w.slow,
+		DriftInterval: w.look,
+		DriftMinute:   w.minute,
+		Pause:         w.pause,
 	}
 	if app.Verifier() {
 		if err := a.Overlook(context.Background(), os.Args[2:]); err != nil {
@@ -73,20 +107,60 @@ func start(root string, w waits) int {
 		}
 		return 0
 	}
+	if a.Measuring() {
+		if err := a.Measure(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+			return 125
+		}
+		return 0
+	}
 	return cli.Main(context.Background(), &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
-// library opens NVML on first use and keeps it: one initialisation per process.
-func library(deadline time.Duration) app.Reader {
-	var lib *nvml.Library
-	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-		if lib == nil {
-			opened, err := nvml.Open(ctx, nvml.Deadline(deadline))
-			if err != nil {
-				return gpu.Machine{}, err
-			}
-			lib = opened
+// driver is NVML, opened on first use and kept: one initialisation per process.
+type driver struct {
+	deadline time.Duration
+	opening  sync.Mutex
+	nvml     *nvml.Library
+}
+
+func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	if d.nvml == nil {
+		// Whoever is in a hurry with a reading still needs the library: it has a deadline of its own.
+		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline))
+		if err != nil {
+			return nil, err
 		}
-		return lib.Read(ctx, what)
+		d.nvml = opened
 	}
+	return d.nvml, nil
+}
+
+// read gives a reading the time that its caller has for it, which the opening of the library does not use up.
+func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	end, hurried := ctx.Deadline()
+	left := time.Until(end)
+	library, err := d.open(ctx)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	if hurried {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
+		defer cancel()
+	}
+	return library.Read(ctx, what)
+}
+
+// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the readings.
+func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+	library, err := d.open(ctx)
+	if err != nil {
+		none := make(chan gpu.Event)
+		close(none)
+		return none
+	}
+	return library.Events(ctx, ids)
 }

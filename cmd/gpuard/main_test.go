@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
 )
@@ -19,8 +24,24 @@ import (
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is the
 // same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuard": main, "hasty": hasty, "amdbox": amdbox, "occupy": occupy, "keeplock": keeplock,
-		"listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
+	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
+	if err := flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
+		"surveyed": surveyed, "occupy": occupy, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
+}
+
+// heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.
+type heedful struct{ *testing.M }
+
+func (h heedful) Run() int {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	return h.M.Run()
 }
 
 // TestScript runs the program from outside: one file in testdata/script per theme.

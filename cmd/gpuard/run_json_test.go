@@ -57,7 +57,7 @@ func TestRunJSONRemarks(t *testing.T) {
 		t.Fatalf("exit %d\n%s", got.code, got.err)
 	}
 	notes, _ := json.Marshal(said[0]["notes"])
-	contains(t, string(notes), "waited 1.", "for GPU 0: no answer within 1s")
+	contains(t, string(notes), "GPU 0 was not waited for: no answer within 500ms")
 }
 
 // TestSilentDeviceIsNamed: who waits for a device that does not answer is told for which one, unless silence was asked for.
@@ -65,9 +65,12 @@ func TestSilentDeviceIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	r.Hang("nvmlDeviceGetPowerUsage", 0)
-	got := run(t, r.hasty("run", "--", "true"))
-	same(t, "exit", got.code, 0)
+	got := run(t, r.hasty("run", "--gpus", "2", "--no-wait", "--", "true"))
+	same(t, "exit", got.code, 120)
 	contains(t, got.err, "gpuard: waited 1.", "s for GPU 0: no answer within 1s; gpuard status shows it")
+	got = run(t, r.hasty("run", "--", "true"))
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "gpuard: GPU 0 was not waited for: no answer within 500ms; gpuard status shows it")
 	got = run(t, r.hasty("run", "-q", "--", "true"))
 	same(t, "quietly", []any{got.code, got.err}, []any{0, ""})
 }
@@ -79,9 +82,9 @@ func TestRunWaitsForWhatEnds(t *testing.T) {
 	r.given()
 	r.observed()
 	pid := r.occupyGPU(0, "20G", fakegpu.Compute)
-	got := run(t, r.hasty("run", "--", "true"))
-	same(t, "exit", got.code, 120)
-	if strings.Contains(got.err, "waiting") {
+	got := run(t, r.hasty("run", "--wait=1s", "--", "true"))
+	same(t, "exit", got.code, 121)
+	if strings.Contains(got.err, "job that just ended") {
 		t.Errorf("waits for process %d, which is newer than the lease's end:\n%s", pid, got.err)
 	}
 }
@@ -94,9 +97,9 @@ func TestRunNoWait(t *testing.T) {
 	r.nothingLeft()
 	got := run(t, r.hasty("run", "--no-wait", "--", "true"))
 	same(t, "exit", got.code, 120)
-	waited := run(t, r.hasty("run", "--", "true"))
-	same(t, "exit", waited.code, 120)
-	contains(t, waited.err, "gpuard: waiting up to 2 s for GPU memory")
+	waited := run(t, r.hasty("run", "--wait", "3s", "--", "true"))
+	same(t, "exit", waited.code, 121)
+	contains(t, waited.err, "gpuard: waiting for 1 GPU")
 	if strings.Contains(got.err, "waiting") {
 		t.Errorf("it waited:\n%s", got.err)
 	}

@@ -30,8 +30,14 @@ type front struct {
 // bothWays makes the same observations without and with gpuard in front of the command; they must be equal.
 func bothWays(t *testing.T, observe func(f *front) []string) {
 	t.Helper()
+	bothWaysAs(t, strings.Fields("gpuard run -q --machine demo --"), observe)
+}
+
+// bothWaysAs is bothWays with these words in front of the command.
+func bothWaysAs(t *testing.T, words []string, observe func(f *front) []string) {
+	t.Helper()
 	plain := observe(&front{TB: t, state: stateFolder(t), dir: t.TempDir()})
-	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
+	f := &front{TB: t, words: words, state: stateFolder(t), dir: t.TempDir()}
 	leased := observe(f)
 	for i := range max(len(plain), len(leased)) {
 		without, with := "nothing", "nothing"

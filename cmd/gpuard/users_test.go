@@ -127,7 +127,7 @@ func TestLockKept(t *testing.T) {
 	if after := r.files(); after != before {
 		t.Errorf("left behind:\n%s\nbefore:\n%s", after, before)
 	}
-	same(t, "holders", len(holdersOf(r.folder())), 0)
+	eventually(t, "no holder is left", func() bool { return len(holdersOf(r.folder())) == 0 })
 	_ = in.Close()
 	_ = keeper.Wait()
 	if got := run(t, as(alice, r.job("true"))); got.code != 0 {

@@ -48,6 +48,7 @@ func (q *question) already(held []job.Lease, now time.Time) error {
 	h := &had{lease: held[i], machine: q.machine}
 	ids, same := q.meant(held[i], now)
 	h.same, h.plan = same, planOf(q.machine, ids)
+	h.plan.Share, h.plan.Quota = h.lease.Share, h.lease.Quota
 	return h
 }
 
@@ -55,6 +56,10 @@ func (q *question) already(held []job.Lease, now time.Time) error {
 // uses them does not matter: they are given already.
 func (q *question) meant(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	s := q.spec
+	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so
+		return l.Devices, false
+	}
+	s.Share = 0
 	if len(s.Devices) == 0 && s.MIG == "" && s.GPUs > len(l.Devices) {
 		return l.Devices, false
 	}

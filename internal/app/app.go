@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/kmsg"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
 )
@@ -27,18 +30,40 @@ type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 // App is what every use case needs.
 type App struct {
 	Read          Reader
-	Unread        func() []gpu.Device // devices of vendors that Read does not know; nil: not asked
+	Unread        func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
+	Cards         func() ([]site.Card, error)                                // what is on the PCI bus, whoever drives it; nil: not asked
+	Events        func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
+	KernelLog     string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
+	LogInterval   time.Duration                                              // between two looks at it while a command is watched; 0 means 5 s
 	Env           visible.Env
 	Proc          proc.FS
-	Machine       string        // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
-	PrivateState  bool          // --private-state
-	NoWait        bool          // --no-wait: memory that is about to be freed is not waited for
-	LockDeadline  time.Duration // for the folder lock; 0 means 10 s
-	ProbeDeadline time.Duration // for the CUDA driver to answer --probe; 0 means 30 s
-	Fading        time.Duration // how long GPU memory of a job that just ended is waited for; 0 means 10 s
-	Interval      time.Duration // between two looks of verify; 0 means 500 ms
-	Say           func(string)  // one line for the person who waits; never nil
-	Run, Tmp      string        // "/run" and "/var/tmp" outside tests
+	Machine       string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState  bool                   // --private-state
+	NoWait        bool                   // --no-wait: nothing is waited for, not even memory that is about to be freed
+	Wait          time.Duration          // --wait: how long a device is waited for; 0 means for ever
+	Fallback      []string               // --fallback: what is tried in place of waiting: "other", "cpu", "wait"
+	Driver        time.Duration          // for the driver to answer; 0 means 5 s
+	LockDeadline  time.Duration          // for the folder lock; 0 means 10 s
+	ProbeDeadline time.Duration          // for the CUDA driver to answer --probe; 0 means 30 s
+	Overdue       time.Duration          // how long somebody who is next may let a free device lie; 0 means queue.Overdue
+	Slow          time.Duration          // between two looks while something blocks whose end nobody tells; 0 means 5 s, growing to 30 s
+	Fading        time.Duration          // how long GPU memory of a job that just ended is waited for; 0 means 10 s
+	Interval      time.Duration          // between two looks of verify; 0 means 500 ms
+	DriftInterval time.Duration          // between two looks at the devices of a run that may move; 0 means 5 s
+	DriftMinute   time.Duration          // what the policy of such moves takes for a minute; 0 means one
+	Measured      time.Duration          // between two looks at the memory of a shared lease; 0 means 1 s
+	Grace         time.Duration          // for a job above its share to give memory back, and then to end; 0 means 3 s
+	Reach         time.Duration          // for a job on a device to show up as a client of MPS; 0 means 30 s
+	Say           func(string)           // one line for the person who waits; never nil
+	Stand         func(*status.Standing) // where a waiting request stands, at each change; nil when the waiting is over. May be nil
+	Pause         time.Duration          // before a command that failed is started again; 0 means 500 ms, growing to 30 s
+	Root          string                 // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
+	Survey        time.Duration          // for each thing that doctor looks at beside the devices; 0 means 5 s
+	Live          bool                   // somebody looks at that all the time
+	Loud          func(string)           // one line that is said also where silence was asked for; nil: not said
+	Run, Tmp      string                 // "/run" and "/var/tmp" outside tests
+
+	heard *heard // errors of devices that this process listens to; nil where it does not
 }
 
 // Usage is an error in how gpuard was called or in what it was given to read.
@@ -57,9 +82,16 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	switch {
 	case a.hardware():
 		started := time.Now()
+		log := func() []kmsg.Error { return nil }
+		if what&gpu.Health != 0 {
+			log = a.kernelLog()
+		}
 		m, err := a.Read(ctx, what)
 		if err != nil {
 			return m, err
+		}
+		if what&gpu.Health != 0 {
+			a.afflict(&m, log())
 		}
 		if spent := time.Since(started); spent > time.Second && asleep(m) {
 			a.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
@@ -74,6 +106,7 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 			return m, &Usage{err.Error()}
 		}
 		m.Taken = time.Now()
+		a.afflict(&m, nil)
 		return m, nil
 	}
 	data, err := os.ReadFile(a.Machine)
@@ -85,6 +118,7 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		return m, usagef("cannot read the machine file %s: %s", a.Machine, strings.TrimPrefix(err.Error(), "cannot read machine file: "))
 	}
 	m.Source = "file"
+	a.afflict(&m, nil)
 	return m, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -20,6 +19,9 @@ import (
 // rereads is how often a device that changed after the reading is read again.
 const rereads = 3
 
+// freshness is how old a reading may be on which devices are given.
+const freshness = time.Second
+
 // errStale says that a device of the answer changed between the reading and the folder lock.
 var errStale = errors.New("the machine changed while it was being read")
 
@@ -29,13 +31,17 @@ type question struct {
 	whose   subject
 	spec    job.Spec
 	machine gpu.Machine
+	read    time.Time // when machine was
 	names   map[uint32]string
 	since   store.Generation
+	partial bool // some devices were late, and were not waited for
 	last    bool // no more rereads: decide on what there is
 	seen    store.View
 	plan    job.Plan
-	env     visible.Env // whose masks, lease and allocation count
-	own     []int       // processes of a running subject
+	env     visible.Env      // whose masks, lease and allocation count
+	own     []int            // processes of a running subject
+	trees   map[string][]int // of shared leases
+	line    *line            // who else waits for the same devices; nil when nobody does
 }
 
 // subject is the process for whose life the lease is.
@@ -55,36 +61,102 @@ type decision struct {
 	Folder  *store.Folder
 }
 
-// claim reads the machine and leases what spec asks for, or returns a *job.Refusal.
+// decided is the answer to a question.
+func (q *question) decided(held *store.Held, folder *store.Folder) *decision {
+	return &decision{q.plan, q.machine, held, folder}
+}
+
+// claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
+// *job.Refusal; a *late when the time for waiting ran out.
 func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decision, error) {
 	q, folder, boot, err := a.ask(ctx, spec, whose)
 	if err != nil {
 		return nil, err
 	}
-	patience := patience{app: a, started: time.Now()}
+	c := &claiming{app: a, question: q, folder: folder, boot: boot}
+	d, err := c.claim(ctx)
+	if err != nil {
+		_ = folder.Close()
+		return nil, a.named(folder, err)
+	}
+	return d, nil
+}
+
+// claiming is one request on its way to a lease.
+type claiming struct {
+	app      *App
+	question *question
+	folder   *store.Folder
+	boot     string
+}
+
+func (c *claiming) claim(ctx context.Context) (*decision, error) {
+	d, err := c.now(ctx)
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) {
+		d, err = c.instead(ctx, refusal)
+	}
+	if errors.As(err, &refusal) && !refusal.Never && c.app.waits() {
+		d, err = c.wait(ctx, refusal)
+	}
+	return d, err
+}
+
+// now claims what is free, and looks again while the machine changes or something is about to end.
+func (c *claiming) now(ctx context.Context) (*decision, error) {
+	patience := patience{app: c.app, started: time.Now()}
 	for stale := 0; ; {
-		q.last = stale >= rereads
-		held, err := a.record(q, folder, boot)
+		c.question.last = stale >= rereads
+		held, err := c.app.record(c.question, c.folder, c.boot, nil)
 		if err == nil {
-			return &decision{q.plan, q.machine, held, folder}, nil
+			if c.question.partial {
+				c.app.tellSilent(c.question.machine, 0)
+			}
+			return c.question.decided(held, c.folder), nil
 		}
 		var refusal *job.Refusal
 		switch {
 		case errors.Is(err, errStale):
 			stale++
-		case errors.As(err, &refusal) && patience.lasts(q.ending(refusal)):
+		case errors.As(err, &refusal) && c.question.partial && heldUp(c.question.machine, refusal):
+			if err := c.readWhole(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		case errors.As(err, &refusal) && c.passing(&patience, refusal):
 			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
 		default:
-			_ = folder.Close()
-			return nil, a.named(folder, err)
+			return nil, err
 		}
-		q.since = folder.Generation(boot)
-		if q.machine, err = a.machine(ctx, reading(spec)); err != nil {
+		if err := c.read(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// passing reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or others
+// would go before.
+func (c *claiming) passing(p *patience, refusal *job.Refusal) bool {
+	e := c.question.ending(refusal)
+	return (e == endingLease || !c.app.waits()) && p.lasts(e)
+}
+
+// read reads the machine again.
+func (c *claiming) read(ctx context.Context) (err error) {
+	c.question.since = c.folder.Generation(c.boot)
+	c.question.machine, err = c.app.machine(ctx, reading(c.question.spec))
+	c.question.read = time.Now()
+	return err
+}
+
+// readWhole waits for devices that were late.
+func (c *claiming) readWhole(ctx context.Context) (err error) {
+	c.question.since, c.question.partial = c.folder.Generation(c.boot), false
+	c.question.machine, err = c.app.whole(ctx, reading(c.question.spec))
+	c.question.read = time.Now()
+	return err
 }
 
 // ask reads the machine, after the count of changes so that a change meanwhile is noticed.
@@ -104,9 +176,11 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 			q.since = folder.Generation(boot)
 		}
 	}
-	began := time.Now()
-	q.machine, err = a.machine(ctx, reading(spec))
-	a.tellSilent(q.machine, time.Since(began))
+	if q.machine, q.partial, err = a.glance(ctx, reading(spec)); err != nil && q.partial {
+		q.partial = false
+		q.machine, err = a.whole(ctx, reading(spec))
+	}
+	q.read = time.Now()
 	if err == nil { // where devices cannot be read at all, mending the folder would help nobody
 		err = unusable
 	}
@@ -124,18 +198,6 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 	return q, folder, boot, err
 }
 
-// tellSilent says which devices kept the caller waiting.
-func (a *App) tellSilent(m gpu.Machine, spent time.Duration) {
-	if !a.hardware() || spent < time.Second {
-		return
-	}
-	for _, d := range m.Devices {
-		if strings.HasPrefix(d.Problem, "no answer") {
-			a.Say(fmt.Sprintf("waited %.1f s for %s: %s; gpuard status shows it", spent.Seconds(), gpuName(m, d), d.Problem))
-		}
-	}
-}
-
 // reading is what a decision needs to know: how devices are connected only where several are asked for.
 func reading(spec job.Spec) gpu.What {
 	what := gpu.Identity | gpu.Load | gpu.Processes | gpu.Health
@@ -146,21 +208,27 @@ func reading(spec job.Spec) gpu.What {
 }
 
 // record decides under the folder lock.
-func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Held, error) {
+func (a *App) record(q *question, folder *store.Folder, boot string, mine *store.Waiting) (*store.Held, error) {
 	held, _ := folder.Leases()
 	q.names = a.ownerNames(held)
+	q.trees = a.trees(held)
 	if q.whose.running {
 		q.own = a.Proc.Tree(q.whose.pid)
 	}
 	now := time.Now()
-	return folder.Claim(boot, func(v store.View) (job.Lease, error) {
+	return folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.seen = v
 		if err := q.already(v.Held, now); err != nil {
 			return job.Lease{}, err
 		}
+		q.line = q.inLine(v, mine, now)
 		plan, refusal := q.decide(v.Held, v.Last, now)
-		if q.stale(v, plan, refusal) {
+		if q.line.mine() && q.stale(v, plan, refusal) {
 			return job.Lease{}, errStale
+		}
+		q.line.record(&v, refusal)
+		if err := q.line.trace(plan, refusal); err != nil {
+			return job.Lease{}, err
 		}
 		if refusal != nil {
 			return job.Lease{}, refusal
@@ -171,10 +239,26 @@ func (a *App) record(q *question, folder *store.Folder, boot string) (*store.Hel
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: given(plan), Parent: parent, Allocation: q.allocation(), Apart: q.whose.apart,
+			Devices: given(plan), Parent: parent, Allocation: q.allocation(), Apart: q.whose.apart, Share: plan.Share, Quota: plan.Quota,
 			PID: q.whose.pid, Start: q.whose.start, Namespace: a.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 		}, nil
 	})
+}
+
+// context is what decides beside the request, and what is odd about masks.
+func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
+	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: pick.DefaultTolerance(), Allocation: q.allocation(), Trees: q.trees}
+	if q.spec.Any {
+		return in, nil
+	}
+	in.Hidden, notes = q.hidden()
+	in.Ancestors = q.within(held)
+	for i := range held {
+		if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
+			in.Parent = &held[i]
+		}
+	}
+	return in, notes
 }
 
 // decide is the pure part, with everything it needs at hand.
@@ -185,16 +269,10 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 			held[i].User = fmt.Sprint(held[i].UID)
 		}
 	}
-	in := pick.Context{Now: now, UID: uint32(os.Geteuid()), Last: last, Tolerate: pick.DefaultTolerance(), Allocation: q.allocation()}
-	var notes []visible.Note
-	if !q.spec.Any {
-		in.Hidden, notes = q.hidden()
-		in.Ancestors = q.within(held)
-		for i := range held {
-			if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
-				in.Parent = &held[i]
-			}
-		}
+	in, notes := q.context(held, now)
+	in.Last = last
+	if q.line != nil {
+		in.Kept, in.Waiting = q.line.kept, len(q.line.asked.Tickets) > 1
 	}
 	spec := q.spec
 	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
@@ -216,14 +294,20 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 	return plan, refusal
 }
 
-// stale compares what the answer rests on with the record of changes. The state of an invented machine never changes.
+// stale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an invented
+// machine, but people drain its devices too, and write its file anew.
 func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
-	if q.last || !q.app.hardware() {
+	if refusal == nil && q.drainedSince(plan) {
+		return true // also where there are to be no more rereads: the next one knows it
+	}
+	if q.last {
 		return false
 	}
-	changed := func(id gpu.UUID) bool { return v.Unknown || v.Changes[id].Generation > q.since }
-	if refusal == nil {
-		return slices.ContainsFunc(given(plan), changed)
+	changed := func(id gpu.UUID) bool {
+		return q.app.hardware() && (v.Unknown || v.Changes[id].Generation > q.since)
+	}
+	if refusal == nil { // what has come without a lease since the reading is in no record
+		return time.Since(q.read) > freshness || slices.ContainsFunc(given(plan), changed)
 	}
 	// A device held by a lease is busy whatever the reading says; others may be free by now.
 	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {
@@ -286,9 +370,9 @@ func (a *App) named(folder *store.Folder, err error) error {
 	if !errors.As(err, &locked) {
 		return err
 	}
-	if uid, n := folder.Crowd(); n > 0 {
+	if top, uid, n := folder.Crowd(); n > 0 {
 		return fmt.Errorf("%w; %s has put %d folders there that are read at each claim: sudo find %s -mindepth 1 -maxdepth 1 -user %s -delete",
-			locked, a.Names(uid), n, filepath.Join(folder.Path, "leases"), a.Names(uid))
+			locked, a.Names(uid), n, top, a.Names(uid))
 	}
 	switch dev, ino, serr := folder.Lock(); {
 	case locked.PID != 0:

@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/store"
 )
 
 // ending is what a busy device owes to something that is about to be over.
@@ -81,6 +84,8 @@ func (q *question) ending(r *job.Refusal) ending {
 	for _, reason := range r.Reasons {
 		switch {
 		case reason.Verdict != job.Busy:
+		case q.shareEnding(reason.UUID):
+			return endingLease
 		case reason.Lease != "":
 			if q.leaseEnding(reason.Lease) {
 				return endingLease
@@ -90,6 +95,11 @@ func (q *question) ending(r *job.Refusal) ending {
 		}
 	}
 	return found
+}
+
+// shareEnding: one of the leases that share the device is about to be given back. No single one is the reason there.
+func (q *question) shareEnding(id gpu.UUID) bool {
+	return slices.ContainsFunc(q.seen.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && q.app.commandGone(l) })
 }
 
 // leaseEnding: the command is gone and nobody has said yet that something else still holds the lease.
@@ -104,6 +114,29 @@ func (q *question) leaseEnding(id string) bool {
 // commandGone: the command has ended, and nobody has said yet that something else still holds the lease.
 func (a *App) commandGone(l job.Lease) bool {
 	return !l.Ended && !l.Unreadable && !a.commandAlive(l)
+}
+
+// unattended looks up who keeps a lease whose command is gone without anybody to say so: its holder was killed, or a gpuard that
+// stays beside its command was, before it noted as which process that runs. A process of the command's name is taken for the
+// command, because it could be.
+func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
+	if !a.commandGone(l) {
+		return l
+	}
+	dev, ino, err := folder.LockFile(l)
+	holders := a.Proc.OpenBy(dev, ino)
+	if err != nil || len(holders) == 0 || slices.ContainsFunc(holders, func(b job.Blocker) bool { return a.ownHelper(b.PID) }) {
+		return l // not ours to see, or its holder will say it
+	}
+	for i := range holders {
+		holders[i].Command = baseName(strings.Fields(holders[i].Command))
+	}
+	if i := slices.IndexFunc(holders, func(b job.Blocker) bool { return b.Command == l.Command }); i >= 0 {
+		l.PID, l.Start = holders[i].PID, holders[i].Start
+		return l
+	}
+	l.Ended, l.HeldBy = true, holders
+	return l
 }
 
 // commandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its

@@ -19,8 +19,10 @@ type Exit struct {
 // Exits lists the codes of run and everything else that starts a command; a command's own code is passed on.
 func Exits() []Exit {
 	return []Exit{
-		{120, "no device now: every device that could serve the job is in use; the reasons are printed"},
+		{120, "no device now: every device that could serve the job is in use, and waiting for one was not wanted; the reasons are printed"},
+		{121, "the time of --wait ran out before a device was free; the reasons are printed"},
 		{122, "never: this machine, or a policy, can never satisfy the request"},
+		{timedOut, "the command was ended by --timeout"},
 		{125, "gpuard itself failed, was used wrongly, or can read no GPU: no driver, no permission, no answer"},
 		{126, "the command was found and cannot be executed"},
 		{127, "the command was not found"},
@@ -63,9 +65,12 @@ func VerifyFailure(err error) int {
 // RunExit is the exit code of an error of run.
 func RunExit(err error) int {
 	var refusal *job.Refusal
+	var late *late
 	var missing *launch.NotFoundError
 	var denied *launch.NotExecutableError
 	switch {
+	case errors.As(err, &late):
+		return 121
 	case errors.As(err, &refusal) && refusal.Never:
 		return 122
 	case errors.As(err, &refusal):
@@ -95,7 +100,7 @@ func Remedy(err error) string {
 	case errors.As(err, &refusal):
 		return refusal.Remedy
 	case errors.As(err, &unavailable):
-		return unavailable.Remedy
+		return unavailable.Remedy + "; gpuard doctor says more"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "make room there and try again: nothing was leased"
 	}

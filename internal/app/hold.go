@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 )
@@ -45,7 +46,7 @@ func (h *Holding) Announce() string {
 
 // Undo gives back what was leased for an answer that could not be delivered.
 func (a *App) Undo(ctx context.Context, h *Holding) error {
-	if h.Already {
+	if h.Already || h.Lease == "" {
 		return nil
 	}
 	_, err := a.Release(ctx, h.Lease)
@@ -81,17 +82,33 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
 	}
 	name := baseName(strings.Fields(a.Proc.Describe(pid).Command))
+	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
+		return nil, gpu.Machine{}, usagef("cannot hold for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
+	}
+	if spec, err = a.harden(ctx, spec); err != nil {
+		return nil, gpu.Machine{}, err
+	}
 	d, err := a.claim(ctx, spec, subject{pid: pid, start: before.Start, command: name, running: running, apart: true})
 	var had *had
 	if errors.As(err, &had) && had.same {
 		h := &Holding{Schema: "gpuard.hold/1", Lease: had.lease.ID, PID: pid, Plan: had.plan, Already: true}
-		h.Variables = append(visible.WriteOver(a.Env, targets(had.plan), visible.Form(spec.IDs), had.machine), own(h.Lease, had.plan)...)
+		h.Variables = append(visible.WriteOver(a.Env, targets(had.plan), identifiers(spec, had.plan), had.machine), own(h.Lease, had.plan)...)
+		if had.plan.Share > 0 && had.plan.Quota != job.MPS { // what leads through MPS was set when the lease was made
+			h.Variables = append(h.Variables, quota.Settings(a.Env, had.plan.Share, largest(had.machine, had.plan), nil)...)
+		}
 		return h, had.machine, nil
 	}
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
+	if d.Held == nil {     // fallen back to the CPU
+		return a.holdNone(spec, pid, d.Plan), d.Machine, nil
+	}
+	vars, err := a.variablesOf(ctx, spec, d)
+	if err != nil {
+		return nil, gpu.Machine{}, err
+	}
 	fd, err := launch.Inherit(d.Held.Lock)
 	if err == nil {
 		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, d.Held.Lease.ID)
@@ -100,9 +117,14 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, gpu.Machine{}, err
 	}
-	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan}
-	h.Variables = append(visible.WriteOver(a.Env, targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(h.Lease, d.Plan)...)
+	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
 	return h, d.Machine, nil
+}
+
+// holdNone is what falling back to the CPU gives: no lease, and variables that hide every GPU.
+func (a *App) holdNone(spec job.Spec, pid int, plan job.Plan) *Holding {
+	vars := append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", plan)...)
+	return &Holding{Schema: "gpuard.hold/1", PID: pid, Plan: plan, Variables: vars}
 }
 
 // insideFirst: the shell in which gpuard was typed is the first process of a container, which ends when it is left.

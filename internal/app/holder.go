@@ -2,9 +2,11 @@ package app
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
@@ -29,7 +31,16 @@ func Keep(args []string, touch time.Duration) error {
 	if !found {
 		return nil // released before we looked
 	}
-	if err := w.Wait(touch, func() { folder.Touch(lease) }); err != nil {
+	over, measured := make(chan struct{}), make(chan struct{})
+	go func() {
+		guard(w, folder, lease, over)
+		close(measured)
+	}()
+	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
+		defer func() { <-measured }()
+	}
+	err = w.Wait(touch, func() { folder.Touch(lease) })
+	if close(over); err != nil {
 		return err
 	}
 	// The lock goes first: nobody waits for us to find the folder lock free.
@@ -45,6 +56,12 @@ func Keep(args []string, touch time.Duration) error {
 		return err
 	}
 	holders := proc.New("/proc").OpenBy(dev, ino)
+	// gpuard that stays beside the command lets go by itself, or starts the command again with the same lease.
+	beside := os.Getppid()
+	holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return b.PID == beside })
+	if len(holders) == 0 {
+		return nil
+	}
 	for i := range holders { // everybody may read a lease: names of commands, not their arguments
 		holders[i].Command = baseName(strings.Fields(holders[i].Command))
 	}

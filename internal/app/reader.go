@@ -17,7 +17,7 @@ func FirstOf(library, tool Reader) Reader {
 		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.DriverError}, why.Cause) {
 			return m, err
 		}
-		other, toolErr := tool(ctx, what)
+		other, toolErr := tool(context.WithoutCancel(ctx), what) // it takes its time, and has a deadline of its own
 		if toolErr != nil {
 			return m, err
 		}

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,6 +13,8 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/store"
 )
 
 // Launch is a job about to start: its lease is held, and nothing can be refused any more.
@@ -22,27 +26,33 @@ type Launch struct {
 	env   []string
 	open  map[int]bool
 	held  *decision
-	say   func(string)
+	app   *App
+	spec  job.Spec
 
-	oversight *Oversight // nil: not verified
+	log       *logfile.Log // that the output goes to; nil: none
+	oversight *Oversight   // nil: not verified
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
 func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
-	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors()}
+	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors(), app: a}
 	if len(l.argv) == 0 {
 		l.argv = []string{a.shell()}
 		spec.Command = l.argv
 	}
+	l.spec = spec
 	var err error
 	if l.path, err = launch.Find(l.argv[0]); err != nil {
 		return nil, err // before claiming: a misspelt command must not cost anybody a GPU
 	}
 	if spec.CPU {
-		l.env = apply(a.Env, append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
+		l.env = a.without(spec)
 		return l, nil
 	}
 	self, err := a.Proc.Stat(os.Getpid())
+	if err == nil {
+		spec, err = a.harden(ctx, spec)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +60,23 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.held, l.Plan, l.Lease, l.say = d, d.Plan, d.Held.Lease.ID, a.Say
-	vars := append(visible.WriteOver(a.Env, targets(d.Plan), visible.Form(spec.IDs), d.Machine), own(l.Lease, d.Plan)...)
+	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
+		_ = d.Folder.Close()
+		l.env = a.without(spec)
+		return l, nil
+	}
+	vars, err := a.variablesOf(ctx, spec, d)
+	if err != nil {
+		return nil, err
+	}
+	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
 	l.env = apply(a.Env, vars)
 	return l, nil
+}
+
+// without is the environment of a job that gets no device: every vendor's variable says none.
+func (a *App) without(spec job.Spec) []string {
+	return apply(a.Env, append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
 }
 
 // Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.
@@ -62,39 +85,86 @@ func (l *Launch) Exec() error {
 	if l.held == nil {
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
 	}
-	fd, err := launch.Inherit(l.held.Held.Lock)
-	if err == nil && l.held.Machine.Stuck {
-		return l.beside(fd)
+	if l.held.Machine.Stuck {
+		return l.beside()
 	}
+	fd, err := launch.Inherit(l.held.Held.Lock)
 	if err == nil && launch.CanHold() {
 		err = launch.StartHolder(fd, l.held.Folder.Path, l.Lease)
 	}
 	if err == nil {
-		err = l.verifier()
+		err = l.verifier(os.Getpid())
 	}
 	if err == nil {
 		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)
 	}
-	_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
+	l.release()
 	return err
 }
 
-// beside runs the command as a child. This process cannot become the command while one of its threads is inside a driver
-// that does not answer: exec waits for that thread. The child has the lease, and nothing of the lease stays here.
-func (l *Launch) beside(fd int) error {
-	child, err := launch.Start(l.path, l.argv, l.env)
-	if err == nil {
-		err = child.Hold(fd, l.held.Held.Lock, l.held.Folder.Path, l.Lease)
-	}
-	if err != nil {
+// release gives the lease back.
+func (l *Launch) release() {
+	if l.held != nil {
 		_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
+		_ = l.held.Held.Lock.Close()
+	}
+}
+
+// beside runs the command as a child. This process cannot become the command while one of its threads is inside a driver
+// that does not answer: exec waits for that thread.
+func (l *Launch) beside() error {
+	child, err := l.start(launch.Command{}, 0)
+	if err != nil {
 		return err
 	}
-	l.say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
-	if l.oversight != nil {
+	l.app.Say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
+	child.Exit()
+	return nil
+}
+
+// start runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and nothing of
+// the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0 without a limit.
+func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
+	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
+	if l.held == nil {
+		return c.Start()
+	}
+	var err error
+	if c.Keep, err = launch.Inherit(l.held.Held.Lock); err != nil {
+		l.release()
+		return nil, err
+	}
+	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
+	child, err := c.Start()
+	if err != nil {
+		l.release()
+	}
+	return child, err
+}
+
+// handOver makes the lease the child's.
+func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) error {
+	s, err := l.app.Proc.Stat(child.PID())
+	if err != nil {
+		return err
+	}
+	lease, err := l.held.Folder.Entrust(l.held.Held.Lease, child.PID(), s.Start, most)
+	switch {
+	case errors.Is(err, store.ErrReleased):
+		l.app.Say(fmt.Sprintf("lease %s was released while its command started", l.Lease))
+	case err != nil:
+		l.app.Say(err.Error()) // the lease is held all the same
+	}
+	l.held.Held.Lease = lease
+	if err := child.Hold(keep, l.held.Held.Lock, l.held.Folder.Path, l.Lease); err != nil {
+		return err
+	}
+	switch {
+	case !l.held.Machine.Stuck:
+		return l.verifier(child.PID())
+	case l.oversight != nil:
 		_ = l.unverified(child.PID()).tell(os.Stderr, l.oversight.JSON) // the command runs, whoever hears of it
 	}
-	child.Exit()
 	return nil
 }
 
@@ -114,7 +184,11 @@ func (a *App) shell() string {
 // Decide answers what Prepare would decide now, and records nothing.
 func (a *App) Decide(ctx context.Context, spec job.Spec) (job.Plan, error) {
 	plan, m, err := a.decide(ctx, spec)
-	if err == nil && a.hardware() && !spec.CPU {
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) {
+		plan, m, err = a.decideInstead(ctx, spec, refusal)
+	}
+	if err == nil && a.hardware() && len(plan.Devices) > 0 {
 		path, _, _ := a.place(m)
 		err = a.shared(path)
 	}
@@ -125,20 +199,64 @@ func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine,
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
-	m, err := a.machine(ctx, reading(spec))
+	spec, err := a.harden(ctx, spec)
+	if err != nil {
+		return job.Plan{}, gpu.Machine{}, err
+	}
+	m, partial, err := a.glance(ctx, reading(spec))
+	if err != nil && partial {
+		m, err = a.whole(ctx, reading(spec))
+	}
 	if err != nil {
 		return job.Plan{}, m, err
 	}
+	plan, refusal, err := a.decideOn(spec, m)
+	if refusal != nil && partial && heldUp(m, refusal) {
+		if m, err = a.whole(ctx, reading(spec)); err == nil {
+			plan, refusal, err = a.decideOn(spec, m)
+		}
+	}
+	if err == nil && refusal != nil {
+		err = refusal
+	}
+	return plan, m, err
+}
+
+func (a *App) decideOn(spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, error) {
 	held, _, err := a.leases(m)
 	if err != nil {
-		return job.Plan{}, m, err
+		return job.Plan{}, nil, err
 	}
-	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.Env}
-	plan, refusal := q.decide(held, a.last(m), time.Now())
-	if refusal != nil {
-		return plan, m, refusal
+	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.Env, trees: a.trees(held)}
+	now := time.Now()
+	if q.line, err = a.lineNow(&q, held, now); err != nil {
+		return job.Plan{}, nil, err
 	}
-	return plan, m, nil
+	plan, refusal := q.decide(held, a.last(m), now)
+	return plan, refusal, nil
+}
+
+// lineNow is who stands before somebody who came now and takes no ticket.
+func (a *App) lineNow(q *question, held []job.Lease, now time.Time) (*line, error) {
+	folder, err := a.folder(q.machine, false)
+	if err != nil || folder == nil {
+		return nil, err
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	tickets, _ := folder.Tickets()
+	if len(tickets) == 0 {
+		return nil, nil //nolint:nilnil // nobody waits
+	}
+	boot, err := a.Proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	since, err := a.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
+	turn := folder.Turn(boot)
+	return q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now), nil
 }
 
 func targets(p job.Plan) []visible.Target {
@@ -189,9 +307,12 @@ func announce(plan job.Plan, lease string) string {
 	if len(plan.Devices) == 0 {
 		return "no GPU is visible to this job"
 	}
-	parts := make([]string, len(plan.Devices))
-	for i, d := range plan.Devices {
-		parts[i] = fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical)
+	var parts []string
+	for _, d := range plan.Devices {
+		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical))
+	}
+	if plan.Share > 0 {
+		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "kept by nobody")))
 	}
 	return strings.Join(parts, ", ") + ", lease " + lease
 }

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/store"
@@ -36,13 +37,16 @@ func (a *App) Status(ctx context.Context) (status.Report, error) {
 	if err != nil { // the GPUs can be seen all the same
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
+	notes = append(notes, a.unmeasured(held)...)
 	s := status.Of(m, held, time.Now())
+	s.Advise(m, held, uint32(os.Geteuid()))
+	s.Using(a.leasesOf(m, held))
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
 		}
 	}
-	s.Notes = append(s.Notes, notes...)
+	s.Notes = append(append(s.Notes, notes...), a.lines(&s, m, held)...)
 	s.Unread(a.unread())
 	return s, nil
 }
@@ -69,6 +73,7 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 		held, problems = folder.Leases()
 	}
 	for i := range held {
+		held[i] = a.unattended(folder, held[i])
 		held[i].User = a.Names(held[i].UID)
 	}
 	var notes []string
@@ -118,7 +123,8 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 	if err != nil {
 		return nil, err
 	}
-	return append(visible.WriteOver(a.Env, targets(plan), visible.Form(spec.IDs), m), own("", plan)...), nil
+	vars := append(visible.WriteOver(a.Env, targets(plan), visible.Form(spec.IDs), m), own("", plan)...)
+	return append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...), nil
 }
 
 // Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held
@@ -144,7 +150,7 @@ func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 	if i < 0 {
 		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
 	}
-	l := held[i]
+	l := a.unattended(folder, held[i])
 	if err := a.releasable(folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
@@ -180,6 +186,11 @@ func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 
 // Look reads what the devices are, and nothing that takes longer: for completion.
 func (a *App) Look(ctx context.Context) (gpu.Machine, error) { return a.machine(ctx, gpu.Identity) }
+
+// LookWell reads what the devices are, how they are, and whether they are drained: for completion.
+func (a *App) LookWell(ctx context.Context) (gpu.Machine, error) {
+	return a.machine(ctx, gpu.Identity|gpu.Health)
+}
 
 // OwnLeases lists the ids of the caller's leases, for completion.
 func (a *App) OwnLeases(ctx context.Context) []string {

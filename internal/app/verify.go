@@ -90,7 +90,7 @@ func (a *App) VerifyCommand(ctx context.Context, command []string, patience time
 	if err != nil {
 		return nil, "", err
 	}
-	child, err := launch.Start(path, command, a.Env)
+	child, err := launch.Command{Path: path, Argv: command, Env: a.Env}.Start()
 	if err != nil {
 		return nil, "", err
 	}

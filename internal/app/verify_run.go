@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -39,8 +40,8 @@ func (a *App) Overseeable() error {
 	return nil
 }
 
-// verifier starts the process that verifies.
-func (l *Launch) verifier() error {
+// verifier starts the process that verifies the command, which is or will be process pid.
+func (l *Launch) verifier(pid int) error {
 	o := l.oversight
 	if o == nil {
 		return nil
@@ -49,7 +50,7 @@ func (l *Launch) verifier() error {
 	for _, id := range l.held.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}
-	return launch.StartVerifier(strconv.Itoa(os.Getpid()), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 
 // Verifier reports whether this process was started to verify a run; Overlook is then all that it does.
@@ -84,7 +85,7 @@ func (a *App) Overlook(ctx context.Context, args []string) error {
 	w.acts = stop
 	w.begin()
 	v := w.run(ctx)
-	v.Stopped = v.Verdict.Bad() && stop && launch.Terminate(pidfd) == nil
+	v.Stopped = v.Verdict.Bad() && stop && launch.Send(pidfd, syscall.SIGTERM) == nil
 	return v.tell(stream, asJSON)
 }
 

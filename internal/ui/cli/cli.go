@@ -27,9 +27,11 @@ type Program struct {
 // Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.
 func Main(ctx context.Context, p *Program) int {
 	p.App.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
+	p.App.Loud = p.App.Say
 	out := &written{Writer: p.Out}
 	p.Out = out
 	root := p.root()
+	p.Args = joinWait(root, p.Args)
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
@@ -86,7 +88,8 @@ Without a command it shows the machine.`,
 		Example: `  gpuard                                   what is free, and who has what
   gpuard run --mem 20G -- python train.py  run on a free GPU
   gpuard run --gpus 2 -- torchrun train.py
-  gpuard explain CUDA_VISIBLE_DEVICES=0,0  what a program would see`,
+  gpuard explain CUDA_VISIBLE_DEVICES=0,0  what a program would see
+  gpuard doctor                            will GPU programs run here?`,
 		Version:       version(),
 		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
@@ -94,6 +97,7 @@ Without a command it shows the machine.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if p.wantsJSON(cmd) { // text beside the object would not be JSON
 			p.App.Say = func(line string) { p.said = append(p.said, line) }
+			p.App.Loud = p.App.Say
 		}
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
@@ -108,7 +112,7 @@ Without a command it shows the machine.`,
 	root.Flags().AddFlagSet(status.Flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
-	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), status, p.explain(), p.verify(), p.completion())
+	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), p.evict(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.drain(), p.undrain(), p.completion())
 	root.InitDefaultHelpCmd()
 	return root
 }

@@ -67,9 +67,22 @@ func (p *Program) shell(known []string) string {
 	return known[0]
 }
 
+// completeWords registers what is usual for the flags that supervise and look back, as far as the command has them.
+func completeWords(cmd *cobra.Command) {
+	words := map[string][]string{
+		"timeout": {"30m", "2h", "12h", "1d"}, "time": {"30m", "2h", "12h", "1d"}, "retry": {"1", "2", "3", "2:any"}, "log-limit": {"10M", "100M", "1G"},
+		"grace": {"10s", "30s", "2m"}, "idle": {"30m", "2h", "1d"},
+	}
+	for name, list := range words {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
+		}
+	}
+}
+
 // completeSpec registers what the flags of a choice can be completed with.
 func (p *Program) completeSpec(cmd *cobra.Command) {
-	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": nil, "mem": {"8G", "16G", "24G", "40G", "80G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
+	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": nil, "mem": {"8G", "16G", "24G", "40G", "80G"}, "share": {"4G", "8G", "16G", "24G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
 	for name, list := range words {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
 	}

@@ -23,10 +23,10 @@ type fieldTable struct {
 
 func readFields(t *testing.T) *fieldTable {
 	f := &fieldTable{t: t, structs: map[string]*ast.StructType{}, values: map[string][]string{}, done: map[string]bool{}, plain: map[string]string{
-		"time.Time": "time (RFC 3339)", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
+		"time.Time": "time (RFC 3339)", "time.Duration": "nanoseconds", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify"} {
+	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -170,12 +170,18 @@ func answers() [][2]string {
 	return [][2]string{
 		{"gpuard status --json", "status.Report"},
 		{"gpuard run --json", "cli.started"},
+		{"the end of a gpuard run --json that stays beside its command", "cli.ended"},
 		{"gpuard hold --json", "app.Holding"},
 		{"gpuard explain --json", "cli.explained"},
 		{"gpuard explain --probe --json", "cli.explainedAndProbed"},
 		{"gpuard verify --json", "app.Verification"},
+		{"gpuard doctor --json", "cli.diagnosed"},
 		{"gpuard env --json", "cli.variablesAnswer"},
 		{"gpuard release --json", "cli.releasedAnswer"},
+		{"gpuard evict --json", "cli.leftAnswer"},
+		{"gpuard drain --json", "cli.drainedAnswer"},
+		{"gpuard undrain --json", "cli.undrainedAnswer"},
+		{"gpuard lint --json", "cli.lintAnswer"},
 		{"a failure of any of them", "cli.failed"},
 		{"a refusal", "cli.refused"},
 	}

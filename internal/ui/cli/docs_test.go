@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,13 +24,18 @@ const made = "<!-- made from the code: make docs -->\n\n"
 func TestDocs(t *testing.T) {
 	pages := map[string]string{
 		"commands.md":      commandsPage(),
+		"compatibility.md": compatibilityPage(),
 		"exit-codes.md":    exitCodesPage(),
 		"explain-notes.md": notesPage(),
 		"json.md":          jsonPage(t),
 	}
+	maps.Copy(pages, findingsPages())
 	for name, want := range pages {
 		path := filepath.Join(reference, name)
 		if *update {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +87,7 @@ func commandsPage() string {
 	for _, c := range commandTree() {
 		fmt.Fprintf(&b, "## %s\n\n```text\n%s```\n\n", c.CommandPath(), helpText(c, helpWidth))
 	}
-	b.WriteString("See also: [exit codes](exit-codes.md), [JSON answers](json.md), [notes of explain](explain-notes.md).\n")
+	b.WriteString("See also: [exit codes](exit-codes.md), [JSON answers](json.md), [notes of explain](explain-notes.md), [findings of doctor and lint](findings/README.md).\n")
 	return b.String()
 }
 
@@ -97,6 +103,7 @@ func exitCodesPage() string {
 	for _, e := range app.VerifyExits() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
+	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not look at a file, or not mend it.\n")
 	b.WriteString(`
 Every other command:
 

@@ -18,6 +18,7 @@ import (
 
 type envOptions struct {
 	spec        specFlags
+	wait        waitFlags
 	format      string
 	json, lease bool
 }
@@ -30,8 +31,9 @@ func (p *Program) env() *cobra.Command {
 		Long: `Chooses like run and prints the variables instead of starting a command.
 Without --lease nothing is leased: somebody else may get the same device a
 moment later. With --lease the shell that evaluates the output has the lease,
-until that shell ends or gpuard release gives it back. When nothing can be given
-the output is the command false, so that the eval fails too.
+until that shell ends or gpuard release gives it back; it waits for one as run
+does. When nothing can be given the output is the command false, so that the
+eval fails too.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
@@ -52,6 +54,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		},
 	}
 	o.spec.add(p, cmd)
+	o.wait.add(cmd)
 	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
@@ -64,6 +67,9 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	spec, err := o.spec.spec(cmd, nil)
 	if err != nil {
 		return asUsage(err)
+	}
+	if err := o.waiting(p, cmd); err != nil {
+		return err
 	}
 	if o.json {
 		if cmd.Flags().Changed("format") && o.format != "json" {
@@ -82,6 +88,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		}
 		return write(p.Out, vars, p.said)
 	}
+	p.showStanding(o.format == "json")
 	h, err := p.App.HoldShell(cmd.Context(), spec)
 	if err != nil {
 		return err
@@ -93,9 +100,21 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		for _, n := range h.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)
 		}
-		fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
+		if h.Lease != "" {
+			fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
+		}
 		return write(p.Out, h.Variables, nil)
 	})
+}
+
+// waiting is for a lease only: variables alone are known at once.
+func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
+	for _, name := range []string{"wait", "no-wait", "fallback"} {
+		if !o.lease && cmd.Flags().Changed(name) {
+			return usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
+		}
+	}
+	return o.wait.read(p, cmd)
 }
 
 // delivered writes the answer, and gives the lease back when nobody can read it. A closed pipe must come back as an error

@@ -37,11 +37,11 @@ func helpText(cmd *cobra.Command, width int) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\nFlags:\n%s", cmd.Flags().FlagUsagesWrapped(width))
+	text := squeeze(b.String(), width) + flagText(cmd, width)
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n%s COMMAND --help says more.\n", cmd.CommandPath())
+		text += squeeze(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
 	}
-	return squeeze(b.String(), width)
+	return text
 }
 
 // squeeze breaks what is too wide for the width between words: texts that were broken by hand are joined first, and what

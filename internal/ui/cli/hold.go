@@ -11,6 +11,7 @@ import (
 
 func (p *Program) hold() *cobra.Command {
 	var flags specFlags
+	var wait waitFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "hold [flags] PID",
@@ -28,6 +29,9 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			if err != nil {
 				return &failure{err, 125}
 			}
+			if err := wait.read(p, cmd); err != nil {
+				return &failure{err, 125}
+			}
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 {
 				return &failure{usagef("cannot hold for %q: write a process id, such as gpuard hold $$", args[0]), 125}
@@ -35,6 +39,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			if spec.CPU {
 				return &failure{usagef("cannot hold no GPU: leave --cpu out"), 125}
 			}
+			p.showStanding(asJSON)
 			h, err := p.App.Hold(cmd.Context(), spec, pid)
 			if err != nil {
 				return &failure{err, app.RunExit(err)}
@@ -43,6 +48,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 		},
 	}
 	flags.add(p, cmd)
+	wait.add(cmd)
 	p.privateState(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd

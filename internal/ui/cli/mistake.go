@@ -35,6 +35,8 @@ func elsewhere(word string) string {
 		return "it needs no set-up; for everybody on a machine, let root claim first after each boot: gpuard run --quiet -- true"
 	case "ps", "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
+	case "wait", "queue", "tickets":
+		return "gpuard run waits by itself; who waits for what: gpuard status"
 	case "watch":
 		return "write gpuard status --watch"
 	case "exec", "start", "launch":
@@ -67,11 +69,11 @@ func misread(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	case errors.As(err, &alone):
-		return fmt.Errorf("cannot read --%s: it needs a value, such as %s", alone.GetFlag().Name, example(alone.GetFlag().Name))
+		return fmt.Errorf("cannot read --%s: it needs a value, such as %s", alone.GetFlag().Name, exampleOf(cmd, alone.GetFlag().Name))
 	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "bool":
 		return fmt.Errorf("cannot read --%s=%s: the flag takes no value, write --%[1]s alone", wrong.GetFlag().Name, wrong.GetValue())
 	case errors.As(err, &wrong):
-		return fmt.Errorf("cannot read --%s %q: write for instance %s", wrong.GetFlag().Name, wrong.GetValue(), example(wrong.GetFlag().Name))
+		return fmt.Errorf("cannot read --%s %q: write for instance %s", wrong.GetFlag().Name, wrong.GetValue(), exampleOf(cmd, wrong.GetFlag().Name))
 	}
 	return fmt.Errorf("cannot understand the command line: %w%s", err, seeHelp(cmd))
 }
@@ -99,7 +101,7 @@ func longFlag(cmd *cobra.Command, short string) string {
 	case f.NoOptDefVal != "":
 		return "--" + word
 	}
-	return example(word)
+	return exampleOf(cmd, word)
 }
 
 func seeHelp(cmd *cobra.Command) string { return "; see " + cmd.CommandPath() + " --help" }
@@ -108,6 +110,12 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	what := fmt.Sprintf("cannot use --%s: %s has no such flag", name, cmd.CommandPath())
 	if name == "gpu" && cmd.Flags().Lookup("gpus") != nil {
 		return errors.New(what + "; did you mean --gpus 1 (how many) or --device 0 (which)?")
+	}
+	if run, _, err := cmd.Root().Find([]string{"run"}); err == nil && cmd == cmd.Root() && run.Flags().Lookup(name) != nil {
+		return fmt.Errorf("%s; it is one of gpuard run: gpuard run --%s", what, name)
+	}
+	if name == "why" && cmd.Name() == "lint" {
+		return errors.New(what + "; doctor explains the codes of both: gpuard doctor --why CODE")
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
@@ -120,13 +128,22 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	return errors.New(what + seeHelp(cmd))
 }
 
+// exampleOf is what one types for a flag of a command: --for is a time to drain, and an environment to doctor.
+func exampleOf(cmd *cobra.Command, name string) string {
+	if name == "for" && cmd.Name() == "doctor" {
+		return "--for .venv"
+	}
+	return example(name)
+}
+
 // example is what one types for a flag that takes a value.
 func example(name string) string {
 	examples := map[string]string{
-		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "mem": "--mem 20G",
+		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "mem": "--mem 20G", "share": "--share 8G", "quota": "--quota mps", "require-quota": "--require-quota watch", "mps-threads": "--mps-threads 50",
 		"model": "--model '*A100*'", "min-compute": "--min-compute 8.0", "place": "--place spread or --place packed",
 		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
-		"for": "--for 30s",
+		"for": "--for 30s", "wait": "--wait 10m", "fallback": "--fallback other,cpu", "drift": "--drift=hot,sick", "timeout": "--timeout 2h",
+		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
 	}
 	if e := examples[name]; e != "" {
 		return e

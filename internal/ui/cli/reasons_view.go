@@ -36,6 +36,9 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 	for _, d := range plan.Devices {
 		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
 	}
+	if plan.Share > 0 {
+		p.paragraph(span{dim, "gpuard: "}, normal, "a share of "+plan.Share.String()+level(plan.Quota)+" of each")
+	}
 	p.reasons(asked(plan.Reasons))
 	for _, note := range plan.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
@@ -52,14 +55,16 @@ func asked(reasons []job.Reason) []job.Reason {
 func (p *page) reasons(reasons []job.Reason) {
 	labels := p.labels(reasons)
 	width := 0
-	for _, l := range labels {
-		width = max(width, cells(l))
+	column := len("chosen")
+	for i, l := range labels {
+		word, _ := inWords(reasons[i])
+		width, column = max(width, cells(l)), max(column, cells(word))
 	}
 	for i, r := range reasons {
 		lead := "  " + pad(labels[i], width, false, "") + "  "
 		word, text := inWords(r)
 		text = p.text(text)
-		verdict := pad(word, len("chosen"), false, "") + "  "
+		verdict := pad(word, column, false, "") + "  "
 		if p.term.Width > 0 && p.term.Width < tableWidth {
 			p.line(span{normal, "  " + labels[i] + "  "}, span{verdictStyle(r.Verdict), word})
 			if text != "" {
@@ -81,6 +86,11 @@ func inWords(r job.Reason) (word, text string) {
 			return "free", ""
 		}
 		return "free", strings.TrimPrefix(r.Text, "free, ")
+	}
+	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: nobody has it
+		if state, why, told := strings.Cut(r.Text, ": "); told {
+			return state, why
+		}
 	}
 	return string(r.Verdict), r.Text
 }

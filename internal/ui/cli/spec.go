@@ -17,7 +17,9 @@ type specFlags struct {
 	cpu, any                    bool
 	device, exclude             []string
 	mig, model, compute, memory string
+	share                       string
 	place, ids                  string
+	quota                       quotaFlags
 }
 
 func (s *specFlags) add(p *Program, cmd *cobra.Command) {
@@ -30,9 +32,11 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f.StringVar(&s.model, "model", "", "only models that match this `GLOB`, such as '*A100*'")
 	f.StringVar(&s.compute, "min-compute", "", "compute capability of at least `X.Y`, such as 8.0")
 	f.StringVar(&s.memory, "mem", "", "`SIZE` of memory that each device must have free, such as 20G")
+	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, beside other shares; without it, devices are nobody else's")
 	f.StringVar(&s.place, "place", "", "`HOW`: spread over idle devices, or packed (default: by how busy the machine is)")
 	f.StringVar(&s.ids, "ids", "auto", "`FORM` in which devices are written: auto, uuid or index")
 	f.BoolVar(&s.any, "any", false, "ignore a mask or lease this shell is already inside of")
+	s.quota.add(cmd)
 	p.completeSpec(cmd)
 }
 
@@ -43,8 +47,12 @@ func (p *Program) privateState(cmd *cobra.Command) {
 
 // conflicts of the flags that choose devices.
 func (s *specFlags) conflicts() []conflict {
-	list := []conflict{{"mig", "gpus", "a MIG slice is never counted as a GPU"}}
-	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "place", "any"} {
+	list := []conflict{
+		{"mig", "gpus", "a MIG slice is never counted as a GPU"},
+		{"share", "mig", "a MIG slice is a share already, and one that the hardware enforces"},
+		{"share", "mem", "a share has its memory promised"},
+	}
+	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "share", "place", "any"} {
 		list = append(list, conflict{"cpu", other, "--cpu asks for no GPU at all"})
 	}
 	return list
@@ -56,7 +64,7 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
 	err := together(cmd, s.conflicts())
 	if err == nil {
-		err = filled(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "place", "ids")
+		err = filled(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
 	}
 	if err != nil {
 		return out, err
@@ -70,7 +78,12 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		return out, err
 	}
 	if s.memory != "" {
-		if out.Memory, err = memorySize(s.memory); err != nil {
+		if out.Memory, err = memorySize("mem", s.memory); err != nil {
+			return out, err
+		}
+	}
+	if s.share != "" {
+		if out.Share, err = memorySize("share", s.share); err != nil {
 			return out, err
 		}
 	}
@@ -80,6 +93,9 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 			return out, fmt.Errorf("cannot read --min-compute %q: write it as --min-compute 8.0", s.compute)
 		}
 		out.MinCompute = &c
+	}
+	if err := s.quota.read(cmd, &out); err != nil {
+		return out, err
 	}
 	return out, s.check(cmd, &out)
 }
@@ -112,21 +128,21 @@ func plainGlob(pattern string) error {
 		pattern, pattern[i:i+1], example("model"))
 }
 
-// memorySize reads --mem. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
-func memorySize(text string) (gpu.Bytes, error) {
+// memorySize reads --mem or --share. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
+func memorySize(flag, text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {
 		why := ""
 		if _, number := strconv.ParseFloat(text, 64); number == nil && strings.ContainsAny(text, "eE") {
 			why = "exponents are not understood; "
 		}
-		return 0, fmt.Errorf("cannot read --mem %q: %swrite a number and a unit, such as 20G or 500M", text, why)
+		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("cannot ask for --mem %s: that asks for nothing; write for instance --mem 20G, or leave it out", text)
+		return 0, fmt.Errorf("cannot ask for --%s %s: that asks for nothing; write for instance %s, or leave it out", flag, text, example(flag))
 	}
 	if n < gpu.MiB {
-		return 0, fmt.Errorf("cannot ask for --mem %s: that is %s; write a unit, such as --mem %sG", text, n, strings.TrimRight(text, "kKiIbB "))
+		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))
 	}
 	return n, nil
 }

@@ -9,7 +9,7 @@ import (
 
 func TestMemorySize(t *testing.T) {
 	for text, want := range map[string]gpu.Bytes{"20G": 20 * gpu.GiB, "1M": gpu.MiB, "1.5GiB": 3 * gpu.GiB / 2} {
-		if n, err := memorySize(text); err != nil || n != want {
+		if n, err := memorySize("mem", text); err != nil || n != want {
 			t.Errorf("%s: %d %v", text, n, err)
 		}
 	}
@@ -21,9 +21,12 @@ func TestMemorySize(t *testing.T) {
 		"lots": `cannot read --mem "lots": write a number and a unit, such as 20G or 500M`,
 		"-1":   `cannot read --mem "-1": write a number and a unit`,
 	} {
-		if _, err := memorySize(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := memorySize("mem", text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+	if _, err := memorySize("share", "8"); err == nil || err.Error() != "cannot ask for --share 8: that is 8 B; write a unit, such as --share 8G" {
+		t.Errorf("the flag is not named: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (v *statusPage) narrow(r row, c columns) {
 }
 
 func (v *statusPage) rowUse(r row) string {
-	if r.parent && r.device.Health == health.OK {
+	if r.parent && r.device.Health == health.OK && r.device.Use != status.Draining {
 		return "split"
 	}
 	return useWord(r.device)
@@ -115,10 +116,17 @@ func (v *statusPage) below(r row, indent int) {
 	if d.Health != health.OK && d.Profile == "" {
 		text := fmt.Sprintf("%s: %s", d.Health, strings.Join(d.Why, "; "))
 		v.paragraph(span{useStyle(string(d.Health)), blank + "! "}, normal, v.text(text))
+		if d.Remedy != "" {
+			v.paragraph(span{normal, blank + "  "}, bold, v.text(d.Remedy))
+		}
+	}
+	if d.Profile == "" {
+		v.noted(d, blank)
 	}
 	lead := blank + v.pick("└ ", "- ")
 	for _, l := range d.Leases {
 		v.occupant(lead, v.lease(d, l))
+		v.keepers(blank, l)
 	}
 	foreign := 0
 	for _, p := range d.Processes {
@@ -130,6 +138,48 @@ func (v *statusPage) below(r row, indent int) {
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
 		v.paragraph(span{normal, lead}, normal, v.text(d.Reason))
 	}
+}
+
+// noted says who takes a device out of use, and which of the driver's errors say nothing about its health. Each code has
+// one line, with its last time.
+func (v *statusPage) noted(d *status.Device, blank string) {
+	if d.Drained != "" {
+		v.paragraph(span{yellow, blank + "! "}, normal, v.text(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
+	}
+	last, count := map[int]status.XID{}, map[int]int{}
+	var order []int
+	for _, x := range d.XIDs {
+		if count[x.Code]++; count[x.Code] == 1 {
+			order = append(order, x.Code)
+		}
+		last[x.Code] = x
+	}
+	for _, code := range order {
+		x := last[code]
+		told := func(why string) bool { return strings.HasPrefix(why, fmt.Sprintf("XID %d ", code)) }
+		if slices.ContainsFunc(d.Why, told) {
+			continue
+		}
+		text := fmt.Sprintf("XID %d: %s", code, x.Meaning)
+		if x.At != nil {
+			text += ", " + age(v.s.Now.Sub(*x.At)) + " ago"
+		}
+		if x.PID != 0 {
+			text += fmt.Sprintf(", process %d", x.PID)
+		}
+		if count[code] > 1 {
+			text += fmt.Sprintf(" (%d times)", count[code])
+		}
+		v.paragraph(span{dim, blank + "· "}, dim, v.text(text))
+	}
+}
+
+// number is what names a device to gpuard.
+func (v *statusPage) number(d *status.Device) string {
+	if slices.ContainsFunc(v.s.Devices, func(o status.Device) bool { return o.Vendor != d.Vendor }) {
+		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprint(d.Index)
 }
 
 // occupant is who is on a device. Only the command may be cut: the rest is what one needs to act.
@@ -146,6 +196,10 @@ func (v *statusPage) occupant(lead string, o occupant) {
 		tail = ""
 	}
 	handle := between + strings.Join(o.handle, ", ")
+	if v.term.Width < tableWidth && cells(lead)+cells(o.user)+len(between)+min(cells(o.command), 8)+cells(tail) > v.term.Width {
+		v.tall(lead, o)
+		return
+	}
 	room := v.term.Width - cells(lead) - cells(o.user) - len(between) - cells(tail)
 	if room-cells(handle) < 8 && v.term.Width < tableWidth {
 		handle = between + o.handle[0]
@@ -160,6 +214,19 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	}
 }
 
+// tall writes an occupant over as many lines as it takes.
+func (v *statusPage) tall(lead string, o occupant) {
+	blank := strings.Repeat(" ", cells(lead))
+	command := cut(o.command, max(v.term.Width-cells(lead)-cells(o.user)-len(between), 4), v.dots())
+	v.line(span{normal, lead}, span{o.style, o.user}, span{normal, between + command})
+	if facts := strings.Join(o.facts, between); cells(blank+facts+between+o.handle[0]) <= v.term.Width {
+		v.line(span{normal, blank + facts}, span{dim, between + o.handle[0]})
+		return
+	}
+	v.paragraph(span{normal, blank}, normal, strings.Join(o.facts, between))
+	v.line(span{normal, blank}, span{dim, o.handle[0]})
+}
+
 func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: cyan, user: v.text(l.User), command: v.text(l.Command), handle: []string{v.text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
 	if l.Here {
@@ -169,13 +236,50 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	case l.Unreadable:
 		o.command, o.handle = "(a lease that cannot be read)", o.handle[:1]
 	case l.Ended:
-		o.command += " (ended, lease still held)"
+		o.command, o.handle = o.command+" (ended)", o.handle[:1]
 	}
-	if len(d.Leases) == 1 {
+	switch {
+	case l.Share > 0 && l.Memory != nil:
+		o.facts = []string{quantity(*l.Memory, l.Share) + level(l.Quota)}
+	case l.Share > 0:
+		o.facts = []string{"share " + l.Share.String() + level(l.Quota)}
+	case len(d.Leases) == 1:
 		o.facts = v.held(d)
 	}
 	o.facts = append(o.facts, v.since(l.Since)...)
 	return o
+}
+
+// quantity is "2 of 8 GiB", "512 MiB of 8 GiB".
+func quantity(part, whole gpu.Bytes) string {
+	number, unit, _ := strings.Cut(part.String(), " ")
+	if part == 0 || strings.HasSuffix(whole.String(), " "+unit) {
+		return number + " of " + whole.String()
+	}
+	return part.String() + " of " + whole.String()
+}
+
+// keepers says who keeps a lease whose command is gone, and what ends it; once, however many devices it has.
+func (v *statusPage) keepers(blank string, l status.Lease) {
+	if !l.Ended || slices.Contains(v.kept, l.ID) {
+		return
+	}
+	v.kept = append(v.kept, l.ID)
+	var names []string
+	for _, k := range l.HeldBy[:min(len(l.HeldBy), 3)] {
+		names = append(names, strings.TrimSpace(fmt.Sprintf("pid %d %s", k.PID, k.Command)))
+	}
+	if more := len(l.HeldBy) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	if len(names) == 0 {
+		names = []string{"somebody"}
+	}
+	text := fmt.Sprintf("the lease %s is still held by %s", l.ID, strings.Join(names, ", "))
+	if l.Remedy != "" {
+		text += "; " + l.Remedy
+	}
+	v.paragraph(span{yellow, blank + "  ! "}, normal, v.text(text))
 }
 
 // held is the memory of everything that belongs to the lease of a device, where the driver says.

@@ -73,13 +73,15 @@ func statusText(s status.Report, term Term) string {
 		v.line()
 		v.devices()
 	}
+	v.waiting()
 	v.remarks()
 	return v.out.String()
 }
 
 type statusPage struct {
 	page
-	s status.Report
+	s    status.Report
+	kept []string // leases of which it was said who keeps them
 }
 
 // row is one line of the table: a GPU or a slice.

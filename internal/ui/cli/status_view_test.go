@@ -79,6 +79,11 @@ func busyMixed(t *testing.T) status.Report {
 		lease("k3f9", "alice", 1001, 4242, "python", 3*time.Hour, d[0].UUID),
 		lease("m2aa", "日本太郎", 1004, 777, "train🚀.sh", 40*time.Second, d[3].UUID, d[5].UUID),
 	}, now)
+	s.Advise(m, nil, 1001)
+	s.Queue([]job.Ticket{
+		{ID: "tttt", User: "dave", PID: 6001, Command: "train.py", Count: 2, Memory: 20 * gpu.GiB, Since: now.Add(-26 * time.Hour)},
+		{ID: "uuuu", User: "\x1b[31meve", PID: 6002, Command: "a-command-with-a-very-long-name-that-does-not-fit.sh", Count: 1, Share: 8 * gpu.GiB, Since: now.Add(-time.Minute)},
+	}, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(t job.Ticket) bool { return t.ID == "uuuu" })
 	s.Devices[4].Reason = "12 GiB are used by no visible process (container or another PID namespace)"
 	return s
 }
@@ -88,7 +93,22 @@ func lost(t *testing.T) status.Report {
 	m.Devices[1] = gpu.Device{Index: 1, UUID: m.Devices[1].UUID, Name: m.Devices[1].Name, Vendor: gpu.NVIDIA, PCI: m.Devices[1].PCI, Problem: "GPU is lost"}
 	m.Devices[2] = gpu.Device{Index: 2, UUID: m.Devices[2].UUID, Vendor: gpu.NVIDIA, Name: m.Devices[2].Name, Problem: "no answer within 5 s"}
 	m.Problems = []string{"cannot read the links between devices: the driver did not answer for GPU 2 within 5 s"}
-	return status.Of(m, nil, now)
+	s := status.Of(m, nil, now)
+	s.Advise(m, nil, 0)
+	return s
+}
+
+// kept is a machine with leases whose commands are gone: one of two devices, and one of somebody else.
+func kept(t *testing.T) status.Report {
+	m := invented(t, "demo:3xL4")
+	own := lease("k3f9", "alice", 1001, 4242, "sh", time.Hour, m.Devices[0].UUID, m.Devices[1].UUID)
+	own.Ended, own.HeldBy = true, []job.Blocker{{PID: 21969, Command: "sleep\x1b[2J"}, {PID: 21970, Command: "tmux"}}
+	other := lease("m2aa", "bob", 1002, 5151, "python", time.Hour, m.Devices[2].UUID)
+	other.Ended = true
+	leases := []job.Lease{own, other}
+	s := status.Of(m, leases, now)
+	s.Advise(m, leases, 1001)
+	return s
 }
 
 func sliced(t *testing.T) status.Report {
@@ -131,10 +151,32 @@ func odd(t *testing.T) status.Report {
 	}, now)
 }
 
+// sharers are leases with shares on one device; of one it is not known what it uses.
+func sharers(t *testing.T) status.Report {
+	m := invented(t, "demo:1xA100-80GB")
+	id := m.Devices[0].UUID
+	share := func(l job.Lease, size gpu.Bytes, q job.Quota) job.Lease {
+		l.Share, l.Quota = size, q
+		return l
+	}
+	m.Processes = []gpu.Process{process(11, id, 2*gpu.GiB, "alice", 1001, "python", time.Hour), process(12, id, 512*gpu.MiB, "bob", 1002, "serve", time.Hour)}
+	unknown := process(13, id, 0, "carol", 1003, "infer", time.Hour)
+	unknown.Memory = nil
+	m.Processes = append(m.Processes, unknown)
+	s := status.Of(m, []job.Lease{
+		share(lease("k3f9", "alice", 1001, 11, "a-python-of-a-long-name", time.Hour, id), 8*gpu.GiB, job.Watch),
+		share(lease("m2aa", "bob", 1002, 12, "serve", time.Hour, id), 16*gpu.GiB, job.MPS),
+		share(lease("p4bb", "carol", 1003, 13, "infer", time.Hour, id), 4*gpu.GiB, job.NoQuota),
+		share(lease("q5cc", "dave", 1004, 14, "idle", time.Hour, id), 4*gpu.GiB, job.Watch),
+	}, now)
+	s.Using(map[int]string{11: "k3f9", 12: "m2aa", 13: "p4bb"})
+	return s
+}
+
 func scenes() map[string]func(*testing.T) status.Report {
 	return map[string]func(*testing.T) status.Report{
 		"idle": func(t *testing.T) status.Report { return status.Of(invented(t, "demo"), nil, now) },
-		"busy": busyMixed, "lost": lost, "mig": sliced, "sixteen": sixteen, "none": none, "odd": odd,
+		"busy": busyMixed, "lost": lost, "mig": sliced, "sixteen": sixteen, "none": none, "odd": odd, "kept": kept, "shares": sharers,
 	}
 }
 

@@ -166,9 +166,16 @@ func oversight(value string) (*app.Oversight, error) {
 // duration reads a time such as 90s, 10m, 24h or 7d.
 func duration(flag, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok && err != nil {
+	if days, rest, ok := strings.Cut(text, "d"); ok && err != nil {
 		if n, nerr := strconv.ParseUint(days, 10, 12); nerr == nil {
-			d, err = time.Duration(n)*24*time.Hour, nil
+			d, err = 0, nil
+			if rest != "" { // as in 1d2h
+				d, err = time.ParseDuration(rest)
+			}
+			if d < 0 || strings.HasPrefix(rest, "+") {
+				err = strconv.ErrSyntax
+			}
+			d += time.Duration(n) * 24 * time.Hour
 		}
 	}
 	if _, bare := strconv.ParseUint(text, 10, 32); bare == nil && strings.Trim(text, "0") != "" {

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// driftMinute is what the hasty program takes for a minute of the policy about moves: a look every 5 s is then one every 80 ms.
+const driftMinute = time.Second
+
+// traveller is a job that says where and why each of its starts is, until it is told to end.
+type traveller struct {
+	r        *rack
+	cmd      *exec.Cmd
+	log, end string
+	errs     string // file of what gpuard says
+}
+
+const travelling = `echo "$GPUARD_GPUS|$GPUARD_RESTART|$GPUARD_DRIFT_REASON" >> %[1]s
+trap 'echo saved >> %[1]s; exit 0' TERM
+for i in $(seq 1200); do
+	[ -e %[2]s ] && exit $(cat %[2]s)
+	[ -e %[2]s.first ] && [ -z "$GPUARD_RESTART" ] && exit 9
+	sleep 0.05
+done`
+
+// travel starts the job under the hasty program.
+func (r *rack) travel(flags ...string) *traveller {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	j := &traveller{r: r, log: filepath.Join(dir, "log"), end: filepath.Join(dir, "end"), errs: filepath.Join(dir, "errs")}
+	script := fmt.Sprintf(travelling, j.log, j.end)
+	j.cmd = r.hasty(append(append([]string{"run"}, flags...), "--", "sh", "-c", script)...)
+	errs, err := os.Create(j.errs)
+	if err == nil {
+		j.cmd.Stderr = errs
+		err = j.cmd.Start()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		j.finish(0)
+		_, _ = j.cmd.Process.Kill(), j.cmd.Wait()
+		_ = errs.Close()
+	})
+	return j
+}
+
+// starts are the job's starts, each as GPU, restart, reason; a "saved" line is left out.
+func (j *traveller) starts() (list [][]string) {
+	text, _ := os.ReadFile(j.log)
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "|") && strings.HasSuffix(line, "\n") {
+			list = append(list, strings.Split(strings.TrimSpace(line), "|"))
+		}
+	}
+	return list
+}
+
+// at waits for the n-th start and returns the number of its GPU.
+func (j *traveller) at(n int) int {
+	j.r.t.Helper()
+	eventually(j.r.t, fmt.Sprintf("start %d; gpuard says: %s", n, j.said()), func() bool { return len(j.starts()) >= n })
+	return indexOf(j.r.t, j.starts()[n-1][0])
+}
+
+func indexOf(t testing.TB, id string) int {
+	t.Helper()
+	n, err := strconv.ParseInt(id[len(id)-12:], 16, 32)
+	if err != nil {
+		t.Fatalf("%q: %v", id, err)
+	}
+	return int(n)
+}
+
+func (j *traveller) said() string {
+	text, _ := os.ReadFile(j.errs)
+	return string(text)
+}
+
+// finish lets the job end by itself with that code.
+func (j *traveller) finish(code int) {
+	j.r.t.Helper()
+	if err := os.WriteFile(j.end+".new", []byte(strconv.Itoa(code)), 0o600); err == nil {
+		_ = os.Rename(j.end+".new", j.end)
+	}
+}
+
+// work lets a GPU look as under full load.
+func (r *rack) work(i int) {
+	r.Set(i, "utilization", "99 50")
+	r.Set(i, "clock_sm", "1400")
+	r.Set(i, "events", "0x0")
+	r.Set(i, "power_mw", "300000")
+	r.Set(i, "temperature", "50")
+}
+
+// heat lets a GPU throttle: software thermal slowdown.
+func (r *rack) heat(i int) {
+	r.Set(i, "temperature", "86")
+	r.Set(i, "clock_sm", "600")
+	r.Set(i, "events", "0x20")
+}
+
+// stays checks for some minutes of the policy that the job has had n starts.
+func (j *traveller) stays(n int, minutes float64) {
+	j.r.t.Helper()
+	for end := time.Now().Add(time.Duration(minutes * float64(driftMinute))); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if s := j.starts(); len(s) != n {
+			j.r.t.Fatalf("%d starts, want %d: %q\n%s", len(s), n, s, j.said())
+		}
+	}
+}
+
+// late is what the end of a job, its next start and a busy machine may add to the times of the policy.
+const late = 2 * time.Second
+
+func TestDriftMovesFromAHeatingGPU(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(4)...)
+	j := r.travel("--drift")
+	first := j.at(1)
+	r.work(first)
+	j.stays(1, 1.5)
+	r.heat(first)
+	slowed := time.Now()
+	second := j.at(2)
+	if took := time.Since(slowed); took < driftMinute*9/10 || took > driftMinute*3/2+late {
+		t.Errorf("moved %v after the first slowdown reason, want from 60 to 90 s, where a minute is %v, and at most %v more", took, driftMinute, late)
+	}
+	if second == first {
+		t.Errorf("moved to the same GPU %d", first)
+	}
+	start := j.starts()[1]
+	same(t, "GPUARD_RESTART", start[1], "1")
+	contains(t, start[2], fmt.Sprintf("hot: GPU %d is slowed down because of heat (sw_thermal_slowdown)", first))
+	text, _ := os.ReadFile(j.log)
+	contains(t, string(text), "saved\n")
+	contains(t, j.said(), start[2]+": asking the command to end")
+
+	r.work(first) // it cools down, and the new one gets hot: a job that went to and fro would go back
+	r.work(second)
+	r.heat(second)
+	same(t, "the GPU that it left", r.given("--device", strconv.Itoa(first)), uuid(first))
+	j.stays(2, 4)
+	j.finish(7)
+	_ = j.cmd.Wait()
+	same(t, "exit", j.cmd.ProcessState.ExitCode(), 7)
+	r.work(second)
+	same(t, "its GPU afterwards", r.given("--device", strconv.Itoa(second)), uuid(second))
+}
+
+// TestDriftAcme: temperatures as a data centre has them, up to 88 C, move nobody. The distribution over many days is
+// replayed in package health.
+func TestDriftAcme(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(4)...)
+	j := r.travel("--drift")
+	on := j.at(1)
+	for i := range 4 {
+		r.work(i)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	points := []int{39, 39, 39, 39, 52, 60, 65, 69, 80, 88}
+	for range 5 {
+		for i := range 4 {
+			r.Set(i, "temperature", strconv.Itoa(points[rng.IntN(len(points))]))
+		}
+		r.Set(on, "temperature", "88") // of all GPUs the job's is the hottest, for minutes
+		j.stays(1, 1)
+	}
+	if said := j.said(); strings.Contains(said, "stays where it is") {
+		t.Errorf("it wanted to move:\n%s", said)
+	}
+}
+
+// TestDriftStays: without a better device the job stays, and gpuard says so.
+func TestDriftStays(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	j := r.travel("--drift")
+	on := j.at(1)
+	begin(t, r.cmd("run", "-q", "--device", strconv.Itoa(1-on), "--", "sh", "-c", "echo on; exec sleep 60"))
+	r.work(on)
+	j.stays(1, 1.5)
+	r.heat(on)
+	eventually(t, "it says that it stays", func() bool { return strings.Contains(j.said(), "the command stays where it is") })
+	contains(t, j.said(), fmt.Sprintf("hot: GPU %d is slowed down because of heat", on))
+	j.stays(1, 3)
+	same(t, "how often it said so", strings.Count(j.said(), "the command stays where it is"), 1)
+}
+
+// TestDriftSick: a GPU breaks under one of three jobs. Nobody gets it, nobody else notices, and its job is started once more
+// elsewhere, whether it goes on blindly or dies of it.
+func TestDriftSick(t *testing.T) {
+	t.Parallel()
+	lost := func(r *rack, _ *traveller, i int) { r.Set(i, "lost", "handle") }
+	xid := func(r *rack, j *traveller, i int) {
+		eventually(t, "the error is heard", func() bool { // nobody says when it is listened to
+			r.XID(i, 79)
+			return strings.Contains(j.said(), "XID 79")
+		})
+	}
+	tests := []struct {
+		name  string
+		sick  func(r *rack, j *traveller, i int)
+		dies  bool
+		words string
+	}{
+		{"lost", lost, false, "GPU is lost"},
+		{"lost and dead of it", lost, true, "GPU is lost"},
+		{"XID 79", xid, false, "XID 79"},
+		{"dead of XID 79", xid, true, "XID 79"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, a100s(4)...)
+			var jobs []*traveller
+			for range 3 {
+				j := r.travel("--drift")
+				j.at(1)
+				jobs = append(jobs, j)
+			}
+			j, broken := jobs[1], jobs[1].at(1)
+			test.sick(r, j, broken)
+			if test.dies {
+				if err := os.WriteFile(j.end+".first", nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if to := j.at(2); to == broken {
+				t.Errorf("it was started on the broken GPU %d again", to)
+			}
+			start := j.starts()[1]
+			same(t, "GPUARD_RESTART", start[1], "1")
+			contains(t, start[2], "sick: GPU "+strconv.Itoa(broken), test.words)
+			answer := refused(t, r.cmd("run", "--json", "--device", strconv.Itoa(broken), "--", "true"), 120)
+			contains(t, answer.Reasons[broken].Text, test.words)
+			for i, j := range jobs {
+				j.stays(1+i%2, 1)
+			}
+			for _, other := range []*traveller{jobs[0], jobs[2]} {
+				if said := other.said(); strings.Contains(said, test.words) {
+					t.Errorf("another job heard of it:\n%s", said)
+				}
+			}
+		})
+	}
+}
+
+// TestDriftBesideAHangingGPU: a driver call that blocks on one GPU delays neither the move of a job on another nor a new
+// lease. The minute of blocking is one of the policy's and more: it lasts for the whole test.
+func TestDriftBesideAHangingGPU(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(4)...)
+	j := r.travel("--drift")
+	first := j.at(1)
+	stuck := (first + 3) % 4
+	r.work(first)
+	j.stays(1, 1.5)
+	r.Hang("nvmlDeviceGetTemperature", stuck)
+	r.heat(first)
+	slowed := time.Now()
+	second := j.at(2)
+	const driver = time.Second // the hasty program's patience with the driver: at most one look and one claim wait for it
+	if took := time.Since(slowed); took > driftMinute*3/2+2*driver+late {
+		t.Errorf("moved after %v", took)
+	}
+	if slices.Contains([]int{first, stuck}, second) {
+		t.Errorf("moved from GPU %d to %d; %d hangs", first, second, stuck)
+	}
+	got := within(t, driver+late, r.hasty("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS"))
+	if id := strings.TrimSpace(got.out); got.code != 0 || slices.Contains([]string{uuid(stuck), uuid(second)}, id) {
+		t.Errorf("another job: exit %d on %s\n%s", got.code, id, got.err)
+	}
+	j.stays(2, 1)
+}

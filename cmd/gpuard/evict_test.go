@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/gate"
+)
+
+// evictAnswer is what evict --json says.
+type evictAnswer struct {
+	Error     string
+	Leftovers []leftover.Row
+	Evicted   []leftover.Evicted
+}
+
+// evict runs gpuard evict with a home of its own, which must end with that code.
+func (r *rack) evict(code int, args ...string) evictAnswer {
+	r.t.Helper()
+	cmd := r.cmd(append([]string{"evict", "--json"}, args...)...)
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+r.state+".home")
+	got := run(r.t, cmd)
+	var a evictAnswer
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != code {
+		r.t.Fatalf("evict %q ended with %d, not %d: %v\n%s%s", args, got.code, code, err, got.out, got.err)
+	}
+	return a
+}
+
+func (a evictAnswer) pids() []int {
+	pids := []int{}
+	for _, r := range a.Leftovers {
+		pids = append(pids, r.PID)
+	}
+	return pids
+}
+
+// TestEvict: what has no lease is listed and can be ended; what has one is neither.
+func TestEvict(t *testing.T) {
+	r := newRack(t, a100s(3)...)
+	left := r.occupyGPU(1, "3G", "C")
+	r.Set(2, "memory_used", "2G")
+	leased := r.cmd("run", "-q", "--device", "0", "--", r.Job, "--gpu", "0", "--mem", "4G")
+	begin(t, leased)
+	a := r.evict(0)
+	same(t, "leftovers", a.pids(), []int{left, 0})
+	if row := a.Leftovers[0]; row.Memory == nil || *row.Memory != 3<<30 || row.Index != 1 || row.User == "" || row.Since == nil || row.Idle != nil {
+		t.Errorf("%+v", row)
+	}
+	contains(t, r.evict(2, strconv.Itoa(leased.Process.Pid)).Error, "living lease")
+	contains(t, r.evict(2, "0").Error, `cannot end "0"`)
+	contains(t, r.evict(2, "--force").Error, "without a process id")
+	ended := r.evict(0, strconv.Itoa(left)).Evicted
+	if len(ended) != 1 || !ended[0].Gone || ended[0].PID != left {
+		t.Errorf("%+v", ended)
+	}
+	same(t, "what is left", r.evict(0).pids(), []int{0})
+	if unix.Kill(leased.Process.Pid, 0) != nil {
+		t.Error("the leased job is gone too")
+	}
+}
+
+// TestEvictStubborn: what ignores the request stays and makes the answer no; --force ends it.
+func TestEvictStubborn(t *testing.T) {
+	r := newRack(t, a100s(1)...)
+	cmd := exec.Command("sh", "-c", `trap "" TERM; exec "$0" --gpu 0 --mem 1G`, r.Job) //nolint:gosec // ours
+	cmd.Env = append(os.Environ(), r.Env()...)
+	begin(t, cmd) // the job inherits the ignored signal
+	pid := r.evict(0).pids()[0]
+	a := r.evict(1, "--grace", "200ms", strconv.Itoa(pid))
+	if a.Evicted[0].Gone || !strings.Contains(a.Evicted[0].Why, "--force") {
+		t.Errorf("%+v", a.Evicted)
+	}
+	if a := r.evict(0, "--grace", "200ms", "--force", strconv.Itoa(pid)); !a.Evicted[0].Gone {
+		t.Errorf("%+v", a.Evicted)
+	}
+}
+
+// TestEvictSleeping: --idle names a sleeping notebook with its lease, and not one at work.
+func TestEvictSleeping(t *testing.T) {
+	r := newRack(t, a100s(2)...)
+	notebook, training := r.cmd("run", "-q", "--", r.Job, "--gpu", "0", "--mem", "4G"), r.cmd("run", "-q", "--", "sh", "-c",
+		`echo "1G C" > "$FAKEGPU_DIR/gpus/1/procs.d/$$"; echo ready; while :; do :; done`)
+	begin(t, notebook)
+	begin(t, training)
+	held := strings.TrimSpace(run(t, r.cmd("evict", strconv.Itoa(training.Process.Pid))).err)
+	if !strings.Contains(held, "belongs to the living lease ") {
+		t.Errorf("a process with a lease: %s", held)
+	}
+	loose := r.occupyGPU(0, "1G", "C")
+	contains(t, run(t, r.cmd("evict", "--idle", "1h", strconv.Itoa(loose))).err, "not known to have slept", "leave out --idle")
+	offered := run(t, r.cmd("__complete", "evict", "")).out
+	contains(t, offered, fmt.Sprintf("%d\t", loose))
+	if strings.Contains(offered, strconv.Itoa(training.Process.Pid)) {
+		t.Errorf("a process with a lease is offered:\n%s", offered)
+	}
+	_ = unix.Kill(loose, unix.SIGKILL)
+	if got := r.evict(0, "--idle", "1s").Leftovers; len(got) != 0 {
+		t.Errorf("one look says who sleeps: %+v", got)
+	}
+	eventually(t, "the notebook has slept for a second", func() bool { return len(r.evict(0, "--idle", "1s").Leftovers) > 0 })
+	rows := r.evict(0, "--idle", "1s").Leftovers
+	if len(rows) != 1 || rows[0].PID != notebook.Process.Pid || rows[0].Lease == "" || rows[0].Idle == nil || *rows[0].Idle < time.Second {
+		t.Errorf("%+v", rows)
+	}
+	if info, err := os.Stat(filepath.Join(r.state+".home", "gpuard", "seen.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("what was seen: %v %v", info, err)
+	}
+}
+
+// TestEvictOthers: nobody ends another user's process; root does.
+func TestEvictOthers(t *testing.T) {
+	gate.Need(t, "root")
+	r := newRack(t, a100s(1)...)
+	pid := r.occupyGPU(0, "3G", "C")
+	cmd := as(alice, r.cmd("evict", "--json", strconv.Itoa(pid)))
+	cmd.Args[0] = "gpuard"
+	got := run(t, cmd)
+	if got.code != 1 {
+		t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
+	}
+	contains(t, got.out, "ask them, or root")
+	if unix.Kill(pid, 0) != nil {
+		t.Fatal("it is gone")
+	}
+	if a := r.evict(0, strconv.Itoa(pid)); !a.Evicted[0].Gone {
+		t.Errorf("%+v", a.Evicted)
+	}
+}
+
+// TestEvictContainer: a process of another PID namespace is left alone, by root too.
+func TestEvictContainer(t *testing.T) {
+	gate.Need(t, "pidns")
+	r := newRack(t, a100s(1)...)
+	cmd := exec.Command("unshare", "--pid", "--fork", "--kill-child", "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	var pid int
+	eventually(t, "the process in the namespace runs", func() bool {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		_, _ = fmt.Sscan(string(children), &pid)
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		return string(comm) == "sleep\n"
+	})
+	r.Write(fmt.Sprintf("gpus/0/procs.d/%d", pid), "3G C\n")
+	contains(t, r.evict(1, strconv.Itoa(pid)).Error, "another PID namespace")
+	if unix.Kill(pid, 0) != nil {
+		t.Error("it is gone")
+	}
+}

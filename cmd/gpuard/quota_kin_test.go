@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/test/fakegpu"
+)
+
+// script runs a shell script in which gpuard and fakegpu-job work on this machine.
+func (r *rack) script(text string) result {
+	r.t.Helper()
+	cmd := r.cmd()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", text}
+	return run(r.t, cmd)
+}
+
+// TestQuotaNested: what runs in a lease of its own does not count against the share around it, whatever its environment says; a part of a share does, and has
+// a share of its own to keep.
+func TestQuotaNested(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	got := r.script(`eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+fakegpu-job --gpu 0 --mem 6G --seconds 7 & one=$!
+gpuard run $PRIVATE --no-wait -q --any --share 8G -- env -u GPUARD_LEASE fakegpu-job --gpu 0 --mem 7G --seconds 6; echo other ended with $?
+wait $one; echo mine ended with $?
+gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 6G --seconds 20; echo part ended with $?`)
+	contains(t, got.out, "other ended with 0\n", "mine ended with 0\n", "part ended with 143\n")
+	contains(t, got.err, "uses 6 GiB on GPU 0, and the share of lease ", " is 4 GiB; ")
+	if strings.Contains(got.err, "is 8 GiB; give") {
+		t.Errorf("the outer share was charged:\n%s", got.err)
+	}
+}
+
+// TestQuotaPartKeeps: a part that keeps to its share is not ended for what runs beside it.
+func TestQuotaPartKeeps(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	got := r.script("on=" + filepath.Join(t.TempDir(), "on") + `; eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 3G --seconds 9 >$on & part=$!
+until grep -q ready $on; do sleep 0.05; done
+fakegpu-job --gpu 0 --mem 6G --seconds 20; echo beside ended with $?
+wait $part; echo part ended with $?`)
+	contains(t, got.out, "beside ended with 143\n", "part ended with 0\n")
+	contains(t, got.err, "and 1 more use 9 GiB on GPU 0", "asking fakegpu-job (process ")
+}
+
+// TestQuotaTogether: the processes of a job count together, also one that has left its tree.
+func TestQuotaTogether(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	began := time.Now()
+	got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c '
+(setsid fakegpu-job --gpu 0 --mem 5G &)
+fakegpu-job --gpu 0 --mem 5G; echo ended with $?'`)
+	contains(t, got.out, "ended with 143\n")
+	contains(t, got.err, "and 1 more use 10 GiB on GPU 0", "and 1 more to end (SIGTERM)")
+	if spent := time.Since(began); spent > 15*time.Second {
+		t.Errorf("it took %s", spent)
+	}
+}
+
+// TestQuotaStubborn: who does not end when asked is ended, within the same 10 s.
+func TestQuotaStubborn(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	began := time.Now()
+	got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c 'trap "" TERM; exec fakegpu-job --gpu 0 --mem 16G'; echo ended with $?`)
+	if spent := time.Since(began); spent > 10*time.Second {
+		t.Errorf("it took %s", spent)
+	}
+	contains(t, got.out, "ended with 137\n")
+	contains(t, got.err, "to end (SIGTERM)", "gpuard: ending fakegpu-job (process ", " (SIGKILL): ")
+}
+
+// TestQuotaSupervised: a command that gpuard stays beside is measured as well.
+func TestQuotaSupervised(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	got := r.script(`gpuard run $PRIVATE --no-wait --timeout 30s --share 8G -- fakegpu-job --gpu 0 --mem 16G; echo ended with $?`)
+	contains(t, got.out, "ended with 143\n")
+	contains(t, got.err, "uses 16 GiB on GPU 0", "Next time ask for --share 18G")
+	r.nothingLeft()
+}
+
+// TestQuotaBesideHanging: a device that does not answer delays nothing for a share on another one.
+func TestQuotaBesideHanging(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0), fakegpu.GeForce(1))
+	r.Hang("nvmlDeviceGetComputeRunningProcesses_v3", 1)
+	_, heard, over := r.share("16G", "--device", "0")
+	on := time.Now()
+	eventually(t, "it is ended", func() bool { return done(over) })
+	if spent := time.Since(on); spent > 10*time.Second {
+		t.Errorf("it took %s", spent)
+	}
+	contains(t, heard.String(), "uses 16 GiB on GPU 0", "to end (SIGTERM)")
+}
+
+// TestQuotaDriverHangs: what cannot be measured is said, and neither the job nor its lease depend on an answer.
+func TestQuotaDriverHangs(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	cmd, heard, over := r.share("6G")
+	eventually(t, "something measures", func() bool { return len(measurersOf(r.state)) == 1 })
+	r.Hang("*", 0)
+	eventually(t, "it is said", func() bool { return strings.Contains(heard.String(), "cannot measure lease ") })
+	contains(t, heard.String(), "no answer within")
+	if done(over) {
+		t.Fatal("the job has ended")
+	}
+	_ = cmd.Process.Kill()
+	eventually(t, "the lease is gone", func() bool { return len(holdersOf(r.state)) == 0 })
+	r.Answer()
+	r.nothingLeft()
+	eventually(t, "nothing measures any more", func() bool { return len(measurersOf(r.state)) == 0 })
+}
+
+// TestQuotaTerminal: on a terminal the lines come between what the command writes, and the shell goes on.
+func TestQuotaTerminal(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	s := onTerminal(t, r.cmd("run", "--no-wait", "--share", "8G", "--", "fakegpu-job", "--gpu", "0", "--mem", "16G"))
+	s.until(`a share of 8 GiB \(watch\)`)
+	s.until(`gpuard: fakegpu-job \(process \d+\) uses 16 GiB on GPU 0, and the share of lease \w+ is 8 GiB`)
+	s.until(`to end \(SIGTERM\).*Next time ask for --share 18G`)
+	_ = s.cmd.Wait()
+	same(t, "how it ended", s.cmd.ProcessState.String(), "signal: terminated")
+}
+
+// TestQuotaHoldMPS: a program that runs already cannot be led through MPS.
+func TestQuotaHoldMPS(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	pid := r.occupyGPU(0, "1G", fakegpu.Compute)
+	got := r.run(r.hold("--share", "8G", "--quota", "mps", fmt.Sprint(pid))...)
+	same(t, "exit", got.code, 125)
+	contains(t, got.err, "through MPS: a program connects to it at its start")
+	r.nothingLeft()
+}

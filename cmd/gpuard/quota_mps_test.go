@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/proc"
+	"gpuard/test/fakegpu"
+)
+
+// throughMPS starts a job with a share of 8 GiB that shall go through MPS, with a folder of its own for the daemon.
+func (r *rack) throughMPS(name, temporary string, flags, command []string) (cmd *exec.Cmd, heard *said, over chan struct{}) {
+	r.t.Helper()
+	cmd = r.cmd(append(append([]string{"run", "--no-wait", "--share", "8G", "--quota", "mps"}, flags...), append([]string{"--"}, command...)...)...)
+	cmd.Args[0] = name
+	cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
+	heard, over = &said{}, make(chan struct{})
+	cmd.Stdout, cmd.Stderr = heard, heard
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait(); close(over) }()
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); <-over })
+	eventually(r.t, "the job is on its GPU, or over", func() bool { return strings.Contains(heard.String(), "ready") || done(over) })
+	return cmd, heard, over
+}
+
+// daemon is the process id of the daemon in that folder, 0 without one.
+func daemon(temporary string) (pid int) {
+	text, err := os.ReadFile(filepath.Join(temporary, fmt.Sprint("gpuard-mps-", os.Geteuid()), "nvidia-cuda-mps-control.pid"))
+	if err != nil {
+		return 0
+	}
+	_, _ = fmt.Sscan(string(text), &pid)
+	if !proc.New("/proc").Alive(pid, 0) {
+		return 0
+	}
+	return pid
+}
+
+// TestQuotaMPS: the daemon is started once for two jobs, limits each, and ends with the last of them.
+func TestQuotaMPS(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	temporary := t.TempDir()
+	first, heard, _ := r.throughMPS("gpuard", temporary, []string{"--mps-threads", "50"}, []string{"sh", "-c",
+		`echo "$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $CUDA_VISIBLE_DEVICES"; exec fakegpu-job --gpu 0 --mem 7G`})
+	contains(t, heard.String(), "a share of 8 GiB (mps)", uuid(0)+"=7680M 50 "+uuid(0)+"\n")
+	same(t, "level", r.level(), job.MPS)
+	started := daemon(temporary)
+	if started == 0 {
+		t.Fatal("no daemon runs")
+	}
+	_, greedy, over := r.throughMPS("gpuard", temporary, nil, []string{"fakegpu-job", "--gpu", "0", "--mem", "8G"})
+	<-over
+	contains(t, greedy.String(), "CUDA error: out of memory")
+	same(t, "the daemon", daemon(temporary), started)
+	time.Sleep(1500 * time.Millisecond) // it was looked for among the clients
+	_ = first.Process.Kill()
+	eventually(t, "the daemon has ended", func() bool { return daemon(temporary) == 0 })
+	if strings.Contains(heard.String(), "does not go through MPS") {
+		t.Errorf("a client is accused:\n%s", heard)
+	}
+}
+
+// TestQuotaMPSUnreached: a job that does not go through MPS has no limit there. That is said, the lease says so, and it is
+// measured from outside.
+func TestQuotaMPSUnreached(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	temporary := t.TempDir()
+	_, heard, over := r.throughMPS("hasty", temporary, nil, []string{"fakegpu-job", "--gpu", "0", "--mem", "16G", "--no-mps"})
+	eventually(t, "it is ended from outside", func() bool { return done(over) })
+	contains(t, heard.String(), "does not go through MPS (it is not among the clients), so the share of lease ", "has no hard limit for it; it is measured from outside instead",
+		"uses 16 GiB on GPU 0", "to end (SIGTERM)")
+	_, heard, _ = r.throughMPS("hasty", temporary, nil, []string{"fakegpu-job", "--gpu", "0", "--mem", "6G", "--no-mps"})
+	same(t, "level at the start", r.level(), job.MPS)
+	eventually(t, "the lease says it", func() bool { return r.level() == job.Watch })
+	contains(t, heard.String(), "does not go through MPS")
+}
+
+// TestQuotaMPSAbsent: without the program the share is measured, or refused for ever where more is required.
+func TestQuotaMPSAbsent(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	r.Remove("bin/nvidia-cuda-mps-control")
+	got := r.run("run", "--share", "8G", "--quota", "mps", "--", "true")
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "there is no nvidia-cuda-mps-control in PATH", "the share is measured from outside instead", "a share of 8 GiB (watch)")
+	refusal := refused(t, r.cmd("run", "--json", "--share", "8G", "--require-quota", "mps", "--", "true"), 122)
+	contains(t, refusal.Error, "cannot keep the share as hard as --require-quota mps asks", "there is no nvidia-cuda-mps-control in PATH")
+	contains(t, refusal.Remedy, "--require-quota watch")
+	r.nothingLeft()
+}
+
+// TestQuotaMPSBroken: a daemon that cannot start is found when the lease stands; then it says so, or is given back.
+func TestQuotaMPSBroken(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	r.Remove("bin/nvidia-cuda-mps-control")
+	r.Write("bin/nvidia-cuda-mps-control", "#!/bin/sh\necho no device supports it; exit 1")
+	if err := os.Chmod(filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got := r.run("run", "--share", "8G", "--quota", "mps", "--", "true")
+	same(t, "exit", got.code, 0)
+	contains(t, got.err, "no device supports it", "the share is measured from outside instead", "a share of 8 GiB (watch)")
+	refusal := refused(t, r.cmd("run", "--json", "--share", "8G", "--require-quota", "mps", "--", "true"), 122)
+	contains(t, refusal.Error, "no device supports it")
+	r.nothingLeft()
+}
+
+// TestQuotaMPSShort: the daemon ends also after a job that never used its GPU, and was over before anybody looked.
+func TestQuotaMPSShort(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	temporary := t.TempDir()
+	_, heard, over := r.throughMPS("gpuard", temporary, nil, []string{"sh", "-c", `echo "daemon $(cat "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid")"`})
+	<-over
+	var pid int
+	if _, said, _ := strings.Cut(heard.String(), "daemon "); said != "" {
+		_, _ = fmt.Sscan(said, &pid)
+	}
+	if pid == 0 {
+		t.Fatalf("no daemon was there:\n%s", heard)
+	}
+	eventually(t, "the daemon has ended", func() bool { return !proc.New("/proc").Alive(pid, 0) })
+}
+
+// TestQuotaMPSInside: what has all of a lease that goes through MPS goes through it too, so that its devices are written by
+// UUID there; as indices they could be others to the daemon, and then it does not go through.
+func TestQuotaMPSInside(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	cmd := r.cmd()
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `gpuard run $PRIVATE -q --no-wait --share 8G --quota mps -- sh -c '
+gpuard run $PRIVATE -q --no-wait -- sh -c "echo \$CUDA_VISIBLE_DEVICES \$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+gpuard run $PRIVATE --no-wait --ids index -- sh -c "echo \$CUDA_VISIBLE_DEVICES \${CUDA_MPS_PINNED_DEVICE_MEM_LIMIT-free}"'`}
+	got := run(t, cmd)
+	same(t, "output", got.out, uuid(0)+" "+uuid(0)+"=7680M\n0 free\n")
+	contains(t, got.err, "--ids index would name other devices to its daemon", "a share of 8 GiB (watch)")
+}
+
+// TestQuotaMPSHangs: a daemon that does not answer keeps nobody from measuring, however many processes would have to be asked for.
+func TestQuotaMPSHangs(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	control, hang := filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), filepath.Join(t.TempDir(), "hang")
+	if err := os.Rename(control, control+".real"); err != nil {
+		t.Fatal(err)
+	}
+	r.Write("bin/nvidia-cuda-mps-control", fmt.Sprintf("#!/bin/sh\ntest -e %s && exec sleep 60\nexec \"$0.real\" \"$@\"\n", hang))
+	if err := os.Chmod(control, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, heard, over := r.throughMPS("gpuard", t.TempDir(), nil, []string{"sh", "-c",
+		fmt.Sprintf("touch %s; for i in 1 2 3 4; do fakegpu-job --gpu 0 --mem 4G & done; wait; rm %[1]s", hang)})
+	began := time.Now()
+	eventually(t, "it is ended", func() bool { return done(over) })
+	if spent := time.Since(began); spent > 15*time.Second {
+		t.Errorf("it took %s", spent)
+	}
+	contains(t, heard.String(), "and 3 more use 16 GiB on GPU 0", "and 3 more to end (SIGTERM)")
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/proc"
+	"gpuard/test/fakegpu"
+)
+
+// said collects what a program writes while it runs.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// share starts a job of that much memory with a share of 8 GiB, and returns when it is on its GPU. what it and gpuard say is
+// kept; over is closed at its end.
+func (r *rack) share(memory string, args ...string) (cmd *exec.Cmd, heard *said, over chan struct{}) {
+	r.t.Helper()
+	args = append(append([]string{"run", "--no-wait", "--share", "8G"}, args...), "--", "fakegpu-job", "--gpu", "0", "--mem", memory)
+	cmd, heard, over = r.cmd(args...), &said{}, make(chan struct{})
+	cmd.Stdout, cmd.Stderr = heard, heard
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); <-over })
+	go func() { _ = cmd.Wait(); close(over) }()
+	eventually(r.t, "the job is on its GPU: "+memory, func() bool { return strings.Contains(heard.String(), "ready") || done(over) })
+	return cmd, heard, over
+}
+
+func done(over chan struct{}) bool {
+	select {
+	case <-over:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestQuota: a program that takes twice its share is told how much, of what, and what to ask for next time, and is ended
+// within 10 s, with the intervals that people have; its neighbour on the same card is untouched.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	neighbour, quiet, alive := r.share("6G")
+	began := time.Now()
+	greedy, heard, over := r.share("16G")
+	select {
+	case <-over:
+	case <-time.After(10*time.Second - time.Since(began)):
+		t.Fatalf("it still runs after 10 s:\n%s", heard)
+	}
+	t.Logf("ended after %s", time.Since(began))
+	same(t, "how it ended", greedy.ProcessState.String(), "signal: terminated")
+	contains(t, heard.String(), fmt.Sprintf("fakegpu-job (process %d) uses 16 GiB on GPU 0, and the share of lease ", greedy.Process.Pid), " is 8 GiB; give memory back",
+		"gpuard: asking fakegpu-job (process ", ") to end (SIGTERM): ", "Next time ask for --share 18G")
+	if done(alive) || strings.Contains(quiet.String(), "Next time") {
+		t.Errorf("the neighbour: ended %v\n%s", done(alive), quiet)
+	}
+	_ = neighbour
+}
+
+// TestQuotaTwoFit: two shares of 8 GiB fit a card of 24 GiB, and a third waits until one of them is given back.
+func TestQuotaTwoFit(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	_, _, first := r.share("6G")
+	second, _, gone := r.share("6G")
+	refusal := refused(t, r.cmd("run", "--json", "--no-wait", "--share", "8G", "--", "true"), 120)
+	contains(t, refusal.Reasons[0].Text, "8 GiB")
+
+	third, heard, over := r.cmd("run", "--share", "8G", "--", "sh", "-c", "echo given $GPUARD_GPUS"), &said{}, make(chan struct{})
+	third.Stdout, third.Stderr = heard, heard
+	if err := third.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = third.Process.Kill(); <-over })
+	go func() { _ = third.Wait(); close(over) }()
+	eventually(t, "the third waits", func() bool { return r.waiting() == 1 })
+	if done(over) || done(first) || done(gone) {
+		t.Fatalf("somebody has ended:\n%s", heard)
+	}
+	_ = second.Process.Kill()
+	eventually(t, "the third is served", func() bool { return done(over) })
+	contains(t, heard.String(), "a share of 8 GiB (watch)", "given "+uuid(0))
+	if done(first) {
+		t.Error("the first has ended")
+	}
+}
+
+// waiting counts the requests in line.
+func (r *rack) waiting() int {
+	r.t.Helper()
+	s, _ := r.status()
+	return len(s.Waiting)
+}
+
+// TestQuotaUnmeasured: where the driver does not say how much a process uses, nobody is ended; that is said once, and the lease
+// says that its share is kept by nobody.
+func TestQuotaUnmeasured(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	_, heard, over := r.share("-")
+	eventually(t, "it is said", func() bool { return strings.Contains(heard.String(), "cannot measure lease ") })
+	contains(t, heard.String(), "on GPU 0: the driver does not say how much memory each process uses; nothing is ended")
+	eventually(t, "the lease says so too", func() bool { return r.level() == job.NoQuota })
+	time.Sleep(3 * time.Second) // another look or two change nothing
+	if done(over) || strings.Count(heard.String(), "cannot measure") != 1 {
+		t.Errorf("ended %v:\n%s", done(over), heard)
+	}
+}
+
+// level is how hard the only lease says that its share is kept.
+func (r *rack) level() job.Quota {
+	r.t.Helper()
+	s, _ := r.status()
+	if len(s.Devices[0].Leases) != 1 {
+		r.t.Fatalf("leases: %+v", s.Devices[0].Leases)
+	}
+	return s.Devices[0].Leases[0].Quota
+}
+
+// TestQuotaMeasurerKilled: the death of what measures is noticed at once, said, and made good; where its holder is gone too,
+// status says that nobody sees to the share.
+func TestQuotaMeasurerKilled(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	_, heard, over := r.share("6G")
+	same(t, "level", r.level(), job.Watch)
+	first := r.measurer(0)
+	kill(t, first)
+	eventually(t, "it is said", func() bool {
+		return strings.Contains(heard.String(), "has ended (signal: killed); started another one")
+	})
+	second := r.measurer(first)
+	for _, holder := range holdersOf(r.state) {
+		kill(t, holder)
+	}
+	kill(t, second)
+	eventually(t, "status says it", func() bool { return strings.Contains(r.run("status").out, "nobody sees to it that lease") })
+	same(t, "level", r.level(), job.NoQuota)
+	if done(over) {
+		t.Errorf("the job has ended:\n%s", heard)
+	}
+}
+
+// measurer waits for the process that measures, another one than the last.
+func (r *rack) measurer(last int) (pid int) {
+	r.t.Helper()
+	eventually(r.t, "something measures", func() bool {
+		list := measurersOf(r.state)
+		if len(list) == 1 && list[0] != last {
+			pid = list[0]
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+func kill(t testing.TB, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQuotaHold: a share that a running shell holds is measured with all that the shell starts, and the shell itself stays.
+func TestQuotaHold(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	shell := exec.Command("sh", "-c", `echo on; while read -r line; do eval "$line"; done`)
+	shell.Env = r.cmd().Env
+	heard := &said{}
+	shell.Stdout, shell.Stderr = heard, heard
+	in, err := shell.StdinPipe()
+	if err == nil {
+		err = shell.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = in.Close(), shell.Process.Kill(), shell.Wait() })
+	eventually(t, "the shell is up", func() bool { return strings.Contains(heard.String(), "on\n") })
+	got := r.run(r.hold("--share", "8G", fmt.Sprint(shell.Process.Pid))...)
+	same(t, "hold", got.code, 0)
+	contains(t, got.out, "a share of 8 GiB (watch)")
+	_, _ = fmt.Fprintln(in, "fakegpu-job --gpu 0 --mem 9G; echo ended with $?")
+	eventually(t, "the job was ended", func() bool { return strings.Contains(heard.String(), "ended with 143") })
+	contains(t, heard.String(), "uses 9 GiB on GPU 0", "Next time ask for --share 10G")
+}
+
+// hold makes the arguments, in a container too.
+func (r *rack) hold(args ...string) []string {
+	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+		args = append([]string{"--private-state"}, args...)
+	}
+	return append([]string{"hold"}, args...)
+}
+
+// TestQuotaEnv: the same for a shell that evaluates the variables, which carry the settings of frameworks.
+func TestQuotaEnv(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0), fakegpu.GeForce(1))
+	script := `eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+echo "$XLA_PYTHON_CLIENT_MEM_FRACTION $CUPY_GPU_MEMORY_LIMIT $TF_FORCE_GPU_ALLOW_GROWTH"
+gpuard run $PRIVATE -q --any --device 1 -- sh -c 'echo "whole: ${XLA_PYTHON_CLIENT_MEM_FRACTION-none} ${GPUARD_LIMITS-none}"'
+fakegpu-job --gpu 0 --mem 9G; echo ended with $?`
+	cmd := r.cmd()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", script}
+	got := run(t, cmd)
+	contains(t, got.out, "0.312 8053063680 true\n", "whole: none none\n", "ended with 143")
+	contains(t, got.err, "uses 9 GiB on GPU 0", "Next time ask for --share 10G")
+}
+
+// measurersOf lists the processes that measure leases in that folder.
+func measurersOf(folder string) (pids []int) {
+	fs := proc.New("/proc")
+	for _, pid := range fs.Of(uint32(os.Geteuid())) {
+		if line := fs.Describe(pid).Command; strings.Contains(line, " __measure ") && strings.Contains(line, folder) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

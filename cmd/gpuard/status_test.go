@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/status"
+)
+
+// TestKeptLease: of a lease whose command is gone, status and the line of who waits say who keeps it, and what ends it.
+func TestKeptLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	r.freed()
+	var lease string
+	var pid int
+	// The name is that of the moment in which the command's end is noticed.
+	cmd := r.job("sh", "-c", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo $GPUARD_LEASE $!`)
+	if _, err := fmt.Sscan(begin(t, cmd), &lease, &pid); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	_, _ = cmd.Process.Wait()
+	show := func(args ...string) string {
+		return strings.Join(strings.Fields(run(t, program(t, r.state, nil, append([]string{"status", "--machine", r.machine}, args...)...)).out), " ")
+	}
+	keeper := fmt.Sprintf("pid %d sleep", pid)
+	eventually(t, "who keeps it is known", func() bool { return strings.Contains(show(), keeper) })
+	contains(t, show(), "sh (ended)", "the lease "+lease+" is still held by "+keeper+"; end it: gpuard release "+lease)
+	if out := show(); strings.Contains(out, fmt.Sprint(cmd.Process.Pid)) {
+		t.Errorf("the process that is gone is shown:\n%s", out)
+	}
+	var s status.Report
+	if err := json.Unmarshal([]byte(show("--json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	held := s.Devices[0].Leases[0]
+	same(t, "lease", []any{fmt.Sprint(held.HeldBy), held.Remedy}, []any{fmt.Sprintf("[{%d sleep}]", pid), "end it: gpuard release " + lease})
+
+	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--wait", "1s", "--", "true"))
+	contains(t, got.err, fmt.Sprintf("GPU 0: sh of %s has ended, still held by PID %d (sleep)", s.Devices[0].Leases[0].User, pid))
+}
+
+// TestUsedShare: what a share uses stands beside what it was promised, on its own device alone.
+func TestUsedShare(t *testing.T) {
+	r := newRack(t, a100s(2)...)
+	begin(t, r.cmd("run", "-q", "--share", "8G", "--device", "1", "--", r.Job, "--gpu", "1", "--mem", "2G"))
+	contains(t, run(t, r.cmd("status")).out, "2 of 8 GiB (watch)")
+}

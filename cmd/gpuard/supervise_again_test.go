@@ -1,0 +1,228 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// retried begins a run that fails when dir/go is there, and notes the lease of each start in dir/leases. It returns the run
+// when its first start is on, and what it says so far.
+func retried(t *testing.T, r *rig, dir string, flags ...string) (wait func() int, pid int, said func() string) {
+	t.Helper()
+	errs, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errs.Close() })
+	args := append([]string{"run", "--machine", r.machine, "--retry", "1:any"}, flags...)
+	cmd := program(t, r.state, nil, append(args, "--", "sh", "-c",
+		`echo $GPUARD_LEASE >>leases; test "$GPUARD_RESTART" && exit 0; while [ -e leases ] && [ ! -e go ]; do sleep 0.02; done; exit 7`)...)
+	cmd.Dir, cmd.Stderr = dir, errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	eventually(t, "the command runs", func() bool { return len(leasesIn(dir)) == 1 })
+	return func() int {
+			_ = cmd.Wait()
+			return cmd.ProcessState.ExitCode()
+		}, cmd.Process.Pid, func() string {
+			b, _ := os.ReadFile(errs.Name())
+			return string(b)
+		}
+}
+
+// leasesIn are the leases of a run's starts.
+func leasesIn(dir string) []string {
+	b, _ := os.ReadFile(filepath.Join(dir, "leases"))
+	return strings.Fields(string(b))
+}
+
+func letGo(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRetryKeepsItsLease: a command that fails where the machine is not at fault is started again with the lease that it has,
+// whoever waits for the GPU.
+func TestRetryKeepsItsLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	dir := t.TempDir()
+	wait, _, said := retried(t, r, dir)
+	waiter := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--", "sh", "-c", "wc -l <"+dir+"/leases")
+	over := make(chan result, 1)
+	go func() { over <- run(t, waiter) }()
+	eventually(t, "somebody waits", func() bool {
+		found, _ := filepath.Glob(filepath.Join(r.folder(), "tickets", "*", "[^.]*"))
+		return len(found) > 0
+	})
+	letGo(t, dir)
+	same(t, "exit", wait(), 0)
+	if on := leasesIn(dir); len(on) != 2 || on[0] != on[1] {
+		t.Errorf("it ran with the leases %v\n%s", on, said())
+	}
+	contains(t, said(), "the command ended (exit 7): starting it again in 0.5 s, start 2 of 2\n")
+	if got := <-over; strings.TrimSpace(got.out) != "2" {
+		t.Errorf("the one who waited: %+v", got)
+	}
+	r.freed()
+}
+
+// TestRetryKilledBetween: a gpuard that is killed between two starts leaves no lease behind.
+func TestRetryKilledBetween(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	dir := t.TempDir()
+	wait, pid, said := retried(t, r, dir)
+	letGo(t, dir)
+	eventually(t, "the first start is over", func() bool { return strings.Contains(said(), "starting it again") })
+	eventually(t, "gpuard itself has the lease", func() bool {
+		held := statusIn(t, r)
+		return len(held) == 1 && held[0].PID == pid && !held[0].Ended
+	})
+	same(t, "another's exit", run(t, r.job("true")).code, 120)
+	_ = unix.Kill(pid, unix.SIGKILL)
+	wait()
+	r.freed()
+	same(t, "another's exit afterwards", run(t, r.job("true")).code, 0)
+	same(t, "starts", len(leasesIn(dir)), 1)
+}
+
+// TestRetryGivesBack: a GPU that was taken out of use, or whose lease is gone, is not used again, and that is said.
+func TestRetryGivesBack(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]string{"drained": " is drained: ", "removed": " was released: "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "demo:2xL4")
+			dir := t.TempDir()
+			wait, _, said := retried(t, r, dir)
+			gpu := strings.Fields(said())[2]
+			if name == "drained" {
+				if got := run(t, program(t, r.state, nil, "drain", gpu, "--machine", r.machine)); got.code != 0 {
+					t.Fatalf("%+v", got)
+				}
+			} else {
+				files, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", leasesIn(dir)[0]+"*"))
+				for _, f := range files {
+					_ = os.Remove(f)
+				}
+			}
+			letGo(t, dir)
+			same(t, "exit", wait(), 0)
+			if on := leasesIn(dir); len(on) != 2 || on[0] == on[1] {
+				t.Errorf("it ran with the leases %v", on)
+			}
+			contains(t, said(), says, "gave GPU "+gpu+" (NVIDIA L4) back; in line again\n")
+			r.freed()
+		})
+	}
+}
+
+// TestEndNamesHolders: what a command leaves behind keeps its lease, and the end says so.
+func TestEndNamesHolders(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ flag, want string }{
+		"text": {"--retry=1", "what the command left behind keeps lease "}, "json": {"--json", `"held_by":[{"pid":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "demo:1xL4")
+			cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", c.flag, "--", "sh", "-c", "sleep 1008 >/dev/null 2>&1 & echo $!")
+			got := run(t, cmd)
+			pid, err := strconv.Atoi(strings.TrimSpace(got.out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may be gone
+			contains(t, got.err, c.want, fmt.Sprint(pid), "sleep")
+			if name == "text" {
+				contains(t, got.err, fmt.Sprintf(": PID %d (sleep); end it, or type: gpuard release ", pid))
+			}
+			_ = unix.Kill(pid, unix.SIGKILL)
+			r.freed()
+		})
+	}
+}
+
+// TestTimeoutIsSaid: the end of a run by its limit is said also with -q, and the end line has the exit code that a shell sees.
+func TestTimeoutIsSaid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	got := run(t, program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "100ms", "--", "sleep", "60"))
+	if got != (result{124, "", "gpuard: the time is over (--timeout 100ms): ending the command\n"}) {
+		t.Errorf("%+v", got)
+	}
+	r.freed()
+	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "100ms", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
+	contains(t, got.err, "; exit 124, because its time was over (--timeout); the command itself: exit 143; ")
+	r.freed()
+}
+
+// TestEmptyCare: who leaves a value out is shown one that can be typed.
+func TestEmptyCare(t *testing.T) {
+	t.Parallel()
+	for flag, says := range map[string]string{"--retry": "--retry 2", "--log": "--log run.log", "--grace": "--grace 30s", "--drift": "--drift=hot,sick"} {
+		got := run(t, program(t, stateFolder(t), nil, "run", "--machine", "demo", flag+"=", "--", "true"))
+		same(t, "exit of "+flag, got.code, 125)
+		contains(t, got.err, "cannot read "+flag, says)
+	}
+}
+
+// TestRetryNotWanted: a command that somebody ended is not started again, and that is said.
+func TestRetryNotWanted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "2:any", "--", "sh", "-c", "kill -TERM $$"))
+	contains(t, got.err, "the command was ended by SIGTERM and is not started again: somebody ended it\n")
+	r.freed()
+	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--share", "8G", "--retry", "2:any", "--", "sh", "-c", "kill -TERM $$"))
+	contains(t, got.err, "is not started again: either somebody ended it, or it used more than its share of 8 GiB, ")
+	r.freed()
+}
+
+// TestLogTells: a log that cannot be written is refused before anything is waited for or said, and what gpuard says of the run
+// stands in it too.
+func TestLogTells(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	dir := t.TempDir()
+	start := func(words ...string) result {
+		cmd := program(t, r.state, nil, append([]string{"run", "--machine", r.machine}, words...)...)
+		cmd.Dir = dir
+		return run(t, cmd)
+	}
+	got := start("--log", "log", "--timeout", "100ms", "--retry", "1:any", "--", "sh", "-c", `test "$GPUARD_RESTART" || exit 7; exec sleep 60`)
+	same(t, "exit", got.code, 124)
+	b, _ := os.ReadFile(filepath.Join(dir, "log"))
+	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 100ms): ", "; exit 124, because ")
+	r.freed()
+	got = start("--log", "/dev/full", "--", "true")
+	if same(t, "exit", got.code, 125); strings.Contains(got.err, "cuda:0") {
+		t.Errorf("said %s", got.err)
+	}
+	r.freed()
+	same(t, "exit", start("--log", "-", "--", "true").code, 125)
+	got = start("--log", "a", "--log", "b", "--", "true")
+	same(t, "exit", got.code, 125)
+	contains(t, got.err, "--log", "can be given once")
+
+	dir = t.TempDir()
+	wait, _, _ := retried(t, r, dir)
+	got = start("--log", "none/log", "--wait=20s", "--", "true") // the only GPU is taken
+	if same(t, "exit", got.code, 125); strings.Contains(got.err, "waiting") || !strings.Contains(got.err, "cannot log to none/log: ") {
+		t.Errorf("said %s", got.err)
+	}
+	letGo(t, dir)
+	same(t, "exit", wait(), 0)
+	r.freed()
+}

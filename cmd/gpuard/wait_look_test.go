@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/test/fakegpu"
+)
+
+// TestWaitDrained: a device that was drained while somebody waited for it is not given when it becomes free, on an invented
+// machine too, whose readings nobody else makes old.
+func TestWaitDrained(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	waiter := l.queue("one", 1)
+	admin := func(verb string) {
+		t.Helper()
+		if got := run(t, program(t, l.state, nil, verb, "0", "--machine", l.machine)); got.code != 0 {
+			t.Fatalf("%s: exit %d, %s", verb, got.code, got.err)
+		}
+	}
+	admin("drain")
+	l.end()
+	eventually(t, "its lease has ended", func() bool { return l.leases() == 0 })
+	time.Sleep(200 * time.Millisecond) // a waiter that is woken takes a device within milliseconds
+	if ran := l.order(); len(ran) > 0 {
+		t.Fatalf("%v got a drained device", ran)
+	}
+	admin("undrain")
+	if err := waiter.Wait(); err != nil {
+		t.Error(err)
+	}
+	l.noTickets()
+}
+
+// TestWaitEndedWhileReading: a signal, or the end of the time, counts also where it comes during a reading of the machine,
+// which it interrupts; nothing else is said.
+func TestWaitEndedWhileReading(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	begin(t, r.job(0, "20G", fakegpu.Compute))
+	r.Delay("nvmlDeviceGetMemoryInfo_v2", 0, 400)
+	for _, after := range []time.Duration{300 * time.Millisecond, 450 * time.Millisecond} { // the first slow look comes after 200 ms
+		cmd := r.hasty("run", "-q", "--", "true")
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it stands in the line", func() bool { // status would read the machine for as long
+			tickets, _ := filepath.Glob(filepath.Join(r.state, "tickets", "*", "*.ticket"))
+			return len(tickets) == 1
+		})
+		time.Sleep(after)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if end, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !end.Signaled() || end.Signal() != syscall.SIGTERM || errs.Len() > 0 {
+			t.Errorf("%v after it stood in the line: %v, %q", after, cmd.ProcessState, errs.String())
+		}
+	}
+	for _, wait := range []string{"600ms", "800ms"} {
+		got := run(t, r.hasty("run", "-q", "--wait="+wait, "--", "true"))
+		same(t, "exit", got.code, 121)
+		contains(t, got.err, "after waiting "+wait)
+	}
+}
+
+// TestWaitReasons: a waiter says what it waits for where that is no command: a drain, with its reason and that a person has to
+// act, or somebody before it in the line for whom a free device is kept. A refusal does not call a drained device busy.
+func TestWaitReasons(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:2xL4")
+	ask := func(args ...string) result {
+		return run(t, program(t, r.state, nil, append(args, "--machine", r.machine)...))
+	}
+	same(t, "drain", ask("drain", "0", "--reason", "fan exchange").code, 0)
+	refused := run(t, program(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
+	contains(t, refused.err, "GPU 0  drained  fan exchange (")
+	late := run(t, program(t, r.state, nil, "run", "--wait=900ms", "--device", "0", "--machine", r.machine, "--", "true"))
+	contains(t, late.err, "1st of 1; somebody has to act; GPU 0: drained: fan exchange (")
+	same(t, "undrain", ask("undrain", "0").code, 0)
+
+	holder := r.start("exec sleep 60")
+	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
+	both := program(t, r.state, nil, "run", "-q", "--gpus", "2", "--machine", r.machine, "--", "true")
+	if err := both.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = both.Process.Kill(), both.Wait() })
+	eventually(t, "it stands in the line", func() bool { return len(r.tickets()) == 1 })
+	behind := run(t, program(t, r.state, nil, "run", "--wait=900ms", "--machine", r.machine, "--", "true"))
+	contains(t, behind.err, ": behind true of ", fmt.Sprintf("(PID %d)", both.Process.Pid))
+}
+
+// TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is named.
+func TestWaitMistakes(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	for flags, want := range map[string]string{
+		"run --wait 10 -- true":    `cannot read --wait "10": the unit is missing; write --wait=10s`,
+		"run --wait 10M true":      `cannot read --wait "10M": write a time`,
+		"run --wait abc -- true":   `cannot read --wait "abc": write a time`,
+		"run --wait 9999d -- true": "to run a command of that name: --wait -- 9999d",
+		"run --wait=0 -- true":     "write --no-wait for an answer at once",
+		"run --wait=0s -- true":    "write --no-wait for an answer at once",
+	} {
+		got := run(t, program(t, state, nil, append(strings.Fields(flags), "--machine", "demo:1xL4")...))
+		if got.code != 125 || !strings.Contains(got.err, want) {
+			t.Errorf("%s: exit %d, %s", flags, got.code, got.err)
+		}
+	}
+	if got := run(t, program(t, state, nil, "hold", "--help")); strings.Contains(got.out, "cpu, wait") {
+		t.Error("hold offers to fall back to the CPU, which it refuses")
+	}
+}
+
+// TestFallbackDry: a dry run answers what --no-wait would, and a refusal does not advise what --fallback has tried.
+func TestFallbackDry(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	dry := func(machine string, flags ...string) result {
+		return run(t, program(t, l.state, nil, append([]string{"run", "--machine", machine, "--dry-run"}, flags...)...))
+	}
+	cpu := dry(l.machine, "--fallback", "cpu")
+	same(t, "cpu", cpu.code, 0)
+	contains(t, cpu.out, "no GPU", "as --fallback cpu says")
+	other := dry("demo:2xL4", "--device", "7", "--fallback", "other")
+	same(t, "other", other.code, 0)
+	contains(t, other.out, "would be cuda:0", "as --fallback other says")
+	none := dry(l.machine, "--device", "0", "--fallback", "other")
+	for what, got := range map[string]string{"dry": none.out, "run": run(t, program(t, l.state, nil, "run", "--machine", l.machine, "--device", "0", "--fallback", "other", "--", "true")).err} {
+		if !strings.Contains(got, "none of 1 is free") || strings.Contains(got, "name another device") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	same(t, "none", none.code, 120)
+}

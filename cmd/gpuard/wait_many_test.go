@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
+)
+
+// waiter is a job that waits for a device.
+func (r *rig) waiter(command ...string) *exec.Cmd {
+	cmd := r.job(command...)
+	cmd.Args = slices.DeleteFunc(cmd.Args, func(word string) bool { return word == "--no-wait" })
+	return cmd
+}
+
+// crowded is the program where hundreds share two processors with other tests: whoever has the folder lock may not run for seconds.
+func crowded() {
+	runtime.LockOSThread()
+	launch.DefaultSignals()
+	w := usual()
+	w.lock = time.Minute
+	os.Exit(start("/", w))
+}
+
+// tickets lists who waits.
+func (r *rig) tickets() []job.Ticket {
+	r.t.Helper()
+	folder, err := store.Open(r.folder(), nil, time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	all, _ := folder.Tickets()
+	return all
+}
+
+// noTickets fails unless nobody waits, and one more claim removes every file.
+func (r *rig) noTickets() {
+	r.t.Helper()
+	if left := r.tickets(); len(left) > 0 {
+		r.t.Errorf("%d tickets live on: %+v", len(left), left)
+	}
+	_ = run(r.t, r.job("true"))
+	if files, _ := filepath.Glob(filepath.Join(r.folder(), "tickets", "*", "*.ticket")); len(files) > 0 {
+		r.t.Errorf("%d files are left in tickets: %v", len(files), files)
+	}
+}
+
+// TestWaitMany: hundreds of processes wait for 8 devices while a third of them is killed with -9, as waiters and as commands,
+// and holders are killed too. No device is used twice, no lease is lost, nothing is left, and whoever was given a device was next.
+func TestWaitMany(t *testing.T) {
+	const devices = 8
+	processes, linger := 500, "LINGER=300ms"
+	if raced || testing.Short() {
+		processes, linger = 90, "LINGER=2s" // so that most have to wait, however slowly they start
+	}
+	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
+	trace := filepath.Join(t.TempDir(), "trace")
+	stop := make(chan struct{})
+	var holders, killed, waiters, served atomic.Int64
+	var reaper, wg sync.WaitGroup
+	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
+	room := make(chan struct{}, 300) // as many at a time
+	for i := range processes {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			cmd := with(r.waiter("occupy"), linger, "GPUARD_TRACE="+trace)
+			cmd.Args[0] = "crowded"
+			var errs strings.Builder
+			cmd.Stderr = &errs
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%3 == 0 {
+				time.Sleep(rand.N(3 * time.Second))
+				waits := slices.ContainsFunc(r.tickets(), func(w job.Ticket) bool { return w.PID == cmd.Process.Pid })
+				if unix.Kill(cmd.Process.Pid, unix.SIGKILL) == nil {
+					killed.Add(1)
+				}
+				if waits {
+					waiters.Add(1)
+				}
+			}
+			_ = cmd.Wait()
+			switch code := cmd.ProcessState.ExitCode(); {
+			case code == 0:
+				served.Add(1)
+			case i%3 != 0:
+				t.Errorf("a run ended with %v: %s", cmd.ProcessState, errs.String())
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	reaper.Wait()
+	r.check()
+	r.noTickets()
+	r.all(devices)
+	given, waited := replay(t, trace)
+	t.Logf("%d processes: %d served, %d killed (%d while they waited), %d holders killed; %d decisions gave a device, %d of them to somebody who had waited",
+		processes, served.Load(), killed.Load(), waiters.Load(), holders.Load(), given, waited)
+	if int(served.Load()) > given || waited < processes/4 || waiters.Load() == 0 || holders.Load() == 0 {
+		t.Error("this test has shown nothing")
+	}
+}
+
+// replay asks the queue again what it was asked while the program ran, in the order of the decisions: the one that it names
+// is the one that was given something, and nobody else was.
+func replay(t *testing.T, path string) (given, waited int) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var d struct {
+			Now, Boot int64
+			Me, Next  string
+			Free      bool
+			Given     []gpu.UUID
+			Line      []struct {
+				job.Ticket
+				UID     uint32
+				Arrival int64
+			}
+			Held []struct {
+				job.Lease
+				UID uint32
+			}
+			Rooms  map[gpu.UUID]pick.Room
+			Ending map[gpu.UUID]bool
+			Passed map[string]bool
+		}
+		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
+			t.Fatal(err)
+		}
+		q := queue.Question{Now: d.Now, Boot: d.Boot, Rooms: d.Rooms, Ending: d.Ending, Passed: d.Passed}
+		for _, w := range d.Line {
+			w.Ticket.UID, w.Ticket.Arrival = w.UID, w.Arrival
+			q.Tickets = append(q.Tickets, w.Ticket)
+		}
+		for _, l := range d.Held {
+			l.Lease.UID = l.UID
+			q.Held = append(q.Held, l.Lease)
+		}
+		rand.Shuffle(len(q.Tickets), func(i, j int) { q.Tickets[i], q.Tickets[j] = q.Tickets[j], q.Tickets[i] })
+		next, free := queue.Next(q)
+		if free != d.Free || next.ID != d.Next {
+			t.Errorf("the queue names %q (%t), and named %q (%t)", next.ID, free, d.Next, d.Free)
+		}
+		if len(d.Given) == 0 {
+			continue
+		}
+		given++
+		if d.Me != "" {
+			waited++
+		}
+		if !free || next.ID != d.Me {
+			t.Errorf("%q was given %v while %q was next", d.Me, d.Given, next.ID)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return given, waited
+}

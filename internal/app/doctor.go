@@ -1,0 +1,184 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/site"
+)
+
+// Doctor looks at the machine and at what lies around it, and judges it. of names one Python environment (an interpreter, a
+// folder, the name of a conda environment) in place of all that are found; with run, its libraries are imported as well.
+// What cannot be read is an unknown finding; the only errors are those of how it was called.
+func (a *App) Doctor(ctx context.Context, of string, run bool) (check.Diagnosis, error) {
+	s, err := a.survey(ctx, of, run)
+	if err != nil {
+		return check.Diagnosis{}, err
+	}
+	return check.Diagnose(s), nil
+}
+
+// survey reads everything at once. Each reading has a deadline and fails alone.
+func (a *App) survey(ctx context.Context, of string, run bool) (site.Site, error) {
+	l := &looking{ctx: ctx, say: a.Say}
+	defer l.over()
+	one := *a
+	one.Say = l.tell // readings speak from several goroutines
+	a = &one
+	s := site.Site{Now: time.Now(), Env: a.Env}
+	if !a.hardware() {
+		if of != "" || run {
+			return s, usagef("cannot look at Python environments of %s: only its devices are known; leave --for and --run out, or --machine", a.Machine)
+		}
+		m, err := a.machine(ctx, gpu.Everything)
+		s.Machine = site.Read(m)
+		elsewhere(&s)
+		holders(&s, a.siteLeftovers(ctx, s.Machine))
+		return s, err
+	}
+	s.Container = a.siteContainer()
+	usual := cmp.Or(a.Survey, 5*time.Second)
+	patient := usual
+	if run {
+		patient += 2 * time.Minute // an import of a large library from a cold disk
+	}
+	look(l, "the devices", 4*cmp.Or(a.Driver, 5*time.Second), &s.Machine, a.siteMachine)
+	look(l, "the driver", usual, &s.Driver, a.siteDriver)
+	look(l, "the PCI bus", usual, &s.Cards, a.siteCards)
+	look(l, "device files", usual, &s.Nodes, a.siteNodes)
+	look(l, "libraries", usual, &s.Libraries, a.siteLibraries)
+	look(l, "CUDA toolkits", usual, &s.Toolkits, a.siteToolkits)
+	look(l, "containers", usual, &s.Containers, a.siteContainers)
+	look(l, "limits", usual, &s.Limits, a.siteLimits)
+	look(l, "NCCL's settings", usual, &s.NCCL, a.siteNCCL)
+	look(l, "the state folder", usual, &s.State, a.siteState)
+	look(l, "the kernel's log", usual, &s.Log, a.siteLog)
+	misuse := make(chan error, 1)
+	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context) site.Answer[[]site.Python] {
+		found, err := a.sitePythons(ctx, of, run)
+		misuse <- err
+		return found
+	})
+	l.wait()
+	machine, held := s.Machine, site.Answer[holding]{}
+	look(l, "leftovers", usual, &held, func(ctx context.Context) site.Answer[holding] { return a.siteLeftovers(ctx, machine) })
+	l.wait()
+	holders(&s, held)
+	select {
+	case err := <-misuse:
+		return s, err
+	default: // it was not waited for
+		return s, nil
+	}
+}
+
+// looking is a set of readings that are made beside each other.
+type looking struct {
+	ctx     context.Context //nolint:containedctx // it lives as long as one survey
+	say     func(string)
+	all     sync.WaitGroup
+	turn    sync.Mutex
+	pending []string // what is being looked at
+	ended   bool
+}
+
+// look makes one reading beside the others. A reading that panics or is late is a failed one; a late one is left behind, and
+// what it finds is dropped.
+func look[T any](l *looking, what string, deadline time.Duration, into *site.Answer[T], read func(context.Context) site.Answer[T]) {
+	l.note(func() { l.pending = append(l.pending, what) })
+	l.all.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, deadline)
+		defer cancel()
+		found := make(chan site.Answer[T], 1)
+		go func() {
+			defer func() {
+				if p := recover(); p != nil {
+					found <- site.Failed[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
+				}
+			}()
+			found <- read(ctx)
+		}()
+		select {
+		case *into = <-found:
+		case <-ctx.Done():
+			late := fmt.Sprintf("no answer within %s", deadline)
+			if l.ctx.Err() != nil {
+				late = context.Cause(l.ctx).Error()
+			}
+			*into = site.Failed[T](late)
+		}
+		l.note(func() {
+			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
+		})
+	})
+}
+
+func (l *looking) note(change func()) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	change()
+}
+
+// tell says one line, one at a time, and none behind the answer: a reading that was left behind may still speak.
+func (l *looking) tell(line string) {
+	l.note(func() {
+		if !l.ended {
+			l.say(line)
+		}
+	})
+}
+
+func (l *looking) over() { l.note(func() { l.ended = true }) }
+
+// wait ends with the last reading. Where that takes long, it says now and then what it waits for.
+func (l *looking) wait() {
+	done := make(chan struct{})
+	go func() {
+		l.all.Wait()
+		close(done)
+	}()
+	for pause := time.Second; ; pause *= 3 {
+		timer := time.NewTimer(pause)
+		select {
+		case <-done:
+			timer.Stop()
+			return
+		case <-timer.C:
+			var pending string
+			l.note(func() { pending = strings.Join(l.pending, ", ") })
+			if pending != "" {
+				l.tell("still looking at " + pending)
+			}
+		}
+	}
+}
+
+// siteMachine reads all that the drivers tell.
+func (a *App) siteMachine(ctx context.Context) site.Answer[gpu.Machine] {
+	m, err := a.machine(ctx, gpu.Everything)
+	var none *gpu.Unavailable
+	switch {
+	case errors.As(err, &none):
+		return site.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
+	case err != nil:
+		return site.Failed[gpu.Machine](err.Error())
+	}
+	return site.Read(m)
+}
+
+// elsewhere fills in what cannot be asked of a machine that is not this computer.
+func elsewhere(s *site.Site) {
+	const why = "not looked: this is about a recorded or invented machine"
+	s.Driver, s.Cards, s.Nodes = site.Failed[site.Driver](why), site.Failed[[]site.Card](why), site.Failed[[]site.Node](why)
+	s.Libraries, s.Toolkits, s.Pythons = site.Failed[[]site.Library](why), site.Failed[[]site.Toolkit](why), site.Failed[[]site.Python](why)
+	s.Containers, s.Limits, s.NCCL = site.Failed[site.Containers](why), site.Failed[site.Limits](why), site.Failed[[]site.NCCLFile](why)
+	s.State, s.Log = site.Failed[site.State](why), site.Failed[[]site.Error](why)
+}

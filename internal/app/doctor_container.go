@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/site"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/cdi"
+	"gpuard/internal/text/toolkit"
+)
+
+// siteContainers reads how containers of this machine get at GPUs, from files alone: no engine is asked.
+func (a *App) siteContainers(context.Context) site.Answer[site.Containers] {
+	var c site.Containers
+	is := func(paths ...string) bool {
+		for _, p := range paths {
+			if files.Is(a.below(p)) {
+				return true
+			}
+		}
+		return false
+	}
+	c.Hook = is("/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-container-toolkit", "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook")
+	c.Toolkit = c.Hook || is("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-ctk")
+	c.Docker = is("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/usr/sbin/dockerd")
+	c.Podman = is("/usr/bin/podman", "/usr/local/bin/podman")
+	c.ToolkitVersion = a.toolkitVersion()
+	a.settings(&c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.Runtime)
+	a.settings(&c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.Docker)
+	if c.CgroupDriver == "" && c.Docker {
+		c.CgroupDriver, c.CgroupDefault = a.dockersChoice(), true
+	}
+	for _, hook := range []string{"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", "/etc/containers/oci/hooks.d/oci-nvidia-hook.json"} {
+		if is(hook) {
+			c.HookFile = hook
+		}
+	}
+	a.specs(&c)
+	return site.Read(c)
+}
+
+// below is where a file of the system lies for doctor.
+func (a *App) below(path string) string { return filepath.Join(a.Root, path) }
+
+// settings reads one file of settings into c; that there is none is no problem.
+func (a *App) settings(c *site.Containers, path string, into *string, read func([]byte, *site.Containers) error) {
+	text, err := files.Read(a.below(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	*into = path
+	if err == nil {
+		err = read(text.Content, c)
+	}
+	if err != nil {
+		c.Problems = append(c.Problems, path+": "+err.Error())
+	}
+}
+
+// toolkitVersion is taken from the name of the library that the toolkit's packages bring, which has their version: no program
+// is run and no package database is read.
+func (a *App) toolkitVersion() string {
+	for _, folder := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
+		matches, _ := filepath.Glob(a.below(folder + "/libnvidia-container.so.1.*.*"))
+		for _, m := range matches {
+			if version, ok := strings.CutPrefix(filepath.Base(m), "libnvidia-container.so."); ok {
+				return version
+			}
+		}
+	}
+	return ""
+}
+
+// dockersChoice is the cgroup driver that Docker takes where nobody says: systemd on a machine that systemd runs with the
+// unified hierarchy (moby/moby daemon/daemon_unix.go).
+func (a *App) dockersChoice() string {
+	if files.Is(a.below("/sys/fs/cgroup/cgroup.controllers")) && files.Is(a.below("/run/systemd/system")) {
+		return "systemd"
+	}
+	return "cgroupfs"
+}
+
+// specs reads the CDI files. The folders are those that engines use where nobody says otherwise, the later one winning
+// (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
+func (a *App) specs(c *site.Containers) {
+	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {
+		names, err := files.Names(a.below(folder), ".yaml", ".json")
+		if err != nil {
+			c.Problems = append(c.Problems, folder+": "+err.Error())
+		}
+		for i, name := range names {
+			if i == 64 {
+				c.Problems = append(c.Problems, fmt.Sprintf("%s: only the first %d of %d files were read", folder, i, len(names)))
+				break
+			}
+			path := folder + "/" + name
+			text, err := files.Read(a.below(path))
+			spec, bad := cdi.Read(text.Content)
+			if err == nil {
+				err = bad
+			}
+			if err != nil {
+				spec = site.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
+			}
+			spec.Path, spec.Folder, spec.Modified = path, place, text.Modified
+			c.Specs = append(c.Specs, spec)
+		}
+	}
+}
+
+// siteContainer is the kind of container this runs in, "" outside. It must not wait for anything.
+func (a *App) siteContainer() string {
+	set := func(name string) bool { value, _ := a.Env.Lookup(name); return value != "" }
+	switch {
+	case set("KUBERNETES_SERVICE_HOST"):
+		return "kubernetes"
+	case set("APPTAINER_CONTAINER"), set("SINGULARITY_CONTAINER"), files.Is(a.below("/.singularity.d")):
+		return "apptainer"
+	case files.Is(a.below("/run/.containerenv")):
+		return "podman"
+	case files.Is(a.below("/.dockerenv")):
+		return "docker"
+	}
+	text, _ := files.Read(a.below("/run/systemd/container")) // systemd writes there what it runs in: "lxc", "systemd-nspawn"
+	own, _ := a.Env.Lookup("container")                      // what many managers set for what they start
+	for _, kind := range []string{own, strings.TrimSpace(string(text.Content))} {
+		if slices.Contains(managers(), kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// managers are the names of container managers in the variable container (systemd/systemd src/basic/virt.c). "wsl" is not among
+// them: Windows' subsystem is a machine of its own. Other values are somebody's own variable.
+func managers() []string {
+	return []string{"systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "proot", "pouch", "oci", "flatpak"}
+}

@@ -1,0 +1,177 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/site"
+	"gpuard/internal/host/kmod"
+	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/loader"
+	"gpuard/internal/host/proc"
+)
+
+// siteDriver reads the kernel's side of the driver, and finds the libraries beside it.
+func (a *App) siteDriver(context.Context) site.Answer[site.Driver] {
+	d, err := kmod.Driver(a.Root)
+	if err != nil {
+		return site.Failed[site.Driver](err.Error())
+	}
+	if len(d.Switches) > 0 {
+		if runs, sees := a.Proc.Runs("nv-fabricmanager"); sees {
+			d.FabricManager = &runs
+		}
+	}
+	found, _ := a.search().Libraries() // that the cache cannot be read is told with the libraries
+	if l, ok := loader.First(found, "libnvidia-ml.so.1"); ok {
+		d.Library, d.LibraryPath = l.Version, l.Path
+	}
+	if l, ok := loader.First(found, "libcuda.so.1"); ok {
+		d.CUDALibrary, d.CUDAPath = l.Version, l.Path
+	} else {
+		d.Elsewhere = a.search().Elsewhere("libcuda.so.1")
+	}
+	return site.Read(d)
+}
+
+// siteCards lists the display controllers and accelerators of the PCI bus, with what NVIDIA's module calls them.
+func (a *App) siteCards(context.Context) site.Answer[[]site.Card] {
+	if a.Cards == nil {
+		return site.Failed[[]site.Card]("not looked")
+	}
+	cards, err := a.Cards()
+	if err != nil {
+		return site.Failed[[]site.Card](err.Error())
+	}
+	minors := kmod.Minors(a.Root)
+	for i := range cards {
+		if n, ok := minors[cards[i].PCI]; ok {
+			cards[i].Minor = &n
+		}
+	}
+	return site.Read(cards)
+}
+
+// siteNodes lists the device files of GPU drivers.
+func (a *App) siteNodes(context.Context) site.Answer[[]site.Node] {
+	nodes, err := kmod.Nodes(a.Root)
+	if err != nil {
+		return site.Failed[[]site.Node](err.Error())
+	}
+	return site.Read(nodes)
+}
+
+// siteLibraries lists CUDA libraries where the loader would look.
+func (a *App) siteLibraries(context.Context) site.Answer[[]site.Library] {
+	found, err := a.search().Libraries()
+	if err != nil {
+		return site.Answer[[]site.Library]{Found: found, Problem: err.Error()}
+	}
+	return site.Read(found)
+}
+
+func (a *App) search() loader.Search {
+	path, _ := a.Env.Lookup("LD_LIBRARY_PATH")
+	return loader.Search{Root: a.Root, Path: path}
+}
+
+// siteToolkits lists CUDA toolkits.
+func (a *App) siteToolkits(context.Context) site.Answer[[]site.Toolkit] {
+	path, _ := a.Env.Lookup("PATH")
+	var homes []string
+	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
+		home, _ := a.Env.Lookup(name)
+		homes = append(homes, home)
+	}
+	return site.Read(loader.Toolkits(a.Root, path, homes...))
+}
+
+// siteLog reads the errors of NVIDIA's driver that the kernel's log still has.
+func (a *App) siteLog(context.Context) site.Answer[[]site.Error] {
+	if a.KernelLog == "" {
+		return site.Failed[[]site.Error]("not looked")
+	}
+	found, err := kmsg.Read(a.KernelLog)
+	switch {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
+		return site.Failed[[]site.Error]("this user may not read the kernel's log")
+	case err != nil:
+		return site.Failed[[]site.Error]("the kernel's log cannot be read: " + err.Error())
+	}
+	var all []site.Error
+	for _, e := range found {
+		if !e.After {
+			all = append(all, site.Error{PCI: e.PCI, XID: e.XID})
+		}
+	}
+	return site.Read(all)
+}
+
+// holding is who holds GPU memory: processes, and which of them no lease covers.
+type holding struct {
+	processes []gpu.Process
+	rows      []leftover.Row
+}
+
+// Memory of a process that ended just now is no leftover: what looks like one is looked at again.
+const (
+	looks    = 4
+	lookWait = 400 * time.Millisecond
+)
+
+// siteLeftovers finds GPU memory without a living lease on a machine that was read. It remembers nothing, and so knows
+// nothing about who sleeps.
+func (a *App) siteLeftovers(ctx context.Context, m site.Answer[gpu.Machine]) site.Answer[holding] {
+	if m.Problem != "" {
+		return site.Failed[holding](m.Problem)
+	}
+	now := m.Found
+	for look := 1; ; look++ {
+		held, _, err := a.leases(now)
+		if err != nil {
+			return site.Failed[holding]("the leases cannot be read: " + err.Error())
+		}
+		h := holding{now.Processes, leftover.Of(a.unleased(now, held))}
+		if look == looks || !a.hardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return fleeting(now, r) }) {
+			return site.Read(h)
+		}
+		select {
+		case <-time.After(lookWait):
+		case <-ctx.Done():
+			return site.Read(h)
+		}
+		if again, err := a.machine(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
+			now = again
+		}
+	}
+}
+
+// holders puts what was found into s. The processes are those of the last look, so that both say the same.
+func holders(s *site.Site, found site.Answer[holding]) {
+	s.Leftovers = site.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
+	if found.Problem == "" && s.Machine.Problem == "" {
+		s.Machine.Found.Processes = found.Found.processes
+	}
+}
+
+// fleeting reports whether memory may be that of a process that is just ending.
+func fleeting(m gpu.Machine, r leftover.Row) bool {
+	return r.PID == 0 || r.Zombie || slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == proc.Gone })
+}
+
+// unleased says which processes and devices of m the leases account for.
+func (a *App) unleased(m gpu.Machine, held []job.Lease) leftover.Question {
+	q := leftover.Question{Machine: m, Lease: a.leasesOf(m, held), Covered: map[gpu.UUID]bool{}}
+	for _, d := range m.Devices {
+		q.Covered[d.UUID] = slices.ContainsFunc(held, func(l job.Lease) bool {
+			return l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })
+		})
+	}
+	return q
+}

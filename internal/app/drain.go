@@ -1,0 +1,189 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/status"
+	"gpuard/internal/host/marks"
+)
+
+// longestReason is how many characters of a reason everybody reads.
+const longestReason = 500
+
+// Drain takes devices out of use: they get no new lease until Undrain, whoever has one keeps it until the end. Where a name
+// is wrong, none is drained. Only root and the owner of the state folder may.
+func (a *App) Drain(ctx context.Context, names []string, reason string) ([]status.Drained, error) {
+	reason = gpu.Clean(reason)
+	if n := utf8.RuneCountInString(reason); n > longestReason {
+		return nil, usagef("cannot drain %s: the reason has %d characters; say it in %d", gpu.Brief(strings.Join(names, ",")), n, longestReason)
+	}
+	devices, m, err := a.drainable(ctx, "drain", names)
+	var out []status.Drained
+	for i := 0; err == nil && i < len(devices); i++ {
+		d := status.Drained{Device: devices[i]}
+		whole, _, _ := m.Find(d.Device.UUID)
+		d.Before = whole.Drained
+		err = a.mark(m, d.Device, "drain", names[i], func(mark *marks.Mark) {
+			mark.Drained, mark.Reason, mark.By = true, reason, a.administrator()
+		})
+		out = append(out, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if err := a.affected(m, &out[i]); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// affected adds who has or wants a device that is drained now.
+func (a *App) affected(m gpu.Machine, d *status.Drained) error {
+	whole, _, _ := m.Find(d.Device.UUID)
+	ids := []gpu.UUID{whole.UUID}
+	for _, slice := range whole.MIG {
+		ids = append(ids, slice.UUID)
+	}
+	if err := a.unsettle(m, ids); err != nil {
+		return fmt.Errorf("%s is drained, but a command that asks for it at this moment may still get it: %w", d.Device.Label, err)
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return err
+	}
+	d.Leases = slices.DeleteFunc(held, func(l job.Lease) bool { return !slices.ContainsFunc(ids, l.Holds) })
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return err
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	tickets, _ := folder.Tickets()
+	for _, t := range tickets {
+		if slices.ContainsFunc(t.Devices, func(id gpu.UUID) bool { return slices.Contains(ids, id) }) {
+			t.User = a.Names(t.UID)
+			d.Waiting = append(d.Waiting, t)
+		}
+	}
+	return nil
+}
+
+// unsettle makes claims that read the devices before this look again.
+func (a *App) unsettle(m gpu.Machine, ids []gpu.UUID) error {
+	boot, err := a.Proc.BootID()
+	if err != nil {
+		return err
+	}
+	f, err := a.folder(m, false)
+	if err != nil || f == nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // the record is written
+	return a.named(f, f.Changed(boot, ids...))
+}
+
+// Undrain puts devices into use again and takes their driver errors for settled. Where a name is wrong, it does nothing.
+func (a *App) Undrain(ctx context.Context, names []string) ([]status.Undrained, error) {
+	devices, m, err := a.drainable(ctx, "undrain", names)
+	var out []status.Undrained
+	for i := 0; err == nil && i < len(devices); i++ {
+		before, _, _ := m.Find(devices[i].UUID)
+		out = append(out, status.Undrained{Device: devices[i], Before: before.Drained, Settled: append([]gpu.XID{}, before.XIDs...)})
+		err = a.mark(m, devices[i], "undrain", names[i], func(mark *marks.Mark) {
+			boot, _ := a.Proc.BootID()
+			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", a.administrator(), mark.Since, boot
+			for _, x := range before.XIDs { // the clock of the kernel's log may run ahead
+				if x.At.After(mark.Cleared) {
+					mark.Cleared = x.At
+				}
+			}
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// drainedSince reports whether a device of the plan was drained after the machine was read. It opens a few small files of the
+// folder whose lock is held, and nothing that could hang.
+func (q *question) drainedSince(plan job.Plan) bool {
+	m := q.machine
+	noted, _ := q.app.marks(&m)
+	return slices.ContainsFunc(plan.Devices, func(g job.Given) bool {
+		d, _, ok := m.Find(g.UUID)
+		return ok && d.Drained == "" && noted[d.UUID].Drained
+	})
+}
+
+// drainable finds the whole devices that names mean.
+func (a *App) drainable(ctx context.Context, verb string, names []string) ([]job.Given, gpu.Machine, error) {
+	m, err := a.machine(ctx, gpu.Identity|gpu.Health)
+	if err != nil {
+		return nil, m, err
+	}
+	var out []job.Given
+	for _, name := range names {
+		d, refusal := pick.Named(m, name)
+		switch {
+		case refusal != nil:
+			why := strings.TrimPrefix(refusal.Summary, "cannot find device ")
+			return nil, m, usagef("cannot %s device %s; gpuard status shows what there is", verb, why)
+		case d.Parent != "":
+			return nil, m, usagef("cannot %s %s: it is a part of %s; name the whole GPU: gpuard %s %d", verb, gpu.Clean(name), d.Label, verb, d.Index)
+		case d.UUID == "":
+			return nil, m, fmt.Errorf("cannot %s %s: it does not say its UUID, so nothing can be noted about it; it gets no lease either", verb, d.Label)
+		case slices.ContainsFunc(out, func(o job.Given) bool { return o.UUID == d.UUID }):
+			return nil, m, usagef("cannot %s %s twice; name each GPU once", verb, d.Label)
+		}
+		out = append(out, d)
+	}
+	return out, m, nil
+}
+
+// mark changes what is noted about a device.
+func (a *App) mark(m gpu.Machine, d job.Given, verb, name string, change func(*marks.Mark)) error {
+	f, err := a.folder(m, false)
+	if f == nil && err == nil {
+		f, err = a.folder(m, true)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot %s %s: %w", verb, d.Label, err)
+	}
+	defer f.Close() //nolint:errcheck // what was noted lies in a file of its own
+	known, _ := a.marks(&m)
+	mark := known[d.UUID]
+	mark.Device, mark.Since = d.UUID, time.Now().Truncate(time.Millisecond)
+	change(&mark)
+	err = marks.Write(f.Path, f.Owner, mark)
+	switch {
+	case errors.Is(err, os.ErrPermission) && f.Owner == 0:
+		return fmt.Errorf(`cannot %s %s: only root may; type: sudo "$(command -v gpuard)" %s %s`, verb, d.Label, verb, gpu.Clean(name))
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf(`cannot %s %s: only root and %s, who owns %s, may; type: sudo "$(command -v gpuard)" %s %s`,
+			verb, d.Label, a.Names(f.Owner), f.Path, verb, gpu.Clean(name))
+	case err != nil:
+		return fmt.Errorf("cannot %s %s: %w", verb, d.Label, err)
+	}
+	return nil
+}
+
+// administrator is who types this: of somebody who became root by sudo, the person.
+func (a *App) administrator() string {
+	uid := uint32(os.Geteuid())
+	if person, ok := a.Env.Lookup("SUDO_USER"); ok && uid == 0 && person != "" && person != "root" {
+		return gpu.Clean(person) + " as root"
+	}
+	return a.Names(uid)
+}

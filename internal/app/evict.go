@@ -1,0 +1,282 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+)
+
+// Leftovers lists memory that belongs to no living lease; with idle, what sleeps for at least that long, with a lease too.
+// Each call is one look at who works, and is remembered for the next.
+func (a *App) Leftovers(ctx context.Context, idle time.Duration) ([]leftover.Row, error) {
+	q, err := a.leftovers(ctx, idle)
+	if err != nil {
+		return nil, err
+	}
+	return leftover.Of(q), nil
+}
+
+func (a *App) leftovers(ctx context.Context, idle time.Duration) (leftover.Question, error) {
+	m, err := a.machine(ctx, gpu.Identity|gpu.Load|gpu.Processes)
+	if err != nil {
+		return leftover.Question{}, err
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return leftover.Question{}, err
+	}
+	q := a.unleased(m, held)
+	q.Idle = idle
+	if a.hardware() {
+		if q.Seen, err = a.look(m); err != nil {
+			a.Say(err.Error())
+		}
+	}
+	return q, nil
+}
+
+// leasesOf says for each process which living lease it belongs to: it is in the tree of the lease's process, names the lease
+// in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last may hide
+// a leftover of that user; accusing a running job would be worse.
+func (a *App) leasesOf(m gpu.Machine, held []job.Lease) map[int]string {
+	out, roots := map[int]string{}, map[string][]int{}
+	for _, l := range held {
+		if !l.Unreadable && l.Namespace == a.Proc.Namespace() && a.hardware() {
+			roots[l.ID] = []int{l.PID}
+		}
+	}
+	trees := a.Proc.Trees(roots)
+	for _, l := range held {
+		for _, pid := range trees[l.ID] {
+			out[pid] = l.ID
+		}
+	}
+	for _, p := range m.Processes {
+		if _, done := out[p.PID]; done {
+			continue
+		}
+		id, readable := "", false
+		if a.hardware() {
+			env, err := a.Proc.Environ(p.PID)
+			readable = err == nil
+			id, _ = visible.Env(env).Lookup("GPUARD_LEASE")
+		}
+		for _, l := range held {
+			mine := p.UID == nil || *p.UID == l.UID
+			if readable && mine && l.ID == id || !readable && mine && a.covers(m, l, p.GPU) || l.Unreadable && a.covers(m, l, p.GPU) {
+				out[p.PID] = l.ID
+			}
+		}
+	}
+	return out
+}
+
+// covers reports whether the lease holds the device, or the GPU that the slice is of, or a slice of it.
+func (a *App) covers(m gpu.Machine, l job.Lease, id gpu.UUID) bool {
+	d, _, ok := m.Find(id)
+	return ok && (l.Holds(id) || l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return id == d.UUID && l.Holds(s.UUID) }))
+}
+
+// sightings is the file of what the looks of this user saw.
+type sightings struct {
+	Boot string              `json:"boot"`
+	Seen []leftover.Sighting `json:"seen"`
+}
+
+// look compares with the looks before and writes the outcome. It returns what it knows also where writing fails.
+func (a *App) look(m gpu.Machine) ([]leftover.Sighting, error) {
+	cpu := map[int]time.Duration{}
+	for _, p := range m.Processes {
+		if s, err := a.Proc.Stat(p.PID); err == nil && s.Start == p.Start {
+			cpu[p.PID] = s.CPU
+		}
+	}
+	boot, err := a.Proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	now, err := a.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
+	home := a.stateHome()
+	var before sightings
+	path := filepath.Join(home, "seen.json")
+	if data, err := os.ReadFile(path); home == "" || err != nil || json.Unmarshal(data, &before) != nil || before.Boot != boot {
+		before = sightings{}
+	}
+	after := sightings{boot, leftover.Look(before.Seen, m, cpu, now)}
+	if home == "" {
+		return after.Seen, errors.New("how long processes sleep is not remembered: there is no home folder; set HOME or XDG_STATE_HOME")
+	}
+	return after.Seen, a.remember(path, after)
+}
+
+func (a *App) remember(path string, s sightings) error {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	var file *os.File
+	if err == nil {
+		file, err = os.CreateTemp(filepath.Dir(path), ".seen-*")
+	}
+	if err == nil {
+		_, err = file.Write(data)
+		err = errors.Join(err, file.Close())
+		if err == nil {
+			err = os.Rename(file.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("how long processes sleep is not remembered: %w", err)
+	}
+	return nil
+}
+
+// Evict asks processes to end that are leftovers, waits for a while, and with force ends those that stay. Only the caller's
+// own (root: everybody's), never one of another PID namespace. It ends none when one of them may not be ended.
+func (a *App) Evict(ctx context.Context, pids []int, idle, grace time.Duration, force bool) ([]leftover.Evicted, error) {
+	if !a.hardware() {
+		return nil, usagef("cannot end a process of %s: it is not on this machine", a.Machine)
+	}
+	q, err := a.leftovers(ctx, idle)
+	if err != nil {
+		return nil, err
+	}
+	rows := leftover.Of(q)
+	var targets []*evictee
+	for _, pid := range pids {
+		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
+			return nil, usagef("cannot end process %d: %s", pid, leftover.Spared(q, pid))
+		}
+		t, err := a.evictable(pid, rows)
+		if err != nil {
+			return nil, err
+		}
+		defer t.close()
+		targets = append(targets, t)
+	}
+	for _, t := range targets {
+		t.signal(syscall.SIGTERM)
+	}
+	a.gone(ctx, targets, grace)
+	if force {
+		for _, t := range targets {
+			t.signal(syscall.SIGKILL)
+		}
+		a.gone(ctx, targets, grace)
+	}
+	out := []leftover.Evicted{}
+	for _, t := range targets {
+		out = append(out, t.outcome(grace, force))
+	}
+	return out, nil
+}
+
+// OwnLeftovers lists the processes that the caller may end, with what they are, for completion.
+func (a *App) OwnLeftovers(ctx context.Context) []string {
+	rows, err := a.Leftovers(ctx, 0)
+	if err != nil {
+		return nil
+	}
+	uid := os.Geteuid()
+	var out []string
+	for _, r := range rows {
+		if r.PID > 0 && !r.Zombie && (uid == 0 || r.UID != nil && int(*r.UID) == uid) {
+			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
+		}
+	}
+	return out
+}
+
+// evictee is a process that may be ended, held by a descriptor so that nobody else gets its number.
+type evictee struct {
+	row   leftover.Row
+	pidfd *os.File
+	gone  bool
+	err   error
+}
+
+func (a *App) evictable(pid int, rows []leftover.Row) (*evictee, error) {
+	i := slices.IndexFunc(rows, func(r leftover.Row) bool { return r.PID == pid })
+	r, uid := rows[i], uint32(os.Geteuid())
+	owner, known := a.Proc.Owner(pid)
+	switch {
+	case r.Zombie:
+		return nil, fmt.Errorf("cannot end process %d: it has ended already, and its parent has not collected it: end that, or have the GPU reset", pid)
+	case !known:
+		return nil, fmt.Errorf("cannot end process %d: whose it is cannot be read", pid)
+	case uid != 0 && owner != uid:
+		return nil, fmt.Errorf("cannot end process %d: it belongs to %s; ask them, or root", pid, a.Names(owner))
+	case a.Proc.Nested(pid):
+		return nil, fmt.Errorf("cannot end process %d: it runs in another PID namespace; end its container", pid)
+	case slices.Contains(a.Proc.Tree(pid), os.Getpid()):
+		return nil, fmt.Errorf("cannot end process %d: it started this gpuard", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
+	}
+	// The descriptor may be of a later process with the same number: only now it is known which one it means.
+	again, err := a.Proc.Stat(pid)
+	if now, ok := a.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner {
+		_ = pidfd.Close()
+		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
+	}
+	return &evictee{row: r, pidfd: pidfd}, nil
+}
+
+func (t *evictee) close() { _ = t.pidfd.Close() }
+
+func (t *evictee) signal(sig syscall.Signal) {
+	if !t.gone {
+		t.err = launch.Send(t.pidfd, sig)
+	}
+}
+
+// gone waits until all are gone, or for so long.
+func (a *App) gone(ctx context.Context, targets []*evictee, longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	for _, t := range targets {
+		select {
+		case <-launch.Exited(t.pidfd):
+			t.gone = true
+			continue
+		case <-ctx.Done():
+		case <-timer.C:
+			timer.Reset(0) // for the others too: they had as long
+		}
+		t.gone = !a.Proc.Alive(t.row.PID, t.row.Start) // both may have come at once
+	}
+}
+
+func (t *evictee) outcome(grace time.Duration, force bool) leftover.Evicted {
+	e := leftover.Evicted{PID: t.row.PID, User: t.row.User, Command: gpu.Clean(t.row.Command), Gone: t.gone}
+	switch {
+	case t.gone:
+	case t.err != nil && !errors.Is(t.err, syscall.ESRCH):
+		e.Why = t.err.Error()
+	case force:
+		e.Why = "it does not end even when killed: it waits in the kernel, probably for the driver; reset the GPU or reboot"
+	default:
+		e.Why = fmt.Sprintf("it was asked to end and still runs after %s; add --force to kill it", grace)
+	}
+	return e
+}

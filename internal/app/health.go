@@ -1,0 +1,310 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/marks"
+)
+
+// logPatience is how long the kernel's log may still take when the driver has answered. The two are read at the same time, and
+// the log takes about a millisecond; but a busy machine may not give a broken device to a job because it was late.
+const logPatience = 500 * time.Millisecond
+
+// kernelLog reads the driver's errors from the kernel's log beside the reading of the machine. What it returns waits for them;
+// where this user may not read the log, or it takes too long, there are none.
+func (a *App) kernelLog() func() []kmsg.Error {
+	if a.KernelLog == "" {
+		return func() []kmsg.Error { return nil }
+	}
+	read := make(chan []kmsg.Error, 1)
+	go func() {
+		found, _ := kmsg.Read(a.KernelLog) // most users may not, and the driver's own words stay
+		read <- found
+	}()
+	return func() []kmsg.Error {
+		late := time.NewTimer(logPatience)
+		defer late.Stop()
+		select {
+		case found := <-read:
+			return found
+		case <-late.C:
+			return nil
+		}
+	}
+}
+
+// afflict adds to the devices what the readings do not show: errors of the driver that are not settled, and drains.
+func (a *App) afflict(m *gpu.Machine, log []kmsg.Error) {
+	drains, seen := a.marks(m)
+	seen = append(seen, a.heard.all()...)
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		mark := drains[d.UUID]
+		switch {
+		case mark.Drained:
+			d.Drained = drainedBy(mark)
+		case mark.Device != "": // put into use again, whatever a recorded machine says
+			d.Drained = ""
+		}
+		over := mark.Cleared
+		for _, e := range log {
+			ours := e.PCI == "" || d.PCI != "" && strings.HasPrefix(d.PCI, e.PCI+".")
+			switch {
+			case !ours || d.Vendor != gpu.NVIDIA:
+			case !e.After:
+				d.XIDs = append(d.XIDs, e.XID)
+			case e.XID.At.After(over):
+				over = e.XID.At
+			}
+		}
+		for _, e := range seen {
+			if e.Device == d.UUID {
+				d.XIDs = append(d.XIDs, e.XID)
+			}
+		}
+		if len(d.XIDs) > 0 {
+			boot, _ := a.Proc.BootID()
+			d.XIDs = health.Settle(d.XIDs, over, mark.Boot != "" && mark.Boot == boot)
+		}
+	}
+}
+
+// marks reads what was noted in every state folder that counts for m: of the own one its owner is believed, of the others
+// only root.
+func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
+	path, others, err := a.place(*m)
+	if err != nil {
+		return nil, nil
+	}
+	boot := func() string {
+		id, _ := a.Proc.BootID()
+		return id
+	}
+	all := map[gpu.UUID]marks.Mark{}
+	var seen []gpu.Event
+	for i, folder := range append([]string{path}, others...) {
+		owner, ok := ownerOf(folder)
+		if !ok || i > 0 && folder == path {
+			continue
+		}
+		if i > 0 {
+			owner = 0
+		}
+		found, events, err := marks.Read(folder, owner, boot)
+		if err != nil {
+			m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("what was noted about devices is not all known: %v", err))
+		}
+		for id, mark := range found {
+			if had, known := all[id]; !known || mark.Since.After(had.Since) {
+				all[id] = mark
+			}
+		}
+		seen = append(seen, events...)
+	}
+	return all, seen
+}
+
+// drainedBy says who takes a device out of use, since when and why.
+func drainedBy(m marks.Mark) string {
+	why := gpu.Clean(m.Reason)
+	if why == "" {
+		why = "no reason given"
+	}
+	return fmt.Sprintf("%s (%s, since %s)", why, gpu.Clean(m.By), m.Since.Local().Format("2 Jan 15:04"))
+}
+
+// hears passes the driver's errors on devices of a lease on to whoever looks after its command; nil where there are none.
+func (s *supervision) hears(ctx context.Context, l *Launch) <-chan gpu.Event {
+	if l.held == nil || !s.app.hardware() {
+		return nil
+	}
+	return s.app.watchErrors(ctx, l.held.Machine, given(l.Plan), l.held.Held.Lease.Since)
+}
+
+// hear says an error, each code once for a device: a program that fails in a loop makes thousands.
+func (s *supervision) hear(l *Launch, e gpu.Event) {
+	once := gpu.Event{Device: e.Device, XID: gpu.XID{Code: e.XID.Code}}
+	if !slices.Contains(s.heard, once) {
+		s.heard = append(s.heard, once)
+		s.app.Say(tellError(l.held.Machine, e))
+	}
+}
+
+// linger waits a moment for the error that a command just failed with: the driver may tell it later than the command.
+func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
+	code, signal, _, _ := child.Outcome()
+	if heard == nil || code == 0 && signal == "" || s.care.Retries == 0 && len(s.care.Drift) == 0 {
+		return
+	}
+	const moment = 300 * time.Millisecond
+	for over := time.After(moment); ; {
+		select {
+		case e, open := <-heard:
+			if !open {
+				return
+			}
+			if s.hear(l, e); health.OfMachine(e.XID.Code) {
+				return
+			}
+		case <-over:
+			return
+		}
+	}
+}
+
+// watchErrors tells the driver's errors on devices while somebody waits, from the driver's events and from the kernel's
+// log, each once, until ctx ends: those from now on, and what the log has since began. Each is noted in the state folder for
+// others.
+func (a *App) watchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, began time.Time) <-chan gpu.Event {
+	w := &errorWatch{app: a, m: m, began: began, out: make(chan gpu.Event)}
+	for _, id := range ids {
+		if d, _, ok := m.Find(id); ok && d.UUID != "" && !slices.Contains(w.ids, d.UUID) {
+			w.ids = append(w.ids, d.UUID)
+		}
+	}
+	go w.run(ctx)
+	return w.out
+}
+
+// heard is what a process heard itself: that counts for it also where nothing can be noted, because the disk is full or
+// somebody took the place of its notes.
+type heard struct {
+	turn   sync.Mutex
+	events []gpu.Event
+}
+
+// add keeps an error, and reports whether it was not known from the other source.
+func (h *heard) add(e gpu.Event) bool {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	const often = 4 // a program that fails in a loop must not push out what happened once
+	same := 0
+	for _, o := range h.events {
+		if o.Device != e.Device || o.XID.Code != e.XID.Code {
+			continue
+		}
+		if same++; o.XID.At.Sub(e.XID.At).Abs() <= time.Second {
+			return false
+		}
+	}
+	if same == often {
+		i := slices.IndexFunc(h.events, func(o gpu.Event) bool { return o.Device == e.Device && o.XID.Code == e.XID.Code })
+		h.events = slices.Delete(h.events, i, i+1)
+	}
+	h.events = append(h.events, e)
+	return true
+}
+
+func (h *heard) all() []gpu.Event {
+	if h == nil {
+		return nil
+	}
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	return slices.Clone(h.events)
+}
+
+// errorWatch is one call of watchErrors.
+type errorWatch struct {
+	app   *App
+	m     gpu.Machine
+	ids   []gpu.UUID // whole devices
+	began time.Time
+	out   chan gpu.Event
+}
+
+// lookAtLog is how often the kernel's log is looked at while somebody waits: the driver's own events are at once.
+const lookAtLog = 5 * time.Second
+
+func (w *errorWatch) run(ctx context.Context) {
+	defer close(w.out)
+	var events <-chan gpu.Event
+	if w.app.Events != nil && len(w.ids) > 0 {
+		events = w.app.Events(ctx, w.ids)
+	}
+	interval := w.app.LogInterval
+	if interval == 0 {
+		interval = lookAtLog
+	}
+	look := time.NewTicker(interval)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			w.tell(ctx, e)
+		case <-look.C:
+			w.log(ctx)
+		}
+	}
+}
+
+// log tells what is new in the kernel's log.
+func (w *errorWatch) log(ctx context.Context) {
+	for _, e := range w.app.kernelLog()() {
+		for i := range w.m.Devices {
+			d := &w.m.Devices[i]
+			if !e.After && slices.Contains(w.ids, d.UUID) && strings.HasPrefix(d.PCI, e.PCI+".") && e.XID.At.After(w.began) {
+				w.tell(ctx, gpu.Event{Device: d.UUID, XID: e.XID})
+			}
+		}
+	}
+}
+
+// tell passes an error on that is not known from the other source.
+func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
+	if !w.app.heard.add(e) {
+		return
+	}
+	if path, _, err := w.app.place(w.m); err == nil {
+		if boot, err := w.app.Proc.BootID(); err == nil {
+			_ = marks.Record(path, boot, e) // for others; whoever watches knows it anyway
+		}
+	}
+	select {
+	case w.out <- e:
+	case <-ctx.Done():
+	}
+}
+
+// tellError is the sentence about an error for whoever's command it hit.
+func tellError(m gpu.Machine, e gpu.Event) string {
+	_, meaning := health.Explain(e.XID.Code)
+	text := fmt.Sprintf("%s reported XID %d: %s", nameOfDevice(m, e.Device), e.XID.Code, meaning)
+	if health.OfMachine(e.XID.Code) {
+		text += "; it gets no new job, and gpuard status says what to do"
+	}
+	return text
+}
+
+func nameOfDevice(m gpu.Machine, id gpu.UUID) string {
+	if d, _, ok := m.Find(id); ok {
+		return gpuName(m, *d)
+	}
+	return "GPU " + gpu.Clean(string(id))
+}
+
+func ownerOf(path string) (uint32, bool) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return 0, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return st.Uid, ok
+}

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/host/store"
+)
+
+// line is one look at those who wait for the same devices as this request. A nil line is one in which nobody else stands.
+type line struct {
+	app    *App
+	me     job.Ticket // without an id where the request has no ticket yet
+	asked  queue.Question
+	turn   queue.Turn
+	next   job.Ticket
+	free   bool // there is a next one, and what it wants is free
+	kept   map[gpu.UUID]job.Ticket
+	boot   int64
+	traced bool
+}
+
+// inLine asks the queue whose turn it is.
+func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *line {
+	tracing := q.app.tracing()
+	if len(v.Tickets) == 0 && !tracing {
+		return nil
+	}
+	in, _ := q.context(v.Held, now)
+	l := &line{app: q.app, me: q.ticket(in, now), boot: v.Now, traced: tracing}
+	if mine != nil {
+		l.me = mine.Ticket
+	}
+	tickets := q.rivals(l.me, v.Tickets)
+	if len(tickets) == 0 && !tracing {
+		return nil
+	}
+	l.asked = queue.Question{
+		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held,
+		Rooms: pick.Rooms(q.machine, v.Held, in), Ending: q.leaving(v),
+	}
+	l.turn, l.next, l.free = v.Turn.See(l.asked, l.me.ID, append(slices.Clone(v.Tickets), l.me), cmp.Or(q.app.Overdue, queue.Overdue))
+	l.asked = l.turn.Put(l.asked)
+	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
+	if l.free && !l.mine() {
+		l.keep()
+	}
+	for id, t := range l.kept {
+		t.User = q.app.Names(t.UID)
+		l.kept[id] = t
+	}
+	return l
+}
+
+// keep leaves everything to the next one until it has acted.
+func (l *line) keep() {
+	if l.kept == nil {
+		l.kept = map[gpu.UUID]job.Ticket{}
+	}
+	for _, id := range l.me.Devices {
+		if _, already := l.kept[id]; !already {
+			l.kept[id] = l.next
+		}
+	}
+}
+
+// mine reports whether this request may start as far as the queue is concerned; also when nobody may, because then the
+// devices themselves say why.
+func (l *line) mine() bool {
+	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
+}
+
+// record keeps for the next look whose turn it is. One who is next and still gets nothing lets the others pass.
+func (l *line) record(v *store.View, refusal *job.Refusal) {
+	if l == nil {
+		return
+	}
+	if refusal != nil && l.free && l.mine() && l.me.ID != "" {
+		if l.turn.Passed == nil {
+			l.turn.Passed = map[string]int64{}
+		}
+		l.turn.Passed[l.me.ID] = v.Now
+	}
+	*v.Turn = l.turn
+}
+
+// place is where the request stands among those who wait for the same devices, from 1, and of how many.
+func (l *line) place() (int, int) {
+	order := queue.Order(l.asked)
+	i := slices.IndexFunc(order, func(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID })
+	return i + 1, len(order)
+}
+
+// ticket is the request as others shall see it.
+func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
+	parent := ""
+	if in.Parent != nil {
+		parent = in.Parent.ID
+	}
+	return job.Ticket{
+		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Count: pick.Need(q.spec),
+		Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Timeout, Parent: parent, Allocation: in.Allocation,
+		PID: os.Getpid(), Namespace: q.app.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
+	}
+}
+
+// rivals are the tickets of the same scope, without our own, that want one of the devices, or one of a device that such a
+// one wants. Who wants others has nothing to do with us.
+func (q *question) rivals(me job.Ticket, all []job.Ticket) []job.Ticket {
+	var rest, near []job.Ticket
+	for _, t := range all {
+		if t.Parent == me.Parent && t.Allocation == me.Allocation && (t.ID != me.ID || t.UID != me.UID) {
+			rest = append(rest, t)
+		}
+	}
+	wanted := map[gpu.UUID]bool{}
+	for _, id := range me.Devices {
+		wanted[id] = true
+	}
+	for grown := true; grown; {
+		grown = false
+		rest = slices.DeleteFunc(rest, func(t job.Ticket) bool {
+			if !slices.ContainsFunc(t.Devices, func(id gpu.UUID) bool { return wanted[id] }) {
+				return false
+			}
+			for _, id := range t.Devices {
+				wanted[id] = true
+			}
+			near, grown = append(near, t), true
+			return true
+		})
+	}
+	return near
+}
+
+// leaving are the devices that somebody is about to leave: memory of a lease that ended just now, or a process that is ending.
+func (q *question) leaving(v store.View) map[gpu.UUID]bool {
+	if !q.app.hardware() {
+		return nil
+	}
+	longest := cmp.Or(q.app.Fading, 10*time.Second)
+	out := map[gpu.UUID]bool{}
+	for id, c := range v.Changes {
+		if c.Ended > 0 && v.Now-c.Ended < int64(longest) {
+			out[id] = true
+		}
+	}
+	for _, p := range q.machine.Processes {
+		if p.State == "Z" || p.State == "gone" {
+			out[p.GPU] = true
+		}
+	}
+	return out
+}

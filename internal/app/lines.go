@@ -1,0 +1,57 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/core/status"
+)
+
+// lines adds who waits to a report, each line (of a lease, of an allocation, of the machine) in its order, and returns what
+// is wrong with tickets.
+func (a *App) lines(s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return nil // said of the leases already
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	tickets, problems := folder.Tickets()
+	for _, p := range problems {
+		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), a.Names(p.UID), p.Text))
+	}
+	if len(tickets) == 0 {
+		return notes
+	}
+	boot, err := a.Proc.BootID()
+	if err != nil {
+		return append(notes, err.Error())
+	}
+	passed := folder.Turn(boot).Put(queue.Question{}).Passed
+	for len(tickets) > 0 {
+		scope := tickets[0]
+		q := queue.Question{Now: time.Now().UnixNano(), Held: held, Passed: passed}
+		tickets = slices.DeleteFunc(tickets, func(t job.Ticket) bool {
+			if t.Parent != scope.Parent || t.Allocation != scope.Allocation {
+				return false
+			}
+			t.User = a.Names(t.UID)
+			q.Tickets = append(q.Tickets, t)
+			return true
+		})
+		s.Queue(queue.Order(q), func(t job.Ticket) bool { return passed[t.ID] }, a.stopped)
+	}
+	return notes
+}
+
+// stopped reports whether whoever waits is stopped, as far as that can be seen from here.
+func (a *App) stopped(t job.Ticket) bool {
+	if t.Namespace != a.Proc.Namespace() {
+		return false
+	}
+	s, err := a.Proc.Stat(t.PID)
+	return err == nil && s.Start == t.Start && (s.State == "T" || s.State == "t")
+}

@@ -1,0 +1,123 @@
+package linter
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+)
+
+// training lays 100,000 lines of Python into 200 files, each with words of interest.
+func training(tb testing.TB) (root string, files int) {
+	tb.Helper()
+	const lines = 500
+	root, files = tb.TempDir(), 200
+	for i := range files {
+		var text strings.Builder
+		text.WriteString("import os\n\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"\n\nimport torch\n\n\n")
+		for n := strings.Count(text.String(), "\n"); n < lines; n += 5 {
+			fmt.Fprintf(&text, "def step_%d(model, batch):\n    loss = model(batch[\"x\"].to(\"cuda\"), weight=0.5 * len(batch))\n    if loss.item() > 1.0:\n        loss = loss / 2\n    return loss\n", n)
+		}
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.py", i)), []byte(text.String()), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return root, files
+}
+
+func BenchmarkRun(b *testing.B) {
+	gate.Need(b, "python3")
+	root, files := training(b)
+	for b.Loop() {
+		r, err := Run(b.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
+		if err != nil || r.Files != files || len(r.Findings)+len(r.Problems)+len(r.Skipped) > 0 {
+			b.Fatalf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestSpeed: 100,000 lines in at most 3 s on two processors, in files that all have to be parsed, from the walk to the
+// findings. What counts is the time of the processors, of this process and of Python: how long it takes by the clock
+// depends on what else the machine does.
+func TestSpeed(t *testing.T) {
+	gate.Need(t, "python3")
+	root, files := training(t)
+	limit := 2 * 3 * time.Second
+	if raceEnabled {
+		limit *= 5
+	}
+	before, begun := processors(t), time.Now()
+	r := look(t, false, root)
+	used, took := processors(t)-before, time.Since(begun)
+	if r.Files != files || len(r.Findings)+len(r.Problems)+len(r.Skipped) > 0 {
+		t.Fatalf("%+v", r)
+	}
+	t.Logf("100,000 lines by %v of the processors in %v", used, took)
+	if used > limit {
+		t.Errorf("100,000 lines take %v of the processors, at most %v", used, limit)
+	}
+}
+
+// processors is the time that this process and those it waited for have used.
+func processors(t *testing.T) (total time.Duration) {
+	t.Helper()
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var used unix.Rusage
+		if err := unix.Getrusage(who, &used); err != nil {
+			t.Fatal(err)
+		}
+		total += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	return total
+}
+
+// TestManyFlows: rules compare what a script does with all that it did before, within bounds.
+func TestManyFlows(t *testing.T) {
+	gate.Need(t, "python3")
+	for name, line := range map[string]string{
+		"sets":      "x.cuda()\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\n",
+		"functions": "x = torch.zeros(1)\ndef f%d(a):\n    return a.cuda()\n",
+	} {
+		text := "import os, torch\n"
+		for i := range 3000 {
+			text += strings.ReplaceAll(line, "%d", fmt.Sprint(i))
+		}
+		read := Options{Env: visible.Env(os.Environ())}.read(t.Context(), []source{{"train.py", lint.Python, []byte(text)}})
+		begun := processors(t)
+		read[0].look()
+		if used := processors(t) - begun; used > 20*time.Second {
+			t.Errorf("%s: %v", name, used)
+		} else {
+			t.Logf("%s: %v", name, used)
+		}
+	}
+}
+
+// TestManyMistakes: a file with a mistake in every line takes time by its lines, not by their square or cube.
+func TestManyMistakes(t *testing.T) {
+	text := strings.Repeat("export CUDA_VISIBLE_DEVICES=0-3\n", 3000)
+	read := Options{}.read(t.Context(), []source{{"run.sh", lint.Shell, []byte(text)}})
+	begun := processors(t)
+	var r Report
+	r.add(&read[0])
+	mended, done := lint.Mend(text, lint.Look(read[0].file))
+	took := processors(t) - begun
+	if len(r.Findings) < 3000 || !r.Findings[0].Fixable || r.Findings[2999].Instead != "export CUDA_VISIBLE_DEVICES=0,1,2,3" {
+		t.Errorf("%d findings", len(r.Findings))
+	}
+	if strings.Contains(mended, "0-3") || slices.Contains(done, false) {
+		t.Error("they were not all mended")
+	}
+	if took > 20*time.Second { // by the square of the lines it would be minutes
+		t.Errorf("3000 lines take %v", took)
+	}
+}

@@ -1,0 +1,110 @@
+package linter
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// named tells the format of a file from its path; "" when the name does not say it.
+func named(file string) lint.Kind {
+	name := strings.ToLower(path.Base(file))
+	ext := path.Ext(name)
+	folder := path.Base(path.Dir(file))
+	switch {
+	case slices.Contains([]string{".py", ".pyw"}, ext):
+		return lint.Python
+	case ext == ".ipynb":
+		return lint.Notebook
+	case slices.Contains([]string{".sh", ".bash", ".ksh", ".sbatch", ".slurm"}, ext), slices.Contains(shellFiles(), name):
+		return lint.Shell
+	case slices.Contains([]string{"dockerfile", "containerfile"}, strings.TrimSuffix(name, ext)), ext == ".dockerfile", ext == ".containerfile":
+		return lint.Dockerfile
+	case ext == ".desktop":
+		return lint.Desktop
+	case ext == ".service", ext == ".container", ext == ".conf" && (strings.HasSuffix(folder, ".service.d") || strings.HasSuffix(folder, ".container.d")):
+		return lint.Unit
+	case ext == ".yml" || ext == ".yaml":
+		return yamlNamed(file, strings.TrimSuffix(name, ext))
+	}
+	return ""
+}
+
+// shellFiles are read by a shell at its start, or by direnv.
+func shellFiles() []string {
+	return []string{".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".kshrc", ".envrc"}
+}
+
+func yamlNamed(file, stem string) lint.Kind {
+	folder := path.Dir(file)
+	first, _, _ := strings.Cut(stem, ".")
+	switch {
+	case path.Base(folder) == "workflows" && slices.Contains([]string{".github", ".gitea", ".forgejo"}, path.Base(path.Dir(folder))):
+		return lint.Workflow
+	case first == "compose", first == "docker-compose", strings.HasPrefix(first, "docker-compose-"), strings.HasPrefix(first, "docker-compose_"):
+		return lint.Compose
+	case first == "environment", strings.HasPrefix(first, "environment-"), strings.HasPrefix(first, "environment_"):
+		return lint.Conda
+	}
+	return ""
+}
+
+// guess tells the format from the text, where the name does not say it: by its first line, or by the keys that only one
+// format has at the top.
+func guess(file string, text []byte) lint.Kind {
+	if bytes.HasPrefix(text, []byte("#!")) {
+		line, _, _ := bytes.Cut(text, []byte("\n"))
+		return interpreted(string(line[2:]))
+	}
+	ext := strings.ToLower(path.Ext(file))
+	if ext != ".yml" && ext != ".yaml" && file != input {
+		return ""
+	}
+	top := topKeys(text)
+	has := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(top, n) })
+	}
+	switch {
+	case has("services") && (bytes.Contains(text, []byte("image:")) || bytes.Contains(text, []byte("build:"))):
+		return lint.Compose
+	case has("dependencies", "channels"), has("name", "dependencies"):
+		return lint.Conda
+	case has("on", "jobs"):
+		return lint.Workflow
+	}
+	return ""
+}
+
+// topKeys lists the keys of a YAML text that stand at the left margin.
+func topKeys(text []byte) (keys []string) {
+	for line := range bytes.Lines(text) {
+		key, _, found := bytes.Cut(line, []byte(":"))
+		if found && len(key) > 0 && !bytes.ContainsAny(key, " \t#-{[") {
+			keys = append(keys, strings.Trim(string(key), `"'`))
+		}
+	}
+	return keys
+}
+
+// interpreted tells the format of a script from what follows "#!". Options and assignments of env are passed over, and
+// "uv run --script" is Python.
+func interpreted(line string) lint.Kind {
+	words := strings.Fields(line)
+	for len(words) > 0 && (path.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	name := path.Base(words[0])
+	switch {
+	case name == "uv", strings.HasPrefix(name, "python"), strings.HasPrefix(name, "pypy"):
+		return lint.Python
+	case slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "mksh"}, name):
+		return lint.Shell
+	}
+	return ""
+}

@@ -1,0 +1,194 @@
+// Package linter is the use case behind gpuard lint: it finds files, has them read by the readers of text, asks the rules of
+// core, and mends what can be mended. It shows nothing itself.
+package linter
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/visible"
+)
+
+// Options say what to look at.
+type Options struct {
+	Paths  []string    // files and folders; "-" is Input
+	Input  io.Reader   // what "-" stands for
+	As     lint.Kind   // the format of Input; "" is guessed from its text
+	Python string      // the interpreter that reads Python; "" is the one of the environment
+	Fix    bool        // write what can be mended
+	Env    visible.Env // where Python is looked for
+}
+
+// Report is what was found.
+type Report struct {
+	Files    int        `json:"files"`    // how many were read
+	Findings []Mistake  `json:"findings"` // in the order of the files and of the places in them; never nil
+	Silenced int        `json:"silenced"` // findings that a comment in the file silences
+	Skipped  []Omission `json:"skipped"`  // files that hold no text of their format, and why; never nil
+	Problems []Omission `json:"problems"` // what could not be looked at, or not be mended, and why; never nil
+}
+
+// Omission is something that was not done with a file.
+type Omission struct {
+	Path string `json:"path"` // of the file
+	Why  string `json:"why"`  // the reason
+}
+
+// Mistake is a finding and where it stands.
+type Mistake struct {
+	Path      string    `json:"path"`       // as it was given, or below a folder that was given
+	Kind      lint.Kind `json:"kind"`       // the format of the file
+	Cell      int       `json:"cell"`       // of a notebook, from 1, lines count within it; 0 elsewhere
+	Line      int       `json:"line"`       // from 1
+	Column    int       `json:"column"`     // from 1, in bytes
+	EndLine   int       `json:"end_line"`   // of the last byte
+	EndColumn int       `json:"end_column"` // behind the last byte
+	check.Finding
+	Now     string `json:"now"`     // the line or lines as they are
+	Instead string `json:"instead"` // as they should be written; "" when there is no single way
+	Fixable bool   `json:"fixable"` // --fix can write that
+	Fixed   bool   `json:"fixed"`   // it did
+}
+
+// Bad reports whether anything was found that is worth an exit code of 1.
+func (r Report) Bad() bool {
+	return slices.ContainsFunc(r.Findings, func(f Mistake) bool { return f.Severity.Bad() && !f.Fixed })
+}
+
+// Run looks at everything that o names.
+func Run(ctx context.Context, o Options) (Report, error) {
+	r := Report{Findings: []Mistake{}, Skipped: []Omission{}, Problems: []Omission{}}
+	if o.Fix && slices.Contains(o.Paths, input) {
+		return r, &app.Usage{Text: "cannot write into standard input: --fix takes files"}
+	}
+	sources, err := o.collect(&r)
+	if err != nil {
+		return r, err
+	}
+	read := o.read(ctx, sources)
+	if o.Fix {
+		o.mend(ctx, read)
+	}
+	parts := make([]Report, len(read))
+	eachOf(read, func(i int) { parts[i].add(&read[i]) })
+	for _, p := range parts {
+		r.Files += p.Files
+		r.Silenced += p.Silenced
+		r.Findings = append(r.Findings, p.Findings...)
+		r.Skipped = append(r.Skipped, p.Skipped...)
+		r.Problems = append(r.Problems, p.Problems...)
+	}
+	return r, ctx.Err()
+}
+
+// add reports what one file holds.
+func (r *Report) add(one *reading) {
+	if one.skipped != "" {
+		r.Skipped = append(r.Skipped, Omission{one.path, one.skipped})
+	}
+	if one.problem != "" {
+		r.Problems = append(r.Problems, Omission{one.path, one.problem})
+	}
+	if one.skipped != "" || one.unread {
+		return
+	}
+	r.Files++
+	found, silenced := one.look()
+	r.Silenced += silenced
+	mistakes := slices.Concat(one.fixed, one.mistakes(found))
+	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
+		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	r.Findings = append(r.Findings, mistakes...)
+}
+
+// look asks the rules about one file.
+func (one *reading) look() (found []lint.Finding, silenced int) {
+	return lint.Silence(one.file, one.cells(), lint.Look(one.file))
+}
+
+// mistakes describes findings with the lines that they are about. A file may have as many of them as lines: for each, only
+// its own lines are looked at.
+func (one *reading) mistakes(found []lint.Finding) (all []Mistake) {
+	if len(found) == 0 {
+		return nil
+	}
+	lines := map[int][]string{}
+	for number, text := range one.cells() {
+		lines[number] = lint.Lines(text)
+	}
+	mendable := one.mendable()
+	for _, f := range found {
+		all = append(all, one.mistake(f, lines[f.At.Cell], mendable))
+	}
+	return all
+}
+
+// mistake describes a finding in a cell with these lines.
+func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mistake {
+	m := Mistake{
+		Path: one.path, Kind: one.kind, Cell: f.At.Cell, Line: f.At.Line, Column: max(f.At.Column, 1), EndLine: f.At.EndLine, EndColumn: max(f.At.EndColumn, 1),
+		Finding: f.Finding, Instead: f.Line,
+	}
+	first, last := f.At.Line, max(f.At.Line, f.At.EndLine)
+	for i, edits := range [][]lint.Edit{f.Write, f.Edits} { // what --fix does is shown, where it does something
+		from, to := first, last
+		for _, e := range edits {
+			from, to = min(from, e.At.Line), max(to, e.At.EndLine)
+		}
+		now := between(lines, from, to)
+		instead, done := mended(now, edits, from)
+		if done && (i > 0 || fits(lines, edits)) {
+			first, last = from, to
+			m.Instead = strings.TrimRight(instead, "\r\n")
+		}
+		m.Fixable = done && instead != now && mendable && !one.tried // of the last: that of f.Edits
+	}
+	m.Now = strings.TrimRight(between(lines, first, last), "\r\n")
+	return m
+}
+
+// mended applies the edits of one finding to the lines from the given one on, when there stands what they are about.
+func mended(lines string, edits []lint.Edit, from int) (string, bool) {
+	edits = slices.Clone(edits)
+	there := lint.At(lines)
+	for i := range edits {
+		edits[i].At.Line -= max(from, 1) - 1
+		edits[i].At.EndLine -= max(from, 1) - 1
+		if was, ok := there(edits[i].At); edits[i].Was != "" && (!ok || was != edits[i].Was) {
+			return lines, false
+		}
+	}
+	text, done := lint.Mend(lines, []lint.Finding{{Edits: edits}})
+	return text, done[0]
+}
+
+// fits reports whether no edit writes quotes within the quotes of a line: run: "docker run --gpus device=0,1 image". Such a
+// line is written in another way.
+func fits(lines []string, edits []lint.Edit) bool {
+	for _, e := range edits {
+		if !strings.ContainsAny(e.Text, `"'`) || e.At.Line > len(lines) || e.At.Column > len(lines[e.At.Line-1]) {
+			continue
+		}
+		before := lines[e.At.Line-1][:e.At.Column-1]
+		if strings.Count(before, `"`)%2 != 0 || strings.Count(before, "'")%2 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// between joins some of the lines, counted from 1.
+func between(lines []string, first, last int) string {
+	first, last = max(first, 1), min(last, len(lines))
+	if first > last {
+		return ""
+	}
+	return strings.Join(lines[first-1:last], "")
+}

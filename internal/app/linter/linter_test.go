@@ -1,0 +1,226 @@
+package linter
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+)
+
+// example is a file of a rule or of a corpus, and what is found in it.
+type example struct {
+	lint.Example
+	where string // which example it is, for the reader of a failed test
+	code  string // of the rule, "" in a corpus
+	bad   bool
+	read  reading
+	found []Mistake
+}
+
+// everything reads the examples of every rule and the corpora, with one start of Python.
+func everything(t *testing.T) (all []example) {
+	t.Helper()
+	for _, r := range lint.Rules() {
+		for i, e := range r.Bad {
+			all = append(all, example{Example: e, where: fmt.Sprintf("bad example %d of %s, %s", i+1, r.Code, e.Name), code: r.Code, bad: true})
+		}
+		for i, e := range r.Good {
+			all = append(all, example{Example: e, where: fmt.Sprintf("good example %d of %s, %s", i+1, r.Code, e.Name), code: r.Code})
+		}
+	}
+	for _, folder := range []string{"good", "bad"} {
+		for _, e := range corpus(t, filepath.Join("testdata", folder)) {
+			all = append(all, example{Example: e, where: folder + "/" + e.Name, bad: folder == "bad"})
+		}
+	}
+	var sources []source
+	for _, e := range all {
+		sources = append(sources, e.source(t))
+	}
+	for i, one := range (Options{Env: visible.Env(os.Environ())}).read(t.Context(), sources) {
+		var r Report
+		r.add(&one)
+		all[i].read, all[i].found = one, r.Findings
+		for _, n := range append(r.Problems, r.Skipped...) {
+			t.Errorf("%s: %s", all[i].where, n.Why)
+		}
+	}
+	return all
+}
+
+func (e example) source(t *testing.T) source {
+	t.Helper()
+	kind := named(e.Name)
+	if kind == "" {
+		kind = guess(e.Name, []byte(e.Text))
+	}
+	if kind == "" {
+		t.Fatalf("%s: cannot tell the format", e.where)
+	}
+	return source{e.Name, kind, []byte(e.Text)}
+}
+
+// corpus is every file below a folder; the path below it is the name, so that .github/workflows is possible.
+func corpus(t *testing.T, folder string) (all []lint.Example) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(p string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		rel, _ := filepath.Rel(folder, p)
+		all = append(all, lint.Example{Name: rel, Text: string(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// told are findings in one line each, for the reader of a failed test.
+func told(all []Mistake) string {
+	var lines []string
+	for _, f := range all {
+		lines = append(lines, fmt.Sprintf("  line %d: %s: %s", f.Line, f.Code, f.Seen))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestRules: what a rule needs to be shown and looked up.
+func TestRules(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`)
+	seen := map[string]bool{}
+	for _, r := range lint.Rules() {
+		switch {
+		case !form.MatchString(r.Code):
+			t.Errorf("%q is not lower-case words with - between them", r.Code)
+		case seen[r.Code]:
+			t.Errorf("%s: two rules", r.Code)
+		case r.Title == "" || r.Text == "" || len(r.From) == 0:
+			t.Errorf("%s: a title, a text and a source, please", r.Code)
+		case !slices.Contains([]check.Severity{check.Info, check.Warning, check.Error}, r.Severity):
+			t.Errorf("%s: severity %q", r.Code, r.Severity)
+		case len(r.Bad) == 0 || len(r.Good) == 0:
+			t.Errorf("%s: %d bad and %d good examples, at least one of each", r.Code, len(r.Bad), len(r.Good))
+		}
+		seen[r.Code] = true
+	}
+}
+
+// TestExamples looks at all examples, which are read once.
+func TestExamples(t *testing.T) {
+	gate.Need(t, "python3")
+	all := everything(t)
+	t.Run("findings", func(t *testing.T) { testFindings(t, all) })
+	t.Run("places", func(t *testing.T) { testPlaces(t, all) })
+	t.Run("mend", func(t *testing.T) { testMend(t, all) })
+}
+
+// testFindings: each bad example of a rule has a finding of it, each good one and each correct file of the corpus none of
+// any rule, and in the bad corpus "want CODE CODE" in a comment says exactly what is found on its line.
+func testFindings(t *testing.T, all []example) {
+	for _, e := range all {
+		switch {
+		case !e.bad && len(e.found) > 0:
+			t.Errorf("%s has findings:\n%s\n%s", e.where, told(e.found), e.Text)
+		case e.bad && e.code == "":
+			e.compare(t)
+		case e.bad && !slices.ContainsFunc(e.found, func(f Mistake) bool { return f.Code == e.code }):
+			t.Errorf("%s has no finding of its rule:\n%s\n%s", e.where, told(e.found), e.Text)
+		}
+		for _, f := range e.found {
+			e.complete(t, f)
+		}
+	}
+}
+
+// complete fails where a finding lacks what is shown of it.
+func (e example) complete(t *testing.T, f Mistake) {
+	t.Helper()
+	page := slices.ContainsFunc(lint.Rules(), func(r lint.Rule) bool { return r.Code == f.Code })
+	if !page || f.Seen == "" || f.Why == "" || f.Do == "" && f.Instead == "" || f.Now == "" {
+		t.Errorf("%s: a finding is not complete: %+v", e.where, f)
+	}
+	if f.Line < 1 || f.EndLine < f.Line || f.EndLine == f.Line && f.EndColumn < f.Column {
+		t.Errorf("%s: a finding ends before it begins: %+v", e.where, f)
+	}
+}
+
+func (e example) compare(t *testing.T) {
+	t.Helper()
+	want := regexp.MustCompile(`[#;"] want ([a-z0-9 -]+)`)
+	var wanted, got []string
+	for i, line := range strings.Split(e.Text, "\n") {
+		if m := want.FindStringSubmatch(line); m != nil {
+			for _, code := range strings.Fields(m[1]) {
+				wanted = append(wanted, fmt.Sprintf("%d %s", i+1, code))
+			}
+		}
+	}
+	for _, f := range e.found {
+		got = append(got, fmt.Sprintf("%d %s", f.Line, f.Code))
+	}
+	slices.Sort(wanted)
+	slices.Sort(got)
+	if len(wanted) == 0 || !slices.Equal(got, wanted) {
+		t.Errorf("%s:\n got %q\nwant %q", e.where, got, wanted)
+	}
+}
+
+// testPlaces: where a reader says that something stands, it stands, byte for byte. What is mended depends on that.
+func testPlaces(t *testing.T, all []example) {
+	for _, e := range all {
+		cells := e.read.cells()
+		eachValue(e.read.file.Steps, func(v lint.Value) {
+			if v.Raw == "" || v.At.Column == 0 || e.read.kind == lint.Notebook {
+				return
+			}
+			if there, ok := lint.At(cells[v.At.Cell])(v.At); !ok || there != v.Raw {
+				t.Errorf("%s: at %+v stands %q and not %q", e.where, v.At, there, v.Raw)
+			}
+		})
+	}
+}
+
+// testMend: what a rule offers to mend is mended by it, the new text is read without new findings, and mending once more
+// changes nothing. Files without findings are left alone.
+func testMend(t *testing.T, all []example) {
+	o := Options{Env: visible.Env(os.Environ())}
+	read := make([]reading, len(all))
+	at := map[*reading]example{}
+	for i, e := range all {
+		read[i] = e.read
+		at[&read[i]] = e
+	}
+	mended := 0
+	for _, a := range o.improve(t.Context(), read) {
+		e := at[a.read]
+		if len(a.fixed) > 0 {
+			mended++
+		}
+		if !e.bad && string(a.read.text) != e.Text {
+			t.Errorf("%s is correct and was changed:\n%s", e.where, a.read.text)
+		}
+		found, _ := a.read.look()
+		for _, f := range a.read.mistakes(found) {
+			if f.Fixable {
+				t.Errorf("%s: %s is still there and still offers to be mended:\n%s", e.where, f.Code, a.read.text)
+			}
+		}
+	}
+	for _, a := range o.improve(t.Context(), read) {
+		if len(a.fixed) > 0 {
+			t.Errorf("%s was mended once more:\n%s", at[a.read].where, a.read.text)
+		}
+	}
+	t.Logf("%d of %d files were mended", mended, len(all))
+}

@@ -1,0 +1,181 @@
+package linter
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/host/rewrite"
+)
+
+// rounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
+// finding alone.
+const rounds = 32
+
+// attempt is a file on its way to a new text.
+type attempt struct {
+	read    *reading // of the newest text that is known to be good
+	before  reading  // what the file holds
+	alone   bool     // mending several findings at once went wrong
+	next    int      // the finding that is tried alone
+	chosen  []bool   // findings of read that the text under trial mends
+	fixed   []Mistake
+	trial   []byte
+	settled bool
+}
+
+// mend mends every file that has something to mend, and writes those files.
+func (o Options) mend(ctx context.Context, read []reading) {
+	for _, a := range o.improve(ctx, read) {
+		a.read.tried = ctx.Err() == nil
+		a.write(ctx)
+	}
+}
+
+// improve finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no finding
+// that was not there before.
+func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
+	for i := range read {
+		if one := &read[i]; one.skipped == "" && !one.unread && one.mendable() {
+			all = append(all, &attempt{read: one, before: *one})
+		}
+	}
+	for range rounds {
+		var open []*attempt
+		var sources []source
+		for _, a := range all {
+			if a.propose() {
+				open = append(open, a)
+				sources = append(sources, source{a.read.path, a.read.kind, a.trial})
+			}
+		}
+		if len(open) == 0 || ctx.Err() != nil {
+			break
+		}
+		for i, again := range o.read(ctx, sources) {
+			open[i].judge(&again)
+		}
+	}
+	return all
+}
+
+// mendable reports whether places in the file are places in its text: a notebook's are not, and bytes are counted in other
+// ways where the text is no UTF-8 or begins with a mark of its encoding. Should a reader be wrong about a place, what stands
+// there is not what it read. (What goes over several lines is not compared: a reader leaves out how they are indented.)
+func (one *reading) mendable() bool {
+	text := string(one.text)
+	if one.kind == lint.Notebook || one.path == input || !utf8.ValidString(text) || len(text) > 2 && text[:3] == "\ufeff" {
+		return false
+	}
+	exact, at := true, lint.At(text)
+	eachValue(one.file.Steps, func(v lint.Value) {
+		if v.Raw != "" && v.At.Column > 0 && v.At.Line == v.At.EndLine {
+			there, ok := at(v.At)
+			exact = exact && ok && there == v.Raw
+		}
+	})
+	return exact
+}
+
+// eachValue calls f with everything that the steps hold with its place.
+func eachValue(steps []lint.Step, f func(lint.Value)) {
+	for _, s := range steps {
+		f(s.Value)
+		for _, a := range s.Args {
+			f(a.Value)
+		}
+		for _, w := range s.Words {
+			f(w)
+		}
+		eachValue(s.With, f)
+	}
+}
+
+// propose makes the next text to try; false when there is none.
+func (a *attempt) propose() bool {
+	if a.settled {
+		return false
+	}
+	found, _ := a.read.look()
+	text := string(a.read.text)
+	if !a.alone {
+		mended, done := lint.Mend(text, found)
+		a.trial, a.chosen = []byte(mended), done
+		a.settled = mended == text
+		return !a.settled
+	}
+	for ; a.next < len(found); a.next++ {
+		if len(found[a.next].Edits) == 0 {
+			continue
+		}
+		mended, done := lint.Mend(text, found[a.next:a.next+1])
+		if done[0] && mended != text {
+			a.chosen = make([]bool, len(found))
+			a.chosen[a.next] = true
+			a.trial = []byte(mended)
+			return true
+		}
+	}
+	a.settled = true
+	return false
+}
+
+// judge takes the text under trial, or leaves it.
+func (a *attempt) judge(again *reading) {
+	found, _ := a.read.look()
+	if !a.better(found, again) {
+		if a.alone {
+			a.next++
+		}
+		a.alone = true
+		return
+	}
+	for i, m := range a.read.mistakes(found) {
+		if a.chosen[i] {
+			m.Fixed, m.Fixable = true, true
+			a.fixed = append(a.fixed, m)
+		}
+	}
+	a.read.text, a.read.file = again.text, again.file
+	a.next, a.alone = 0, false
+}
+
+// better reports whether the new text is as readable as the old, has as many findings less as were mended, and no more of
+// any kind.
+func (a *attempt) better(found []lint.Finding, again *reading) bool {
+	if again.skipped != "" || again.unread || !again.mendable() {
+		return false
+	}
+	left := map[string]int{}
+	for i, f := range found {
+		left[f.Code]++
+		if a.chosen[i] {
+			left[f.Code]--
+		}
+	}
+	now, _ := again.look()
+	for _, f := range now {
+		left[f.Code]--
+		if left[f.Code] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// write puts the new text into the file. Where it cannot, the findings are those of the text that is still there.
+func (a *attempt) write(ctx context.Context) {
+	if len(a.fixed) == 0 {
+		return
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = rewrite.Replace(a.read.path, a.before.text, a.read.text)
+	}
+	if err != nil {
+		*a.read = a.before
+		a.read.problem = err.Error()
+		return
+	}
+	a.read.fixed = a.fixed
+}

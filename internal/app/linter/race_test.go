@@ -1,0 +1,5 @@
+//go:build race
+
+package linter
+
+const raceEnabled = true

@@ -1,0 +1,118 @@
+package linter
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/text/compose"
+	"gpuard/internal/text/condaenv"
+	"gpuard/internal/text/desktop"
+	"gpuard/internal/text/dockerfile"
+	"gpuard/internal/text/shell"
+	"gpuard/internal/text/unit"
+	"gpuard/internal/text/workflow"
+)
+
+// reading is a file that was read, or the reason why not.
+type reading struct {
+	source
+	file    lint.File
+	skipped string // it is no text of its format
+	problem string // it could not be looked at, or not be mended
+	unread  bool   // it could not be looked at
+	fixed   []Mistake
+	tried   bool        // what could be mended is
+	code    []lint.Cell // of a notebook
+}
+
+// cells is the text by the numbers of cells; a file without cells is cell 0.
+func (one *reading) cells() map[int]string {
+	if one.kind != lint.Notebook {
+		return map[int]string{0: string(one.text)}
+	}
+	cells := map[int]string{}
+	for _, c := range one.code {
+		cells[c.Number] = c.Written
+	}
+	return cells
+}
+
+// reader turns the text of a file into steps.
+type reader func(path string, text []byte) (lint.File, error)
+
+// readers are those that need no other program.
+func readers() map[lint.Kind]reader {
+	return map[lint.Kind]reader{
+		lint.Shell:      shell.Read,
+		lint.Dockerfile: dockerfile.Read,
+		lint.Compose:    compose.Read,
+		lint.Conda:      condaenv.Read,
+		lint.Workflow:   workflow.Read,
+		lint.Unit:       unit.Read,
+		lint.Desktop:    desktop.Read,
+	}
+}
+
+// read reads all sources, in their order.
+func (o Options) read(ctx context.Context, sources []source) []reading {
+	read := make([]reading, len(sources))
+	known := readers()
+	var pythons []*reading
+	for i, s := range sources {
+		read[i].source = s
+		if known[s.kind] == nil {
+			pythons = append(pythons, &read[i])
+		}
+	}
+	var python sync.WaitGroup // a process of its own, which takes longest
+	python.Go(func() { o.readPython(ctx, pythons) })
+	eachOf(read, func(i int) {
+		if by := known[read[i].kind]; by != nil {
+			read[i].by(by)
+		}
+	})
+	python.Wait()
+	eachOf(read, func(i int) {
+		if read[i].skipped == "" && !read[i].unread {
+			read[i].file = expand(read[i].file)
+		}
+	})
+	return read
+}
+
+// eachOf calls f with the number of each reading, on all processors.
+func eachOf(read []reading, f func(i int)) {
+	var running sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(read); i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// by reads with one reader. The readers are fuzzed; should one fail on a text all the same, the other files are read.
+func (one *reading) by(read reader) {
+	defer func() {
+		if p := recover(); p != nil {
+			one.problem, one.unread = fmt.Sprint("cannot read it: the reader failed: ", p), true
+		}
+	}()
+	file, err := read(one.path, one.text)
+	if err != nil {
+		one.skipped = "not read: " + err.Error()
+	}
+	one.file = file
+}
+
+// expand reads the shell scripts within a file.
+func expand(f lint.File) lint.File {
+	return lint.Expand(f, func(text string) (lint.File, error) { return shell.Read(f.Path, []byte(text)) })
+}

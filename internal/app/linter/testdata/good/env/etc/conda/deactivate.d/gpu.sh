@@ -1,0 +1,6 @@
+if [ -n "$OLD_CUDA_DEVICE_ORDER" ]; then
+  export CUDA_DEVICE_ORDER="$OLD_CUDA_DEVICE_ORDER"
+else
+  unset CUDA_DEVICE_ORDER
+fi
+unset OLD_CUDA_DEVICE_ORDER

@@ -1,0 +1,4 @@
+import jax
+
+jax.distributed.initialize()
+print(jax.process_index(), jax.local_devices()[0])

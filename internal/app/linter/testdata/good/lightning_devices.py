@@ -1,0 +1,4 @@
+import pytorch_lightning as pl
+
+pl.Trainer(accelerator="gpu", devices=[1, 3])
+pl.Trainer(accelerator="auto", devices="auto")

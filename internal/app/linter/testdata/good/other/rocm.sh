@@ -1,0 +1,6 @@
+#!/bin/bash
+export ROCR_VISIBLE_DEVICES=2,3
+export HSA_OVERRIDE_GFX_VERSION=11.0.0
+export HIP_VISIBLE_DEVICES=0,1
+python train.py
+ONEAPI_DEVICE_SELECTOR=level_zero:0 ZE_AFFINITY_MASK=0 ./solver

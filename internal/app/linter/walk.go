@@ -1,0 +1,174 @@
+package linter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/lint"
+)
+
+// largest is the size of a file that is still read: nobody writes more by hand.
+const largest = 2 << 20
+
+// input is the path that stands for standard input.
+const input = "-"
+
+// source is a file to be read.
+type source struct {
+	path string
+	kind lint.Kind
+	text []byte
+}
+
+// collect finds the files and reads their bytes. Folders are searched in the order of names; what lies in several of the
+// paths is looked at once.
+func (o Options) collect(r *Report) ([]source, error) {
+	c := &collector{report: r, seen: map[string]bool{}}
+	for _, p := range o.Paths {
+		if p == input {
+			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
+			if err != nil {
+				return nil, fmt.Errorf("cannot read standard input: %w", err)
+			}
+			kind := o.As
+			if kind == "" {
+				kind = guess(input, text)
+			}
+			if kind == "" {
+				return nil, &app.Usage{Text: "cannot tell the format of standard input: say it with --as"}
+			}
+			c.take(source{input, kind, text})
+			continue
+		}
+		info, err := os.Stat(p)
+		switch {
+		case err != nil:
+			return nil, &app.Usage{Text: "cannot look at " + p + ": " + reason(err)}
+		case info.IsDir():
+			c.folder(p)
+		default:
+			c.file(p, info, true)
+		}
+	}
+	return c.sources, nil
+}
+
+// reason is what the kernel says, without the name of the call and the path.
+func reason(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+type collector struct {
+	report  *Report
+	seen    map[string]bool
+	sources []source
+}
+
+// folder looks at everything below root. Symbolic links below it are not followed: their target is looked at where it
+// lies, or was not asked for.
+func (c *collector) folder(root string) {
+	root += string(filepath.Separator) + "." // a link that was named is followed
+	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			c.problem(p, reason(err))
+			return nil
+		case entry.IsDir():
+			if p != root && (slices.Contains(foreign(), entry.Name()) || installed(p)) {
+				return filepath.SkipDir
+			}
+		case entry.Type().IsRegular():
+			info, err := entry.Info()
+			if err == nil { // else it vanished meanwhile
+				c.file(p, info, false)
+			}
+		}
+		return nil
+	})
+}
+
+// foreign are folders of things that other people wrote, or that programs made.
+func foreign() []string {
+	return []string{".git", ".hg", ".svn", ".jj", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
+		".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", ".terraform"}
+}
+
+// installed reports whether the folder is a virtual environment or one of conda.
+func installed(dir string) bool {
+	return slices.ContainsFunc([]string{"pyvenv.cfg", "conda-meta"}, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// file reads one file, when it is of a format that is known. named is a file that the caller named.
+func (c *collector) file(p string, info fs.FileInfo, asked bool) {
+	same, err := filepath.Abs(p)
+	if err != nil || c.seen[same] {
+		return
+	}
+	c.seen[same] = true
+	kind := named(filepath.ToSlash(same))
+	if !asked && kind == "" && !undecided(p) {
+		return
+	}
+	if !info.Mode().IsRegular() {
+		c.problem(p, "it is not a regular file")
+		return
+	}
+	if info.Size() > largest {
+		if asked || kind != "" {
+			c.report.Skipped = append(c.report.Skipped, Omission{p, "larger than 2 MiB"})
+		}
+		return
+	}
+	text, err := os.ReadFile(p)
+	if err != nil {
+		c.problem(p, reason(err))
+		return
+	}
+	if kind == "" {
+		kind = guess(p, text)
+	}
+	if kind == "" {
+		if asked {
+			c.report.Skipped = append(c.report.Skipped, Omission{p, "of no format that is read here"})
+		}
+		return
+	}
+	c.take(source{p, kind, text})
+}
+
+// undecided reports whether the text of a file can say what its name does not: programs have no extension.
+func undecided(p string) bool {
+	ext := strings.ToLower(filepath.Ext(p))
+	return ext == "" || ext == ".yml" || ext == ".yaml"
+}
+
+func (c *collector) problem(p, why string) {
+	c.report.Problems = append(c.report.Problems, Omission{p, "cannot read it: " + why})
+}
+
+func (c *collector) take(s source) {
+	switch {
+	case len(s.text) > largest:
+		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "larger than 2 MiB"})
+	case bytes.IndexByte(s.text, 0) >= 0:
+		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "binary"})
+	default:
+		c.sources = append(c.sources, s)
+	}
+}

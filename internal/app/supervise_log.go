@@ -1,0 +1,43 @@
+package app
+
+import (
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/logfile"
+)
+
+// CheckLog reports whether a file for --log can be written, before anybody waits for a GPU. It is made when it is missing.
+func (a *App) CheckLog(path string) error { return logfile.Check(path) }
+
+// Log writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of the run.
+func (l *Launch) Log(text string) {
+	if l.log != nil {
+		_ = l.log.Note(logLine(text))
+	}
+}
+
+// logLine is a line of gpuard's own among those of the command.
+func logLine(text string) string {
+	return "# gpuard: " + time.Now().Format(time.RFC3339) + ": " + text
+}
+
+// commandLine is a whole command as one would type it: the file belongs to who runs it. Control characters are made harmless.
+func commandLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool { return strings.ContainsRune(" \t\n\"'\\$&|;<>()*?[]{}~#`!", r) }) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		words[i] = gpu.Clean(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// logged writes what was said in another way.
+func (s *supervision) logged(text string) {
+	if s.log != nil {
+		_ = s.log.Note(logLine(text))
+	}
+}

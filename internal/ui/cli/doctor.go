@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/check"
+)
+
+// diagnosed is the JSON answer of doctor.
+type diagnosed struct {
+	Schema string `json:"schema"` // "gpuard.doctor/1"
+	check.Diagnosis
+}
+
+// doctorFlags are the flags of doctor.
+type doctorFlags struct {
+	of, code, bundle       string
+	run, all, asJSON, bare bool
+}
+
+func (p *Program) doctor() *cobra.Command {
+	var flags doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say whether GPU programs will run here, and what to mend",
+		Long: `Says on the first line whether GPU programs will run here and, if not, the one
+thing to do next. Below stands what was found: driver, devices, libraries,
+Python environments, variables, containers. Nothing is changed.
+
+The exit code is 1 for a warning or an error, and 0 for none; with --bundle it
+is 0 when the archive was written.`,
+		Example: `  gpuard doctor
+  gpuard doctor --for .venv                only this Python environment
+  gpuard doctor --for train --run          also import its libraries
+  gpuard doctor --why xid-errors           what does this code mean?
+  gpuard doctor --json                     every check, for programs
+  gpuard doctor --bundle                   an archive for a bug report`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && cmd.Flags().Changed("bundle") {
+				return fmt.Errorf("cannot use %q: write --bundle=%[1]s", args[0])
+			}
+			return noArguments(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error {
+				if err := flags.check(cmd); err != nil {
+					return asUsage(err)
+				}
+				if flags.code != "" {
+					return p.why(flags.code)
+				}
+				return p.diagnose(cmd.Context(), flags)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.of, "for", "", "only the Python environment `PYTHON|ENV`: an interpreter, the folder of an environment, or the name of one of conda's")
+	f.BoolVar(&flags.run, "run", false, "also import the libraries of the environments, and ask them for their devices")
+	f.BoolVar(&flags.all, "all", false, "show also what is well")
+	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding, of doctor or of lint, and look at nothing")
+	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
+	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
+	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or into a folder under a name of its own")
+	f.Lookup("bundle").NoOptDefVal = "." // a folder gets a file with a name of its own
+	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
+	return cmd
+}
+
+func (d *doctorFlags) check(cmd *cobra.Command) error {
+	const other, inside = "--why explains a code of any machine", "the archive has every finding in it, and the JSON answer"
+	if err := together(cmd, []conflict{{"why", "json", other}, {"why", "for", other}, {"why", "run", other}, {"why", "bundle", other},
+		{"bundle", "json", inside}, {"bundle", "all", inside}}); err != nil {
+		return err
+	}
+	if d.bare && d.bundle == "" {
+		return errors.New("cannot use --no-scrub without --bundle: it says what is left as it is in the archive")
+	}
+	if cmd.Flags().Changed("for") && strings.TrimSpace(d.of) == "" {
+		return errors.New("cannot read --for: its value is empty; write for instance --for .venv, or leave it out")
+	}
+	return filled(cmd, "why", "bundle")
+}
+
+// diagnose looks, and shows what was found. A finding that is bad is an exit code and nothing more to say.
+func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
+	d, err := p.App.Doctor(ctx, flags.of, flags.run)
+	switch {
+	case err != nil:
+		return err
+	case flags.bundle != "":
+		return p.bundle(d, flags.bundle, flags.bare)
+	case flags.asJSON:
+		err = writeJSON(p.Out, diagnosed{"gpuard.doctor/1", d})
+	default:
+		Doctor(p.Out, d, flags.all, p.term(p.Out))
+	}
+	if err == nil && slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Severity.Bad() }) {
+		err = &silent{errors.New(d.Summary)}
+	}
+	return err
+}
+
+// bundle writes the archive and shows what is in it. What was found is no failure of that.
+func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
+	made, err := p.App.Bundle(d, path, version(), raw)
+	if err != nil {
+		return err
+	}
+	q := page{term: p.term(p.Out)}
+	q.verdict(d.Verdict)
+	q.line()
+	q.paragraph(span{}, bold, q.text(fmt.Sprintf("wrote %s (%s), which nobody else can read", made.Path, made.Size)))
+	for _, f := range made.Files {
+		q.paragraph(span{normal, "  " + pad(f.Name, 16, false, "") + "  "}, dim, q.text(f.About))
+	}
+	what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
+	if raw {
+		what = "Names, paths and addresses are in it as they are."
+	}
+	q.line()
+	q.paragraph(span{}, normal, what+" Have a look before you send it:")
+	q.out.WriteString("  tar -xzOf " + quoteSh(made.Path) + " | less\n") // to be copied, so it is not cut
+	_, err = io.WriteString(p.Out, q.out.String())
+	return err
+}

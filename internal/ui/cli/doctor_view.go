@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// Doctor writes a diagnosis for people: the verdict first, then what was found, the worst first. What is well is counted, or
+// shown too with all.
+func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
+	p := page{term: term}
+	p.verdict(d.Verdict)
+	findings := d.Findings
+	if !all {
+		findings = joined(findings)
+	}
+	for _, s := range []check.Severity{check.Error, check.Warning, check.Unknown, check.Info, check.OK} {
+		said := slices.DeleteFunc(alike(findings), func(g []check.Finding) bool {
+			return g[0].Severity != s || !all && (s == check.OK || unasked(g[0]))
+		})
+		if len(said) > 0 {
+			p.line()
+		}
+		for _, g := range said {
+			p.findings(g)
+		}
+	}
+	if len(d.Findings) > 0 {
+		p.line()
+		p.advice(span{}, dim, p.text(tally(d.Findings, all)))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// verdict is one line of a file or pipe however long it is: whoever reads the first line of the answer has it all.
+func (p *page) verdict(v check.Verdict) {
+	color := yellow
+	if v.Runs != nil {
+		color = map[bool]style{true: green, false: red}[*v.Runs]
+	}
+	text := strings.TrimRight(p.text(v.Summary), ".")
+	whole := text
+	if v.Next != "" {
+		whole += ". Next: " + p.text(v.Next)
+	}
+	if !p.term.TTY || cells(whole) <= p.term.Width {
+		p.styled(color, whole)
+		p.out.WriteByte('\n')
+		return
+	}
+	p.paragraph(span{}, color, text)
+	if v.Next != "" {
+		p.advice(span{bold, "Next: "}, normal, p.text(v.Next))
+	}
+}
+
+// advice writes what to do behind a lead. A command in it stays on one line however long that is, because it is to be copied: the
+// terminal breaks it where it must.
+func (p *page) advice(lead span, body style, text string) {
+	width := p.term.Width - cells(lead.text)
+	if p.term.Width <= 0 {
+		width = cells(text)
+	}
+	var lines []string
+	line := ""
+	for _, part := range parts(text) {
+		if line == "" || cells(line)+1+cells(part) <= width {
+			line = strings.TrimLeft(line+" "+part, " ")
+		} else {
+			lines, line = append(lines, line), part
+		}
+		if cells(line) > width && !typed(part) {
+			broken := wrap(line, max(width, 12))
+			lines, line = append(lines, broken[:len(broken)-1]...), broken[len(broken)-1]
+		}
+	}
+	for i, text := range append(lines, line) {
+		if i > 0 {
+			lead = span{normal, strings.Repeat(" ", cells(lead.text))}
+		}
+		p.styled(lead.style, lead.text)
+		p.styled(body, text)
+		p.out.WriteByte('\n')
+	}
+}
+
+// parts are the pieces of an advice that may stand on lines of their own: its sentences and its commands. A colon parts them
+// where a command follows.
+func parts(text string) (pieces []string) {
+	for text != "" {
+		end := len(text)
+		for _, sign := range []string{"; ", ": ", ", or ", ". "} {
+			if i := strings.Index(text, sign); i >= 0 && i+1 < end && (sign != ": " || typed(text[i+2:])) {
+				end = i + 1
+			}
+		}
+		pieces = append(pieces, strings.TrimSpace(text[:end]))
+		text = strings.TrimLeft(text[end:], " ")
+	}
+	return pieces
+}
+
+// typed reports whether a piece of an advice is a command line.
+func typed(piece string) bool {
+	word, _, more := strings.Cut(strings.TrimPrefix(piece, "or "), " ")
+	return more && (strings.ContainsAny(word, "/=") || slices.Contains([]string{
+		"sudo", "gpuard", "pip", "pip3", "python", "python3", "conda", "mamba", "uv", "nvidia-smi", "nvidia-ctk", "docker", "podman", "export", "unset", "echo", "apt", "dnf", "systemctl",
+		"modprobe", "kill", "rm", "mv", "ls", "ldconfig", "mkdir", "chmod", "chown", "mount", "ulimit", "source", "eval"}, word))
+}
+
+// findings writes what was seen, once or for several devices, then why it matters and what to do, which they share.
+func (p *page) findings(alike []check.Finding) {
+	first := alike[0]
+	colors := map[check.Severity]style{check.Error: red, check.Warning: yellow, check.Unknown: blue, check.Info: cyan, check.OK: green}
+	for i, f := range alike {
+		text := p.text(f.Seen)
+		if i == len(alike)-1 {
+			text += " (" + p.text(f.Code) + ")"
+		}
+		p.paragraph(span{colors[f.Severity], string(f.Severity) + ": "}, normal, text)
+	}
+	if first.Why != "" && first.Severity != check.OK {
+		p.paragraph(span{normal, "  "}, dim, p.text(sentence(first.Why)))
+	}
+	if first.Do != "" {
+		p.advice(span{bold, "  do: "}, normal, p.text(first.Do))
+	}
+}
+
+// sentence begins with a capital letter, unless its first word is a name of code, and ends with a full stop.
+func sentence(s string) string {
+	if word, _, _ := strings.Cut(s, " "); strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" && word != "" && word != "gpuard" {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	if !strings.ContainsAny(s[max(len(s)-1, 0):], ".!?:") {
+		s += "."
+	}
+	return s
+}
+
+// alike puts findings together that differ only in what was seen, such as the same setting of eight GPUs.
+func alike(findings []check.Finding) (groups [][]check.Finding) {
+	for _, f := range findings {
+		i := slices.IndexFunc(groups, func(g []check.Finding) bool {
+			return g[0].Code == f.Code && g[0].Severity == f.Severity && g[0].Why == f.Why && g[0].Do == f.Do
+		})
+		if i < 0 {
+			groups = append(groups, []check.Finding{f})
+		} else {
+			groups[i] = append(groups[i], f)
+		}
+	}
+	return groups
+}
+
+// joined makes one finding of all that could not be looked at for one reason: without a driver that is a dozen.
+func joined(findings []check.Finding) (out []check.Finding) {
+	const blind, most = "cannot see ", 3
+	type group struct {
+		at          int // in out
+		what, codes []string
+	}
+	groups := map[string]*group{} // by reason
+	for _, f := range findings {
+		what, why, split := strings.Cut(strings.TrimPrefix(f.Seen, blind), ": ")
+		if f.Severity != check.Unknown || !split || !strings.HasPrefix(f.Seen, blind) {
+			out = append(out, f)
+			continue
+		}
+		g := groups[why]
+		if g == nil {
+			g = &group{at: len(out)}
+			groups[why], out = g, append(out, f)
+		}
+		if g.what, g.codes = append(g.what, what), append(g.codes, f.Code); out[g.at].Do == "" {
+			out[g.at].Do = f.Do
+		}
+	}
+	for why, g := range groups {
+		what, codes := slices.Compact(g.what), slices.Compact(g.codes)
+		if n := len(what); n > most {
+			what = append(slices.Clone(what[:most-1]), fmt.Sprintf("and %d others", n-most+1))
+		}
+		if len(codes) > most {
+			codes = append(slices.Clone(codes[:most-1]), "…")
+		}
+		out[g.at].Seen, out[g.at].Code = blind+strings.Join(what, ", ")+": "+why, strings.Join(codes, ", ")
+	}
+	return out
+}
+
+// unasked is the answer of a check that nobody wanted to look, as about a recorded machine: there is nothing to tell.
+func unasked(f check.Finding) bool {
+	return f.Severity == check.Unknown && strings.Contains(f.Seen, "not looked")
+}
+
+// tally counts the findings by severity, and says where more is.
+func tally(findings []check.Finding, all bool) string {
+	count := map[check.Severity]int{}
+	hidden := 0
+	for _, f := range findings {
+		count[f.Severity]++
+		if f.Severity == check.OK || unasked(f) {
+			hidden++
+		}
+	}
+	var parts []string
+	for _, s := range []struct {
+		check.Severity
+		one, many string
+	}{{check.Error, "error", "errors"}, {check.Warning, "warning", "warnings"}, {check.Unknown, "not known", "not known"},
+		{check.Info, "note", "notes"}, {check.OK, "ok", "ok"}} {
+		switch n := count[s.Severity]; {
+		case n == 1:
+			parts = append(parts, "1 "+s.one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, s.many))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if hidden > 0 && !all {
+		text += "; --all shows what is not above"
+	}
+	if hidden < len(findings) {
+		text += "; what a code means: gpuard doctor --why CODE"
+	}
+	return text
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+)
+
+func (p *Program) drain() *cobra.Command {
+	var reason string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "drain [flags] GPU...",
+		Short: "Take a GPU out of use: it gets no new lease",
+		Long: `Whoever has the GPU keeps it until the end; nobody gets it any more. The others
+are told why, so give a reason. A second drain replaces the reason of the first.
+It takes root, or the owner of the folder with the leases. gpuard undrain puts
+the GPU into use again.`,
+		Example: `  sudo gpuard drain 2 --reason "the fan is broken, exchange on Monday"
+  sudo gpuard drain 0,1`,
+		Args: someGPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				drained, err := p.App.Drain(cmd.Context(), deviceList(args), reason)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return p.drainJSON(drained)
+				}
+				for _, d := range drained {
+					p.drainText(d, reason)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what the others are told, as `TEXT`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	p.completeGPU(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	return cmd
+}
+
+func (p *Program) undrain() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "undrain [flags] GPU...",
+		Short: "Put a GPU into use again, and take its errors for settled",
+		Long: `Ends gpuard drain, and says that the errors (XIDs) which the driver reported
+about the GPU are over, such as after a reset that gpuard did not see. What the
+driver reports later counts again. It takes root, or the owner of the folder
+with the leases.`,
+		Example: "  sudo gpuard undrain 2",
+		Args:    someGPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				undrained, err := p.App.Undrain(cmd.Context(), deviceList(args))
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return p.undrainJSON(undrained)
+				}
+				for _, d := range undrained {
+					p.undrainText(d)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	p.completeGPU(cmd)
+	return cmd
+}
+
+// drainText says what was done, what the others are told, and who has the GPU or waits for it.
+func (p *Program) drainText(d status.Drained, reason string) {
+	text := "; no reason is given (--reason)"
+	if reason != "" {
+		text = ": " + gpu.Clean(reason)
+	}
+	fmt.Fprintf(p.Out, "%s gets no new lease%s\n", d.Device, text)
+	if d.Before != "" {
+		fmt.Fprintf(p.Out, "it was drained already; this is replaced: %s\n", gpu.Clean(d.Before))
+	}
+	for _, l := range d.Leases {
+		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", gpu.Clean(l.User), gpu.Clean(l.Command), l.ID, l.PID)
+	}
+	const shown = 3
+	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
+		left := "waits for it, and waits on until it is in use again"
+		if len(t.Devices) > t.Count {
+			left = "waits, and does not get it"
+		}
+		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", gpu.Clean(t.User), gpu.Clean(t.Command), t.PID, left)
+	}
+	if more := len(d.Waiting) - shown; more > 0 {
+		fmt.Fprintf(p.Out, "and %d more that wait: gpuard status\n", more)
+	}
+	fmt.Fprintf(p.Out, "to put it into use again: gpuard undrain %s\n", handleOf(d.Device))
+}
+
+func (p *Program) undrainText(d status.Undrained) {
+	text := fmt.Sprintf("%s was not drained", d.Device)
+	if d.Before != "" {
+		text = fmt.Sprintf("%s is in use again", d.Device)
+	}
+	if len(d.Settled) > 0 {
+		var numbers []string
+		for _, c := range codes(d.Settled) {
+			numbers = append(numbers, fmt.Sprint(c))
+		}
+		text += "; settled: XID " + strings.Join(numbers, ", ")
+	}
+	fmt.Fprintln(p.Out, text)
+}
+
+func (p *Program) drainJSON(drained []status.Drained) error {
+	answer := drainedAnswer{"gpuard.drain/1", []drainedDevice{}}
+	for _, d := range drained {
+		out := drainedDevice{d.Device.UUID, d.Device.Index, d.Before, []string{}, []int{}}
+		for _, l := range d.Leases {
+			out.Leases = append(out.Leases, l.ID)
+		}
+		for _, t := range d.Waiting {
+			out.Waiting = append(out.Waiting, t.PID)
+		}
+		answer.Devices = append(answer.Devices, out)
+	}
+	return writeJSON(p.Out, answer)
+}
+
+func (p *Program) undrainJSON(undrained []status.Undrained) error {
+	answer := undrainedAnswer{"gpuard.undrain/1", []undrainedDevice{}}
+	for _, d := range undrained {
+		answer.Devices = append(answer.Devices, undrainedDevice{d.Device.UUID, d.Device.Index, d.Before != "", codes(d.Settled)})
+	}
+	return writeJSON(p.Out, answer)
+}
+
+// drainedAnswer is the JSON answer of drain.
+type drainedAnswer struct {
+	Schema  string          `json:"schema"` // "gpuard.drain/1"
+	Devices []drainedDevice `json:"devices"`
+}
+
+type drainedDevice struct {
+	UUID    gpu.UUID `json:"uuid"`
+	Index   int      `json:"index"`
+	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" when nobody had
+	Leases  []string `json:"leases"`   // that keep the GPU until they end
+	Waiting []int    `json:"waiting"`  // process ids of those who wait and could have been given it
+}
+
+// undrainedAnswer is the JSON answer of undrain.
+type undrainedAnswer struct {
+	Schema  string            `json:"schema"` // "gpuard.undrain/1"
+	Devices []undrainedDevice `json:"devices"`
+}
+
+type undrainedDevice struct {
+	UUID  gpu.UUID `json:"uuid"`
+	Index int      `json:"index"`
+	Was   bool     `json:"was_drained"`
+	XIDs  []int    `json:"xids"` // codes of the driver's errors that are settled now
+}
+
+// codes lists each code once.
+func codes(xids []gpu.XID) []int {
+	out, seen := []int{}, map[int]bool{}
+	for _, x := range xids {
+		if !seen[x.Code] {
+			seen[x.Code] = true
+			out = append(out, x.Code)
+		}
+	}
+	return out
+}
+
+// handleOf is what names the GPU to gpuard: "2", "amd:0" on a machine with several vendors.
+func handleOf(d job.Given) string { return strings.TrimPrefix(d.Label, "GPU ") }
+
+func someGPUs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("cannot %s: name a GPU by its number, UUID or PCI address, such as gpuard %[1]s 2; gpuard status lists them", cmd.Name())
+	}
+	return nil
+}
+
+// deviceList is what was named, by words or by commas.
+func deviceList(args []string) []string { return strings.Split(strings.Join(args, ","), ",") }
+
+// completeGPU completes GPUs; for undrain those that are drained or have errors to settle.
+func (p *Program) completeGPU(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
+		m, err := p.App.LookWell(ctx)
+		if err != nil {
+			return nil, noFiles
+		}
+		undrain := cmd.Name() == "undrain"
+		m.Devices = slices.DeleteFunc(m.Devices, func(d gpu.Device) bool {
+			out := d.Drained != "" || len(d.XIDs) > 0
+			return undrain != out && (undrain || d.Drained != "") || slices.Contains(args, fmt.Sprint(d.Index))
+		})
+		return deviceNames(m, typed), noFiles
+	}
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/leftover"
+)
+
+type evictOptions struct {
+	idle, grace string
+	force, json bool
+}
+
+func (p *Program) evict() *cobra.Command {
+	o := &evictOptions{}
+	cmd := &cobra.Command{
+		Use:   "evict [flags] [PID...]",
+		Short: "Show GPU memory that belongs to no lease, and end what holds it",
+		Long: `Lists processes that use GPU memory without a living lease: whose they are, how
+much they hold, since when, and for how long they have slept. With --idle it
+lists whatever sleeps for that long, leased notebooks too.
+
+How long a process sleeps is what two looks or more tell: each gpuard evict is
+one, and compares the processor time used since the one before. Look regularly,
+such as every ten minutes by cron, and the answer is as fine as that.
+
+With process ids it asks these to end: your own; root ends everybody's. What has
+a living lease, or is in a container, is not touched.`,
+		Example: `  gpuard evict                what is left over
+  gpuard evict --idle 2h      sleeping notebooks too
+  gpuard evict 4711           end process 4711
+  gpuard evict --force 4711   kill it when it does not end`,
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+			defer cancel()
+			return p.App.OwnLeftovers(ctx), noFiles
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error { return p.evictOrList(cmd, o, args) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.idle, "idle", "", "what has not worked for this `TIME`, such as 2h, with a lease or without")
+	f.StringVar(&o.grace, "grace", "10s", "`TIME` to end in")
+	f.BoolVar(&o.force, "force", false, "kill what does not end in that time")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	completeWords(cmd)
+	return cmd
+}
+
+func (p *Program) evictOrList(cmd *cobra.Command, o *evictOptions, args []string) error {
+	var idle time.Duration
+	grace, err := duration("grace", o.grace)
+	if err == nil && cmd.Flags().Changed("idle") {
+		idle, err = duration("idle", o.idle)
+	}
+	if err != nil {
+		return &app.Usage{Text: err.Error()}
+	}
+	if len(args) == 0 {
+		for _, name := range []string{"grace", "force"} {
+			if cmd.Flags().Changed(name) {
+				return &app.Usage{Text: fmt.Sprintf("cannot use --%s without a process id: gpuard evict lists them", name)}
+			}
+		}
+		rows, err := p.App.Leftovers(cmd.Context(), idle)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return writeJSON(p.Out, leftAnswer{"gpuard.evict/1", rows, []leftover.Evicted{}})
+		}
+		Leftovers(p.Out, rows, idle, time.Now(), p.term(p.Out))
+		return nil
+	}
+	pids, err := processIDs(args)
+	if err != nil {
+		return err
+	}
+	ended, err := p.App.Evict(cmd.Context(), pids, idle, grace, o.force)
+	if err != nil {
+		return err
+	}
+	return p.told(ended, o.json)
+}
+
+// told shows how it went; one process that stays makes the answer no.
+func (p *Program) told(ended []leftover.Evicted, asJSON bool) error {
+	stay := 0
+	for _, e := range ended {
+		if !e.Gone {
+			stay++
+		}
+		switch {
+		case asJSON:
+		case e.Gone:
+			fmt.Fprintf(p.Out, "ended process %d (%s)\n", e.PID, e.Command)
+		default:
+			fmt.Fprintf(p.Err, "gpuard: cannot end process %d (%s): %s\n", e.PID, e.Command, e.Why)
+		}
+	}
+	if asJSON {
+		if err := writeJSON(p.Out, leftAnswer{"gpuard.evict/1", []leftover.Row{}, ended}); err != nil {
+			return err
+		}
+	}
+	if stay > 0 {
+		return &silent{fmt.Errorf("cannot end %s", plural(stay, "process"))}
+	}
+	return nil
+}
+
+// leftAnswer is the JSON answer of evict.
+type leftAnswer struct {
+	Schema    string             `json:"schema"` // "gpuard.evict/1"
+	Leftovers []leftover.Row     `json:"leftovers"`
+	Evicted   []leftover.Evicted `json:"evicted"` // with process ids: how it went
+}
+
+func processIDs(args []string) ([]int, error) {
+	var pids []int
+	for _, a := range args {
+		n, err := strconv.Atoi(a)
+		if err != nil || n <= 0 {
+			return nil, &app.Usage{Text: fmt.Sprintf("cannot end %q: name process ids, such as gpuard evict 4711; gpuard evict lists them", a)}
+		}
+		pids = append(pids, n)
+	}
+	return pids, nil
+}
+
+// Leftovers writes the list for people, one process a line and who it is below the numbers.
+func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term Term) {
+	p := page{term: term}
+	if term.Width <= 0 {
+		p.term.Width = usualWidth
+	}
+	if len(rows) == 0 {
+		text := "nothing is left over: all GPU memory in use belongs to a lease or to a display"
+		if idle > 0 {
+			text = "nothing is known to sleep for " + age(idle) + "; a process must have been looked at twice (gpuard evict)"
+		}
+		p.paragraph(span{}, normal, text)
+		_, _ = io.WriteString(w, p.out.String())
+		return
+	}
+	for _, r := range rows {
+		size, process := "unknown size", "no visible process"
+		if r.Memory != nil {
+			size = r.Memory.String()
+		}
+		if r.PID > 0 {
+			process = "process " + strconv.Itoa(r.PID)
+		}
+		p.line(span{bold, fmt.Sprintf("GPU %d", r.Index)}, span{normal, between + process + between + size})
+		p.paragraph(span{dim, "  "}, normal, p.text(who(r, now)))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// who says whose it is, how old, how long it sleeps, and what it is.
+func who(r leftover.Row, now time.Time) string {
+	if r.PID == 0 {
+		return "a container, another PID namespace, or what a process that is gone left behind"
+	}
+	var parts []string
+	add := func(yes bool, part string) {
+		if yes {
+			parts = append(parts, part)
+		}
+	}
+	add(r.User != "", r.User)
+	add(r.Zombie, "zombie")
+	add(r.Lease != "", "lease "+r.Lease)
+	if r.Since != nil {
+		add(true, "for "+age(now.Sub(*r.Since)))
+	}
+	if r.Idle != nil {
+		add(true, "asleep for "+age(*r.Idle))
+	}
+	return strings.Join(parts, ", ") + ": " + gpu.Clean(r.Command)
+}

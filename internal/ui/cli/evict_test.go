@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/leftover"
+)
+
+func TestLeftoversView(t *testing.T) {
+	now := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
+	rows := []leftover.Row{
+		{Index: 0, PID: 4711, User: "alice", Memory: new(40 * gpu.GiB), Since: new(now.Add(-50 * time.Hour)), Idle: new(3 * time.Hour), Lease: "k3f9",
+			Command: "python -m ipykernel_launcher -f /home/alice/kernel.json\x1b[2J"},
+		{Index: 1, PID: 12, User: "bob", Since: new(now.Add(-2 * time.Minute)), Zombie: true, Command: "[python]"},
+		{Index: 2, Memory: new(3 * gpu.GiB)},
+	}
+	narrowAndWide(t, "evict", func(w *strings.Builder, term Term) { Leftovers(w, rows, 0, now, term) })
+	var none strings.Builder
+	Leftovers(&none, nil, 2*time.Hour, now, Term{Width: 80})
+	if !strings.Contains(none.String(), "nothing is known to sleep for 2 h") {
+		t.Error(none.String())
+	}
+}

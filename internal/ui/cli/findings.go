@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/lint"
+)
+
+// findingPages are the pages of every code, of doctor's checks and then of lint's rules.
+func findingPages() (pages []check.Page) {
+	for _, c := range check.Checks() {
+		pages = append(pages, c.Page)
+	}
+	for _, r := range lint.Rules() { // several rules may find one mistake in different formats
+		if !slices.ContainsFunc(pages, func(p check.Page) bool { return p.Code == r.Code }) {
+			pages = append(pages, r.Page)
+		}
+	}
+	return pages
+}
+
+// why prints the page of one code.
+func (p *Program) why(code string) error {
+	pages := findingPages()
+	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
+	if i < 0 {
+		return asUsage(fmt.Errorf("cannot explain the code %q: there is none of that name; %s", code, likely(code, pages)))
+	}
+	FindingPage(p.Out, pages[i], p.term(p.Out))
+	return nil
+}
+
+// likely names the code that was probably meant, else those that share the most words with what was typed.
+func likely(code string, pages []check.Page) string {
+	const most = 4
+	var known []string
+	for _, page := range pages {
+		known = append(known, page.Code)
+	}
+	if near := nearest(code, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	shared := func(k string) (n int) {
+		for word := range strings.SplitSeq(strings.ToLower(code), "-") {
+			if len(word) > 2 && strings.Contains(k, word) {
+				n++
+			}
+		}
+		return n
+	}
+	known = slices.DeleteFunc(known, func(k string) bool { return shared(k) == 0 })
+	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(shared(b), shared(a)) })
+	if len(known) == 0 {
+		return "gpuard doctor and gpuard lint show the code of a finding in parentheses behind it"
+	}
+	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
+}
+
+// FindingPage writes the page of a code for a terminal: its Markdown with the lines joined that belong together.
+func FindingPage(w io.Writer, about check.Page, term Term) {
+	p := page{term: term}
+	p.paragraph(span{cyan, about.Code + ": "}, bold, p.text(about.Title))
+	var joined []string
+	flush := func() {
+		if len(joined) > 0 {
+			p.paragraph(span{}, normal, p.text(strings.Join(joined, " ")))
+		}
+		joined = nil
+	}
+	fenced := false
+	for line := range strings.SplitSeq("\n"+strings.TrimSpace(about.Text), "\n") {
+		fence := strings.HasPrefix(line, "```")
+		code := fenced || strings.HasPrefix(line, "    ")
+		if fence || code || line == "" || strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "|") {
+			flush()
+		}
+		switch {
+		case fence:
+			fenced = !fenced
+		case code:
+			p.out.WriteString("    " + p.text(strings.TrimPrefix(line, "    ")) + "\n") // to be copied, so it is not cut
+		case line == "":
+			p.line()
+		default:
+			joined = append(joined, line)
+		}
+	}
+	flush()
+	if len(about.From) > 0 {
+		p.line()
+	}
+	for _, from := range about.From {
+		if strings.HasPrefix(from, "https://") { // to be copied, so it is not broken
+			p.styled(dim, "from: "+p.text(from))
+			p.out.WriteByte('\n')
+			continue
+		}
+		p.paragraph(span{dim, "from: "}, dim, p.text(from))
+	}
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// completeWhy completes the codes with their titles.
+func completeWhy(*cobra.Command, []string, string) (codes []string, _ cobra.ShellCompDirective) {
+	for _, page := range findingPages() {
+		codes = append(codes, page.Code+"\t"+page.Title)
+	}
+	return codes, noFiles
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagGroup is a heading of the help with the flags below it, in this order.
+type flagGroup struct {
+	title string
+	names []string
+}
+
+// flagGroups are for commands whose flags fill more than a screen.
+func flagGroups() []flagGroup {
+	return []flagGroup{
+		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu"}},
+		{"Waiting", []string{"wait", "no-wait", "fallback"}},
+		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
+		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"}},
+		{"Answer", []string{"dry-run", "quiet", "json", "lease", "format"}},
+		{"Other", []string{"machine", "private-state", "help"}},
+	}
+}
+
+// manyFlags is from how many on they are grouped.
+const manyFlags = 16
+
+// flagText is the part of the help below the examples. Flags that are in no group stand first.
+func flagText(cmd *cobra.Command, width int) string {
+	var all []*pflag.Flag
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			all = append(all, f)
+		}
+	})
+	column := 0
+	for _, f := range all {
+		column = max(column, cells(flagName(f))+2)
+	}
+	if width > 0 && width < helpWidth {
+		column = 0
+	}
+	groups := []flagGroup{{"Flags", nil}}
+	if len(all) >= manyFlags {
+		groups = append(groups, flagGroups()...)
+	}
+	for _, f := range all {
+		if !slices.ContainsFunc(groups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+			groups[0].names = append(groups[0].names, f.Name)
+		}
+	}
+	var b strings.Builder
+	for _, g := range groups {
+		var rows []string
+		for _, name := range g.names {
+			if i := slices.IndexFunc(all, func(f *pflag.Flag) bool { return f.Name == name }); i >= 0 {
+				rows = append(rows, flagRows(all[i], column, width)...)
+			}
+		}
+		if len(rows) > 0 {
+			fmt.Fprintf(&b, "\n%s:\n%s\n", g.title, strings.Join(rows, "\n"))
+		}
+	}
+	return b.String()
+}
+
+// flagName is "  -q, --quiet", "      --gpus N", or "      --drift[=KINDS]" where the value may be left out.
+func flagName(f *pflag.Flag) string {
+	short := "    "
+	if f.Shorthand != "" {
+		short = "-" + f.Shorthand + ", "
+	}
+	value, _ := pflag.UnquoteUsage(f)
+	switch {
+	case value == "":
+	case f.NoOptDefVal != "":
+		value = "[=" + value + "]"
+	default:
+		value = " " + value
+	}
+	return "  " + short + "--" + f.Name + value
+}
+
+// flagRows is one flag: its words in a column of their own, or below its name where column is 0.
+func flagRows(f *pflag.Flag, column, width int) (rows []string) {
+	value, words := pflag.UnquoteUsage(f)
+	if value != "" && f.NoOptDefVal != "" {
+		words += " (alone: " + f.NoOptDefVal + ")"
+	}
+	if value != "" && f.DefValue != f.NoOptDefVal && !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
+		words += " (default " + f.DefValue + ")"
+	}
+	if column == 0 {
+		return append(hang(strings.TrimSpace(flagName(f)), 2, width), hang(words, 6, width)...)
+	}
+	if width <= 0 {
+		width = helpWidth
+	}
+	for i, part := range wrap(words, width-column) {
+		name := ""
+		if i == 0 {
+			name = flagName(f)
+		}
+		rows = append(rows, pad(name, column, false, "")+part)
+	}
+	return rows
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestHelpGroups: where flags are grouped each stands once, under a heading, and every name in the groups is a flag of something.
+func TestHelpGroups(t *testing.T) {
+	flags := map[string]bool{}
+	grouped := 0
+	for _, c := range commandTree() {
+		text := helpText(c, helpWidth)
+		heads := strings.Count(text, "\nWhich device:\n")
+		grouped += heads
+		if heads == 1 && strings.Contains(text, "\nFlags:\n") {
+			t.Errorf("%s --help has flags without a group:\n%s", c.CommandPath(), text)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			flags[f.Name] = true
+			if n := strings.Count(text, "\n"+flagName(f)); n != 1 {
+				t.Errorf("%s --help lists --%s %d times", c.CommandPath(), f.Name, n)
+			}
+		})
+	}
+	if grouped != 3 {
+		t.Errorf("%d commands have grouped flags, not run, hold and env", grouped)
+	}
+	var names []string
+	for _, g := range flagGroups() {
+		names = append(names, g.names...)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if !flags[name] || i > 0 && names[i-1] == name {
+			t.Errorf("--%s in the groups is no flag, or stands there twice", name)
+		}
+	}
+}
+
+// TestHelpValues: a value that may be left out is written so, with what it is then.
+func TestHelpValues(t *testing.T) {
+	i := slices.IndexFunc(commandTree(), func(c *cobra.Command) bool { return c.Name() == "run" })
+	text := helpText(commandTree()[i], helpWidth)
+	words := strings.Join(strings.Fields(text), " ")
+	for _, want := range []string{"--drift[=KINDS] ", "(alone: all)", "--verify[=TIME[,stop]] ", "(alone: 30s)", "--wait[=TIME] ", "(alone: forever)", "--grace TIME ", "(default 10s)", "-q, --quiet "} {
+		if !strings.Contains(words, want) {
+			t.Errorf("run --help lacks %q:\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/app/linter"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/lint"
+)
+
+func (p *Program) lint() *cobra.Command {
+	var asJSON bool
+	var as string
+	o := linter.Options{Input: os.Stdin}
+	cmd := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Find GPU mistakes in scripts and settings before they run",
+		Long: `Reads Python, notebooks, shell scripts, Dockerfiles, Compose files, conda
+environments, GitHub workflows, systemd units and desktop entries, and says
+where they use GPUs in a way that will not do what was meant. Folders are
+searched; "-" is standard input. Nothing that is read is run.
+
+A comment silences: "# gpuard:ignore CODE" on the line or alone on the line
+before, "# gpuard:ignore-file CODE" for the whole file.
+
+The exit code is 1 where there is a warning or an error, and 2 where something
+could not be looked at. The Python of your environment reads Python files.`,
+		Example: `  gpuard lint .
+  gpuard lint train.py jobs/ compose.yaml
+  gpuard lint --fix jobs/train.sh         write what can be mended safely
+  gpuard lint --json . > findings.json
+  ssh box cat run.sh | gpuard lint --as shell -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("cannot lint nothing: name files or folders (a dot for this one: gpuard lint .)")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				kind, err := formatNamed(as)
+				if err != nil {
+					return err
+				}
+				o.Paths, o.As, o.Env = args, kind, p.App.Env
+				found, err := linter.Run(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return p.linted(found, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.Fix, "fix", false, "write into the files what can be mended safely")
+	cmd.Flags().StringVar(&o.Python, "python", "", "read Python with this `FILE` (default: the Python of the environment)")
+	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), noFiles))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	return cmd
+}
+
+// linted shows a report and turns it into an exit code.
+func (p *Program) linted(found linter.Report, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(p.Out, lintAnswer{"gpuard.lint/1", found}); err != nil {
+			return err
+		}
+	} else {
+		Lint(p.Out, found, p.term(p.Out))
+		p.lintProblems(found.Problems)
+	}
+	switch {
+	case len(found.Problems) > 0:
+		return &failure{&silent{errors.New("something could not be looked at")}, 2}
+	case found.Bad():
+		return &failure{&silent{errors.New("findings")}, 1}
+	}
+	return nil
+}
+
+// lintProblems says each problem once: without a Python no Python file can be read.
+func (p *Program) lintProblems(problems []linter.Omission) {
+	paths := map[string][]string{}
+	var order []string
+	for _, o := range problems {
+		if paths[o.Why] == nil {
+			order = append(order, o.Why)
+		}
+		paths[o.Why] = append(paths[o.Why], o.Path)
+	}
+	for _, why := range order {
+		these := paths[why]
+		name := these[0]
+		if len(these) > 1 {
+			name = fmt.Sprintf("%s and %d more", name, len(these)-1)
+		}
+		p.App.Say(gpu.Clean(name + ": " + why))
+	}
+}
+
+// lintAnswer is the JSON answer of lint.
+type lintAnswer struct {
+	Schema string `json:"schema"` // "gpuard.lint/1"
+	linter.Report
+}
+
+// formats are the formats by the words of --as.
+func formats() []lint.Kind {
+	return []lint.Kind{lint.Python, lint.Notebook, lint.Shell, lint.Dockerfile, lint.Compose, lint.Conda, lint.Workflow, lint.Unit, lint.Desktop}
+}
+
+// formatNames are the words of --as: the first word of a format's name that it shares with no other.
+func formatNames() (names []string) {
+	for _, k := range formats() {
+		names = append(names, formatName(k))
+	}
+	return names
+}
+
+func formatName(k lint.Kind) string {
+	switch k {
+	case lint.Conda:
+		return "conda"
+	case lint.Unit:
+		return "systemd"
+	case lint.Desktop:
+		return "desktop"
+	}
+	return string(k)
+}
+
+func formatNamed(name string) (lint.Kind, error) {
+	if name == "" {
+		return "", nil
+	}
+	i := slices.Index(formatNames(), name)
+	if i < 0 {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
+	}
+	return formats()[i], nil
+}

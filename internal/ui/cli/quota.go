@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/job"
+)
+
+// quotaFlags say how hard a share is kept.
+type quotaFlags struct {
+	level, require string
+	threads        int
+}
+
+func (q *quotaFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&q.level, "quota", "", "`HOW` the share is kept: watch (measured from outside; the default) or mps (a limit of NVIDIA's Multi-Process Service, too)")
+	f.StringVar(&q.require, "require-quota", "", "like --quota, and refuse when the share cannot be kept at this `LEVEL`: watch or mps")
+	f.IntVar(&q.threads, "mps-threads", 0, "at most `N` percent of each device's processors, with --quota mps")
+	for _, name := range []string{"quota", "require-quota"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(levels(), noFiles))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("mps-threads", cobra.FixedCompletions([]string{"25", "50", "75"}, noFiles))
+}
+
+func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
+
+// read checks the flags against each other and puts them into the request.
+func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
+	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
+		if cmd.Flags().Changed(name) && out.Share == 0 {
+			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
+		}
+	}
+	if err := filled(cmd, "quota", "require-quota"); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"quota": q.level, "require-quota": q.require} {
+		if value != "" && !slices.Contains(levels(), value) {
+			return fmt.Errorf("cannot read --%s %q: write watch or mps", name, value)
+		}
+	}
+	mps := q.level == string(job.MPS) || q.require == string(job.MPS)
+	switch {
+	case q.level == string(job.Watch) && q.require == string(job.MPS):
+		return fmt.Errorf("cannot use --quota watch with --require-quota mps: the first asks for less than the second; leave one of them out")
+	case cmd.Flags().Changed("mps-threads") && !mps:
+		return fmt.Errorf("cannot use --mps-threads without --quota mps: nothing else limits processors")
+	case cmd.Flags().Changed("mps-threads") && (q.threads < 1 || q.threads > 100):
+		return fmt.Errorf("cannot ask for --mps-threads %d: write a percentage from 1 to 100", q.threads)
+	case mps && out.IDs == job.IndexIDs:
+		return fmt.Errorf("cannot use --ids index with --quota mps: its daemon counts devices differently from its clients; leave --ids out")
+	}
+	out.Quota, out.Require, out.Threads = job.Quota(q.level), job.Quota(q.require), q.threads
+	return nil
+}
+
+// level says how hard a share is kept: " (watch)".
+func level(q job.Quota) string {
+	if q == job.NoQuota {
+		return " (kept by nobody)"
+	}
+	return " (" + string(q) + ")"
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"gpuard/internal/core/status"
+)
+
+// standing shows where a waiting request stands. On a terminal that is one line that stays current; elsewhere it is said
+// once. Nothing is drawn while another job has the terminal.
+type standing struct {
+	p       *Program
+	mu      sync.Mutex
+	told    bool
+	shown   bool
+	drawn   time.Time
+	began   time.Time
+	pending *time.Timer
+	latest  *status.Standing
+}
+
+const (
+	redraw = time.Second            // the least time between two drawings
+	brief  = 300 * time.Millisecond // a wait that is not worth a word, such as for memory of the job before
+)
+
+// showStanding makes the app tell where a request stands, unless silence or JSON was asked for.
+func (p *Program) showStanding(quiet bool) {
+	if quiet {
+		return
+	}
+	s := &standing{p: p}
+	p.App.Stand, p.App.Live = s.tell, p.term(p.Err).TTY
+}
+
+// tell is called at each change; nil ends the waiting.
+func (s *standing) tell(now *status.Standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest = now; now == nil {
+		if s.pending != nil {
+			s.pending.Stop()
+		}
+		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.App.Live
+		s.wipe()
+		return
+	}
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+	if s.pending != nil {
+		return
+	}
+	if left := max(redraw-time.Since(s.drawn), brief-time.Since(s.began)); left > 0 {
+		s.pending = time.AfterFunc(left, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.pending = nil
+			s.draw()
+		})
+		return
+	}
+	s.draw()
+}
+
+func (s *standing) draw() {
+	switch {
+	case s.latest == nil:
+	case s.p.App.Live && onScreen(s.p):
+		s.drawn, s.shown, s.told = time.Now(), true, true
+		width := max(s.p.term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+Standing(*s.latest, time.Now(), width))
+	case !s.told && (!s.p.App.Live || !stops(s.p)):
+		s.told = true
+		fmt.Fprintln(s.p.Err, "gpuard: "+Standing(*s.latest, time.Now(), 0))
+	}
+}
+
+func (s *standing) wipe() {
+	if s.shown && onScreen(s.p) {
+		fmt.Fprint(s.p.Err, "\r\x1b[K")
+	}
+	s.shown = false
+}
+
+// onScreen: standard error leads to our terminal, and our job is the one in front.
+func onScreen(p *Program) bool {
+	file, ok := p.Err.(*os.File)
+	return ok && inFront(file)
+}
+
+// stops: the terminal stops a job behind that writes to it (stty tostop), and one that is stopped holds up the line.
+func stops(p *Program) bool {
+	file, ok := p.Err.(*os.File)
+	if !ok {
+		return false
+	}
+	var modes struct {
+		in, out, control, local uint32
+		rest                    [64]byte
+	}
+	// The layout begins like struct termios of asm-generic/termbits.h.
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&modes))) //nolint:gosec // the kernel fills it
+	return errno == 0 && modes.local&syscall.TOSTOP != 0
+}
+
+// inFront reports whether our process group has the terminal that the file leads to.
+func inFront(file *os.File) bool {
+	var group int32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))) //nolint:gosec // the kernel fills it
+	return errno == 0 && int(group) == syscall.Getpgrp()
+}
+
+// Standing is the line: place, who is next, and who holds what since when. In width cells, 0 for no limit, it leaves out what
+// matters least until the first holder fits, and is cut behind that.
+func Standing(s status.Standing, now time.Time, width int) string {
+	text := ""
+	for brevity := range 4 {
+		head, rest := place(s, brevity), []string{}
+		if s.Ahead != "" {
+			head += "; " + s.Ahead + " is next"
+		}
+		if s.Stuck {
+			head += "; somebody has to act"
+		}
+		for _, h := range s.Holders {
+			rest = append(rest, "; "+holder(h, now, brevity))
+		}
+		text = head + strings.Join(rest, "")
+		if width <= 0 || cells(head+strings.Join(rest[:min(1, len(rest))], "")) <= width {
+			break
+		}
+	}
+	if width > 0 {
+		text = cut(text, width, "...")
+	}
+	return text
+}
+
+// place is the beginning of the line.
+func place(s status.Standing, brevity int) string {
+	if s.Place == 0 {
+		return "waiting for " + s.Want
+	}
+	at := fmt.Sprintf("%s of %d", ordinal(s.Place), s.Of)
+	if brevity > 2 {
+		return at
+	}
+	return "waiting for " + s.Want + ", " + at
+}
+
+// holder is "GPU 2: python of alice (PID 4242) since 14:02"; the shorter ones leave out the process, then the time.
+func holder(h status.Holder, now time.Time, brevity int) string {
+	text := h.Device + ": "
+	switch {
+	case h.Text != "":
+		return text + h.Text
+	case h.User == "":
+		text += h.Command
+	case h.Command == "":
+		text += h.User
+	default:
+		text += h.Command + " of " + h.User
+	}
+	if h.PID > 0 && brevity < 1 {
+		text += fmt.Sprintf(" (PID %d)", h.PID)
+	}
+	switch {
+	case h.Keeper != "":
+		text += " has ended, still held by " + h.Keeper
+	case !h.Since.IsZero() && brevity < 2:
+		text += " since " + clock(h.Since, now)
+	}
+	return text
+}
+
+// clock is the time of day, with the date when that is not today's.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+// ordinal is "1st", "2nd", "3rd", "11th".
+func ordinal(n int) string {
+	end := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			end = "st"
+		case 2:
+			end = "nd"
+		case 3:
+			end = "rd"
+		}
+	}
+	return fmt.Sprint(n) + end
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/status"
+)
+
+func TestStanding(t *testing.T) {
+	today := time.Date(2026, 3, 1, 15, 0, 0, 0, time.UTC)
+	held := []status.Holder{
+		{Device: "GPU 0", User: "alice", Command: "train.py", PID: 4242, Since: today.Add(-3 * time.Hour)},
+		{Device: "GPU 1", User: "bob", Command: "python", Since: today.Add(-48 * time.Hour)},
+		{Device: "GPU 2", User: "carol", Command: "jupyter"},
+		{Device: "GPU 3", Text: "unhealthy"},
+	}
+	for _, c := range []struct {
+		s     status.Standing
+		width int
+		want  string
+	}{
+		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 0,
+			"waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice (PID 4242) since 12:00; GPU 1: python of bob since 2026-02-27 15:00; GPU 2: jupyter of carol; GPU 3: unhealthy"},
+		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 60, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice; G..."},
+		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 70, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice since 12:00;..."},
+		{status.Standing{Want: "1 GPU", Place: 3, Of: 3, Holders: held[:1]}, 40 - len("gpuard: ") - 1, "3rd of 3; GPU 0: train.py of..."},
+		{status.Standing{Want: "1 GPU", Place: 1, Of: 1, Stuck: true, Holders: held[3:]}, 0, "waiting for 1 GPU, 1st of 1; somebody has to act; GPU 3: unhealthy"},
+		{status.Standing{Want: "2 GPUs with 20 GiB", Place: 2, Of: 2, Ahead: "train.py of bob"}, 0, "waiting for 2 GPUs with 20 GiB, 2nd of 2; train.py of bob is next"},
+		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "sh", Since: today, Keeper: "PID 7 (sleep)"}}}, 0,
+			"waiting for 1 GPU; GPU 0: sh of alice has ended, still held by PID 7 (sleep)"},
+		{status.Standing{Want: "a 1g.10gb slice"}, 0, "waiting for a 1g.10gb slice"},
+	} {
+		if got := Standing(c.s, today, c.width); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 102: "102nd", 111: "111th"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	for width := 1; width < 80; width++ {
+		if got := cells(Standing(status.Standing{Want: "1 GPU", Holders: held}, today, width)); got > width {
+			t.Errorf("%d cells in %d", got, width)
+		}
+	}
+}
+
+// heard is what was written, piece by piece.
+type heard chan string
+
+func (h heard) Write(b []byte) (int, error) {
+	h <- string(b)
+	return len(b), nil
+}
+
+// TestStandingOnce: where nobody looks on, the place is said once.
+func TestStandingOnce(t *testing.T) {
+	out := make(heard, 8)
+	p := &Program{App: &app.App{}, Err: out}
+	p.showStanding(false)
+	p.App.Stand(&status.Standing{Want: "9 GPUs"})
+	p.App.Stand(nil) // over at once: not worth a word
+	for range 3 {
+		p.App.Stand(&status.Standing{Want: "1 GPU"})
+	}
+	if said := <-out; said != "gpuard: waiting for 1 GPU\n" {
+		t.Errorf("said %q", said)
+	}
+	p.App.Stand(&status.Standing{Want: "2 GPUs"})
+	p.App.Stand(nil)
+	if len(out) > 0 {
+		t.Errorf("said %q too", <-out)
+	}
+	quiet := &Program{App: &app.App{}, Err: out}
+	if quiet.showStanding(true); quiet.App.Stand != nil {
+		t.Error("it is told in silence")
+	}
+}
+
+// TestJoinWait: the time behind a blank is --wait's, unless the words are the command's.
+func TestJoinWait(t *testing.T) {
+	for words, want := range map[string]string{
+		"run --wait 10m -- app":              "run --wait=10m -- app",
+		"run --wait 10m app":                 "run --wait=10m app",
+		"run -q --gpus 2 --wait 90s -- app":  "run -q --gpus 2 --wait=90s -- app",
+		"--machine demo run --wait 1d app":   "--machine demo run --wait=1d app",
+		"run --wait app 10m":                 "run --wait app 10m",
+		"run --wait forever app":             "run --wait=forever app",
+		"run --wait 1d2h app":                "run --wait=1d2h app",
+		"run app --wait 10m":                 "run app --wait 10m",
+		"run -- app --wait 10m":              "run -- app --wait 10m",
+		"run --wait -- 10m":                  "run --wait -- 10m",
+		"run --gpus 2 app --wait 10m":        "run --gpus 2 app --wait 10m",
+		"hold --wait 10m 4242":               "hold --wait=10m 4242",
+		"hold 4242 --wait 10m":               "hold 4242 --wait=10m",
+		"env --lease --wait 10m":             "env --lease --wait=10m",
+		"status --json":                      "status --json",
+		"run --model --wait --wait 5s -- ab": "run --model --wait --wait=5s -- ab",
+	} {
+		root := (&Program{App: &app.App{}}).root()
+		if got := strings.Join(joinWait(root, strings.Fields(words)), " "); got != want {
+			t.Errorf("%s: %s, want %s", words, got, want)
+		}
+	}
+}

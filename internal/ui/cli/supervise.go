@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// careFlags are the flags of a run that gpuard stays beside.
+type careFlags struct {
+	timeout, retry, limit string
+	drift, stop, grace    string
+	estimate              string
+	log                   logFile
+}
+
+// supervising are the flags that each make gpuard stay; the others only say how.
+func supervising() []string { return []string{"timeout", "retry", "log", "drift"} }
+
+func (c *careFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.timeout, "timeout", "", "end the command, and everything that it started, after this `TIME`, such as 24h (exit 124)")
+	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times when the machine made it fail; any: after every failure")
+	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
+	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
+	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
+	f.Lookup("drift").NoOptDefVal = "all"
+	f.StringVar(&c.estimate, "time", "", "how long it takes by your guess, a `TIME` such as 12h: a move must pay in what is left of it")
+	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
+	f.StringVar(&c.grace, "grace", "10s", "`TIME` that it then has before it is killed")
+	completeWords(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
+	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
+}
+
+// logFile is the value of --log.
+type logFile struct {
+	path  string
+	times int // that it was given
+}
+
+// String is the file.
+func (f *logFile) String() string { return f.path }
+
+// Set keeps the last.
+func (f *logFile) Set(text string) error {
+	f.path, f.times = text, f.times+1
+	return nil
+}
+
+// Type is that of a flag with a word.
+func (f *logFile) Type() string { return "string" }
+
+// care reads the flags; nil is a run that gpuard does not stay beside.
+func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
+	set := func(name string) bool { return cmd.Flags().Changed(name) }
+	if err := filled(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
+		return nil, err
+	}
+	if c.log.times > 1 {
+		return nil, errors.New("cannot use --log twice: the output goes into one file, and --log can be given once")
+	}
+	if c.log.path == "-" {
+		return nil, errors.New("cannot use --log -: the output goes to standard output anyway; name a file: --log run.log")
+	}
+	if err := together(cmd, []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so it could go nowhere else; narrow the choice with --model or --exclude"}}); err != nil {
+		return nil, err
+	}
+	out := &job.Care{Log: c.log.path}
+	var errs []error
+	keep := func(err error) { errs = append(errs, err) }
+	var err error
+	if set("timeout") {
+		spec.Timeout, err = duration("timeout", c.timeout)
+		keep(err)
+	}
+	if set("time") {
+		spec.Time, err = duration("time", c.estimate)
+		keep(err)
+	}
+	if set("retry") {
+		out.Retries, out.Any, err = retries(c.retry)
+		keep(err)
+	}
+	if set("drift") {
+		out.Drift, err = drifting(cmd, c.drift)
+		keep(err)
+	}
+	out.LogLimit, err = logLimit(c.limit)
+	keep(err)
+	out.Stop, err = stopSignal(c.stop)
+	keep(err)
+	if out.Grace, err = time.ParseDuration(c.grace); err != nil || out.Grace != 0 {
+		out.Grace, err = duration("grace", c.grace)
+		keep(err)
+	}
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
+	}
+	if !slices.ContainsFunc(supervising(), set) {
+		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h or --drift"} {
+			if set(flag) {
+				return nil, fmt.Errorf("cannot use --%s alone: it says how, and something has to ask for it, such as %s", flag, of)
+			}
+		}
+		return nil, nil //nolint:nilnil // not asked for
+	}
+	return out, nil
+}
+
+// retries reads --retry.
+func retries(text string) (n int, always bool, err error) {
+	number, when, _ := strings.Cut(text, ":")
+	n, err = strconv.Atoi(number)
+	if err != nil || n < 1 || n > 1000 || !slices.Contains([]string{"", "machine", "any"}, when) || strings.HasSuffix(text, ":") {
+		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (when the machine made it fail) or --retry 3:any", text)
+	}
+	return n, when == "any", nil
+}
+
+// stopSignal reads --stop-signal into the full name. Only signals that end a program are known.
+func stopSignal(text string) (string, error) {
+	name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
+	if !slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGABRT", "SIGKILL"}, name) {
+		return "", fmt.Errorf("cannot read --stop-signal %q: write TERM, INT, HUP, QUIT, USR1, USR2, ALRM, ABRT or KILL", text)
+	}
+	return name, nil
+}
+
+// logLimit reads --log-limit.
+func logLimit(text string) (gpu.Bytes, error) {
+	n, err := gpu.ParseBytes(text)
+	if err != nil || n < 1<<12 {
+		return 0, fmt.Errorf("cannot read --log-limit %q: write a size of 4K or more, such as 64M", text)
+	}
+	return n, nil
+}
+
+// ended is the JSON line at the end of a run that gpuard stayed beside.
+type ended struct {
+	Schema   string        `json:"schema"`           // "gpuard.run-end/1"
+	Lease    string        `json:"lease"`            // of the last start; "" without a device
+	Devices  []job.Given   `json:"devices"`          // of the last start
+	Starts   int           `json:"starts"`           // how often the command was started
+	Seconds  float64       `json:"seconds"`          // that it ran, all starts together
+	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
+	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
+	TimedOut bool          `json:"timed_out"`        // --timeout ended it
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown
+	HeldBy   []job.Blocker `json:"held_by"`          // who still holds the lease
+	Notes    []string      `json:"notes"`            // what was said since the last start
+}
+
+// supervise runs the command beside gpuard. It returns only where that could not be done.
+func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o *runOptions) error {
+	r, end, err := l.Supervise(cmd.Context(), *care, func(l *app.Launch, pid int) error { return p.announce(l, pid, o) })
+	if err != nil {
+		return err
+	}
+	l.Log(ending(r))
+	switch {
+	case o.json:
+		err = lineJSON(p.Err, ended{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
+			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.said...)})
+	case !o.quiet:
+		_, err = fmt.Fprintln(p.Err, "gpuard: "+ending(r))
+		if text := remaining(r); text != "" {
+			p.App.Say(text)
+		}
+	}
+	_ = err // the command's own end counts
+	end()
+	return nil
+}
+
+// announce says what was given: as text before the start, as JSON after it, with the command's PID.
+func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
+	switch {
+	case o.json && pid != 0:
+		l.Plan.Notes = append(p.said, l.Plan.Notes...)
+		p.said = nil
+		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, whole(l.Plan)})
+	case !o.json && !o.quiet && pid == 0:
+		for _, n := range l.Plan.Notes {
+			fmt.Fprintln(p.Err, "gpuard: "+n)
+		}
+		fmt.Fprintln(p.Err, "gpuard: "+l.Announce())
+	}
+	return nil
+}
+
+// ending is the line at the end: where, how long, how, and how much of the machine's memory.
+func ending(r *job.Result) string {
+	where := []string{}
+	for _, d := range r.Devices {
+		where = append(where, d.String())
+	}
+	if len(where) == 0 {
+		where = []string{"no GPU"}
+	}
+	how := fmt.Sprintf("exit %d", r.Code)
+	if r.Signal != "" {
+		how = r.Signal
+	}
+	if r.TimedOut {
+		how = "exit 124, because its time was over (--timeout); the command itself: " + how
+	}
+	parts := []string{strings.Join(where, ", "), "ran " + elapsed(r.Ran), how}
+	if r.Starts > 1 {
+		parts = append(parts, fmt.Sprintf("%d starts", r.Starts))
+	}
+	if r.Peak != nil {
+		parts = append(parts, fmt.Sprintf("at most %s of host memory in one process", *r.Peak))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// remaining says who still holds the lease of a command that has ended.
+func remaining(r *job.Result) string {
+	if len(r.HeldBy) == 0 {
+		return ""
+	}
+	var names []string
+	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
+		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, gpu.Clean(b.Command)))
+	}
+	if more := len(r.HeldBy) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("what the command left behind keeps lease %s: %s; end it, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
+}
+
+// elapsed is a time for people: "2.4 s", "1h3m".
+func elapsed(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// waitFlags are the flags of everything that leases: whether to wait for a device, how long, and what to do instead.
+type waitFlags struct {
+	wait     string
+	noWait   bool
+	fallback []string
+}
+
+// forever is what --wait means without a time.
+const forever = "forever"
+
+func (w *waitFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.wait, "wait", forever, "wait for a device, at most for this `TIME`, such as 90s or 10m")
+	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
+	f.BoolVar(&w.noWait, "no-wait", false, "answer at once, with exit code 120 when nothing is free")
+	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
+	if cmd.Name() == "hold" { // a process that runs keeps the variables that it has
+		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
+	}
+	f.StringSliceVar(&w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
+	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"1m", "10m", "1h", "1d"}, noFiles))
+	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
+}
+
+// read checks the flags and tells the app.
+func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
+	err := together(cmd, []conflict{
+		{"wait", "no-wait", "they contradict each other"},
+		{"wait", "cpu", "a job without a GPU waits for none"},
+		{"fallback", "cpu", "a job without a GPU needs nothing in its place"},
+		{"wait", "dry-run", "a dry run answers at once"},
+	})
+	if err == nil {
+		err = filled(cmd, "wait", "fallback")
+	}
+	if err == nil {
+		err = w.checkFallback(cmd)
+	}
+	if err == nil {
+		err = p.mistakenTime(cmd)
+	}
+	if err != nil {
+		return asUsage(err)
+	}
+	p.App.NoWait, p.App.Wait, p.App.Fallback = w.noWait, 0, w.fallback
+	if w.wait != forever {
+		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
+			return usagef("cannot wait for --wait=%s, which is no time at all: write --no-wait for an answer at once", w.wait)
+		}
+		if p.App.Wait, err = duration("wait", w.wait); err != nil {
+			return asUsage(err)
+		}
+	}
+	return nil
+}
+
+// mistakenTime finds a word behind --wait that was meant as its time and became the command.
+func (p *Program) mistakenTime(cmd *cobra.Command) error {
+	word := cmd.Flags().Arg(0)
+	i := slices.Index(p.Args, "--wait")
+	if !becomes(cmd) || word == "" || i < 0 || i+1 == len(p.Args) || p.Args[i+1] != word {
+		return nil
+	}
+	if cmd.Flags().Arg(1) != "--" && strings.Trim(word[:1], "0123456789") != "" {
+		return nil
+	}
+	_, err := duration("wait", word)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
+}
+
+// checkFallback refuses a list whose end would never be reached, and one that leaves another flag without a meaning.
+func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
+	last := len(w.fallback) - 1
+	for i, word := range w.fallback {
+		switch {
+		case !slices.Contains([]string{"other", "cpu", "wait"}, word):
+			return fmt.Errorf("cannot read --fallback %q: write a list of other, cpu and wait, such as --fallback other,cpu", word)
+		case slices.Contains(w.fallback[:i], word):
+			return fmt.Errorf("cannot use --fallback %s: %s stands there twice", strings.Join(w.fallback, ","), word)
+		case word != "other" && i < last:
+			return fmt.Errorf("cannot use --fallback %s: nothing comes after %s, so let it be the last", strings.Join(w.fallback, ","), word)
+		case word == "cpu" && cmd.Name() == "hold":
+			return fmt.Errorf("cannot hold no GPU: leave cpu out of --fallback")
+		case word == "wait" && w.noWait:
+			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.fallback, ","))
+		}
+	}
+	if last >= 0 && w.fallback[last] != "wait" && cmd.Flags().Changed("wait") {
+		return fmt.Errorf("cannot use --wait with --fallback %s: that is tried in place of waiting; leave one of them out, or write --fallback other,wait", strings.Join(w.fallback, ","))
+	}
+	return nil
+}
+
+// joinWait writes "--wait 10m" as "--wait=10m": the time may be left out, and then the parser looks for none behind a blank.
+// Words of the command that run starts are left alone.
+func joinWait(root *cobra.Command, args []string) []string {
+	if !slices.Contains(args, "--wait") {
+		return args
+	}
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd.Flags().Lookup("wait") == nil {
+		return args
+	}
+	named := false
+	for i := 0; i+1 < len(args); i++ {
+		word := args[i]
+		name, _, given := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		flag := cmd.Flag(name)
+		switch {
+		case word == "--":
+			return args
+		case word == "--wait":
+			if _, err := duration("wait", args[i+1]); err == nil || args[i+1] == forever {
+				return slices.Concat(args[:i], []string{word + "=" + args[i+1]}, args[i+2:])
+			}
+		case !strings.HasPrefix(word, "-") && !named && word == cmd.Name():
+			named = true
+		case !strings.HasPrefix(word, "-") && becomes(cmd):
+			return args
+		case strings.HasPrefix(word, "--") && flag != nil && flag.NoOptDefVal == "" && !given:
+			i++ // its value
+		}
+	}
+	return args
+}
