@@ -59,13 +59,14 @@ soak: ## the same tests with large numbers
 
 # recorded.txt.gz and recorded.json are for internal/core/visible/testdata, whose tests read every table there;
 # differences.txt says where the driver and our reading disagree, and fails the run. frameworks.txt says what the frameworks
-# that are installed here do when they are imported.
+# that are installed here do when they are imported, shares.txt what becomes of jobs that take more than their share.
 gpu-check: build ## on a machine with a GPU: the gated tests, and recordings that can become fixtures
 	mkdir -p dist/gpu-check
 	nvidia-smi -q -x > dist/gpu-check/nvidia-smi.xml
 	bin/gpuard status --record > dist/gpu-check/machine.json
 	bin/gpuard status
 	GPUARD_GATES=gpu GPUARD_PROBES=$(PROBES) GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -timeout 2h -run '^(TestDriverAgrees|TestFrameworks)$$' -v ./internal/app
+	GPUARD_GATES=gpu GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -run '^TestSharesOnHardware$$' -v ./cmd/gpuard
 	GPUARD_GATES=gpu $(GO) test -count 1 ./...
 	bin/gpuard explain --probe
 
