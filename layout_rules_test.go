@@ -39,6 +39,9 @@ func layerTable() []layer {
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "site", core + "compat"}},
 		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat"}},
+		{core + "service", []string{core + "gpu", core + "job"}},
+		{core + "sweep", []string{core + "gpu", core + "job"}},
+		{core + "ranks", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "handoff", []string{core + "gpu", core + "job"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},

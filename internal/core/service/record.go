@@ -1,0 +1,55 @@
+package service
+
+import (
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// State is what an instance does.
+type State string
+
+// States of an instance.
+const (
+	Starting   State = "starting" // its keeper has begun and has not leased yet
+	Waiting    State = "waiting"  // in line for a device
+	Running    State = "running"
+	Restarting State = "restarting" // ended, and about to be started again
+	Ending     State = "ending"     // asked to end
+	Done       State = "done"       // ended with 0, or ended by us
+	Failed     State = "failed"     // ended otherwise and is not started again
+	Refused    State = "refused"    // cannot be placed, or its command cannot be started: Why says it
+)
+
+// Record is what the keeper of an instance, the gpuard beside it, writes down. It stays when both are gone.
+type Record struct {
+	State    State       `json:"state"`
+	Ready    bool        `json:"ready"`
+	Why      string      `json:"why,omitempty"` // one sentence: what it waits for, how it ended, why it was refused
+	Hash     string      `json:"hash"`          // of the Instance that it was started as
+	Keeper   Process     `json:"keeper"`
+	Main     Process     `json:"main"` // the command; zero when it does not run
+	Boot     string      `json:"boot"` // boot id: processes of another boot are gone
+	Lease    string      `json:"lease,omitempty"`
+	Devices  []job.Given `json:"devices"`
+	Share    gpu.Bytes   `json:"share,omitempty"`
+	Since    time.Time   `json:"since"` // of State
+	Restarts int         `json:"restarts"`
+	Exit     *int        `json:"exit"` // of the last end; nil: none yet, by a signal, or nobody saw it
+	Signal   string      `json:"signal,omitempty"`
+	Last     []gpu.UUID  `json:"last"` // devices of its last start: the same again where they are free
+}
+
+// Process is one process of one boot.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // ticks since boot, to recognise a reused PID
+}
+
+// Seen is an instance as it is found.
+type Seen struct {
+	Record
+	Kept     bool // its keeper lives (its lock is held)
+	Orphaned bool // its keeper is gone, but processes of it live
+}
