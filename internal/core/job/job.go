@@ -16,6 +16,7 @@ type Spec struct {
 	Devices    []string        // --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees
 	MIG        string          // --mig: profile of one slice
 	Exclude    []string        // --exclude: same forms as Devices
+	Prefer     []gpu.UUID      // devices that it had before, taken first where they can be given now, in this order; never waited for. No flag
 	Model      string          // --model: glob over the device name, case ignored
 	MinCompute *gpu.Capability // --min-compute
 	Memory     gpu.Bytes       // --mem: free on each device; 0 asks for nothing

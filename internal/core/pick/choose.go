@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -33,8 +34,17 @@ func (q *question) choose(candidates []*unit) []*unit {
 		u.reason.Text = "free, but " + q.whyNot(rules, u, chosen)
 	}
 	q.otherVendors(chosen)
-	slices.SortFunc(chosen, inOrder)
+	slices.SortFunc(chosen, q.inSight(chosen))
 	return chosen
+}
+
+// inSight is the order in which the program sees what was chosen: as it had them, where it had all of them before.
+func (q *question) inSight(chosen []*unit) func(a, b *unit) int {
+	if slices.ContainsFunc(chosen, func(u *unit) bool { return !u.had }) {
+		return inOrder
+	}
+	at := func(u *unit) int { return slices.Index(q.spec.Prefer, u.id()) }
+	return func(a, b *unit) int { return cmp.Compare(at(a), at(b)) }
 }
 
 // together names the rest of the set and its worst link.
@@ -86,6 +96,8 @@ func (q *question) setWords(other, ours grade, u *unit) string {
 	switch {
 	case other.ours != ours.ours:
 		return fmt.Sprintf("%s is already used inside %s", u.label, q.inside())
+	case other.strange != ours.strange:
+		return fmt.Sprintf("the job did not have %s before", u.label)
 	case other.fresh != ours.fresh:
 		return fmt.Sprintf("%s carries no shares yet", u.label)
 	case other.busy != ours.busy:

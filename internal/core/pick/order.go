@@ -16,11 +16,13 @@ import (
 // Otherwise they are packed: the device with the least free memory that suffices. --place forces one of the two.
 // A share first goes where shares are already, so that whole devices stay for others, and then as far as its kind of order says.
 // Then the cooler device, then the one this user had last, then the highest index, because GPU 0 often drives the
-// display. Always before all that: a device on which our own lease already runs something comes last.
+// display. Always before all that: a device on which our own lease already runs something comes last, and then one that the
+// job itself had before comes first (Spec.Prefer), so that a service stays where its model is cached and people look for it.
 //
-// For several devices the set is chosen as a whole: first as few devices in use, (shares) as few without shares and (spread) as few
-// busy ones as possible, then the best worst link between any two, then the best links in sum, and only then the rules above, in
-// lexical order of the devices. So memory fit and temperature never buy a slower link.
+// For several devices the set is chosen as a whole: first as few devices in use, as many that the job had before, (shares) as few
+// without shares and (spread) as few busy ones as possible, then the best worst link between any two, then the best links in sum,
+// and only then the rules above, in lexical order of the devices. So memory fit and temperature never buy a slower link.
+// The program sees them in index order, or, where the job had all of them before, in the order in which it had them.
 //
 // For a slice: the GPU with the fewest free slices first (--place spread: the most), so that whole GPUs stay whole.
 
@@ -32,7 +34,7 @@ type rule struct {
 }
 
 func (q *question) rules() []rule {
-	rules := []rule{q.useRule(), shareRule()}
+	rules := []rule{q.useRule(), hadRule(), shareRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())
@@ -71,6 +73,15 @@ func (q *question) useRule() rule {
 		compare: func(a, b *unit) int { return cmp.Compare(ordinal(a.use.ours), ordinal(b.use.ours)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("not yet used inside %s, unlike %s", q.inside(), b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("already used inside %s, unlike %s", q.inside(), b.label) },
+	}
+}
+
+// hadRule decides nothing where nobody says what the job had.
+func hadRule() rule {
+	return rule{
+		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.had), ordinal(b.had)) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("the job had it before, unlike %s", b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("the job had %s before", b.label) },
 	}
 }
 

@@ -171,6 +171,9 @@ func (s *source) spec(p *puzzle, ids []gpu.UUID) {
 	if s.coin() && p.spec.MIG == "" {
 		p.spec.Share, p.spec.Memory = gpu.Bytes(1+s.upTo(20))*4*gpu.GiB, 0
 	}
+	for range s.upTo(4) {
+		p.spec.Prefer = append(p.spec.Prefer, append(ids, "GPU-gone")[s.upTo(len(ids)+1)])
+	}
 }
 
 // shuffled is the same question in another order; links go with their devices.
@@ -227,6 +230,7 @@ func (p puzzle) check(t *testing.T) {
 		p.checkPlan(t, plan)
 	}
 	p.checkReasons(t, reasons, refusal == nil)
+	p.checkHad(t, plan, refusal)
 
 	p.checkRooms(t, refusal)
 

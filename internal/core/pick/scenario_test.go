@@ -404,6 +404,10 @@ func (s *scenario) readPlace(word, value string) bool {
 		for _, pid := range strings.Split(pids, ",") {
 			s.in.Trees[id] = append(s.in.Trees[id], atoi(pid))
 		}
+	case "had":
+		for _, name := range strings.Split(value, ",") {
+			s.spec.Prefer = append(s.spec.Prefer, s.id(name))
+		}
 	case "last":
 		for _, name := range strings.Split(value, ",") {
 			s.in.Last = append(s.in.Last, s.id(name))

@@ -10,11 +10,12 @@ import (
 
 // grade is what a set of devices is worth as a whole; earlier fields count more.
 type grade struct {
-	ours  int // devices that our own lease already uses
-	fresh int // devices that carry no shares yet, for a share
-	busy  int // devices that are not idle, while spreading
-	worst int // class of the worst link between two of them
-	sum   int // of all link classes
+	ours    int // devices that our own lease already uses
+	strange int // devices that the job did not have before
+	fresh   int // devices that carry no shares yet, for a share
+	busy    int // devices that are not idle, while spreading
+	worst   int // class of the worst link between two of them
+	sum     int // of all link classes
 }
 
 // better compares so that the better grade is the smaller.
@@ -22,6 +23,8 @@ func better(a, b grade) int {
 	switch { // not cmp.Or: the search spends half its time here
 	case a.ours != b.ours:
 		return cmp.Compare(a.ours, b.ours)
+	case a.strange != b.strange:
+		return cmp.Compare(a.strange, b.strange)
 	case a.fresh != b.fresh:
 		return cmp.Compare(a.fresh, b.fresh)
 	case a.busy != b.busy:
@@ -129,6 +132,7 @@ func (s *search) with(g grade, i int) grade {
 		g.sum += s.links[i][j]
 	}
 	g.ours += ordinal(s.from[i].use.ours)
+	g.strange += ordinal(!s.from[i].had)
 	g.fresh += ordinal(!s.from[i].use.shared)
 	if s.spread {
 		g.busy += ordinal(!s.from[i].use.idle)
@@ -149,6 +153,7 @@ func (q *question) gradeOf(set []*unit) grade {
 	g := grade{worst: bestLink}
 	for i, a := range set {
 		g.ours += ordinal(a.use.ours)
+		g.strange += ordinal(!a.had)
 		g.fresh += ordinal(!a.use.shared)
 		if q.spread {
 			g.busy += ordinal(!a.use.idle)

@@ -18,6 +18,7 @@ type unit struct {
 	label  string         // "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)"
 	twin   bool           // its UUID is empty or not its own, so a lease could not name it
 	out    bool           // --exclude names it
+	had    bool           // the job had it before (Spec.Prefer)
 	use    use
 	reason job.Reason
 }
@@ -96,6 +97,7 @@ func (q *question) everything() []*unit {
 	}
 	for _, u := range all {
 		u.twin = u.id() == "" || seen[u.id()] > 1
+		u.had = slices.Contains(q.spec.Prefer, u.id())
 	}
 	slices.SortFunc(all, inOrder)
 	return all
