@@ -22,7 +22,8 @@ type layer struct {
 func layerTable() []layer {
 	const core = "internal/core/"
 	return []layer{
-		{core + "gpu", nil},
+		{core + "near", nil},
+		{core + "gpu", []string{core + "near"}},
 		{core + "job", []string{core + "gpu"}},
 		{core + "visible", []string{core + "gpu", core + "job"}},
 		{core + "health", []string{core + "gpu"}},
@@ -39,7 +40,7 @@ func layerTable() []layer {
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "site", core + "compat"}},
 		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat"}},
-		{core + "service", []string{core + "gpu", core + "job"}},
+		{core + "service", []string{core + "gpu", core + "near", core + "job", core + "visible", core + "pick"}},
 		{core + "sweep", []string{core + "gpu", core + "job"}},
 		{core + "ranks", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "handoff", []string{core + "gpu", core + "job"}},

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gpuard/internal/core/near"
 )
 
 // value is one place of a machine file, bound to the variable that it fills.
@@ -74,7 +76,7 @@ func (o record) missing(d *document, n *node, path, name string) error {
 		if slices.ContainsFunc(o.keys, func(k key) bool { return k.name == m.key }) {
 			continue
 		}
-		if dist := distance(m.key, name); dist <= far && (best < 0 || dist < far) {
+		if dist := near.Distance(m.key, name); dist <= far && (best < 0 || dist < far) {
 			best, far = i, dist
 		}
 	}
@@ -323,27 +325,4 @@ func named(path string) string {
 		return "the file"
 	}
 	return path
-}
-
-// distance counts the single-character changes between two words; words too long to be a slip are far apart.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -24,21 +24,23 @@ const (
 
 // Record is what the keeper of an instance, the gpuard beside it, writes down. It stays when both are gone.
 type Record struct {
-	State    State       `json:"state"`
-	Ready    bool        `json:"ready"`
-	Why      string      `json:"why,omitempty"` // one sentence: what it waits for, how it ended, why it was refused
-	Hash     string      `json:"hash"`          // of the Instance that it was started as
-	Keeper   Process     `json:"keeper"`
-	Main     Process     `json:"main"` // the command; zero when it does not run
-	Boot     string      `json:"boot"` // boot id: processes of another boot are gone
-	Lease    string      `json:"lease,omitempty"`
-	Devices  []job.Given `json:"devices"`
-	Share    gpu.Bytes   `json:"share,omitempty"`
-	Since    time.Time   `json:"since"` // of State
-	Restarts int         `json:"restarts"`
-	Exit     *int        `json:"exit"` // of the last end; nil: none yet, by a signal, or nobody saw it
-	Signal   string      `json:"signal,omitempty"`
-	Last     []gpu.UUID  `json:"last"` // devices of its last start: the same again where they are free
+	State    State        `json:"state"`
+	Ready    bool         `json:"ready"`         // it could be used; true as soon as it runs where nothing else is asked for
+	Why      string       `json:"why,omitempty"` // one sentence: what it waits for, how it ended, why it was refused
+	Hash     string       `json:"hash"`          // of the Instance that it was started as
+	Service  string       `json:"service"`       // of that Instance, as is After: what is gone from the file still ends in order
+	After    []Dependency `json:"after"`
+	Keeper   Process      `json:"keeper"`
+	Main     Process      `json:"main"` // the command; zero when it does not run
+	Boot     string       `json:"boot"` // boot id: processes of another boot are gone
+	Lease    string       `json:"lease,omitempty"`
+	Devices  []job.Given  `json:"devices"`
+	Share    gpu.Bytes    `json:"share,omitempty"`
+	Since    time.Time    `json:"since"` // of State
+	Restarts int          `json:"restarts"`
+	Exit     *int         `json:"exit"` // of the last end; nil: none yet, by a signal, or nobody saw it
+	Signal   string       `json:"signal,omitempty"`
+	Last     []gpu.UUID   `json:"last"` // devices of its last start: the same again where they are free
 }
 
 // Process is one process of one boot.

@@ -20,13 +20,14 @@ type Project struct {
 type Service struct {
 	Name     string
 	Line     int      // at which it begins in the file
-	Command  []string // words that are templates still, see Expand
-	Flags    []Flag   // of gpuard run, in the order of the file
-	Each     bool     // each: gpu, an instance for every GPU that Flags leave
+	Command  []string // templates still, see Expand
+	Split    bool     // Command is one text, which becomes words when it is filled in
+	Flags    []Flag   // of gpuard run, in the order of the file; values are templates still
+	Each     bool     // each: gpu, an instance for every GPU that Flags allow
 	Replicas int      // 1 or more; 1 with Each
 	Env      []Pair   // values are templates still
 	EnvFiles []string // absolute paths
-	WorkDir  string   // absolute path
+	WorkDir  string   // absolute path; a template still
 	Restart  Restart
 	After    []Dependency // depends_on
 	Ready    *Ready       // nil: it is ready when it runs
@@ -54,8 +55,8 @@ const (
 
 // Dependency is a service that has to come first.
 type Dependency struct {
-	Service string
-	Until   Condition
+	Service string    `json:"service"`
+	Until   Condition `json:"until"`
 }
 
 // Condition is what has to be true of every instance of a service before those that depend on it are started.
@@ -69,12 +70,13 @@ const (
 
 // Ready is how an instance shows that it can be used. One of Command, TCP, HTTP and Log is set; all are templates still.
 type Ready struct {
-	Command  []string      // ends with 0
-	TCP      string        // "8001" or "host:8001" accepts a connection
-	HTTP     string        // "http://127.0.0.1:8000/health" answers with a status of 200 to 399
-	Log      string        // regular expression (RE2) for a line that it writes
-	Interval time.Duration // between two looks; 0 means 1 s, and shorter at the beginning
-	Timeout  time.Duration // after which it counts as failed; 0 means never
+	Command  []string      `json:"command,omitempty"`  // ends with 0
+	Split    bool          `json:"-"`                  // as in Service
+	TCP      string        `json:"tcp,omitempty"`      // "8001" or "host:8001" accepts a connection
+	HTTP     string        `json:"http,omitempty"`     // "http://127.0.0.1:8000/health" answers with a status of 200 to 399
+	Log      string        `json:"log,omitempty"`      // regular expression (RE2) for a line that it writes
+	Interval time.Duration `json:"interval,omitempty"` // between two looks; 0 means 1 s, and shorter at the beginning
+	Timeout  time.Duration `json:"timeout,omitempty"`  // after which it counts as failed; 0 means never
 }
 
 // Instance is one process tree that shall run.
@@ -83,7 +85,7 @@ type Instance struct {
 	Service string       `json:"service"`
 	Ordinal int          `json:"ordinal"`
 	Command []string     `json:"command"`
-	Flags   []string     `json:"flags"` // of gpuard run: "--mem=40GiB"
+	Flags   []string     `json:"flags"` // of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device stands at the end
 	Env     []string     `json:"env"`   // "NAME=value", from env_file and env
 	WorkDir string       `json:"workdir"`
 	Restart Restart      `json:"restart"`

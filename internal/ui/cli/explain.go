@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/near"
 	"gpuard/internal/core/visible"
 )
 
@@ -92,8 +93,8 @@ func strays(given []string) []visible.Note {
 			continue
 		}
 		text := name + " chooses no devices for any program known here"
-		if near := nearest(name, visible.Variables()); near != "" {
-			text += "; did you mean " + near + "?"
+		if meant := near.Word(name, visible.Variables()); meant != "" {
+			text += "; did you mean " + meant + "?"
 		}
 		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: gpu.Clean(text)})
 	}

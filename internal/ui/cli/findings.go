@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/near"
 )
 
 // findingPages are the pages of every code, of doctor's checks and then of lint's rules.
@@ -44,8 +45,8 @@ func likely(code string, pages []check.Page) string {
 	for _, page := range pages {
 		known = append(known, page.Code)
 	}
-	if near := nearest(code, known); near != "" {
-		return "did you mean " + near + "?"
+	if meant := near.Word(code, known); meant != "" {
+		return "did you mean " + meant + "?"
 	}
 	shared := func(k string) (n int) {
 		for word := range strings.SplitSeq(strings.ToLower(code), "-") {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"gpuard/internal/core/near"
 )
 
 // unknownCommand finds fault with what was typed in place of a command, and offers the nearest.
@@ -20,8 +22,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	root := cmd.Root()
 	root.SuggestionsMinimumDistance = 2
-	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("cannot understand %q: gpuard has no such command; did you mean gpuard %s?", args[0], near[0])
+	if alike := root.SuggestionsFor(args[0]); len(alike) > 0 {
+		return fmt.Errorf("cannot understand %q: gpuard has no such command; did you mean gpuard %s?", args[0], alike[0])
 	}
 	return fmt.Errorf("cannot understand %q: gpuard has no such command; to run a program: gpuard run -- %s", args[0], strings.Join(args, " "))
 }
@@ -119,8 +121,8 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if near := nearest(name, known); near != "" {
-		return fmt.Errorf("%s; did you mean --%s?", what, near)
+	if meant := near.Word(name, known); meant != "" {
+		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
 	if becomes(cmd) {
 		return fmt.Errorf("%s; flags of your command go behind it: gpuard run -- COMMAND --%s", what, name)
@@ -149,46 +151,6 @@ func example(name string) string {
 		return e
 	}
 	return "--" + name + " VALUE"
-}
-
-// nearest is the known word that was probably meant, "" when none is near.
-func nearest(word string, known []string) string {
-	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
-	word = plain(word)
-	best, least := "", max(1, len(word)/3)+1
-	for _, k := range known {
-		d := distance(word, plain(k))
-		if len(word) >= 3 && (strings.HasPrefix(plain(k), word) || len(k) >= 3 && strings.HasPrefix(word, plain(k))) {
-			d = min(d, 1)
-		}
-		if d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance counts the letters to insert, remove, replace or swap with the next between two words.
-func distance(a, b string) int {
-	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			change := last[j]
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1] = min(change, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last, row = last, row, make([]int, len(b)+1)
-	}
-	return last[len(b)]
 }
 
 // conflict is two flags that do not go together.
