@@ -87,6 +87,7 @@ func rules() []rule {
 		{"words that do not belong here", forbiddenWords},
 		{"every requirement is explained", explainedRequirements},
 		{"numbers of their own", ownNumbers},
+		{"guards that exist", guardsExist},
 	}
 }
 

@@ -84,6 +84,24 @@ func explainedRequirements(repo tree) (bad []string) {
 	return bad
 }
 
+// guardsExist: every test that .ci/run lists among its guards is there. A name that is gone guards nothing.
+func guardsExist(repo tree) (bad []string) {
+	_, list, _ := strings.Cut(repo.text(".ci/run"), "\nguards='\n")
+	list, _, _ = strings.Cut(list, "\n'\n")
+	for guard := range strings.Lines(list) {
+		pkg, test, _ := strings.Cut(strings.TrimSpace(guard), " ")
+		if !slices.ContainsFunc(repo, func(s *source) bool {
+			return s.isTest() && "gpuard/"+s.dir() == pkg && strings.Contains(string(s.text), "\nfunc "+test+"(t *testing.T)")
+		}) {
+			bad = append(bad, fmt.Sprintf(".ci/run: there is no test %s in %s", test, pkg))
+		}
+	}
+	if list == "" {
+		bad = append(bad, ".ci/run: cannot find the list of guards")
+	}
+	return bad
+}
+
 func (t tree) text(name string) string {
 	for _, s := range t {
 		if s.path == name {

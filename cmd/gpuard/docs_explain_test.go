@@ -75,7 +75,7 @@ func console(t *testing.T, commands []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(program(t, filepath.Join(bin, "state"), nil).Env, "GORACE=atexit_sleep_ms=0", "GPUARD_MACHINE=demo", "PATH="+bin+":"+os.Getenv("PATH"), "LC_ALL=C.UTF-8")
+	cmd.Env = append(program(t, filepath.Join(bin, "state"), nil).Env, "GPUARD_MACHINE=demo", "PATH="+bin+":"+os.Getenv("PATH"), "LC_ALL=C.UTF-8")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {

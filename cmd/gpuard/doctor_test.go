@@ -27,7 +27,7 @@ type patient struct {
 func newPatient(t *testing.T, gpus ...fakegpu.GPU) *patient {
 	t.Helper()
 	w := &patient{Driver: fakegpu.New(t, gpus...), t: t, root: t.TempDir()}
-	w.env = []string{"SITE=" + w.root, "HOME=" + t.TempDir(), "GPUARD_STATE=" + stateFolder(t), "GORACE=atexit_sleep_ms=0", "LC_ALL=C.UTF-8", "COLUMNS=120"}
+	w.env = []string{"SITE=" + w.root, "HOME=" + t.TempDir(), "GPUARD_STATE=" + stateFolder(t), raceOptions(), "LC_ALL=C.UTF-8", "COLUMNS=120"}
 	w.folder("dev/shm", "etc", "proc", "usr/bin", "tmp")
 	w.file("dev/kmsg", "<6>[    1.000000] Linux version 6.8.0\n")
 	w.file("proc/sys/kernel/osrelease", "6.8.0-45-generic\n")

@@ -20,7 +20,7 @@ import (
 // apart runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that right.
 func (r *rack) apart(script string) result {
 	r.t.Helper()
-	cmd := program(r.t, r.state, append(r.Env(), "GORACE=atexit_sleep_ms=0", "LC_ALL=C"))
+	cmd := program(r.t, r.state, append(r.Env(), "LC_ALL=C"))
 	path, err := exec.LookPath("unshare")
 	if err != nil {
 		r.t.Fatal(err)

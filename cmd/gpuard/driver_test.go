@@ -50,7 +50,7 @@ func uuid(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x"
 // cmd prepares the program on this machine. $PRIVATE is what a nested run needs where the tests run in a container.
 func (r *rack) cmd(args ...string) *exec.Cmd {
 	r.t.Helper()
-	env := append(r.Env(), "GORACE=atexit_sleep_ms=0") // else each process of a raced test waits a second at its end
+	env := r.Env()
 	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
 		env = append(env, "PRIVATE=--private-state")
 		if len(args) > 0 && args[0] == "run" {

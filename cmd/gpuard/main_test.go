@@ -54,6 +54,8 @@ func TestScript(t *testing.T) {
 			e.Setenv("GPUARD_STATE", state)
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("LC_ALL", "C.UTF-8")
+			_, options, _ := strings.Cut(raceOptions(), "=")
+			e.Setenv("GORACE", options)
 			e.Setenv("COLUMNS", "120") // of what is printed into files
 			return nil
 		},
@@ -84,10 +86,12 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
-	// The race detector would keep each of the many processes for a second at its end.
-	cmd.Env = append(append(cmd.Env, "GORACE=atexit_sleep_ms=0", "COLUMNS=120", "GPUARD_STATE="+state), env...)
+	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "GPUARD_STATE="+state), env...)
 	return cmd
 }
+
+// raceOptions keep what the caller wants of the race detector, which would hold each of the many processes for a second at its end.
+func raceOptions() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }
 
 // run starts cmd and waits.
 func run(t testing.TB, cmd *exec.Cmd) result {
