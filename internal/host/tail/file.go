@@ -1,0 +1,211 @@
+package tail
+
+import (
+	"bytes"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// file is one file, by its name: the one that is open may have another name by now, or none.
+type file struct {
+	number int
+	path   string
+
+	watch int32 // of the folder with events
+	deep  bool  // that is the file's own, and not one above it
+
+	open *os.File
+	at   int64       // how much of it is read
+	left bool        // it was seen without its name, and may have been written before it lost it
+	old  os.FileInfo // PATH.1, when the open file was opened, or missed; nil when there was none
+
+	text []byte // read
+	told int    // how much of that is told
+}
+
+func (f *file) leave() {
+	if f.open != nil {
+		_ = f.open.Close()
+		f.open = nil
+	}
+}
+
+// rotated is the name of a file that was full.
+func (f *file) rotated() string { return f.path + ".1" }
+
+// begin opens the file before its last lines.
+func (f *file) begin(last int) {
+	var size int64
+	f.old, _ = os.Stat(f.rotated())
+	if f.enter(f.path) {
+		if info, err := f.open.Stat(); err == nil {
+			size = info.Size()
+		}
+		f.at = size
+	}
+	if last <= 0 {
+		return
+	}
+	found := 0
+	if f.open != nil {
+		f.at, found = back(f.open, size, last)
+	}
+	if found >= last {
+		return
+	}
+	older := file{path: f.path}
+	if !older.enter(f.rotated()) {
+		return
+	}
+	info, err := older.open.Stat()
+	if err == nil {
+		older.at, found = back(older.open, info.Size(), last-found)
+	}
+	if err != nil || found == 0 {
+		older.leave()
+		return
+	}
+	f.leave()
+	f.open, f.at, f.old = older.open, older.at, nil
+}
+
+// back looks from the end of a file for its last lines: where they begin, and how many there are.
+func back(from *os.File, size int64, last int) (at int64, found int) {
+	block := make([]byte, 32<<10)
+	for end := size; end > 0; {
+		begin := max(end-int64(len(block)), 0)
+		n, _ := from.ReadAt(block[:end-begin], begin)
+		part := block[:n]
+		if end == size && n > 0 && part[n-1] == '\n' {
+			part = part[:n-1] // the end of the last line
+		}
+		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part, '\n') {
+			if found++; found == last {
+				return begin + int64(i) + 1, found
+			}
+			part = part[:i]
+		}
+		end = begin
+	}
+	if size > 0 {
+		found++
+	}
+	return 0, found
+}
+
+// enter opens a plain file from its beginning. One that can block a reader, or never ends, is none.
+func (f *file) enter(path string) bool {
+	opened, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	if info, err := opened.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = opened.Close()
+		return false
+	}
+	f.leave()
+	f.open, f.at, f.left = opened, 0, false
+	f.old, _ = os.Stat(f.rotated())
+	return true
+}
+
+// read reads some more, and reports whether there was any.
+func (f *file) read() bool {
+	for f.open != nil || f.succeed(nil) {
+		if f.fill() {
+			return true
+		}
+		if !f.follow() {
+			return false
+		}
+	}
+	return false
+}
+
+func (f *file) fill() bool {
+	const part = 32 << 10
+	f.text = append(f.text[:0], f.text[f.told:]...)
+	f.told = 0
+	have := len(f.text)
+	f.text = append(f.text, make([]byte, part)...)
+	n, _ := f.open.ReadAt(f.text[have:], f.at)
+	f.text = f.text[:have+n]
+	f.at += int64(n)
+	return n > 0
+}
+
+// follow finds where it goes on after the end of the open file, and reports whether anything is different now.
+func (f *file) follow() bool {
+	mine, err := f.open.Stat()
+	if err != nil {
+		return false
+	}
+	if mine.Size() < f.at { // somebody cut it
+		f.at = 0
+		return true
+	}
+	named, err := os.Stat(f.path)
+	switch st, _ := mine.Sys().(*syscall.Stat_t); {
+	case err != nil && st != nil && st.Nlink == 0:
+		f.leave() // deleted: while it is open, the kernel does not tell that its folder is gone too
+		return false
+	case err != nil || os.SameFile(mine, named):
+		return false // nothing new, or between the two steps of a rotation
+	case !f.left: // something may have been written before it was renamed
+		f.left = true
+		return true
+	}
+	return f.succeed(mine)
+}
+
+// succeed opens what comes after mine, the file that was open until now; nil when there was none.
+func (f *file) succeed(mine os.FileInfo) bool {
+	next := &file{path: f.path}
+	if !next.enter(f.path) {
+		return false
+	}
+	// It comes after ours if ours has the old name now, or if the old name is where it was: then ours was replaced. Else what
+	// has the old name comes first.
+	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.was(between) {
+		_ = next.enter(f.rotated())
+	}
+	f.leave()
+	f.open, f.at, f.left, f.old = next.open, 0, false, next.old
+	return true
+}
+
+// was tells PATH.1 of the time when the open file got its name. The number of a file that is gone is given to the next one.
+func (f *file) was(old os.FileInfo) bool {
+	return f.old != nil && os.SameFile(f.old, old) && f.old.ModTime().Equal(old.ModTime())
+}
+
+// line takes the next line out of what was read. With all, one without an end too.
+func (f *file) line(all bool) (Line, bool) {
+	for {
+		rest := f.text[f.told:]
+		i := bytes.IndexAny(rest, "\r\n")
+		switch {
+		case len(rest) == 0:
+			return Line{}, false
+		case i >= 0 && rest[i] == '\n':
+			return f.tell(rest[:i], 1, false), true
+		case i >= 0 && i+1 < len(rest) && rest[i+1] == '\n':
+			return f.tell(rest[:i], 2, false), true
+		case i == 0 && len(rest) > 1: // the line before was told
+			f.told++
+		case i > 0 && (i+1 < len(rest) || all):
+			return f.tell(rest[:i], 1, true), true
+		case i < 0 && (all || len(rest) >= longest):
+			return f.tell(rest, 0, false), true
+		default:
+			return Line{}, false
+		}
+	}
+}
+
+func (f *file) tell(text []byte, end int, over bool) Line {
+	f.told += len(text) + end
+	return Line{File: f.number, Text: text, Over: over}
+}

@@ -1,0 +1,240 @@
+// Package tail reads text files that grow: their last lines, and those written from then on, also where the file is not there
+// yet, is cut, or is full and becomes PATH.1. The kernel tells of changes (inotify). It knows nothing of who writes, nor why.
+package tail
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Line is one line of a file.
+type Line struct {
+	File int    // as Add numbered it
+	Text []byte // without its end; until the next call only
+	Over bool   // it ended in a carriage return, so that a terminal shows the next line in its place
+}
+
+// All of a file, for Add.
+const All = math.MaxInt
+
+// longest is how much of a line is held back until its end comes; a longer one is told in pieces.
+const longest = 64 << 10
+
+// Tail is a number of files. Only one goroutine may use it.
+type Tail struct {
+	now     *file // whose lines are being told
+	inotify *os.File
+	blind   bool // the kernel has no more watches to give (fs.inotify.max_user_instances, max_user_watches): looking is what remains
+	woken   chan struct{}
+
+	mu    sync.Mutex
+	files []*file
+	news  []*file // that may have more
+}
+
+// New begins. Close it when done.
+func New() *Tail {
+	t := &Tail{woken: make(chan struct{}, 1)}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.blind = true
+		return t
+	}
+	t.inotify = os.NewFile(uintptr(fd), "inotify")
+	go t.listen()
+	return t
+}
+
+// Close lets go of all files.
+func (t *Tail) Close() {
+	if t.inotify != nil {
+		_ = t.inotify.Close()
+	}
+	for _, f := range t.files {
+		f.leave()
+	}
+}
+
+// Add begins with the last lines of a file, those of PATH.1 included; 0 is what is written after this call. The path is
+// absolute; the file, and its folder, may come later.
+func (t *Tail) Add(path string, last int) int {
+	f := &file{number: len(t.files), path: path, watch: -1}
+	t.mu.Lock()
+	t.files = append(t.files, f)
+	t.mu.Unlock()
+	t.place(f) // before it is looked at: what comes in between is told
+	f.begin(last)
+	t.wake(func(other *file) bool { return other == f })
+	return f.number
+}
+
+// Look makes Now see what was written before this call, of which the kernel may not have told yet.
+func (t *Tail) Look() { t.wake(func(*file) bool { return true }) }
+
+// Now is a line that is there already.
+func (t *Tail) Now() (Line, bool) {
+	for {
+		if t.now != nil {
+			if line, ok := t.now.line(false); ok {
+				return line, true
+			}
+		}
+		if t.now = t.pop(); t.now == nil {
+			return Line{}, false
+		}
+		t.place(t.now)
+		if t.now.read() { // and may have more: the others come first
+			t.wake(func(f *file) bool { return f == t.now })
+		}
+	}
+}
+
+// Unended is a last line without an end, when Now has no more.
+func (t *Tail) Unended() (Line, bool) {
+	for _, f := range t.files {
+		if line, ok := f.line(true); ok {
+			return line, true
+		}
+	}
+	return Line{}, false
+}
+
+// pause is between two looks where the kernel tells nothing.
+const pause = time.Second
+
+// Next is the next line; it waits for it. The error is that of ctx.
+func (t *Tail) Next(ctx context.Context) (Line, error) {
+	for {
+		if line, ok := t.Now(); ok {
+			return line, nil
+		}
+		var later <-chan time.Time
+		if t.blind {
+			later = time.After(pause)
+		}
+		select {
+		case <-ctx.Done():
+			return Line{}, ctx.Err()
+		case <-t.woken:
+		case <-later:
+			t.Look()
+		}
+	}
+}
+
+func (t *Tail) pop() *file {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.news) == 0 {
+		return nil
+	}
+	f := t.news[0]
+	t.news = t.news[1:]
+	return f
+}
+
+// wake says that files may have more.
+func (t *Tail) wake(which func(*file) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.files {
+		if which(f) && !slices.Contains(t.news, f) {
+			t.news = append(t.news, f)
+		}
+	}
+	if len(t.news) > 0 {
+		select {
+		case t.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// place watches the file's folder, or the nearest above it that is there, unless that was done.
+func (t *Tail) place(f *file) {
+	t.mu.Lock()
+	done := f.deep || t.inotify == nil
+	t.mu.Unlock()
+	if done {
+		return
+	}
+	for {
+		folder := filepath.Dir(f.path)
+		missing := ""
+		watch, err := t.add(folder)
+		for errors.Is(err, unix.ENOENT) && folder != filepath.Dir(folder) {
+			missing, folder = folder, filepath.Dir(folder)
+			watch, err = t.add(folder)
+		}
+		t.mu.Lock()
+		f.watch, f.deep = watch, err == nil && missing == ""
+		t.mu.Unlock()
+		if err != nil {
+			t.blind = true
+			return
+		}
+		if missing == "" {
+			return
+		}
+		if _, err := os.Lstat(missing); err != nil {
+			return
+		}
+	}
+}
+
+func (t *Tail) add(folder string) (watch int32, err error) {
+	raw, err := t.inotify.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	const what = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
+	if cerr := raw.Control(func(fd uintptr) {
+		var number int
+		number, err = unix.InotifyAddWatch(int(fd), folder, what)
+		watch = int32(number) //nolint:gosec // inotify(7): it is an int
+	}); cerr != nil {
+		return -1, cerr
+	}
+	return watch, err
+}
+
+// listen reads what the kernel tells until Close.
+func (t *Tail) listen() {
+	events := make([]byte, 64<<10)
+	for {
+		n, err := t.inotify.Read(events)
+		if err != nil {
+			return
+		}
+		for rest := events[:n]; len(rest) >= unix.SizeofInotifyEvent; {
+			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
+			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
+			watch := int32(binary.NativeEndian.Uint32(rest)) //nolint:gosec // inotify(7): it is signed
+			what := binary.NativeEndian.Uint32(rest[4:])
+			t.wake(func(f *file) bool {
+				switch {
+				case what&unix.IN_Q_OVERFLOW != 0:
+					return true
+				case f.watch != watch:
+					return false
+				case what&unix.IN_IGNORED != 0: // the folder is gone
+					f.deep = false
+					return true
+				}
+				return !f.deep || strings.HasPrefix(string(name), filepath.Base(f.path))
+			})
+			rest = rest[size:]
+		}
+	}
+}
