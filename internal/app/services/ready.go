@@ -1,0 +1,124 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/ready"
+	"gpuard/internal/host/tail"
+)
+
+// prober finds out when one start of an instance can be used.
+type prober struct {
+	ready   service.Ready
+	pattern *regexp.Regexp // for a line of its output
+	output  *tail.Tail
+}
+
+// Patience of a prober.
+const (
+	firstLook  = 50 * time.Millisecond // grows, without an interval of the user's
+	usualLook  = time.Second
+	answerable = 30 * time.Second // for one answer
+)
+
+// probing begins before the command is started, so that its first line is seen. Close it when done.
+func probing(r service.Ready, log string) (*prober, error) {
+	p := &prober{ready: r}
+	if r.Log == "" {
+		return p, nil
+	}
+	var err error
+	if p.pattern, err = regexp.Compile(r.Log); err != nil {
+		return nil, fmt.Errorf("cannot look for a line: %w", err)
+	}
+	p.output = tail.New()
+	p.output.Add(log, 0)
+	return p, nil
+}
+
+func (p *prober) close() {
+	if p.output != nil {
+		p.output.Close()
+	}
+}
+
+// wait returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that of ctx,
+// or says that the timeout of the file is over.
+func (p *prober) wait(ctx context.Context, folder string, env []string, told func(why string)) error {
+	asking, cancel := ctx, context.CancelFunc(func() {})
+	if p.ready.Timeout > 0 {
+		asking, cancel = context.WithTimeout(ctx, p.ready.Timeout)
+	}
+	defer cancel()
+	last := "it has not said so"
+	hear := func(err error) {
+		if text := err.Error(); asking.Err() == nil && text != last {
+			last = text
+			told(text)
+		}
+	}
+	var err error
+	if p.output != nil {
+		err = p.line(asking)
+	} else {
+		err = p.ask(asking, folder, env, hear)
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("it was not ready within %s: %s", p.ready.Timeout, last)
+	}
+	return err
+}
+
+// line waits for the line.
+func (p *prober) line(ctx context.Context) error {
+	for {
+		line, err := p.output.Next(ctx)
+		if err != nil || p.pattern.Match(line.Text) {
+			return err
+		}
+	}
+}
+
+// ask asks until the answer is yes.
+func (p *prober) ask(ctx context.Context, folder string, env []string, hear func(error)) error {
+	pause := p.ready.Interval
+	if pause == 0 {
+		pause = firstLook
+	}
+	for {
+		err := p.once(ctx, folder, env)
+		if err == nil {
+			return nil
+		}
+		hear(err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		if p.ready.Interval == 0 {
+			pause = min(2*pause, usualLook)
+		}
+	}
+}
+
+func (p *prober) once(ctx context.Context, folder string, env []string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerable)
+	defer cancel()
+	switch {
+	case len(p.ready.Command) > 0:
+		return ready.Command(ctx, p.ready.Command, folder, env)
+	case p.ready.TCP != "":
+		return ready.TCP(ctx, p.ready.TCP)
+	case p.ready.HTTP != "":
+		return ready.HTTP(ctx, p.ready.HTTP)
+	}
+	return errors.New("it cannot be asked")
+}
