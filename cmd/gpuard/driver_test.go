@@ -19,10 +19,19 @@ import (
 )
 
 // hasty is the program with less patience than people need.
-func hasty() {
+func hasty() { os.Exit(start("/", haste())) }
+
+func haste() waits {
 	const moment = 20 * time.Millisecond
-	os.Exit(start("/", waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment,
-		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment}))
+	return waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment,
+		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment}
+}
+
+// trusting is the hasty program with all the patience for a driver that answers when the test lets it.
+func trusting() {
+	w := haste()
+	w.driver = time.Minute
+	os.Exit(start("/", w))
 }
 
 // rack is the program on a fake machine, with a state folder of its own.
@@ -65,6 +74,14 @@ func (r *rack) hasty(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.cmd(args...)
 	cmd.Args[0] = "hasty"
+	return cmd
+}
+
+// trusting is hasty with a driver that always answers in the end.
+func (r *rack) trusting(args ...string) *exec.Cmd {
+	r.t.Helper()
+	cmd := r.cmd(args...)
+	cmd.Args[0] = "trusting"
 	return cmd
 }
 

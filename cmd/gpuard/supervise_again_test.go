@@ -163,7 +163,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.freed()
-	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "100ms", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
+	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "3s", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
 	contains(t, got.err, "; exit 124, because its time was over (--timeout); the command itself: exit 143; ")
 	r.freed()
 }
@@ -201,10 +201,10 @@ func TestLogTells(t *testing.T) {
 		cmd.Dir = dir
 		return run(t, cmd)
 	}
-	got := start("--log", "log", "--timeout", "100ms", "--retry", "1:any", "--", "sh", "-c", `test "$GPUARD_RESTART" || exit 7; exec sleep 60`)
+	got := start("--log", "log", "--timeout", "3s", "--retry", "1:any", "--", "sh", "-c", `test "$GPUARD_RESTART" || exit 7; exec sleep 60`)
 	same(t, "exit", got.code, 124)
 	b, _ := os.ReadFile(filepath.Join(dir, "log"))
-	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 100ms): ", "; exit 124, because ")
+	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 3s): ", "; exit 124, because ")
 	r.freed()
 	got = start("--log", "/dev/full", "--", "true")
 	if same(t, "exit", got.code, 125); strings.Contains(got.err, "cuda:0") {

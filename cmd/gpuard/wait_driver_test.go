@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/test/fakegpu"
 )
@@ -18,6 +21,44 @@ func (r *rack) inLine(n int) {
 		s, _ := r.status()
 		return len(s.Waiting) == n
 	})
+}
+
+// asked is a run in the background whose standard error is read meanwhile.
+type asked struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	said *said
+	over <-chan result
+}
+
+func (r *rack) asks(args ...string) *asked { return asks(r.t, r.cmd(args...)) }
+
+func asks(t testing.TB, cmd *exec.Cmd) *asked {
+	t.Helper()
+	heard, over, out := &said{}, make(chan result, 1), &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, heard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait()
+		over <- result{cmd.ProcessState.ExitCode(), out.String(), heard.String()}
+	}()
+	return &asked{t, cmd, heard, over}
+}
+
+// until waits until it has said all of that.
+func (a *asked) until(parts ...string) {
+	a.t.Helper()
+	eventually(a.t, fmt.Sprintf("it says %q", parts), func() bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(a.said.String(), part) })
+	})
+}
+
+// withdraw ends it.
+func (a *asked) withdraw() {
+	_ = a.cmd.Process.Signal(unix.SIGTERM)
+	<-a.over
 }
 
 // later runs the program in the background.
@@ -33,15 +74,13 @@ func TestWaitForProcess(t *testing.T) {
 	r := newRack(t, fakegpu.A100(0))
 	job := r.job(0, "20G", fakegpu.Compute)
 	begin(t, job)
-	waits := later(t, r.cmd("run", "--", "sh", "-c", "echo $GPUARD_GPUS"))
-	r.inLine(1)
-	time.Sleep(600 * time.Millisecond) // it has looked and said so, and sleeps
+	waits := r.asks("run", "--", "sh", "-c", "echo $GPUARD_GPUS")
+	waits.until("waiting for 1 GPU, 1st of 1; GPU 0: ")
 	ended := time.Now()
 	_, _ = job.Process.Kill(), job.Wait()
-	got := <-waits
+	got := <-waits.over
 	same(t, "run", []any{got.code, strings.TrimSpace(got.out)}, []any{0, uuid(0)})
-	contains(t, got.err, "waiting for 1 GPU, 1st of 1; GPU 0: ")
-	if spent := time.Since(ended); spent > 3*time.Second {
+	if spent := time.Since(ended); spent > 4500*time.Millisecond { // the slow look comes after 5 s
 		t.Errorf("it was woken only after %s", spent)
 	}
 }
@@ -63,6 +102,16 @@ func TestWaitForHealth(t *testing.T) {
 // it, may have been taken since by a process without a lease, which is in no record of changes.
 func TestWaitLooksBeforeItTakes(t *testing.T) {
 	t.Parallel()
+	for range 20 {
+		if looksBeforeItTakes(t) {
+			return
+		}
+	}
+	t.Error("the machine was always too busy to put somebody on the device within two seconds")
+}
+
+// looksBeforeItTakes says whether the stranger was on the device before the stopped one was passed over.
+func looksBeforeItTakes(t *testing.T) bool {
 	r := newRack(t, fakegpu.A100(0))
 	holder := r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60")
 	begin(t, holder)
@@ -74,10 +123,16 @@ func TestWaitLooksBeforeItTakes(t *testing.T) {
 	r.inLine(1)
 	halt(t, filepath.Join(r.state, "lock"), stopped.Process)
 	_, _ = holder.Process.Kill(), holder.Wait()
+	free := time.Now()
 	second := later(t, r.cmd("run", "-q", "--", "true"))
 	r.inLine(2) // it has read the machine, and leaves the device to the stopped one for two seconds
 	stranger := r.job(0, "20G", fakegpu.Compute)
 	begin(t, stranger)
+	if time.Since(free) > 1500*time.Millisecond {
+		_, _ = stranger.Process.Kill(), stranger.Wait()
+		<-second
+		return false
+	}
 	select {
 	case got := <-second:
 		t.Fatalf("it took a device on which somebody is: exit %d, %s", got.code, got.err)
@@ -85,6 +140,7 @@ func TestWaitLooksBeforeItTakes(t *testing.T) {
 	}
 	_, _ = stranger.Process.Kill(), stranger.Wait()
 	same(t, "exit", (<-second).code, 0)
+	return true
 }
 
 // TestWaitForTwo: a request for several devices is not starved by those that need one.

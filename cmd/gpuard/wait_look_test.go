@@ -80,8 +80,9 @@ func TestWaitReasons(t *testing.T) {
 	same(t, "drain", ask("drain", "0", "--reason", "fan exchange").code, 0)
 	refused := run(t, program(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
 	contains(t, refused.err, "GPU 0  drained  fan exchange (")
-	late := run(t, program(t, r.state, nil, "run", "--wait=900ms", "--device", "0", "--machine", r.machine, "--", "true"))
-	contains(t, late.err, "1st of 1; somebody has to act; GPU 0: drained: fan exchange (")
+	late := asks(t, program(t, r.state, nil, "run", "--device", "0", "--machine", r.machine, "--", "true"))
+	late.until("1st of 1; somebody has to act; GPU 0: drained: fan exchange (")
+	late.withdraw()
 	same(t, "undrain", ask("undrain", "0").code, 0)
 
 	holder := r.start("exec sleep 60")
@@ -92,8 +93,9 @@ func TestWaitReasons(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = both.Process.Kill(), both.Wait() })
 	eventually(t, "it stands in the line", func() bool { return len(r.tickets()) == 1 })
-	behind := run(t, program(t, r.state, nil, "run", "--wait=900ms", "--machine", r.machine, "--", "true"))
-	contains(t, behind.err, ": behind true of ", fmt.Sprintf("(PID %d)", both.Process.Pid))
+	behind := asks(t, program(t, r.state, nil, "run", "--machine", r.machine, "--", "true"))
+	behind.until(": behind true of ", fmt.Sprintf("(PID %d)", both.Process.Pid))
+	behind.withdraw()
 }
 
 // TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is named.

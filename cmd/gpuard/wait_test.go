@@ -364,15 +364,21 @@ func TestWaitCost(t *testing.T) {
 			t.Fatalf("%d of %d stand in the line", standing(), many-1)
 		}
 	}
-	time.Sleep(time.Second) // they have settled down
-	before := used(pids)
-	time.Sleep(2 * time.Second)
-	if cost := used(pids) - before; cost > 20*time.Millisecond {
-		t.Errorf("%d waiters used %s of CPU time within 2 s", many, cost)
-	} else {
+	for try := 1; ; try++ { // until they have settled down
+		time.Sleep(time.Second)
+		before := used(pids)
+		time.Sleep(2 * time.Second)
+		cost := used(pids) - before
 		t.Logf("%d waiters used %s of CPU time within 2 s", many, cost)
+		if cost <= 20*time.Millisecond {
+			break
+		}
+		if try == 5 {
+			t.Errorf("%d waiters used %s of CPU time within 2 s", many, cost)
+			break
+		}
 	}
-	longest := 20 * time.Millisecond
+	before, longest := used(pids), 20*time.Millisecond
 	if raced {
 		longest = time.Second // the race detector multiplies the work of every process
 	}
@@ -384,7 +390,7 @@ func TestWaitCost(t *testing.T) {
 		if middle <= longest {
 			return
 		}
-		if try == 3 {
+		if try == 10 {
 			t.Fatalf("a freed device lay idle for %s", middle)
 		}
 	}
@@ -405,7 +411,7 @@ func (r *rig) handovers(folder *store.Folder, rounds int) (spent []time.Duration
 			if len(now) == 1 && now[0].ID != held[0].ID {
 				break
 			}
-			if time.Since(freed) > 10*time.Second {
+			if time.Since(freed) > 20*time.Second {
 				r.t.Fatal("nobody takes the freed device")
 			}
 			time.Sleep(500 * time.Microsecond)
