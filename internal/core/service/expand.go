@@ -1,13 +1,18 @@
 package service
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/pick"
 )
-
-// Placement remembers the GPUs of services with each: gpu, by service and ordinal, so that a node keeps its GPU when all is
-// started anew, and when another GPU fails or is added.
-type Placement map[string][]gpu.UUID
 
 // Ground is what a project becomes instances on.
 type Ground struct {
@@ -17,11 +22,190 @@ type Ground struct {
 	Files     map[string][]Pair // content of each of EnvFiles
 }
 
-// Expand makes the instances of a project, in the order in which they may be started (dependencies first, else that of the
-// file), and what to remember of their placement. Each has its Hash. An error is a template that cannot be filled in.
+// Expand makes the instances of a project, dependencies first, else in the order of the file, and what to remember of their
+// placement. Each has its Hash. The error is a *Mistakes: a template that cannot be filled in, or a flag that cannot be read.
 func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
-	return []Instance{}, Placement{}, nil
+	out, kept := []Instance{}, Placement{}
+	wrong := &Mistakes{File: p.File}
+	for _, s := range inOrder(p.Services) {
+		places, mistake := s.spread(on, kept)
+		if mistake != nil {
+			wrong.List = append(wrong.List, *mistake)
+		}
+		for _, at := range places {
+			i, err := s.instance(p, at, len(places), on.Files)
+			if err != nil {
+				wrong.List = append(wrong.List, Mistake{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
+				break
+			}
+			out = append(out, i)
+		}
+	}
+	if len(wrong.List) > 0 {
+		return nil, nil, wrong
+	}
+	return out, kept, nil
+}
+
+// spread is where the instances of a service go; what to remember goes into kept.
+func (s *Service) spread(on Ground, kept Placement) ([]place, *Mistake) {
+	places := []place{}
+	if !s.Each {
+		for n := range s.Replicas {
+			places = append(places, place{ordinal: n})
+		}
+		return places, nil
+	}
+	places, remember, mistake := s.places(on)
+	if len(remember) > 0 {
+		kept[s.Name] = remember
+	}
+	return places, mistake
+}
+
+// inOrder puts services behind those that they depend on.
+func inOrder(services []Service) []Service {
+	var out []Service
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		i := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
+		if i < 0 || seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, d := range services[i].After {
+			visit(d.Service)
+		}
+		out = append(out, services[i])
+	}
+	for _, s := range services {
+		visit(s.Name)
+	}
+	return out
+}
+
+// InstanceName is what the instance of an ordinal is called: one alone has the name of its service.
+func (s *Service) InstanceName(ordinal int) string {
+	if !s.Each && s.Replicas == 1 {
+		return s.Name
+	}
+	return fmt.Sprintf("%s-%d", s.Name, ordinal)
+}
+
+// instance fills in the templates of a service for one place.
+func (s *Service) instance(p *Project, at place, count int, files map[string][]Pair) (Instance, error) {
+	f := filler{terms: terms{Ordinal: at.ordinal, Replicas: count, Service: s.Name, Project: p.Name}}
+	i := Instance{Name: s.InstanceName(at.ordinal), Service: s.Name, Ordinal: at.ordinal, Restart: s.Restart, Device: at.device, Refused: at.refused}
+	i.Command = f.command(s.Command, s.Split)
+	i.Flags = s.flags(at.device, &f)
+	i.Env = s.env(files, &f)
+	i.WorkDir = f.text(s.WorkDir)
+	i.After = append([]Dependency{}, s.After...)
+	if s.Ready != nil {
+		r := *s.Ready
+		r.Split, r.TCP, r.HTTP, r.Log = false, f.text(r.TCP), address(f.text(r.HTTP)), f.text(r.Log)
+		if len(r.Command) > 0 {
+			r.Command = f.command(r.Command, s.Ready.Split)
+		}
+		i.Ready = &r
+	}
+	return i.InRound(0), f.err
+}
+
+// address writes PORT/PATH as the URL of this machine.
+func address(text string) string {
+	if regexp.MustCompile(`^\d+(/|$)`).MatchString(text) {
+		return "http://127.0.0.1:" + text
+	}
+	return text
+}
+
+// filler fills in templates and keeps the first error.
+type filler struct {
+	terms terms
+	err   error
+}
+
+func (f *filler) text(text string) string {
+	out, err := fill(text, f.terms)
+	if f.err == nil {
+		f.err = err
+	}
+	return out
+}
+
+func (f *filler) command(list []string, split bool) []string {
+	out := []string{}
+	for _, text := range list {
+		out = append(out, f.text(text))
+	}
+	if !split || f.err != nil {
+		return out
+	}
+	out, f.err = words(strings.Join(out, " "))
+	return out
+}
+
+// flags keeps the place of each flag in the list: a fault of one is a fault of that key in the file.
+func (s *Service) flags(device gpu.UUID, f *filler) []string {
+	out := []string{}
+	for _, flag := range s.Flags {
+		switch {
+		case flag.Name == "device" && device != "":
+			out = append(out, "--device="+string(device))
+		case flag.Value == "":
+			out = append(out, "--"+flag.Name)
+		default:
+			out = append(out, "--"+flag.Name+"="+f.text(flag.Value))
+		}
+	}
+	if device != "" && !s.pinned() {
+		out = append(out, "--device="+string(device))
+	}
+	return out
+}
+
+// env is sorted, so that variables that change places in the file start nothing anew. Of a name that stands twice the last
+// one counts, and env comes behind env_file.
+func (s *Service) env(files map[string][]Pair, f *filler) []string {
+	values := map[string]string{}
+	for _, path := range s.EnvFiles {
+		for _, v := range files[path] {
+			values[v.Name] = v.Value
+		}
+	}
+	for _, v := range s.Env {
+		values[v.Name] = f.text(v.Value)
+	}
+	out := []string{}
+	for name, value := range values {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // InRound is the instance in another round: another Hash, so that it is started anew though nothing else changed.
-func (i Instance) InRound(n int) Instance { i.Round = n; return i }
+func (i Instance) InRound(n int) Instance {
+	i.Round = n
+	of := i
+	of.Hash, of.Refused = "", ""
+	of.Flags = slices.Sorted(slices.Values(i.Flags))
+	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
+	text, _ := json.Marshal(of) // of strings and numbers: it cannot fail
+	sum := sha256.Sum256(text)
+	i.Hash = hex.EncodeToString(sum[:8])
+	return i
+}
+
+// Try reports why a text cannot be filled in, or not be cut into words where split says so, as Expand would.
+func (s *Service) Try(text string, split bool) error {
+	for _, ordinal := range []int{0, max(1, s.Replicas) - 1} {
+		f := filler{terms: terms{Ordinal: ordinal, Replicas: max(1, s.Replicas), Service: s.Name}}
+		if f.command([]string{text}, split); f.err != nil {
+			return f.err
+		}
+	}
+	return nil
+}

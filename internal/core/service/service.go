@@ -19,7 +19,8 @@ type Project struct {
 // Service is one entry of a project: a program, as often as it says.
 type Service struct {
 	Name     string
-	Line     int      // at which it begins in the file
+	Line     int // of its name in the file, as is Column
+	Column   int
 	Command  []string // templates still, see Expand
 	Split    bool     // Command is one text, which becomes words when it is filled in
 	Flags    []Flag   // of gpuard run, in the order of the file; values are templates still
@@ -36,7 +37,7 @@ type Service struct {
 // Flag is a flag of gpuard run that a key of the file stands for.
 type Flag struct {
 	Name         string // without dashes in front: "min-compute"
-	Value        string // "true" for one that is only there
+	Value        string // "" for one that stands alone
 	Line, Column int    // of the value
 }
 

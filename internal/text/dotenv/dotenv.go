@@ -1,7 +1,119 @@
-// Package dotenv reads files of variables, such as those of env_file.
+// Package dotenv reads files of variables, as Docker Compose's env_file takes them
+// (https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/#env-file-syntax), but fills nothing in.
 package dotenv
 
-import "gpuard/internal/core/service"
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
 
-// Read returns the variables in the order of the file. The error names the file as given, and the line.
-func Read(data []byte, file string) ([]service.Pair, error) { return nil, nil }
+	"gpuard/internal/core/service"
+)
+
+// Read returns the variables in the order of the file. Lines are NAME=VALUE; empty ones and those that begin with # say nothing,
+// and neither does what follows a blank and a # behind a value without quotes. In ' ' all stands for itself; in " " \n, \r, \t,
+// \\, \" and \$ are escapes, and a value may go on over several lines. The error names the file as given, the line, and what to write.
+func Read(data []byte, file string) ([]service.Pair, error) {
+	r := reader{file: file}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return nil, fmt.Errorf("cannot read %s: it is not a text file", file)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	for r.rest = strings.ReplaceAll(string(data), "\r\n", "\n"); r.rest != ""; {
+		r.line++
+		line := r.take()
+		text := strings.TrimSpace(line)
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		if err := r.variable(text); err != nil {
+			return nil, err
+		}
+	}
+	return r.out, nil
+}
+
+type reader struct {
+	file string
+	rest string
+	line int
+	out  []service.Pair
+}
+
+func (r *reader) take() string {
+	line, rest, _ := strings.Cut(r.rest, "\n")
+	r.rest = rest
+	return line
+}
+
+func (r *reader) fail(line int, format string, args ...any) error {
+	return fmt.Errorf("cannot read %s:%d: %s", r.file, line, fmt.Sprintf(format, args...))
+}
+
+var name = regexp.MustCompile(`^(export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(=)?`)
+
+func (r *reader) variable(text string) error {
+	m := name.FindStringSubmatch(text)
+	switch {
+	case m == nil:
+		return r.fail(r.line, "this is not a variable; write NAME=VALUE")
+	case m[3] == "":
+		return r.fail(r.line, "%s has no value; write %s=VALUE, or leave it out for that of gpuard up", m[2], m[2])
+	}
+	value, err := r.value(strings.TrimLeft(text[len(m[0]):], " \t"))
+	if err != nil {
+		return err
+	}
+	r.out = append(r.out, service.Pair{Name: m[2], Value: value})
+	return nil
+}
+
+func (r *reader) value(text string) (string, error) {
+	if text == "" || text[0] != '\'' && text[0] != '"' {
+		if i := strings.IndexByte(text, '#'); i == 0 {
+			text = ""
+		} else if i := comment.FindStringIndex(text); i != nil {
+			text = text[:i[0]]
+		}
+		if at := filled.FindString(text); at != "" {
+			return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or '%s' in quotes for itself", at, at)
+		}
+		return text, nil
+	}
+	begin, quote := r.line, text[0]
+	var out strings.Builder
+	for text = text[1:]; ; {
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case c == quote:
+				behind := strings.TrimSpace(text[i+1:])
+				if behind != "" && behind[0] != '#' {
+					return "", r.fail(r.line, "there is something behind the closing %c; put all of the value in quotes", quote)
+				}
+				return out.String(), nil
+			case quote == '"' && c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt\"$`, text[i+1]) >= 0:
+				i++
+				out.WriteString(strings.NewReplacer("n", "\n", "r", "\r", "t", "\t").Replace(text[i : i+1]))
+			case quote == '"' && c == '$' && filled.MatchString(text[i:]) && strings.HasPrefix(text[i:], filled.FindString(text[i:])):
+				at := filled.FindString(text[i:])
+				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\%s for itself", at, at)
+			default:
+				out.WriteByte(c)
+			}
+		}
+		if r.rest == "" {
+			return "", r.fail(begin, "the %c is not closed by another one", quote)
+		}
+		out.WriteByte('\n')
+		text = r.take()
+		r.line++
+	}
+}
+
+// comment begins one behind a value.
+var comment = regexp.MustCompile(`[ \t]+#`)
+
+// filled is what other readers of such files replace.
+var filled = regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)

@@ -66,8 +66,7 @@ func Parse(src []byte) (docs []*Node, err error) {
 	}
 	file, err := parser.ParseBytes(src[bom:], 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		what, _, _ := strings.Cut(err.Error(), "\n") // the lines behind it are the file's own
-		return nil, fmt.Errorf("cannot read the file as YAML: %s", what)
+		return nil, misread(err)
 	}
 	r := reader{lines: bytes.SplitAfter(src[bom:], []byte("\n")), bom: bom, anchors: map[string]*Node{}}
 	for _, d := range file.Docs {
@@ -78,10 +77,35 @@ func Parse(src []byte) (docs []*Node, err error) {
 			docs = append(docs, n)
 		}
 	}
-	if r.deep {
+	switch {
+	case r.deep:
 		return nil, errors.New("cannot read the file as YAML: it nests too deeply")
+	case r.wrong != nil:
+		return nil, r.wrong
 	}
 	return docs, nil
+}
+
+// Error is a place at which a file is not YAML.
+type Error struct {
+	Line, Column int
+	Text         string
+}
+
+// Error begins with "cannot read".
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot read the file as YAML: [%d:%d] %s", e.Line, e.Column, e.Text)
+}
+
+// misread takes the place out of the library's error, "[2:1] found …", and leaves out the lines of the file behind it.
+func misread(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	e := &Error{}
+	if n, _ := fmt.Sscanf(text, "[%d:%d]", &e.Line, &e.Column); n == 2 {
+		_, e.Text, _ = strings.Cut(text, "] ")
+		return e
+	}
+	return fmt.Errorf("cannot read the file as YAML: %s", text)
 }
 
 // nests reports whether brackets, or dashes and question marks before a value, stand so deep that a parser which calls
@@ -112,6 +136,7 @@ type reader struct {
 	bom     int      // bytes before the first line
 	anchors map[string]*Node
 	deep    bool
+	wrong   *Error // the first thing that the parser lets through though it is not YAML
 }
 
 func (r *reader) node(n ast.Node, depth int) *Node {
@@ -130,7 +155,7 @@ func (r *reader) node(n ast.Node, depth int) *Node {
 		if n.Value == nil {
 			return nil
 		}
-		return r.anchors[n.Value.GetToken().Value]
+		return r.alias(n)
 	case *ast.TagNode:
 		return r.node(n.Value, depth+1)
 	case *ast.MappingNode:
@@ -159,6 +184,22 @@ func (r *reader) node(n ast.Node, depth int) *Node {
 	return nil
 }
 
+// alias is what an anchor above stands for (https://yaml.org/spec/1.2.2/#71-alias-nodes: one without an anchor is an error).
+func (r *reader) alias(n *ast.AliasNode) *Node {
+	name := n.Value.GetToken().Value
+	value, known := r.anchors[name]
+	if !known {
+		r.refuse(r.place(n.Start), fmt.Sprintf("there is no anchor &%s for the alias *%[1]s", name))
+	}
+	return value
+}
+
+func (r *reader) refuse(at lint.Place, text string) {
+	if r.wrong == nil {
+		r.wrong = &Error{Line: at.Line, Column: at.Column, Text: text}
+	}
+}
+
 // mapping reads the entries of a map, and those that << takes over from elsewhere unless the map has them itself
 // (https://yaml.org/type/merge.html).
 func (r *reader) mapping(values []*ast.MappingValueNode, flow bool, start *token.Token, depth int) *Node {
@@ -168,6 +209,9 @@ func (r *reader) mapping(values []*ast.MappingValueNode, flow bool, start *token
 		value := r.node(v.Value, depth+1)
 		if v.Key.IsMergeKey() {
 			merged = append(merged, value)
+			if value == nil || value.Kind == Scalar {
+				r.refuse(r.place(v.Key.GetToken()), "<< takes a map, or a list of maps")
+			}
 			continue
 		}
 		key := r.node(v.Key, depth+1)

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/verify"
 )
 
@@ -165,26 +166,14 @@ func oversight(value string) (*app.Oversight, error) {
 
 // duration reads a time such as 90s, 10m, 24h or 7d.
 func duration(flag, text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if days, rest, ok := strings.Cut(text, "d"); ok && err != nil {
-		if n, nerr := strconv.ParseUint(days, 10, 12); nerr == nil {
-			d, err = 0, nil
-			if rest != "" { // as in 1d2h
-				d, err = time.ParseDuration(rest)
-			}
-			if d < 0 || strings.HasPrefix(rest, "+") {
-				err = strconv.ErrSyntax
-			}
-			d += time.Duration(n) * 24 * time.Hour
-		}
+	d, err := job.ParseTime(text)
+	if err == nil {
+		return d, nil
 	}
 	if _, bare := strconv.ParseUint(text, 10, 32); bare == nil && strings.Trim(text, "0") != "" {
 		return 0, fmt.Errorf("cannot read --%s %q: the unit is missing; write --%s=%ss for seconds, or --%s=%sm for minutes", flag, text, flag, text, flag, text)
 	}
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("cannot read --%s %q: write a time, such as --%s=90s or --%s=10m", flag, text, flag, flag)
-	}
-	return d, nil
+	return 0, fmt.Errorf("cannot read --%s %q: write a time, such as --%s=90s or --%s=10m", flag, text, flag, flag)
 }
 
 // wordStyle is the colour of a verdict.

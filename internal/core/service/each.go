@@ -1,0 +1,128 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// Placement remembers the GPUs of services with each: gpu, by service and ordinal, so that a node keeps its GPU when all is
+// started anew, and when another GPU fails or is added.
+type Placement map[string][]gpu.UUID
+
+// place is where an instance goes.
+type place struct {
+	ordinal int
+	device  gpu.UUID
+	refused string
+}
+
+// pinned reports whether the file names the GPUs, which then have the ordinals of that list.
+func (s *Service) pinned() bool {
+	return slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == "device" })
+}
+
+// places gives an ordinal to every GPU that the service may have, and says what to remember. A GPU that had an ordinal before
+// keeps it; one that is gone leaves its own empty, so that no other moves, and so does one that the file does not allow any
+// more; a new one gets the next. Where all are others than before it begins anew.
+func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, mistake *Mistake) {
+	spec, mistake := s.limits()
+	if mistake != nil {
+		return nil, nil, mistake
+	}
+	before := slices.Clone(on.Placement[s.Name])
+	if s.pinned() {
+		return s.listed(spec, on), before, nil
+	}
+	able := pick.Servers(spec, on.Machine, on.In)
+	able = slices.DeleteFunc(able, func(id gpu.UUID) bool { return id == "" })
+	if len(able) > 0 && !slices.ContainsFunc(before, func(id gpu.UUID) bool { return present(on.Machine, id) }) {
+		before = nil
+	}
+	for n, id := range before {
+		switch {
+		case slices.Contains(able, id):
+			out = append(out, place{ordinal: n, device: id})
+		case !present(on.Machine, id):
+			out = append(out, place{ordinal: n, device: id, refused: fmt.Sprintf("cannot place %s: %s, which it has had, is not on this machine now; "+
+				"to give its place to another, name the GPUs of %s with device", s.InstanceName(n), id, s.Name)})
+		}
+	}
+	for _, id := range able {
+		if !slices.Contains(before, id) {
+			out = append(out, place{ordinal: len(before), device: id})
+			before = append(before, id)
+		}
+	}
+	if len(out) == 0 {
+		out = []place{{refused: unplaced(spec, on)}}
+	}
+	return out, before, nil
+}
+
+// listed gives the GPUs that the file names the ordinals of that list.
+func (s *Service) listed(spec job.Spec, on Ground) (out []place) {
+	for n, name := range spec.Devices {
+		one := spec
+		one.Devices = []string{name}
+		ids := pick.Servers(one, on.Machine, on.In)
+		switch {
+		case len(ids) != 1 || ids[0] == "":
+			out = append(out, place{ordinal: n, refused: unplaced(one, on)})
+		case slices.ContainsFunc(out, func(p place) bool { return p.device == ids[0] }):
+			out = append(out, place{ordinal: n, refused: fmt.Sprintf("cannot place %s: device names its GPU twice; name each once", s.InstanceName(n))})
+		default:
+			out = append(out, place{ordinal: n, device: ids[0]})
+		}
+	}
+	return out
+}
+
+// unplaced is why the machine has no GPU for the spec.
+func unplaced(spec job.Spec, on Ground) string {
+	spec.Command = nil
+	_, refusal := pick.Place(spec, on.Machine, nil, on.In)
+	if refusal == nil {
+		return "cannot place it: the driver does not say which GPU is which"
+	}
+	return strings.TrimSuffix(refusal.Summary+"; "+refusal.Remedy, "; ")
+}
+
+func present(m gpu.Machine, id gpu.UUID) bool {
+	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.UUID == id })
+}
+
+// limits reads those of the flags that say which GPUs a service may have.
+func (s *Service) limits() (spec job.Spec, mistake *Mistake) {
+	spec.GPUs = 1
+	for _, f := range s.Flags {
+		var err error
+		switch f.Name {
+		case "device":
+			spec.Devices, spec.GPUs = strings.Split(f.Value, ","), 0
+		case "exclude":
+			spec.Exclude = strings.Split(f.Value, ",")
+		case "model":
+			spec.Model = f.Value
+		case "min-compute":
+			var c gpu.Capability
+			c, err = gpu.ParseCapability(f.Value)
+			spec.MinCompute = &c
+		case "mem":
+			spec.Memory, err = gpu.ParseBytes(f.Value)
+		case "share":
+			spec.Share, err = gpu.ParseBytes(f.Value)
+		case "any":
+			spec.Any = true
+		}
+		if err != nil {
+			return spec, &Mistake{Line: f.Line, Column: f.Column, Text: fmt.Sprintf("service %s: %s %s cannot be read", s.Name, f.Name, strconv.Quote(f.Value))}
+		}
+	}
+	return spec, nil
+}

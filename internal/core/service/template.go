@@ -1,0 +1,122 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"gpuard/internal/core/near"
+)
+
+// terms is what a template can name.
+type terms struct {
+	Ordinal, Replicas int
+	Service, Project  string
+}
+
+// longest is how much a template may become, in bytes: the most that Linux takes as one argument (execve(2), MAX_ARG_STRLEN).
+const longest = 128 << 10
+
+// fill writes a text with what its {{…}} stand for.
+func fill(text string, t terms) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	parsed, err := template.New("text").Funcs(template.FuncMap{"add": add}).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", plain(err)
+	}
+	if len(parsed.Templates()) > 1 {
+		return "", errors.New("{{define}} and {{block}} are not understood in a template")
+	}
+	if parsed.Tree == nil || parsed.Root == nil {
+		return "", nil // a comment alone
+	}
+	if err := check(parsed.Root); err != nil {
+		return "", err
+	}
+	var out bounded
+	if err := parsed.Execute(&out, t); err != nil {
+		return "", plain(err)
+	}
+	return out.String(), nil
+}
+
+// add is the one function beside those of text/template: ports count up from a first one.
+func add(numbers ...int) (sum int) {
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
+}
+
+// bounded is a text that does not grow beyond what a command can be given.
+type bounded struct{ strings.Builder }
+
+// Write refuses what would make the text too long.
+func (b *bounded) Write(data []byte) (int, error) {
+	if b.Len()+len(data) > longest {
+		return 0, fmt.Errorf("it becomes longer than %d KiB", longest>>10)
+	}
+	return b.Builder.Write(data)
+}
+
+// plain leaves out of an error of text/template what is about its program text: "template: text:1:2: executing "text" at <x>: ".
+func plain(err error) error {
+	text := regexp.MustCompile(`^template: text:(\d+:)*\s*(executing "text" at )?`).ReplaceAllString(err.Error(), "")
+	return errors.New("the template cannot be filled in: " + text)
+}
+
+// check finds the names that do not exist, also where a template would not come by, and what would make of a template a
+// program of its own.
+func check(n parse.Node) error {
+	var below []parse.Node
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			below = n.Nodes
+		}
+	case *parse.ActionNode:
+		below = []parse.Node{n.Pipe}
+	case *parse.IfNode:
+		below = []parse.Node{n.Pipe, n.List, n.ElseList}
+	case *parse.PipeNode:
+		for _, c := range n.Cmds {
+			below = append(below, c.Args...)
+		}
+	case *parse.ChainNode:
+		below = []parse.Node{n.Node}
+	case *parse.FieldNode:
+		return known(n.Ident)
+	case *parse.VariableNode:
+		if n.Ident[0] == "$" && len(n.Ident) > 1 {
+			return known(n.Ident[1:])
+		}
+	case *parse.RangeNode, *parse.WithNode, *parse.TemplateNode:
+		word, _, _ := strings.Cut(strings.Trim(n.String(), "{ "), " ")
+		return fmt.Errorf("{{%s}} is not understood in a template; {{if}} is", word)
+	}
+	for _, b := range below {
+		if err := check(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func known(field []string) error {
+	names := []string{"Ordinal", "Replicas", "Service", "Project"}
+	for _, name := range names {
+		if len(field) == 1 && field[0] == name {
+			return nil
+		}
+	}
+	written := "." + strings.Join(field, ".")
+	if meant := near.Word(strings.Join(field, ""), names); meant != "" && written != "."+meant {
+		return fmt.Errorf("unknown name %s in a template; did you mean .%s?", written, meant)
+	}
+	return fmt.Errorf("unknown name %s in a template; there are .%s", written, strings.Join(names, ", ."))
+}

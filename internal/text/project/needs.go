@@ -1,0 +1,192 @@
+package project
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/near"
+	"gpuard/internal/core/service"
+	"gpuard/internal/text/yamltree"
+)
+
+// depends reads the services that come first: a list, or a map with a condition for each.
+func (e *entry) depends(key Key, p yamltree.Pair) {
+	add := func(name string, until service.Condition, at lint.Place) {
+		if slices.ContainsFunc(e.After, func(d service.Dependency) bool { return d.Service == name }) {
+			e.wrong(at, "depends_on%s names %s twice; leave one of them out", e.of(), name)
+			return
+		}
+		e.After = append(e.After, service.Dependency{Service: name, Until: until})
+		e.needs = append(e.needs, need{of: e.Name, on: name, until: until, at: at})
+	}
+	if p.Value.Kind != yamltree.Map {
+		for _, n := range e.list(p, e.of()) {
+			add(n.text, service.UntilReady, n.at)
+		}
+		return
+	}
+	for _, d := range e.entries(p.Value, "depends_on"+e.of()) {
+		switch {
+		case d.Value.Kind != yamltree.Scalar:
+			e.wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.of(), d.Key.Text)
+		case d.Value.Null:
+			add(d.Key.Text, service.UntilReady, d.Key.At)
+		case e.oneOf(key, d.Value.Text, d.Value.At, e.of()):
+			add(d.Key.Text, service.Condition(d.Value.Text), d.Key.At)
+		}
+	}
+}
+
+// dependencies finds those on nothing, those that can never be met, and rings.
+func (r *reader) dependencies() {
+	var names []string
+	for _, s := range r.project.Services {
+		names = append(names, s.Name)
+	}
+	for _, n := range r.needs {
+		i := slices.Index(names, n.on)
+		switch meant := near.Word(n.on, names); {
+		case i >= 0 && n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
+			r.wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
+		case i < 0 && meant != "" && meant != n.of:
+			r.wrong(n.at, "unknown service %q in depends_on of service %s; did you mean %s?", n.on, n.of, meant)
+		case i < 0:
+			r.wrong(n.at, "unknown service %q in depends_on of service %s", n.on, n.of)
+		}
+	}
+	r.rings()
+}
+
+// rings names each ring of dependencies once, at the first service of the file that stands in it.
+func (r *reader) rings() {
+	done := map[string]bool{}
+	var path []string
+	var visit func(name string)
+	visit = func(name string) {
+		if i := slices.Index(path, name); i >= 0 {
+			ring := append(slices.Clone(path[i:]), name)
+			at := r.needs[slices.IndexFunc(r.needs, func(n need) bool { return n.of == path[len(path)-1] && n.on == name })].at
+			if len(ring) == 2 {
+				r.wrong(at, "service %s depends on itself", name)
+			} else {
+				r.wrong(at, "these services wait for each other: %s; leave one depends_on out", strings.Join(ring, " → "))
+			}
+			return
+		}
+		if done[name] {
+			return
+		}
+		path = append(path, name)
+		for _, n := range r.needs {
+			if n.of == name {
+				visit(n.on)
+			}
+		}
+		path = path[:len(path)-1]
+		done[name] = true
+	}
+	for _, s := range r.project.Services {
+		visit(s.Name)
+	}
+}
+
+// names finds instances that would be called alike: those of node with two replicas, and a service node-1.
+func (r *reader) names() {
+	counted := regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,3})$`)
+	for _, other := range r.project.Services {
+		m := counted.FindStringSubmatch(other.Name)
+		if m == nil {
+			continue
+		}
+		i := slices.IndexFunc(r.project.Services, func(s service.Service) bool { return s.Name == m[1] })
+		if n, err := strconv.Atoi(m[2]); i >= 0 && err == nil && (r.project.Services[i].Each || r.project.Services[i].Replicas > max(1, n)) {
+			r.wrong(lint.Place{Line: other.Line, Column: other.Column}, "service %s has the name of an instance of service %s; name it otherwise", other.Name, m[1])
+		}
+	}
+}
+
+// ready reads how an instance shows that it can be used.
+func (e *entry) ready(p yamltree.Pair) *service.Ready {
+	if p.Value.Kind != yamltree.Map {
+		e.wrong(p.Value.At, "ready%s is not a map; write for instance ready: {tcp: 8001}", e.of())
+		return nil
+	}
+	out, kinds := &service.Ready{}, []string(nil)
+	of := " of ready" + e.of()
+	for _, p := range e.entries(p.Value, "ready"+e.of()) {
+		key, known := find(e.keys.Ready, p.Key.Text)
+		switch {
+		case !known:
+			e.unknown(p.Key, e.keys.Ready, of)
+			continue
+		case p.Value.Null:
+			e.wrong(p.Key.At, "%s%s has no value%s", key.Name, of, sample(key))
+			continue
+		}
+		switch key.Name {
+		case "interval", "timeout":
+			e.duration(p, of, out)
+			continue
+		case "command":
+			out.Command, out.Split = e.command(p, of)
+		default:
+			e.probe(p, of, out)
+		}
+		kinds = append(kinds, key.Name)
+	}
+	switch {
+	case len(kinds) > 1:
+		e.wrong(p.Key.At, "ready%s asks in %d ways: %s; leave one of them", e.of(), len(kinds), strings.Join(kinds, " and "))
+	case len(kinds) == 0:
+		e.wrong(p.Key.At, "ready%s does not say how: write command, tcp, http or log below it", e.of())
+	}
+	return out
+}
+
+func (e *entry) duration(p yamltree.Pair, of string, out *service.Ready) {
+	text, ok := e.text(p, of)
+	if !ok {
+		return
+	}
+	d, err := job.ParseTime(text)
+	switch {
+	case err != nil:
+		e.wrong(p.Value.At, "%s%s is %q: %v", p.Key.Text, of, text, err)
+	case p.Key.Text == "interval":
+		out.Interval = d
+	default:
+		out.Timeout = d
+	}
+}
+
+func (e *entry) probe(p yamltree.Pair, of string, out *service.Ready) {
+	text, ok := e.text(p, of)
+	if !ok {
+		return
+	}
+	if err := e.Try(text, false); err != nil {
+		e.wrong(p.Value.At, "%s%s: %v", p.Key.Text, of, err)
+	}
+	plain := !strings.Contains(text, "{{")
+	switch p.Key.Text {
+	case "tcp":
+		out.TCP = text
+		if plain && !regexp.MustCompile(`^(.+:)?[0-9]{1,5}$`).MatchString(text) {
+			e.wrong(p.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
+		}
+	case "http":
+		out.HTTP = text
+		if plain && !regexp.MustCompile(`^([0-9]{1,5}(/.*)?|https?://.+)$`).MatchString(text) {
+			e.wrong(p.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
+		}
+	default:
+		out.Log = text
+		if _, err := regexp.Compile(text); plain && err != nil {
+			e.wrong(p.Value.At, "log%s is not a regular expression: %v", of, err)
+		}
+	}
+}
