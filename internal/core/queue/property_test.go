@@ -260,7 +260,7 @@ func (n *tally) bounded(w *world) {
 	}
 }
 
-// ask is a random job: on most devices or few, whole or shared, with or without an end.
+// ask is a random job: on most devices or few, whole or shared, with or without an end, at home somewhere or not.
 func (w *world) ask() job.Spec {
 	spec := job.Spec{GPUs: []int{1, 1, 1, 1, 2, 2, 3, 4, 8}[w.r.IntN(9)]}
 	if w.r.IntN(2) == 0 {
@@ -280,6 +280,9 @@ func (w *world) ask() job.Spec {
 	}
 	if w.r.IntN(2) == 0 {
 		spec.Timeout = time.Minute + w.upTo(longest)
+	}
+	for w.r.IntN(2) == 0 { // what it had before comes first, and costs nobody his place
+		spec.Prefer = append(spec.Prefer, w.machine.Devices[w.r.IntN(len(w.machine.Devices))].UUID)
 	}
 	return spec
 }
