@@ -222,7 +222,7 @@ func TestProbeThatCannotAsk(t *testing.T) {
 	if _, _, _, err := a.Probe(t.Context(), nil); !errors.As(err, &why) || why.Cause != gpu.NoAnswer || Remedy(err) == "" {
 		t.Errorf("a driver that hangs: %v", err)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("a driver that hangs held us for %v", took)
 	}
 	d.Answer()

@@ -60,7 +60,7 @@ func TestJobHoldsItsPlacesWhileItLives(t *testing.T) {
 
 func awaitZombie(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestJobLeavesAChild(t *testing.T) {
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); len(pids(t, d)) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); len(pids(t, d)) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the dead child still holds the device")
 		}
@@ -104,7 +104,7 @@ func TestJobLeavesAChild(t *testing.T) {
 // awaitDescriptors waits until the process has no more than that many: it closes them after its parent has gone.
 func awaitDescriptors(t *testing.T, pid string, most int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		open, err := os.ReadDir("/proc/" + pid + "/fd")
 		if err != nil {
 			t.Fatal(err)

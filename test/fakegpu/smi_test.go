@@ -194,7 +194,7 @@ func TestHangingCall(t *testing.T) {
 		if err != nil || out.String() != "0 %\n0 %\n" {
 			t.Errorf("after the answer: %v, %q", err, out.String())
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		cmd.Process.Kill()
 		t.Fatal("nvidia-smi still hangs after Answer")
 	}

@@ -59,10 +59,16 @@ func TestSilenceManySteps(t *testing.T) {
 		f.Steps[i] = Step{Do: Command, At: Place{Line: i + 1, Column: 1, EndLine: i + 1, EndColumn: 2}}
 		found[i] = Finding{Finding: check.Finding{Code: "mask-range"}, At: f.Steps[i].At}
 	}
-	begun := time.Now()
-	kept, silenced := Silence(f, map[int]string{0: "# gpuard:ignore mask-quotes\n" + strings.Repeat("a\n", len(found))}, found)
-	if took := time.Since(begun); len(kept) != len(found) || silenced != 0 || took > time.Second {
-		t.Errorf("%d kept, %d silenced, in %v", len(kept), silenced, took)
+	for try := 1; ; try++ { // that the machine was busy once says nothing
+		begun := time.Now()
+		kept, silenced := Silence(f, map[int]string{0: "# gpuard:ignore mask-quotes\n" + strings.Repeat("a\n", len(found))}, found)
+		took := time.Since(begun)
+		if len(kept) != len(found) || silenced != 0 || took > time.Second && try == 5 {
+			t.Fatalf("%d kept, %d silenced, in %v", len(kept), silenced, took)
+		}
+		if took <= time.Second {
+			return
+		}
 	}
 }
 

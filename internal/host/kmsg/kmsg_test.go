@@ -117,7 +117,7 @@ func TestReadFile(t *testing.T) {
 func TestReadKernel(t *testing.T) {
 	began := time.Now()
 	got, err := Read("/")
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 10*time.Second { // whoever waits for the next message waits for long
 		t.Errorf("it took %v", took)
 	}
 	t.Log(len(got), "errors,", err)

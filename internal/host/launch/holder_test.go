@@ -116,9 +116,9 @@ func roleMany(args []string) error {
 // eventually waits for what other processes do.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after 20 s still not: %s", what)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestHolder(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("somebody keeps the caller's pipe open")
 	}
 

@@ -164,7 +164,7 @@ func TestHangingDriver(t *testing.T) {
 		if !errors.As(err, &why) || why.Cause != gpu.NoAnswer || !strings.Contains(why.Text, "no answer within 300ms") {
 			t.Errorf("%s hangs: %v", function, err)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("%s hangs: the answer took %v", function, took)
 		}
 	}

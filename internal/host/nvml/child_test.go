@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,6 +38,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait; -parallel of the command line is read later, and wins
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -87,7 +91,7 @@ func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Mac
 	if err := os.WriteFile(pause, nil, 0o600); err != nil {
 		return gpu.Machine{}, err
 	}
-	for range 1000 {
+	for range 4000 {
 		if _, err := os.Stat(pause); err != nil {
 			break
 		}
@@ -153,7 +157,7 @@ func machineTwice(t *testing.T, d *fakegpu.Driver, what gpu.What, deadline time.
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
+	for range 4000 {
 		if _, err := os.Stat(pause); err == nil {
 			break
 		}

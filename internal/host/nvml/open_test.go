@@ -49,11 +49,11 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 			d.Fail("nvmlDeviceGetCount_v2", fakegpu.Any, int(gpuNotFound))
 		}, gpu.NoDevice, []string{"reports no device"}},
 		{"init hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlInit_v2", fakegpu.Any) },
-			gpu.NoAnswer, []string{"no answer within 300ms", "nvmlInit_v2"}},
+			gpu.NoAnswer, []string{"no answer within 1.5s", "nvmlInit_v2"}},
 		{"the count hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetCount_v2", fakegpu.Any) },
-			gpu.NoAnswer, []string{"no answer within 300ms", "nvmlDeviceGetCount_v2"}},
+			gpu.NoAnswer, []string{"no answer within 1.5s", "nvmlDeviceGetCount_v2"}},
 		{"every device hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.Any) },
-			gpu.NoAnswer, []string{"no answer within 300ms", "reading the devices"}},
+			gpu.NoAnswer, []string{"no answer within 1.5s", "reading the devices"}},
 	}
 	for _, symbol := range []string{"nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
 		tests = append(tests, struct {
@@ -66,16 +66,17 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 			test.prepare(t, d)
-			checkUnavailable(t, child(t, d.Env(), gpu.Everything, 300*time.Millisecond), test.cause, test.text)
+			checkUnavailable(t, child(t, d.Env(), gpu.Everything, patience), test.cause, test.text)
 		})
 	}
 }
 
 func TestNoDevice(t *testing.T) {
 	d := fakegpu.New(t)
-	checkUnavailable(t, child(t, d.Env(), gpu.Identity, time.Second), gpu.NoDevice, []string{"reports no device", "550.54.15"})
+	checkUnavailable(t, child(t, d.Env(), gpu.Identity, patience), gpu.NoDevice, []string{"reports no device", "550.54.15"})
 }
 
 func checkUnavailable(t *testing.T, r reading, cause gpu.Cause, text []string) {
@@ -94,7 +95,7 @@ func checkUnavailable(t *testing.T, r reading, cause gpu.Cause, text []string) {
 	if !strings.HasPrefix(r.Unavailable.Text, "cannot ") || r.Unavailable.Remedy == "" {
 		t.Errorf("the text is %q and the remedy %q", r.Unavailable.Text, r.Unavailable.Remedy)
 	}
-	if r.Elapsed > 2*time.Second {
+	if r.Elapsed > 2*patience {
 		t.Errorf("the answer took %v", r.Elapsed)
 	}
 }

@@ -130,7 +130,7 @@ func TestReadTheFakeDriverHanging(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
-	if _, err := Read(ctx, gpu.Load); cause(t, err) != gpu.NoAnswer || time.Since(began) > 3*time.Second {
+	if _, err := Read(ctx, gpu.Load); cause(t, err) != gpu.NoAnswer || time.Since(began) > 20*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

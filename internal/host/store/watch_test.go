@@ -31,7 +31,7 @@ func (w *Watcher) mustTell(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-w.Changed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("%s was not told", what)
 	}
 }
