@@ -28,6 +28,7 @@ func layerTable() []layer {
 		{core + "visible", []string{core + "gpu", core + "job"}},
 		{core + "health", []string{core + "gpu"}},
 		{core + "quota", []string{core + "gpu", core + "job", core + "visible"}},
+		{core + "ranks", []string{core + "gpu", core + "visible", core + "compat"}},
 		{core + "verify", []string{core + "gpu"}},
 		{core + "leftover", []string{core + "gpu"}},
 		{core + "policy", []string{core + "gpu", core + "job"}},

@@ -57,21 +57,12 @@ type waits struct {
 
 // start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them.
 func start(root string, w waits) int {
-	if app.Holder() {
-		if err := app.Keep(os.Args[2:], w.touch); err != nil {
-			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-			return 125
-		}
-		return 0
-	}
-	if logfile.Copying() {
-		if err := logfile.Copy(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-			return 125
-		}
-		return 0
-	}
-	if app.Probing() {
+	switch {
+	case app.Holder():
+		return ended(app.Keep(os.Args[2:], w.touch))
+	case logfile.Copying():
+		return ended(logfile.Copy(os.Args[2:]))
+	case app.Probing():
 		if err := app.Serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 1
@@ -100,21 +91,24 @@ func start(root string, w waits) int {
 		DriftMinute:   w.minute,
 		Pause:         w.pause,
 	}
-	if app.Verifier() {
-		if err := a.Overlook(context.Background(), os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-			return 125
-		}
-		return 0
-	}
-	if a.Measuring() {
-		if err := a.Measure(context.Background(), os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-			return 125
-		}
-		return 0
+	switch {
+	case app.Verifier():
+		return ended(a.Overlook(context.Background(), os.Args[2:]))
+	case a.Measuring():
+		return ended(a.Measure(context.Background(), os.Args[2:]))
+	case a.OfRanks():
+		return ended(a.StartRanks(os.Args[1:]))
 	}
 	return cli.Main(context.Background(), &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
+}
+
+// ended is the exit code of a process that is not for people.
+func ended(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+	return app.RunExit(err)
 }
 
 // driver is NVML, opened on first use and kept: one initialisation per process.

@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/port"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
 )
@@ -63,7 +64,8 @@ type App struct {
 	Loud          func(string)           // one line that is said also where silence was asked for; nil: not said
 	Run, Tmp      string                 // "/run" and "/var/tmp" outside tests
 
-	heard *heard // errors of devices that this process listens to; nil where it does not
+	heard   *heard     // errors of devices that this process listens to; nil where it does not
+	meeting *port.Kept // where the ranks of the command meet; nil where there are none
 }
 
 // Usage is an error in how gpuard was called or in what it was given to read.

@@ -198,10 +198,11 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 	return q, folder, boot, err
 }
 
-// reading is what a decision needs to know: how devices are connected only where several are asked for.
+// reading is what a decision needs to know: how devices are connected, and to which processors, only where several are asked
+// for, or several processes.
 func reading(spec job.Spec) gpu.What {
 	what := gpu.Identity | gpu.Load | gpu.Processes | gpu.Health
-	if spec.GPUs > 1 {
+	if spec.GPUs > 1 || spec.Ranks != nil {
 		what |= gpu.Links
 	}
 	return what

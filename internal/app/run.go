@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
@@ -24,13 +25,14 @@ type Launch struct {
 	path  string
 	argv  []string
 	env   []string
-	open  map[int]bool
+	open  map[int]bool // descriptors that the command gets; nil all
 	held  *decision
 	app   *App
 	spec  job.Spec
 
 	log       *logfile.Log // that the output goes to; nil: none
 	oversight *Oversight   // nil: not verified
+	crew      *ranks.Plan  // nil: one process
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
@@ -41,37 +43,61 @@ func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
 		spec.Command = l.argv
 	}
 	l.spec = spec
-	var err error
-	if l.path, err = launch.Find(l.argv[0]); err != nil {
-		return nil, err // before claiming: a misspelt command must not cost anybody a GPU
+	err := l.find(ctx)
+	if err == nil { // before claiming: a misspelt command must not cost anybody a GPU
+		err = l.lease(ctx)
 	}
+	if err == nil && spec.Ranks != nil {
+		if err = l.gather(); err != nil {
+			l.release()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// find finds the program that is started.
+func (l *Launch) find(ctx context.Context) (err error) {
+	if l.spec.Ranks != nil && l.spec.Ranks.Torchrun {
+		l.path, l.argv, err = l.app.torchrun(ctx)
+		return err
+	}
+	l.path, err = launch.Find(l.argv[0])
+	return err
+}
+
+// lease leases what the spec asks for, and sets the variables.
+func (l *Launch) lease(ctx context.Context) error {
+	a, spec := l.app, l.spec
 	if spec.CPU {
 		l.env = a.without(spec)
-		return l, nil
+		return nil
 	}
 	self, err := a.Proc.Stat(os.Getpid())
 	if err == nil {
 		spec, err = a.harden(ctx, spec)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d, err := a.claim(ctx, spec, subject{pid: os.Getpid(), start: self.Start, command: baseName(l.argv)})
+	d, err := a.claim(ctx, spec, subject{pid: os.Getpid(), start: self.Start, command: baseName(spec.Command)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
 		_ = d.Folder.Close()
 		l.env = a.without(spec)
-		return l, nil
+		return nil
 	}
 	vars, err := a.variablesOf(ctx, spec, d)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
 	l.env = apply(a.Env, vars)
-	return l, nil
+	return nil
 }
 
 // without is the environment of a job that gets no device: every vendor's variable says none.
@@ -300,7 +326,13 @@ func apply(env visible.Env, vars []visible.Var) []string {
 }
 
 // Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
-func (l *Launch) Announce() string { return announce(l.Plan, l.Lease) }
+func (l *Launch) Announce() string {
+	line := announce(l.Plan, l.Lease)
+	if l.crew != nil {
+		line += "; " + l.crew.String()
+	}
+	return line
+}
 
 // announce is the same line for any plan.
 func announce(plan job.Plan, lease string) string {

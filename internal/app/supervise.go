@@ -115,7 +115,7 @@ func (s *supervision) start(l *Launch) (*launch.Child, error) {
 	c := launch.Command{Group: s.tree.Group()}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
-		if err = s.log.Note(logLine(l.Announce() + ": " + commandLine(l.argv))); err != nil && s.done.Starts > 0 {
+		if err = s.log.Note(logLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
 			s.app.Say(err.Error())
 			err = nil
 		}

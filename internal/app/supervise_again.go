@@ -173,7 +173,7 @@ func (a *App) ownHelper(pid int) bool {
 	if err != nil || len(words) < 2 {
 		return false
 	}
-	return words[0] == "gpuard" && strings.HasPrefix(words[1], "__") || strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-")
+	return words[0] == "gpuard" && strings.HasPrefix(words[1], "__") && words[1] != ranksFlag && words[1] != rankFlag || strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-")
 }
 
 func bytesOf(n int64) *gpu.Bytes { return new(gpu.Bytes(n)) }

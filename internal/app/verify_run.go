@@ -99,7 +99,7 @@ func (v *Verification) tell(stream io.Writer, asJSON bool) error {
 
 // unverified is the answer for a command that nobody watches, because the driver hangs.
 func (l *Launch) unverified(pid int) *Verification {
-	lease, command := l.held.Held.Lease, baseName(l.argv)
+	lease, command := l.held.Held.Lease, baseName(l.spec.Command)
 	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: l.held.Machine, Lease: lease.ID, Leased: lease.Devices}}
 	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
 		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),

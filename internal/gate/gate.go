@@ -28,6 +28,7 @@ func probes() []probe {
 		{"cc", program("cc")},
 		{"root", root},
 		{"pidns", pidNamespace},
+		{"netns", networkNamespace},
 		{"cgroup2", cgroup2},
 		{"ptrace", traceable},
 		{"python3", program("python3")},
@@ -112,6 +113,14 @@ func cgroup2() error {
 	const find = `own=$(sed -n s/^0:://p /proc/self/cgroup) && for at in $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo); do
 test -w "$at$own/cgroup.procs" && test -z "$(cat "$at$own/cgroup.subtree_control")" && exit 0; done; exit 1`
 	return exec.Command("sh", "-c", find).Run()
+}
+
+// networkNamespace: root may make networks of its own, which some containers forbid.
+func networkNamespace() error {
+	if err := root(); err != nil {
+		return err
+	}
+	return exec.Command("unshare", "--net", "true").Run()
 }
 
 func pidNamespace() error {

@@ -29,6 +29,16 @@ type Spec struct {
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
+	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
+}
+
+// Ranks asks for several processes of a command that meet each other.
+type Ranks struct {
+	Torchrun bool          // PyTorch's launcher starts them, else gpuard does
+	Own      bool          // each sees one device, its own; else all see all
+	Count    int           // --nproc; 0: one per device
+	Grace    time.Duration // that the others have when one failed
+	JSON     bool          // what is said of that is a JSON object
 }
 
 // Quota is how hard the memory quota of a shared lease is.

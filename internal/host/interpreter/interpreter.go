@@ -1,5 +1,5 @@
-// Package interpreter runs a script of our own in a Python that is there. It imports nothing of the user's: no site
-// packages, no start-up files, no bytecode written.
+// Package interpreter finds a Python that is there, asks what it could import, and runs a script of our own in it, which
+// imports nothing of the user's: no site packages, no start-up files, no bytecode written.
 package interpreter
 
 import (
@@ -42,6 +42,14 @@ func Find(lookup func(name string) string) ([]string, error) {
 		return nil, ErrNone
 	}
 	return found, nil
+}
+
+// Has reports whether a module can be imported there, without importing it. Other than Run, this looks where the user's own
+// programs would: in site packages, PYTHONPATH and start-up files.
+func Has(ctx context.Context, python, module string) bool {
+	cmd := exec.CommandContext(ctx, python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module)
+	cmd.WaitDelay = time.Second
+	return cmd.Run() == nil
 }
 
 func runs(path string) bool {

@@ -59,7 +59,7 @@ func (o *opened) open(at int, path string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(low)                                                  //nolint:errcheck // nothing was written
-	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, LowestFD) //nolint:gosec // not negative
+	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, lowestFD) //nolint:gosec // not negative
 	if err != nil {
 		return -1, fmt.Errorf("%w; raise the limit: ulimit -n", err)
 	}

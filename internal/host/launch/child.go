@@ -59,7 +59,7 @@ func (c Command) Start() (*Child, error) {
 	closeOpened(c.Before, c.Keep)
 	inheritIgnored()
 	child := &Child{ended: make(chan struct{}), began: time.Now()}
-	child.signals = pass(child)
+	child.signals = pass(append(passedOn(), unix.SIGTSTP, unix.SIGTTIN), child.note, child.pass)
 	process, err := c.start(cmd)
 	if errors.Is(err, unix.ENOEXEC) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)
@@ -148,6 +148,18 @@ func (c *Child) Meant(since time.Time) string {
 	return unix.SignalName(syscall.Signal(v & 0x7f))
 }
 
+// note remembers a signal for Meant.
+func (c *Child) note(sig syscall.Signal) {
+	c.last.Store(int64(time.Since(c.began))<<7 | int64(sig))
+}
+
+// pass hands a signal on, unless the child could not be started.
+func (c *Child) pass(sig os.Signal) {
+	if c.process != nil {
+		_ = c.process.Signal(sig)
+	}
+}
+
 // Abandon counts a child as killed that does not die, because it is inside a driver that does not answer.
 func (c *Child) Abandon() { c.finish(unix.WaitStatus(unix.SIGKILL), unix.Rusage{}) }
 
@@ -180,12 +192,17 @@ func (c *Child) Exit() {
 	<-c.ended
 	c.signals.stop()
 	if c.status.Signaled() {
-		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
-		setDefault(c.status.Signal())
-		_ = unix.Kill(os.Getpid(), c.status.Signal())
-		<-make(chan struct{}) // the signal may be on its way
+		dieOf(c.status.Signal())
 	}
 	os.Exit(c.status.ExitStatus())
+}
+
+// dieOf ends this process by a signal.
+func dieOf(sig unix.Signal) {
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
+	setDefault(sig)
+	_ = unix.Kill(os.Getpid(), sig)
+	<-make(chan struct{}) // the signal may be on its way
 }
 
 // Rest waits for the child's end and gives this process its usual signals back: between two children it ends by them.

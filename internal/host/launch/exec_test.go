@@ -113,7 +113,7 @@ func TestExecDescriptors(t *testing.T) {
 		n, _ := strconv.Atoi(number)
 		switch {
 		case filepath.Base(target) != "library" && filepath.Base(target) != "caller": // of whoever runs this test
-		case filepath.Base(target) == "library" && n < LowestFD:
+		case filepath.Base(target) == "library" && n < lowestFD:
 			t.Errorf("the library's descriptor %d is passed on", n)
 		default:
 			numbers = append(numbers, number+" "+filepath.Base(target))

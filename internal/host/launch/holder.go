@@ -14,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HolderFlag is the first argument of a process that is a holder.
-const HolderFlag = "__hold"
+// The first argument of a process that is a holder, and of one that verifies a run.
+const (
+	HolderFlag   = "__hold"
+	VerifierFlag = "__verify"
+)
 
 // StartHolder starts this program again as a holder of lock that watches this very process. It returns when the
 // holder is on its way and is nobody's child but init's: as the command's child it would make the command's

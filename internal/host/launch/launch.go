@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LowestFD is where the lease's descriptor goes in the command: far above what scripts use by number.
-const LowestFD = 200
+// lowestFD is where the lease's descriptor goes in the command: far above what scripts use by number.
+const lowestFD = 200
 
 // NotFoundError says that there is no such command; shells answer 127.
 type NotFoundError struct{ Command string }
@@ -77,13 +77,13 @@ func inPath(command string) string {
 	return ""
 }
 
-// Inherit returns a duplicate of f at LowestFD or above that survives exec; lower only where the process may not have
+// Inherit returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not have
 // that many descriptors. (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
 func Inherit(f *os.File) (int, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, LowestFD)
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowestFD)
 	var limit unix.Rlimit
 	if errors.Is(err, unix.EINVAL) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, int(limit.Cur/2)) //nolint:gosec // below LowestFD
+		fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, int(limit.Cur/2)) //nolint:gosec // below lowestFD
 	}
 	if err != nil {
 		return -1, fmt.Errorf("cannot keep the lease's descriptor for the command: %w; raise the limit: ulimit -n", err)

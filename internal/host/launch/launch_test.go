@@ -158,8 +158,8 @@ func TestInherit(t *testing.T) {
 		t.Fatal(err)
 	}
 	two, err := Inherit(file)
-	if err != nil || one < LowestFD || two <= one {
-		t.Errorf("%d, %d, %v; want two numbers from %d on", one, two, err, LowestFD)
+	if err != nil || one < lowestFD || two <= one {
+		t.Errorf("%d, %d, %v; want two numbers from %d on", one, two, err, lowestFD)
 	}
 	for _, fd := range []int{one, two} {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {

@@ -8,15 +8,15 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// passing is what this process does with signals while a child runs.
+// passing is what this process does with signals while a child runs, or several.
 type passing struct {
-	child   *Child
+	meant   func(syscall.Signal) // is told of each that ends programs, whoever got it
+	send    func(os.Signal)      // passes one on
 	caught  chan os.Signal
 	done    chan struct{} // closed when nothing is passed on any more
 	signals []os.Signal
@@ -25,11 +25,9 @@ type passing struct {
 
 // pass begins to catch the signals that are passed on. What was ignored when this process started stays so, for the child to
 // inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
-func pass(c *Child) *passing {
-	p := &passing{child: c, caught: make(chan os.Signal, 16), done: make(chan struct{})}
-	for _, sig := range []unix.Signal{
-		unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN,
-	} {
+func pass(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *passing {
+	p := &passing{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
+	for _, sig := range signals {
 		if handler(sig) == ignored || signal.Ignored(sig) {
 			continue
 		}
@@ -41,6 +39,11 @@ func pass(c *Child) *passing {
 	signal.Notify(p.caught, p.signals...)
 	p.witness, _ = newWitness(p.signals)
 	return p
+}
+
+// passedOn are the signals that a process which runs another one hands to it.
+func passedOn() []unix.Signal {
+	return []unix.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2}
 }
 
 // taken are the signals whose default the runtime does not know how to bring back, and which are taken from it for that:
@@ -78,10 +81,10 @@ func (p *passing) run() {
 		case unix.SIGTTIN:
 			continue // of the terminal alone, and to the whole group
 		case unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP:
-			p.child.last.Store(int64(time.Since(p.child.began))<<7 | int64(n))
+			p.meant(n)
 		}
-		if p.child.process != nil && !p.shared(n) { // nil where it could not be started
-			_ = p.child.process.Signal(sig)
+		if !p.shared(n) {
+			p.send(sig)
 		}
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VerifierFlag is the first argument of a process that is a verifier.
-const VerifierFlag = "__verify"
-
 // StartVerifier starts this program again, beside the command and nobody's child like a holder, to watch where the command
 // runs, which is or will be process pid. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
 // standard error, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its command line.

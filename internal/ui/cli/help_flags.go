@@ -21,6 +21,7 @@ func flagGroups() []flagGroup {
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu"}},
 		{"Waiting", []string{"wait", "no-wait", "fallback"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
+		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
 		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"}},
 		{"Answer", []string{"dry-run", "quiet", "json", "lease", "format"}},
 		{"Other", []string{"machine", "private-state", "help"}},

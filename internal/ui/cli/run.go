@@ -8,11 +8,13 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
 )
 
 type runOptions struct {
 	spec             specFlags
 	care             careFlags
+	ranks            rankFlags
 	wait             waitFlags
 	dry, json, quiet bool
 	verify           string
@@ -26,14 +28,16 @@ are not passed on. The lease ends with the command, also after kill -9. While no
 GPU is free it waits in line, unless --no-wait or --fallback says otherwise.
 Without COMMAND it starts your shell. Flags behind COMMAND belong to COMMAND.
 With --timeout, --retry, --log or --drift it stays beside COMMAND instead, and
-says how it ended.
+says how it ended. With --torchrun or --ranks there is a process per GPU, which
+find each other at a port of their own; when one fails, the others are ended.
 
 Exit codes of gpuard itself: 120 no device now (--no-wait), 121 --wait ran out,
 122 never on this machine, 124 ended by --timeout, 125 gpuard failed or was used
 wrongly, 126 not executable, 127 not found.`
 
 	runExample = `  gpuard run -- python train.py
-  gpuard run --gpus 2 --mem 40G -- torchrun --nproc-per-node 2 train.py
+  gpuard run --gpus 2 --mem 40G --torchrun -- train.py --epochs 3
+  gpuard run --gpus 4 --ranks=own -- ./solver   each process sees its own GPU
   gpuard run --device 3,0 -- ./app         the program's device 0 is GPU 3
   gpuard run --wait 10m -- ./app           at most ten minutes in line
   gpuard run --fallback cpu -- pytest      without a GPU when none is free
@@ -70,6 +74,7 @@ func (p *Program) run() *cobra.Command {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	p.privateState(cmd)
 	o.care.add(cmd)
+	o.ranks.add(cmd)
 	f.StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
 	f.Lookup("verify").NoOptDefVal = "30s"
 	return cmd
@@ -80,7 +85,10 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, o *runOptions) erro
 		p.App.Say = func(string) {}
 	}
 	p.showStanding(o.quiet || o.json)
-	care, err := o.care.care(cmd, &spec)
+	care, err := o.care.care(cmd, &spec, o.ranks.asked(cmd))
+	if err == nil {
+		err = o.ranks.read(cmd, &spec, &o.care, o.json)
+	}
 	if err != nil {
 		return &failure{err, 125}
 	}
@@ -104,6 +112,7 @@ type started struct {
 	Lease  string `json:"lease"`  // "" for a job without a device, and for --dry-run
 	PID    int    `json:"pid"`    // the command's; 0 for --dry-run
 	job.Plan
+	Ranks *ranks.Plan `json:"ranks,omitempty"` // of --torchrun and --ranks
 }
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *app.Oversight, care *job.Care) error {
@@ -156,9 +165,17 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	case refusal != nil:
 		Refusal(p.Out, refusal, p.term(p.Out))
 		return &silent{refusal}
-	case asJSON:
+	}
+	many := p.App.Ranks(spec, plan)
+	if many != nil {
+		plan.Notes = append(plan.Notes, p.App.RankNotes(spec)...)
+	}
+	if asJSON {
 		plan.Notes = append(p.said, plan.Notes...)
-		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan)})
+		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan), Ranks: many})
+	}
+	if many != nil {
+		plan.Notes = append(plan.Notes, many.String())
 	}
 	Plan(p.Out, plan, p.term(p.Out))
 	return nil

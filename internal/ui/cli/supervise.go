@@ -60,8 +60,8 @@ func (f *logFile) Set(text string) error {
 // Type is that of a flag with a word.
 func (f *logFile) Type() string { return "string" }
 
-// care reads the flags; nil is a run that gpuard does not stay beside.
-func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
+// care reads the flags; nil is a run that gpuard does not stay beside. With ranks there is a grace all the same.
+func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if err := filled(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) 
 		return nil, errs[i]
 	}
 	if !slices.ContainsFunc(supervising(), set) {
-		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h or --drift"} {
-			if set(flag) {
+		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
+			if set(flag) && !(ranks && flag == "grace") {
 				return nil, fmt.Errorf("cannot use --%s alone: it says how, and something has to ask for it, such as %s", flag, of)
 			}
 		}
@@ -188,7 +188,7 @@ func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
 	case o.json && pid != 0:
 		l.Plan.Notes = append(p.said, l.Plan.Notes...)
 		p.said = nil
-		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, whole(l.Plan)})
+		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, whole(l.Plan), l.Ranks()})
 	case !o.json && !o.quiet && pid == 0:
 		for _, n := range l.Plan.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)

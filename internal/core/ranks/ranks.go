@@ -1,0 +1,132 @@
+// Package ranks says what the processes of one job on one machine are told: who they are, where they meet, which device and
+// which processors are theirs. It starts nothing.
+package ranks
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/visible"
+)
+
+// Variable hands a Crew to what starts its processes. They do not get it.
+const Variable = "GPUARD_RANKS"
+
+// Host is where the processes meet.
+const Host = "127.0.0.1"
+
+// Crew is the processes of one job.
+type Crew struct {
+	Port    int           `json:"port"`
+	FD      int           `json:"fd"` // that keeps the port
+	Grace   time.Duration `json:"grace"`
+	JSON    bool          `json:"json,omitempty"` // what is said of an end is a JSON object
+	Members []Member      `json:"members"`        // by rank
+}
+
+// Member is one process.
+type Member struct {
+	Node int           `json:"node"` // of NUMA, whose memory it gets first; -1 none
+	CPUs string        `json:"cpus"` // that it may use, such as "0-15"; "" all of ours
+	Vars []visible.Var `json:"vars"` // its own, beside those of Env
+}
+
+// Encode writes a crew as a variable's value.
+func (c Crew) Encode() (string, error) {
+	text, err := json.Marshal(c)
+	return string(text), err
+}
+
+// Decode reads what Encode wrote.
+func Decode(text string) (Crew, error) {
+	var c Crew
+	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Members) == 0 {
+		return c, fmt.Errorf("cannot start a rank by hand: gpuard run --ranks and --torchrun do, and set %s", Variable)
+	}
+	return c, nil
+}
+
+// Member is the process of that rank, as LOCAL_RANK names it.
+func (c Crew) Member(rank string) (Member, error) {
+	n, err := strconv.Atoi(rank)
+	if err != nil || n < 0 || n >= len(c.Members) {
+		return Member{}, fmt.Errorf("cannot start rank %q: the job has %d ranks, numbered from 0", rank, len(c.Members))
+	}
+	return c.Members[n], nil
+}
+
+// Env are the variables of a rank by which libraries find each other, as torchrun sets them for one machine
+// (pytorch/pytorch: torch/distributed/run.py, torch/distributed/elastic/agent/server/local_elastic_agent.py), and NODE_RANK,
+// which Lightning and others read. What a torchrun around us left is taken away: told to use its store, rank 0 would not listen.
+func (c Crew) Env(rank int) []visible.Var {
+	size := strconv.Itoa(len(c.Members))
+	vars := []visible.Var{
+		{Name: "RANK", Value: strconv.Itoa(rank)}, {Name: "LOCAL_RANK", Value: strconv.Itoa(rank)},
+		{Name: "WORLD_SIZE", Value: size}, {Name: "LOCAL_WORLD_SIZE", Value: size},
+		{Name: "GROUP_RANK", Value: "0"}, {Name: "GROUP_WORLD_SIZE", Value: "1"}, {Name: "NODE_RANK", Value: "0"},
+		{Name: "MASTER_ADDR", Value: Host}, {Name: "MASTER_PORT", Value: strconv.Itoa(c.Port)},
+	}
+	for _, name := range []string{"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_ERROR_FILE"} {
+		vars = append(vars, visible.Var{Name: name, Unset: true})
+	}
+	return append(vars, c.Members[rank].Vars...)
+}
+
+// threadsVariable is how many threads OpenMP takes, and with it PyTorch and most libraries of linear algebra.
+const threadsVariable = "OMP_NUM_THREADS"
+
+// ShareThreads gives each member its part of the processors that it may use together with others: allowed are those of this
+// process. An OMP_NUM_THREADS of the user's own stays.
+func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
+	if _, set := env.Lookup(threadsVariable); set {
+		return
+	}
+	users := map[string]int{}
+	for _, m := range c.Members {
+		users[m.CPUs]++
+	}
+	for i := range c.Members {
+		m := &c.Members[i]
+		cpus := allowed
+		if m.CPUs != "" {
+			cpus, _ = ParseCPUs(m.CPUs)
+		}
+		m.Vars = append(m.Vars, visible.Var{Name: threadsVariable, Value: strconv.Itoa(max(1, len(cpus)/users[m.CPUs]))})
+	}
+}
+
+// Threads is what ShareThreads gave the first member, "" for nothing.
+func (c Crew) Threads() string {
+	for _, v := range c.Members[0].Vars {
+		if v.Name == threadsVariable {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+// Remarks are about settings of NCCL in the environment that have another name now, or that were made for the search for an
+// error: among several processes they cost most.
+func Remarks(env visible.Env) (notes []string) {
+	for name, value := range env.All() {
+		if !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "TORCH_NCCL_") {
+			continue
+		}
+		old, is := compat.Deprecated(name, value)
+		newer, _ := env.Lookup(old.Instead)
+		debug, on := compat.DebugOnly(name, value)
+		switch {
+		case is && old.Instead == "":
+			notes = append(notes, fmt.Sprintf("%s is an old setting: %s; leave it out", name, old.What))
+		case is && newer == "":
+			notes = append(notes, fmt.Sprintf("%s is an old name: write %s (%s)", name, old.Instead, old.What))
+		case on && (debug.Warns || strings.HasSuffix(name, "_DISABLE")):
+			notes = append(notes, fmt.Sprintf("%s is set, which is for the search for an error: %s; leave it out where no fault needs it", name, debug.What))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,147 @@
+package ranks
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Torchrun is what a user wrote behind --torchrun: options of torchrun, then a script and its own words.
+type Torchrun struct {
+	Options []string // passed on as they are
+	Module  bool     // -m: the script is a module's name
+	Plain   bool     // --no-python: the script is a program
+	Script  []string // with its arguments
+}
+
+// option is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names are
+// without dashes in front, and with "-" for "_": both are understood, by versions before 2.0 the latter alone.
+type option struct {
+	name  string
+	value bool   // takes one
+	why   string // it is not passed on
+}
+
+const (
+	alone    = "the job has this one machine, and gpuard tells its processes where they meet"
+	counted  = "gpuard counts the processes: one per device, or --nproc N of gpuard's own"
+	shimmed  = "each process begins through gpuard, which binds it to its device's processors"
+	gpuBound = "gpuard binds each process to its device's processors already"
+)
+
+func options() []option {
+	return []option{
+		{"nnodes", true, alone}, {"node-rank", true, alone}, {"rdzv-backend", true, alone}, {"rdzv-endpoint", true, alone},
+		{"rdzv-conf", true, ""}, {"rdzv-id", true, ""}, {"standalone", false, alone},
+		{"master-addr", true, alone}, {"master-port", true, alone}, {"local-addr", true, alone},
+		{"nproc-per-node", true, counted}, {"run-path", false, shimmed}, {"numa-binding", true, gpuBound},
+		{"max-restarts", true, ""}, {"monitor-interval", true, ""}, {"start-method", true, ""}, {"event-log-handler", true, ""},
+		{"role", true, ""}, {"module", false, ""}, {"no-python", false, ""}, {"log-dir", true, ""}, {"redirects", true, ""},
+		{"tee", true, ""}, {"local-ranks-filter", true, ""}, {"logs-specs", true, ""}, {"signals-to-handle", true, ""},
+		{"duplicate-stdout-filters", true, ""}, {"duplicate-stderr-filters", true, ""},
+		{"virtual-local-rank", false, "it shows each process one device, as --ranks=own of gpuard does"},
+	}
+}
+
+// ReadTorchrun tells torchrun's options from the script. What contradicts gpuard's own choice is an error, and so is an option
+// that is not known here: whether the next word is its value or the script cannot be told.
+func ReadTorchrun(words []string) (Torchrun, error) {
+	var t Torchrun
+	for len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
+		word := words[0]
+		words = words[1:]
+		if word == "--" {
+			break
+		}
+		o, value, given, err := readOption(word)
+		switch {
+		case err != nil:
+			return t, err
+		case o.why != "":
+			return t, fmt.Errorf("cannot pass %s to torchrun: %s; leave it out, or write the launcher yourself: gpuard run -- torchrun …", strings.Split(word, "=")[0], o.why)
+		case o.name == "module":
+			t.Module = true
+			continue
+		case o.name == "no-python":
+			t.Plain = true
+			continue
+		case o.value && !given:
+			if len(words) == 0 {
+				return t, fmt.Errorf("cannot read %s: torchrun wants a value behind it", word)
+			}
+			value, words = words[0], words[1:]
+		}
+		t.Options = append(t.Options, underscored(o.name))
+		if o.value {
+			t.Options = append(t.Options, value)
+		}
+	}
+	switch t.Script = words; {
+	case len(words) == 0:
+		return t, fmt.Errorf("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
+	case t.Module && t.Plain:
+		return t, fmt.Errorf("cannot pass both --module and --no-python to torchrun: a module needs Python; leave one of them out")
+	}
+	return t, nil
+}
+
+// readOption reads one word: "-r", "-r3", "--tee=3", "--log_dir".
+func readOption(word string) (o option, value string, given bool, err error) {
+	name, value, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	name = strings.ReplaceAll(name, "_", "-")
+	if !strings.HasPrefix(word, "--") {
+		letters := map[byte]string{'m': "module", 'r': "redirects", 't': "tee"}
+		if long := letters[word[1]]; long != "" {
+			name, value, given = long, strings.TrimPrefix(word[2:], "="), len(word) > 2
+		}
+	}
+	i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
+	if i < 0 {
+		return o, "", false, fmt.Errorf("cannot tell where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script stand behind it", word)
+	}
+	if o = options()[i]; given && !o.value {
+		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)
+	}
+	return o, value, given, nil
+}
+
+// underscored is how every version writes an option.
+func underscored(name string) string { return "--" + strings.ReplaceAll(name, "-", "_") }
+
+// Line is what torchrun is started with, without its own name: with each process through shim, a command line that runs the
+// words behind it. The first of them says whether Python runs the rest.
+func (t Torchrun) Line(count, port int, shim []string) []string {
+	line := []string{
+		"--nnodes", "1", "--nproc_per_node", strconv.Itoa(count), "--node_rank", "0",
+		"--rdzv_backend", "static", "--rdzv_endpoint", fmt.Sprintf("%s:%d", Host, port),
+		"--master_addr", Host, "--master_port", strconv.Itoa(port), "--no_python",
+	}
+	line = append(append(line, t.Options...), shim...)
+	switch {
+	case t.Plain:
+		line = append(line, Program)
+	case t.Module:
+		line = append(line, Python, "-u", "-m")
+	default:
+		line = append(line, Python, "-u")
+	}
+	return append(line, t.Script...)
+}
+
+// What runs the words of a rank that torchrun starts: the first word behind the shim's name.
+const (
+	Python  = "python"
+	Program = "program"
+)
+
+// Overruled are the variables that torchrun would read as options that gpuard decides (torch/distributed/argparse_util.py).
+func Overruled() []string {
+	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are said on the line
+	for _, o := range options() {
+		if o.why != "" {
+			out = append(out, "PET_"+strings.ToUpper(strings.ReplaceAll(o.name, "-", "_")))
+		}
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Crew is several commands that run beside us in our own process group, with our terminal. The signals of a terminal reach all
+// of them and us, and those that are sent to this process alone are passed on to each once. What stops this process (Ctrl-Z)
+// stops them by itself.
+type Crew struct {
+	command Command
+	signals *passing
+	ended   chan Ended
+
+	mu      sync.Mutex
+	running map[int]*os.Process // by number
+	meant   time.Time           // when somebody last wanted them to end
+	by      os.Signal           // how
+}
+
+// Ended is the end of one of a crew.
+type Ended struct {
+	Number int // in the order of the starts, from 0
+	PID    int
+	Code   int    // exit code; -1 when a signal ended it
+	Signal string // that ended it: "SIGKILL"; "" none
+}
+
+// Failed reports whether the command says that it failed.
+func (e Ended) Failed() bool { return e.Code != 0 }
+
+// Gather begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the command only
+// Path and Argv count.
+func (c Command) Gather(most int) *Crew {
+	crew := &Crew{command: c, ended: make(chan Ended, most), running: map[int]*os.Process{}}
+	crew.signals = pass(passedOn(), func(sig syscall.Signal) {
+		crew.mu.Lock()
+		defer crew.mu.Unlock()
+		crew.meant, crew.by = time.Now(), sig
+	}, crew.send)
+	go crew.signals.run()
+	return crew
+}
+
+// Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is empty.
+func (c *Crew) Start(number int, env []string) error {
+	argv := c.command.Argv
+	cmd := &exec.Cmd{Path: c.command.Path, Args: argv, Env: first(env), Stdout: os.Stdout, Stderr: os.Stderr}
+	if number == 0 {
+		cmd.Stdin = os.Stdin
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := cmd.Start()
+	if errors.Is(err, unix.ENOEXEC) {
+		cmd = &exec.Cmd{Path: "/bin/sh", Args: append([]string{"/bin/sh", c.command.Path}, argv[1:]...), Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr}
+		err = cmd.Start()
+	}
+	if err != nil {
+		return &NotExecutableError{argv[0], errors.Unwrap(err)}
+	}
+	c.running[number] = cmd.Process
+	if c.by != nil { // it came too late for what all the others were told
+		_ = cmd.Process.Signal(c.by)
+	}
+	go c.wait(number, cmd.Process)
+	return nil
+}
+
+func (c *Crew) wait(number int, process *os.Process) {
+	end := Ended{Number: number, PID: process.Pid, Code: -1}
+	if state, err := process.Wait(); err == nil {
+		status, _ := state.Sys().(syscall.WaitStatus)
+		if end.Code = status.ExitStatus(); status.Signaled() {
+			end.Signal = unix.SignalName(status.Signal())
+		}
+	}
+	c.mu.Lock()
+	delete(c.running, number)
+	c.mu.Unlock()
+	c.ended <- end
+}
+
+// Ended tells each end once.
+func (c *Crew) Ended() <-chan Ended { return c.ended }
+
+// Meant reports whether somebody wanted all to end, by a signal that came since then.
+func (c *Crew) Meant(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.meant.After(since)
+}
+
+// Needs reports whether a process is one of the crew, or a part of what this process does for it.
+func (c *Crew) Needs(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, process := range c.running {
+		if process.Pid == pid {
+			return true
+		}
+	}
+	return c.signals.witness != nil && c.signals.witness.pid == pid
+}
+
+// Send sends a signal by name, such as "SIGTERM", to those that run.
+func (c *Crew) Send(name string) { c.send(unix.SignalNum(name)) }
+
+func (c *Crew) send(sig os.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, process := range c.running {
+		_ = process.Signal(sig)
+	}
+}
+
+// Exit ends this process the way one of the crew ended. It does not return.
+func (c *Crew) Exit(as Ended) {
+	c.signals.stop()
+	if as.Signal != "" {
+		dieOf(unix.SignalNum(as.Signal))
+	}
+	os.Exit(as.Code)
+}

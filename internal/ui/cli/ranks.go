@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
+)
+
+// rankFlags are the flags of a run with several processes.
+type rankFlags struct {
+	torchrun bool
+	ranks    string
+	nproc    int
+}
+
+func (r *rankFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&r.torchrun, "torchrun", false, "COMMAND is a script for torchrun, which starts it once per GPU")
+	f.StringVar(&r.ranks, "ranks", "", "start COMMAND once per GPU; each process sees `WHAT`: all GPUs of the job, or its own alone")
+	f.Lookup("ranks").NoOptDefVal = "all"
+	f.IntVar(&r.nproc, "nproc", 0, "`N` processes, instead of one per GPU, for --torchrun and --ranks")
+	_ = cmd.RegisterFlagCompletionFunc("ranks", cobra.FixedCompletions([]string{"all", "own"}, noFiles))
+}
+
+// asked reports whether several processes are wanted.
+func (r *rankFlags) asked(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
+
+// read adds what is asked for to the request. spec is complete but for that, and care is read.
+func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
+	set := func(name string) bool { return cmd.Flags().Changed(name) }
+	if err := filled(cmd, "ranks"); err != nil {
+		return err
+	}
+	if set("nproc") && (r.nproc < 1 || r.nproc > 4096) {
+		return fmt.Errorf("cannot start --nproc %d processes: write 1 or more", r.nproc)
+	}
+	if !r.asked(cmd) {
+		if set("nproc") {
+			return errors.New("cannot use --nproc alone: it says how many processes, and something has to start them: --ranks, or --torchrun")
+		}
+		return nil
+	}
+	if err := r.check(cmd, spec); err != nil {
+		return err
+	}
+	if r.torchrun && len(spec.Command) > 0 {
+		if _, err := ranks.ReadTorchrun(spec.Command); err != nil {
+			return err
+		}
+	}
+	grace, err := duration("grace", care.grace)
+	if care.grace == "0" || care.grace == "0s" {
+		grace, err = 0, nil
+	}
+	spec.Ranks = &job.Ranks{Torchrun: r.torchrun, Own: r.ranks == "own", Count: r.nproc, Grace: grace, JSON: asJSON}
+	return err
+}
+
+// check finds what does not go together.
+func (r *rankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
+	first := cmd.Flags().Arg(0)
+	_, number := strconv.Atoi(r.ranks)
+	given := max(spec.GPUs, len(spec.Devices))
+	if spec.MIG != "" {
+		given = 1
+	}
+	switch {
+	case number == nil:
+		return fmt.Errorf("cannot read --ranks=%s: it says what each process sees; how many there are: --nproc %[1]s", r.ranks)
+	case r.ranks != "" && r.ranks != "all" && r.ranks != "own":
+		return fmt.Errorf("cannot read --ranks=%s: write --ranks=all or --ranks=own", r.ranks)
+	case cmd.Flags().Changed("ranks") && cmd.ArgsLenAtDash() != 0 && slices.Contains([]string{"all", "own"}, first):
+		return fmt.Errorf("cannot run %q: what --ranks takes stands behind an equals sign, so write --ranks=%s; to run a command of that name: --ranks -- %s", first, first, first)
+	case len(spec.Command) == 0 && r.torchrun && !isDry(cmd):
+		return errors.New("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
+	case len(spec.Command) == 0 && !isDry(cmd):
+		return errors.New("cannot start ranks of no command: gpuard run --ranks -- ./program")
+	case spec.CPU && r.ranks == "own":
+		return errors.New("cannot use --ranks=own with --cpu: no process has a GPU of its own; leave one of them out")
+	case spec.CPU && r.nproc == 0:
+		return errors.New("cannot tell how many processes to start: with --cpu there is no GPU to count; say it, such as --nproc 4")
+	case r.ranks == "own" && r.nproc > 0 && r.nproc != given:
+		return fmt.Errorf("cannot start --nproc %d processes of which each has its own GPU: the job has %d; leave --nproc out", r.nproc, given)
+	}
+	return nil
+}
+
+// isDry reports whether nothing will be started.
+func isDry(cmd *cobra.Command) bool {
+	dry, err := cmd.Flags().GetBool("dry-run")
+	return err == nil && dry
+}
