@@ -186,17 +186,26 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 	return out
 }
 
-// InRound is the instance in another round: another Hash, so that it is started anew though nothing else changed.
+// InRound is the instance in another round: another Hash, so that it is started anew though nothing else changed. Whoever wants
+// an instance that is over or ending with the same Hash has to say so in this way.
 func (i Instance) InRound(n int) Instance {
 	i.Round = n
 	of := i
 	of.Hash, of.Refused = "", ""
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
+	if i.Device != "" { // chosen already: what else the file allows is for others
+		of.Flags = slices.DeleteFunc(of.Flags, choosing)
+	}
 	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
 	text, _ := json.Marshal(of) // of strings and numbers: it cannot fail
 	sum := sha256.Sum256(text)
 	i.Hash = hex.EncodeToString(sum[:8])
 	return i
+}
+
+func choosing(flag string) bool {
+	name, _, _ := strings.Cut(flag, "=")
+	return name == "--exclude" || name == "--model" || name == "--min-compute"
 }
 
 // Try reports why a text cannot be filled in, or not be cut into words where split says so, as Expand would.

@@ -100,18 +100,20 @@ func (l *look) ends() []Action {
 	}
 	var actions []Action
 	for _, name := range stale {
-		if l.seen[name].State != Ending && !needed(name) {
+		if !l.ending(name) && !needed(name) {
 			actions = append(actions, Action{End, name})
 		}
 	}
-	going := slices.ContainsFunc(stale, func(name string) bool { return l.seen[name].State == Ending })
-	if len(actions) == 0 && !going { // instances of different files may depend on each other in a ring
+	if len(actions) == 0 && !slices.ContainsFunc(stale, l.ending) { // instances of different files may depend on each other in a ring
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
 		}
 	}
 	return actions
 }
+
+// ending reports whether a keeper ends its instance. One that was killed meanwhile does not any more.
+func (l *look) ending(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
 
 // start is the instance to start now; "" when there is none.
 func (l *look) start() string {

@@ -4,6 +4,7 @@ package dotenv
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -23,9 +24,8 @@ func Read(data []byte, file string) ([]service.Pair, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	for r.rest = strings.ReplaceAll(string(data), "\r\n", "\n"); r.rest != ""; {
 		r.line++
-		line := r.take()
-		text := strings.TrimSpace(line)
-		if text == "" || text[0] == '#' {
+		text := strings.TrimLeft(r.take(), " \t")
+		if strings.TrimSpace(text) == "" || text[0] == '#' {
 			continue
 		}
 		if err := r.variable(text); err != nil {
@@ -77,14 +77,18 @@ func (r *reader) value(text string) (string, error) {
 		} else if i := comment.FindStringIndex(text); i != nil {
 			text = text[:i[0]]
 		}
-		if at := filled.FindString(text); at != "" {
-			return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or '%s' in quotes for itself", at, at)
+		if at := variable.FindString(text); at != "" {
+			return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or the value in ' ' for the characters themselves", at)
 		}
-		return text, nil
+		return strings.TrimSpace(text), nil
 	}
-	begin, quote := r.line, text[0]
-	var out strings.Builder
-	for text = text[1:]; ; {
+	return r.quoted(text[0], text[1:])
+}
+
+// quoted reads a value up to its closing quote, which may stand lines below.
+func (r *reader) quoted(quote byte, text string) (string, error) {
+	begin := r.line
+	for out := (strings.Builder{}); ; {
 		for i := 0; i < len(text); i++ {
 			switch c := text[i]; {
 			case c == quote:
@@ -96,9 +100,8 @@ func (r *reader) value(text string) (string, error) {
 			case quote == '"' && c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt\"$`, text[i+1]) >= 0:
 				i++
 				out.WriteString(strings.NewReplacer("n", "\n", "r", "\r", "t", "\t").Replace(text[i : i+1]))
-			case quote == '"' && c == '$' && filled.MatchString(text[i:]) && strings.HasPrefix(text[i:], filled.FindString(text[i:])):
-				at := filled.FindString(text[i:])
-				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\%s for itself", at, at)
+			case quote == '"' && c == '$' && strings.HasPrefix(text[i:], cmp.Or(variable.FindString(text[i:]), "none")):
+				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\$ for the character", variable.FindString(text[i:]))
 			default:
 				out.WriteByte(c)
 			}
@@ -115,5 +118,5 @@ func (r *reader) value(text string) (string, error) {
 // comment begins one behind a value.
 var comment = regexp.MustCompile(`[ \t]+#`)
 
-// filled is what other readers of such files replace.
-var filled = regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)
+// variable is what other readers of such files replace.
+var variable = regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)
