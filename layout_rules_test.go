@@ -35,6 +35,7 @@ func layerTable() []layer {
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
+		{core + "sweep", []string{core + "gpu", core + "near"}},
 		{core + "sim", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick", core + "queue"}},
 		{core + "scrub", nil},
 		{core + "site", []string{core + "gpu", core + "visible", core + "leftover"}},

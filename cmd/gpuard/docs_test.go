@@ -107,10 +107,10 @@ func TestGuide(t *testing.T) {
 
 // TestOtherGuides runs what the other pages show, as it stands there, but for those about a process or a lease that is not here.
 func TestOtherGuides(t *testing.T) {
-	for _, page := range []string{"sharing", "waiting", "supervise", "drift", "health", "leftovers", "doctor"} {
+	for _, page := range []string{"sharing", "waiting", "supervise", "drift", "health", "leftovers", "doctor", "sweep"} {
 		n := 0
 		for _, line := range commandsIn(t, "docs/guide/"+page+".md") {
-			if regexp.MustCompile(`\b(4242|4711|k3f9)\b`).MatchString(line) {
+			if regexp.MustCompile(`\b(4242|4711|k3f9)\b|--resume`).MatchString(line) {
 				continue
 			}
 			n++

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"gpuard/internal/app"
+	"gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/site"
 	"gpuard/internal/host/amdgpu"
@@ -92,7 +93,10 @@ func start(root string, w waits) int {
 		Pause:         w.pause,
 	}
 	switch {
-	case app.Verifier():
+	case sweep.Running():
+		sweep.Run(context.Background(), a, os.Args[2:])
+		return 0
+	case a.Verifier():
 		return ended(a.Overlook(context.Background(), os.Args[2:]))
 	case a.Measuring():
 		return ended(a.Measure(context.Background(), os.Args[2:]))

@@ -125,7 +125,7 @@ func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
 	}
 	dev, ino, err := folder.LockFile(l)
 	holders := a.Proc.OpenBy(dev, ino)
-	if err != nil || len(holders) == 0 || slices.ContainsFunc(holders, func(b job.Blocker) bool { return a.ownHelper(b.PID) }) {
+	if err != nil || len(holders) == 0 || slices.ContainsFunc(holders, func(b job.Blocker) bool { return a.OwnHelper(b.PID) }) {
 		return l // not ours to see, or its holder will say it
 	}
 	for i := range holders {

@@ -2,8 +2,6 @@ package app
 
 import (
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -33,7 +31,7 @@ func Keep(args []string, touch time.Duration) error {
 	}
 	over, measured := make(chan struct{}), make(chan struct{})
 	go func() {
-		guard(w, folder, lease, over)
+		guard(w.Process(), folder, lease, over)
 		close(measured)
 	}()
 	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
@@ -51,21 +49,8 @@ func Keep(args []string, touch time.Duration) error {
 	if err != nil || gone {
 		return err
 	}
-	dev, ino, err := folder.LockFile(lease)
-	if err != nil {
-		return err
-	}
-	holders := proc.New("/proc").OpenBy(dev, ino)
 	// gpuard that stays beside the command lets go by itself, or starts the command again with the same lease.
-	beside := os.Getppid()
-	holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return b.PID == beside })
-	if len(holders) == 0 {
-		return nil
-	}
-	for i := range holders { // everybody may read a lease: names of commands, not their arguments
-		holders[i].Command = baseName(strings.Fields(holders[i].Command))
-	}
-	return folder.Mark(lease, holders)
+	return stillHeld(proc.New("/proc"), folder, lease, os.Getppid())
 }
 
 // Holder reports whether this process was started as one.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/host/launch"
 	"gpuard/internal/host/measurer"
 	"gpuard/internal/host/store"
 )
@@ -18,17 +17,17 @@ const (
 	settled  = time.Minute
 )
 
-// guard keeps a process that measures beside a shared lease, until done is closed. It is the holder's child, so that its
+// guard keeps a process that measures beside a shared lease, until done is closed. process is a pidfd of the lease's command. It is the holder's child, so that its
 // death is noticed at once: it is said where the command can read it, and another one is started. When that does not help,
 // the lease says that nobody sees to its share. The holder's own death takes nothing from the lease: what measures lives on.
-func guard(w *launch.Watch, folder *store.Folder, l job.Lease, done <-chan struct{}) {
+func guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
 	if l.Share == 0 || l.Quota == job.NoQuota {
 		return
 	}
-	say := func(text string) { _ = measurer.Tell(w.Process(), l.PID, "gpuard: "+text+"\n") }
+	say := func(text string) { _ = measurer.Tell(process, l.PID, "gpuard: "+text+"\n") }
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
-		cmd, err := measurer.Start(w.Process(), folder.Path, l.ID)
+		cmd, err := measurer.Start(process, folder.Path, l.ID)
 		if err == nil {
 			err = cmd.Wait()
 		}

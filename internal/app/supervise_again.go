@@ -165,9 +165,9 @@ func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broke
 	return health.Blame(l.held.Machine, after, given(l.Plan), l.held.Held.Lease.Since, time.Now())
 }
 
-// ownHelper reports whether a process is a part of gpuard that was started beside a command, or a daemon of NVIDIA's
+// OwnHelper reports whether a process is a part of gpuard that was started beside a command, or a daemon of NVIDIA's
 // Multi-Process Service.
-func (a *App) ownHelper(pid int) bool {
+func (a *App) OwnHelper(pid int) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	words := strings.Split(string(line), "\x00")
 	if err != nil || len(words) < 2 {

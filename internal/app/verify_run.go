@@ -54,7 +54,7 @@ func (l *Launch) verifier(pid int) error {
 }
 
 // Verifier reports whether this process was started to verify a run; Overlook is then all that it does.
-func Verifier() bool { return len(os.Args) > 1 && os.Args[1] == launch.VerifierFlag }
+func (a *App) Verifier() bool { return len(os.Args) > 1 && os.Args[1] == launch.VerifierFlag }
 
 // Overlook is the life of a verifier: it watches one run, says one line on what was its standard error, and ends. args are
 // pidfd, stream, PID, lease, its devices, patience, whether to stop a bad job, and whether to say it as JSON.

@@ -29,6 +29,15 @@ func reserve(u *unit) gpu.Bytes {
 	return max(512*gpu.MiB, *u.total()/20)
 }
 
+// Promisable is what a device that nobody uses has for shares; nil when its memory is not known.
+func Promisable(d *gpu.Device) *gpu.Bytes {
+	u := &unit{dev: d}
+	if u.total() == nil {
+		return nil
+	}
+	return new(max(0, *u.total()-reserve(u)))
+}
+
 // group is a lease with its parts: what counts against a device is the outermost lease.
 type group struct {
 	job.Lease

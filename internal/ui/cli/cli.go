@@ -60,7 +60,7 @@ func Main(ctx context.Context, p *Program) int {
 }
 
 // starts reports whether the command leases for another program, so that gpuard's own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "hold" }
+func starts(cmd *cobra.Command) bool { return leads(cmd) || cmd != nil && cmd.Name() == "hold" }
 
 // leases reports whether env was asked for a lease, also where the parser stopped at a mistake before it read the flag.
 func (p *Program) leases(cmd *cobra.Command) bool {
@@ -69,6 +69,9 @@ func (p *Program) leases(cmd *cobra.Command) bool {
 
 // becomes reports whether the command becomes another program, whose arguments and standard output are not gpuard's.
 func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
+
+// leads reports whether the words behind the command's flags are another program's.
+func leads(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "sweep" }
 
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
@@ -112,7 +115,7 @@ Without a command it shows the machine.`,
 	root.Flags().AddFlagSet(status.Flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
-	root.AddCommand(p.run(), p.hold(), p.env(), p.release(), p.evict(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.drain(), p.undrain(), p.completion())
+	root.AddCommand(p.run(), p.sweep(), p.hold(), p.env(), p.release(), p.evict(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.drain(), p.undrain(), p.completion())
 	root.InitDefaultHelpCmd()
 	return root
 }

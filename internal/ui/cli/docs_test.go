@@ -104,6 +104,7 @@ func exitCodesPage() string {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
 	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not look at a file, or not mend it.\n")
+	b.WriteString("\n`sweep` ends with 0 when all runs ended with 0 and with 1 when some failed; its own failures have the codes of `run` from 122 on, and a signal that ends it is passed on.\n")
 	b.WriteString(`
 Every other command:
 

@@ -118,7 +118,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 				return true
 			}
 		case strings.HasPrefix(word, "-") || word == cmd.Name():
-		case becomes(cmd):
+		case leads(cmd):
 			return false // here its command begins
 		}
 	}

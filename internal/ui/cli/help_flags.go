@@ -18,6 +18,7 @@ type flagGroup struct {
 // flagGroups are for commands whose flags fill more than a screen.
 func flagGroups() []flagGroup {
 	return []flagGroup{
+		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu"}},
 		{"Waiting", []string{"wait", "no-wait", "fallback"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},

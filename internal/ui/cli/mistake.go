@@ -124,8 +124,8 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	if meant := near.Word(name, known); meant != "" {
 		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
-	if becomes(cmd) {
-		return fmt.Errorf("%s; flags of your command go behind it: gpuard run -- COMMAND --%s", what, name)
+	if leads(cmd) {
+		return fmt.Errorf("%s; flags of your command go behind it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
 	return errors.New(what + seeHelp(cmd))
 }
@@ -147,6 +147,8 @@ func example(name string) string {
 		"for": "--for 30s", "wait": "--wait 10m", "fallback": "--fallback other,cpu", "drift": "--drift=hot,sick", "timeout": "--timeout 2h",
 		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
 		"ranks": "--ranks=all or --ranks=own", "nproc": "--nproc 4",
+		"over": "--over seed=1..5", "csv": "--csv runs.csv", "commands": "--commands runs.txt", "resume": "--resume gpuard-sweep-1",
+		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
 	}
 	if e := examples[name]; e != "" {
 		return e

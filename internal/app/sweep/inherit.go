@@ -1,0 +1,137 @@
+package sweep
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/batch"
+)
+
+// What a runner leaves that was killed has become the children of the process that people see (PR_SET_CHILD_SUBREAPER(2const)),
+// running or ended. Which process is which run the journal says: all but the one that was just being made have a Start. That one
+// is the child that nobody knows, leads a session, and is not older than its Begin.
+
+// inherit waits for the runs of a runner that is gone, and writes down how they end.
+func (c *conductor) inherit(runner int) error {
+	err := c.journal.Mend()
+	if err == nil {
+		err = c.catchUp()
+	}
+	open := c.state.In(core.Begun, core.Running)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	children := c.settled(runner)
+	for _, run := range open {
+		born := c.state.Runs[run].Born()
+		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot}
+		i := slices.IndexFunc(children, func(p batch.Process) bool {
+			if c.state.Runs[run].Phase == core.Running {
+				return p.PID == born.PID
+			}
+			return p.Session == p.PID && p.Start >= born.Ticks && !c.knows(p.PID)
+		})
+		switch {
+		case i < 0:
+			e.Kind = core.Gone
+		case c.state.Runs[run].Phase == core.Running:
+			continue
+		default:
+			e.PID, e.Ticks = children[i].PID, children[i].Start
+		}
+		if err := c.add(e); err != nil {
+			return err
+		}
+	}
+	if open = c.state.In(core.Running); len(open) > 0 && c.heard == nil {
+		c.app.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
+	}
+	return c.seeOff(open)
+}
+
+// knows reports whether a process is a run that has a Start.
+func (c *conductor) knows(pid int) bool {
+	return slices.ContainsFunc(c.state.In(core.Running), func(run int) bool { return c.state.Runs[run].Born().PID == pid })
+}
+
+// settled lists the children when none is in the runner's session any more, which the one that was just being made is for a
+// moment.
+func (c *conductor) settled(runner int) (children []batch.Process) {
+	for end := time.Now().Add(dying); ; time.Sleep(time.Millisecond) {
+		making := false
+		children = nil
+		for _, p := range batch.Processes() {
+			if p.Parent == os.Getpid() {
+				children = append(children, p)
+				making = making || p.Session == runner && !p.Dead && strings.Contains(c.app.Proc.Describe(p.PID).Command, Flag)
+			}
+		}
+		if !making || time.Now().After(end) {
+			return children
+		}
+	}
+}
+
+// end is how a run ended.
+type end struct {
+	run, pid int
+	batch.Ended
+	err error
+}
+
+// seeOff waits for runs that are our children.
+func (c *conductor) seeOff(runs []int) error {
+	ended := make(chan end)
+	for _, run := range runs {
+		pid := c.state.Runs[run].Born().PID
+		go func() {
+			e, err := batch.Await(pid)
+			ended <- end{run, pid, e, err}
+		}()
+	}
+	if c.heard != nil {
+		c.stopAll()
+	}
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for left := len(runs); left > 0; {
+		select {
+		case e := <-ended:
+			left--
+			born := c.state.Runs[e.run].Born()
+			event := core.Event{Kind: core.End, Run: e.run, At: time.Now(), Exit: e.Code, Signal: e.Signal, Stopped: c.now.Stopped,
+				Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
+			if e.err != nil {
+				event.Exit, event.Problem = -1, e.err.Error()
+			}
+			if err := c.add(event); err != nil {
+				return err
+			}
+			batch.Bury(e.pid)
+		case sig := <-c.caught.Signals:
+			c.signal(sig, c.stopAll)
+		case <-tick.C:
+		}
+		if err := c.progress(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopAll ends everything below this process; it is killed after a while, or when that is asked for again.
+func (c *conductor) stopAll() {
+	if c.stopped.Swap(true) {
+		_ = c.tree.Kill(dying)
+		return
+	}
+	c.tree.Signal("SIGTERM")
+	go func() {
+		time.Sleep(c.Question.Grace)
+		_ = c.tree.Kill(dying)
+	}()
+}

@@ -1,0 +1,44 @@
+package sweep
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+	"gpuard/internal/host/batch"
+)
+
+// message is a line from the runner to the process that people see. What has to last is in the journal.
+type message struct {
+	Say     string           `json:"say,omitempty"`
+	Stand   *status.Standing `json:"stand,omitempty"` // why no device is free
+	Moves   bool             `json:"moves,omitempty"` // one is free again
+	Refusal *job.Refusal     `json:"refusal,omitempty"`
+	Error   string           `json:"error,omitempty"` // that ends the sweep
+	Full    bool             `json:"full,omitempty"`  // it is a full disk
+}
+
+// send writes a message, unless nobody reads: the runner waits for nobody.
+func send(pipe int, m message) {
+	if line, err := json.Marshal(m); err == nil {
+		batch.Message(pipe, append(line, '\n'))
+	}
+}
+
+// receive reads messages until the runner is gone.
+func receive(r io.Reader, out chan<- message) {
+	defer close(out)
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var m message
+		if json.Unmarshal(line, &m) == nil {
+			out <- m
+		}
+		if err != nil {
+			return
+		}
+	}
+}

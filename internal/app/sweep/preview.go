@@ -1,0 +1,66 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"gpuard/internal/app"
+	core "gpuard/internal/core/sweep"
+)
+
+// largest is the size of a file of runs that nobody writes on purpose.
+const largest = 1 << 30
+
+// Table reads the runs from a CSV file, or from standard input for "-".
+func Table(path string) (core.Grid, error) { return runs(path, "--csv", core.Table) }
+
+// Lines reads the runs from a file of commands, or from standard input for "-".
+func Lines(path string) (core.Grid, error) { return runs(path, "--commands", core.Lines) }
+
+func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
+	file, err := os.Stdin, error(nil)
+	if path != "-" {
+		file, err = os.Open(path) //nolint:gosec // the caller's own choice
+	}
+	if err != nil {
+		return core.Grid{}, &app.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, errors.Unwrap(err))}
+	}
+	defer file.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(file, largest+1))
+	if err == nil && len(data) > largest {
+		err = fmt.Errorf("it is larger than %d MiB", largest>>20)
+	}
+	var g core.Grid
+	if err == nil {
+		g, err = parse(data)
+	}
+	if err != nil {
+		return g, &app.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
+	}
+	return g, nil
+}
+
+// Preview makes the commands of some runs, the first and the last among them, and starts nothing.
+func Preview(q *Question, most int) (runs []int, commands [][]string, unused []string, err error) {
+	if q.Folder, err = os.Getwd(); err != nil {
+		return nil, nil, nil, err
+	}
+	command, err := check(q)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	n := q.Grid.Len()
+	for i := range min(n, most) {
+		if i == most-1 {
+			i = n - 1
+		}
+		words, err := command.Words(i)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		runs, commands = append(runs, i), append(commands, words)
+	}
+	return runs, commands, command.Unused, nil
+}

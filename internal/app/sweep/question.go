@@ -1,0 +1,310 @@
+// Package sweep runs one command many times, each time with other parameters and a lease of its own, on as many devices as
+// there are. Two processes do that: the one that people see, and the runner, which starts the commands. Whichever of them is
+// killed, the other writes down how the commands end, so that none is lost and none done twice.
+package sweep
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/job"
+	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/launch"
+)
+
+// Question is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
+type Question struct {
+	Schema  string        `json:"schema"` // "gpuard.sweep-question/1"
+	Grid    core.Grid     `json:"grid"`
+	Command []string      `json:"command"` // templates; empty where Grid has the commands
+	Folder  string        `json:"workdir"` // in which the commands run
+	Spec    job.Spec      `json:"spec"`
+	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
+	Jobs    int           `json:"jobs,omitempty"` // at most so many at once; 0 as many as fit
+	Retry   core.Retry    `json:"retry"`
+	Machine string        `json:"machine,omitempty"`
+	Private bool          `json:"private_state,omitempty"`
+	Grace   time.Duration `json:"grace_ns"` // between SIGTERM and SIGKILL
+}
+
+const questionSchema = "gpuard.sweep-question/1"
+
+// same reports whether two questions make the same runs. How many of them run at once and where may differ.
+func (q *Question) same(other *Question) bool {
+	key := func(q *Question) []byte {
+		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
+		return b
+	}
+	return bytes.Equal(key(q), key(other))
+}
+
+// Sweep is a question with its folder, which this process has locked.
+type Sweep struct {
+	Dir      string // absolute
+	Question *Question
+	Resumed  bool // something was done before
+
+	app     *app.App
+	lock    *os.File
+	journal *journal.Journal
+	state   *core.State
+	command *core.Command
+}
+
+// Files in the folder of a sweep.
+const (
+	questionFile = "sweep.json"
+	journalFile  = "journal"
+	lockFile     = "lock"
+)
+
+// Begin opens the folder for a question, or a new one with a number where dir is "". A folder of the same question is resumed.
+func Begin(a *app.App, q *Question, dir string, busy func()) (*Sweep, error) {
+	q.Schema = questionSchema
+	if q.Machine = a.Machine; a.Machine != "" && a.Machine != "demo" && !strings.HasPrefix(a.Machine, "demo:") {
+		q.Machine, _ = filepath.Abs(a.Machine)
+	}
+	q.Private = a.PrivateState
+	var err error
+	if q.Folder, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
+	}
+	command, err := check(q)
+	if err == nil {
+		dir, err = folder(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return open(a, q, command, dir, busy)
+}
+
+// Resume goes on with the sweep in a folder.
+func Resume(a *app.App, dir string, busy func()) (*Sweep, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = owned(dir)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &app.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	q, err := read(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &app.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, questionFile)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Machine, a.PrivateState = q.Machine, q.Private
+	command, err := check(q)
+	if err != nil {
+		return nil, err
+	}
+	return open(a, q, command, dir, busy)
+}
+
+// check finds out before anything is leased whether the commands can be made and are there.
+func check(q *Question) (*core.Command, error) {
+	command, err := core.Parse(q.Command, &q.Grid)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range command.Programs() {
+		if _, err := find(q, name); err != nil {
+			return nil, err
+		}
+	}
+	return command, nil
+}
+
+// find is the program of a command, which runs in the sweep's own folder.
+func find(q *Question, name string) (string, error) {
+	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
+		path, err := launch.Find(filepath.Join(q.Folder, name))
+		return path, err
+	}
+	return launch.Find(name)
+}
+
+// folder makes the folder of a sweep.
+func folder(dir string) (string, error) {
+	if dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			err = owned(dir)
+		}
+		return dir, err
+	}
+	here, err := os.Getwd()
+	for n := 1; err == nil; n++ {
+		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
+		if err = os.Mkdir(dir, 0o700); err == nil {
+			return dir, nil
+		}
+		if errors.Is(err, os.ErrExist) {
+			err = nil
+		}
+	}
+	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
+}
+
+// owned refuses a folder of somebody else: what it says would be run.
+func owned(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it is not a folder", dir)}
+	case ok && int(st.Uid) != os.Geteuid():
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
+	case info.Mode().Perm()&0o022 != 0:
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
+	}
+	return nil
+}
+
+func read(dir string) (*Question, error) {
+	data, err := os.ReadFile(filepath.Join(dir, questionFile))
+	if err != nil {
+		return nil, err
+	}
+	q := &Question{}
+	if err := json.Unmarshal(data, q); err != nil || q.Schema != questionSchema {
+		return nil, fmt.Errorf("cannot read %s: it is not of this gpuard (schema %q, error %v)", filepath.Join(dir, questionFile), q.Schema, err)
+	}
+	return q, nil
+}
+
+// open locks the folder and reads what was done.
+func open(a *app.App, q *Question, command *core.Command, dir string, busy func()) (*Sweep, error) {
+	s := &Sweep{Dir: dir, Question: q, app: a, command: command}
+	if err := s.write(busy); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, s.history()
+}
+
+func (s *Sweep) write(busy func()) (err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return err
+	}
+	old, err := read(s.Dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && foreign(entries):
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return err
+	case err == nil && !old.same(s.Question):
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
+	}
+	if s.lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
+		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
+	}
+	return journal.Replace(filepath.Join(s.Dir, questionFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Question) })
+}
+
+// foreign: a folder that a sweep made has its lock first.
+func foreign(entries []os.DirEntry) bool {
+	for _, e := range entries {
+		if e.Name() != lockFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+questionFile) {
+			return true
+		}
+	}
+	return false
+}
+
+// words is a question for people.
+func (q *Question) words() string {
+	text := fmt.Sprintf("%d runs", q.Grid.Len())
+	if len(q.Command) > 0 {
+		text += " of " + strings.Join(q.Command, " ")
+	}
+	return text + " in " + q.Folder
+}
+
+// history reads what was done.
+func (s *Sweep) history() (err error) {
+	s.state = core.NewState(s.Question.Grid.Len(), s.Question.Retry)
+	if s.journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
+		err = s.journal.Mend()
+	}
+	if err == nil {
+		err = s.journal.Next(func(line []byte) error {
+			s.Resumed = true
+			return s.state.Read(line)
+		})
+	}
+	if err != nil {
+		s.Close()
+	}
+	return err
+}
+
+// Close lets the folder go.
+func (s *Sweep) Close() {
+	for _, file := range []io.Closer{s.journal, s.lock} {
+		if file != (*journal.Journal)(nil) && file != (*os.File)(nil) {
+			_ = file.Close()
+		}
+	}
+}
+
+// folderOf is the folder of a run.
+func (s *Sweep) folderOf(run int) string {
+	return filepath.Join(s.Dir, core.Folder(run, len(s.state.Runs)))
+}
+
+// Count is how many runs are where.
+func (s *Sweep) Count() core.Count { return s.state.Count }
+
+// Unused are the parameters that no word of the command asks for.
+func (s *Sweep) Unused() []string { return s.command.Unused }
+
+// Again asks for those that failed once more.
+func (s *Sweep) Again() error {
+	for _, run := range s.state.In(core.Failed) {
+		if err := s.add(core.Event{Kind: core.Again, Run: run, At: time.Now()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add writes an event, and counts it when it is written. The runner must not be there.
+func (s *Sweep) add(e core.Event) error {
+	line, err := json.Marshal(e)
+	if err == nil {
+		err = s.journal.Append(line)
+	}
+	if err == nil {
+		err = s.catchUp()
+	}
+	return err
+}
+
+// catchUp reads what was written since.
+func (s *Sweep) catchUp() error { return s.journal.Next(s.state.Read) }

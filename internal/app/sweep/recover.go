@@ -1,0 +1,101 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/batch"
+)
+
+// recover looks for runs that go on although nobody of their sweep is left. They are waited for, so that no run is there twice at
+// the same time. Where the kernel does not say how they ended, and where they are gone, they are to be done again.
+func (s *Sweep) recover(c *conductor) error {
+	open := s.state.In(core.Begun, core.Running)
+	if len(open) == 0 {
+		return nil
+	}
+	boot, err := s.app.Proc.BootID()
+	if err != nil {
+		return err
+	}
+	ended := make([]core.Event, len(open))
+	var all sync.WaitGroup
+	alive := 0
+	for i, run := range open {
+		born := s.state.Runs[run].Born()
+		ended[i] = core.Event{Kind: core.Gone, Run: run}
+		pid, start := s.survivor(run, born)
+		if born.Boot != boot || pid == 0 {
+			continue
+		}
+		alive++
+		all.Go(func() {
+			how, known := batch.AwaitOther(pid, func() bool { return s.app.Proc.Alive(pid, start) })
+			if known {
+				ended[i] = core.Event{Kind: core.End, Run: run, Exit: how.Code, Signal: how.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
+			}
+		})
+	}
+	if alive > 0 {
+		s.app.Say(fmt.Sprintf("%d runs of before go on: waiting for them", alive))
+	}
+	over := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case sig := <-c.caught.Signals: // they are not ours to end
+		c.heard = sig
+		return nil
+	}
+	return s.settle(ended)
+}
+
+// settle writes down how runs ended that nobody of their sweep waited for.
+func (s *Sweep) settle(ended []core.Event) error {
+	again := 0
+	for _, e := range ended {
+		e.At = time.Now()
+		if s.state.Runs[e.Run].Phase == core.Begun && e.Kind == core.End { // its Start was never written
+			if err := s.add(core.Event{Kind: core.Start, Run: e.Run, At: e.At}); err != nil {
+				return err
+			}
+		}
+		if err := s.add(e); err != nil {
+			return err
+		}
+		if e.Kind == core.Gone {
+			again++
+		}
+	}
+	if again > 0 {
+		s.app.Say(fmt.Sprintf("%d runs were interrupted, and nobody saw how they ended: they are done again", again))
+	}
+	return nil
+}
+
+// survivor is the process of a run, 0 when there is none. One whose Start was never written has its number in its environment,
+// and leads a session.
+func (s *Sweep) survivor(run int, born core.Event) (pid int, start uint64) {
+	if s.state.Runs[run].Phase == core.Running {
+		if s.app.Proc.Alive(born.PID, born.Ticks) {
+			return born.PID, born.Ticks
+		}
+		return 0, 0
+	}
+	mine := "GPUARD_SWEEP_DIR=" + s.folderOf(run)
+	for _, p := range batch.Processes() {
+		if p.Session != p.PID || p.Dead || p.Start < born.Ticks {
+			continue
+		}
+		if env, err := s.app.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
+			return p.PID, p.Start
+		}
+	}
+	return 0, 0
+}

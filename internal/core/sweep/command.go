@@ -1,0 +1,178 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"gpuard/internal/core/near"
+)
+
+// Command makes the words of each run.
+type Command struct {
+	Unused []string // parameters that no word asks for
+
+	grid  *Grid
+	words []word
+}
+
+// word is a template, or a text that is none.
+type word struct {
+	text string
+	made *template.Template // nil: text as it is
+}
+
+// unknown is the error about a word that asks for a parameter that there is not.
+func unknown(word, name string, known []string) error {
+	known = append(slices.Clone(known), ordinal)
+	if meant := near.Word(name, known); meant != "" {
+		return fmt.Errorf("cannot use %q: there is no parameter %s; did you mean {{.%s}}?", word, name, meant)
+	}
+	return fmt.Errorf("cannot use %q: there is no parameter %s, only %s", word, name, strings.Join(known, ", "))
+}
+
+// Parse reads the words of a command, each of them a template of its own over the parameters and .Ordinal: what a parameter
+// holds never becomes two words. The words of a Grid with Commands are those, and no templates.
+func Parse(words []string, g *Grid) (*Command, error) {
+	c := &Command{grid: g}
+	if g.Commands != nil {
+		return c, nil
+	}
+	if len(words) == 0 {
+		return nil, errors.New("cannot start anything: there is no command; write it behind --, such as: gpuard sweep --over seed=1..5 -- python train.py --seed {{.seed}}")
+	}
+	used := map[string]bool{}
+	for _, text := range words {
+		w := word{text: text}
+		if strings.Contains(text, "{{") {
+			var err error
+			if w.made, err = template.New("").Option("missingkey=error").Funcs(template.FuncMap{"add": add}).Parse(text); err != nil {
+				return nil, fmt.Errorf("cannot read %q: %s; a parameter is written {{.name}}", text, plainTemplate(err))
+			}
+			for _, name := range asked(w.made.Root) {
+				if used[name] = true; name != ordinal && !slices.Contains(g.Names, name) {
+					return nil, unknown(text, name, g.Names)
+				}
+			}
+		}
+		c.words = append(c.words, w)
+	}
+	c.Unused = slices.DeleteFunc(slices.Clone(g.Names), func(n string) bool { return used[n] })
+	if g.Len() > 0 { // a mistake in a template shows in the first run
+		if _, err := c.Words(0); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// add is for numbers that count with the run, such as ports: {{add 8001 .Ordinal}}.
+func add(a, b int) int { return a + b }
+
+// plainTemplate is what is wrong with a template, without the name and line that it has not.
+func plainTemplate(err error) string {
+	text := strings.TrimPrefix(err.Error(), "template: ")
+	if _, rest, found := strings.Cut(text, ": "); found {
+		text = rest
+	}
+	return strings.TrimPrefix(text, "executing \"\" at ")
+}
+
+// asked lists the names that a template asks of its data.
+func asked(n parse.Node) []string {
+	names := map[string]bool{}
+	var walk func(parse.Node)
+	pipe := func(p *parse.PipeNode) {
+		if p != nil {
+			walk(p)
+		}
+	}
+	branch := func(b *parse.BranchNode) {
+		pipe(b.Pipe)
+		walk(b.List)
+		if b.ElseList != nil {
+			walk(b.ElseList)
+		}
+	}
+	walk = func(n parse.Node) {
+		switch n := n.(type) {
+		case *parse.ListNode:
+			for _, each := range n.Nodes {
+				walk(each)
+			}
+		case *parse.ActionNode:
+			pipe(n.Pipe)
+		case *parse.PipeNode:
+			for _, each := range n.Cmds {
+				walk(each)
+			}
+		case *parse.CommandNode:
+			for _, each := range n.Args {
+				walk(each)
+			}
+		case *parse.ChainNode:
+			walk(n.Node)
+		case *parse.FieldNode:
+			names[n.Ident[0]] = true
+		case *parse.IfNode:
+			branch(&n.BranchNode)
+		case *parse.RangeNode:
+			branch(&n.BranchNode)
+		case *parse.WithNode:
+			branch(&n.BranchNode)
+		}
+	}
+	walk(n)
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Words are the words of run i.
+func (c *Command) Words(i int) ([]string, error) {
+	if c.grid.Commands != nil {
+		return c.grid.Commands[i], nil
+	}
+	data := map[string]any{ordinal: i}
+	for at, value := range c.grid.Values(i) {
+		data[c.grid.Names[at]] = value
+	}
+	out := make([]string, len(c.words))
+	for at, w := range c.words {
+		out[at] = w.text
+		if w.made == nil {
+			continue
+		}
+		var b strings.Builder
+		if err := w.made.Execute(&b, data); err != nil {
+			return nil, fmt.Errorf("cannot make %q for run %d: %s", w.text, i, plainTemplate(err))
+		}
+		out[at] = b.String()
+	}
+	switch {
+	case out[0] == "":
+		return nil, fmt.Errorf("cannot start run %d: the first word, %q, is empty", i, c.words[0].text)
+	case slices.ContainsFunc(out, func(w string) bool { return strings.ContainsRune(w, 0) }):
+		return nil, fmt.Errorf("cannot start run %d: a word has a NUL character, which no argument can have", i)
+	}
+	return out, nil
+}
+
+// Programs are the first words of the runs, as far as they can be known without making every run: of a template the one of the
+// first run.
+func (c *Command) Programs() []string {
+	if c.grid.Commands == nil {
+		words, err := c.Words(0)
+		if err != nil {
+			return nil
+		}
+		return words[:1]
+	}
+	names := map[string]bool{}
+	for _, words := range c.grid.Commands {
+		names[words[0]] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,118 @@
+package sweep
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Result is a run as the tables show it.
+type Result struct {
+	Run        int               `json:"run"`        // its number, from 0
+	Parameters map[string]string `json:"parameters"` // by name
+	State      string            `json:"state"`      // "ok", "failed", "running" or "not done"
+	Exit       *int              `json:"exit"`       // its exit code; null while there is none, and where a signal ended it
+	Signal     string            `json:"signal"`     // that ended it, such as "SIGKILL"; "" none
+	Starts     int               `json:"starts"`     // how often it was started
+	Seconds    float64           `json:"seconds"`    // that the last start took
+	Devices    []Device          `json:"devices"`    // of the last start
+	Log        string            `json:"log"`        // what it printed, a path below the sweep's folder
+	Problem    string            `json:"problem"`    // why it could not be started, or what was wrong with the machine; "" nothing
+}
+
+// Folder is the place of run i below the sweep's folder: its number, with as many digits as the largest has.
+func Folder(i, runs int) string {
+	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
+}
+
+// Result is the one of run i.
+func (s *State) Result(g *Grid, i int) Result {
+	r := &s.Runs[i]
+	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []Device{}, Log: path.Join(Folder(i, len(s.Runs)), "log")}
+	if g.Commands == nil {
+		for at, value := range g.Values(i) {
+			out.Parameters[g.Names[at]] = value
+		}
+	}
+	switch r.Phase {
+	case Waiting, Begun:
+	case Running:
+		out.State = "running"
+	case OK:
+		out.State = "ok"
+	case Failed:
+		out.State = "failed"
+	}
+	if r.Last.Kind == End {
+		if out.Signal = r.Last.Signal; out.Signal == "" && !r.Last.Stopped {
+			out.Exit = &r.Last.Exit
+		}
+		out.Seconds, out.Problem = r.Last.Seconds, r.Last.Problem+r.Last.Fault
+	}
+	out.Devices = append(out.Devices, r.Last.Devices...)
+	return out
+}
+
+// columns are what the table has beside the parameters.
+func columns() []string {
+	return []string{"run", "state", "exit", "signal", "starts", "seconds", "devices", "uuids", "log"}
+}
+
+// WriteCSV writes the table of results: one line for each run, the parameters behind its number. A parameter that is called
+// like another column has "param_" before its name.
+func (s *State) WriteCSV(w io.Writer, g *Grid) error {
+	out := csv.NewWriter(w)
+	head := columns()[:1:1]
+	for _, name := range g.Names {
+		for slices.Contains(columns(), name) {
+			name = "param_" + name
+		}
+		head = append(head, name)
+	}
+	_ = out.Write(append(head, columns()[1:]...)) // what fails is kept, and told by Error
+	for i := range s.Runs {
+		r := s.Result(g, i)
+		row := []string{strconv.Itoa(i)}
+		for _, name := range g.Names {
+			row = append(row, r.Parameters[name])
+		}
+		exit, indices, uuids := "", []string{}, []string{}
+		if r.Exit != nil {
+			exit = strconv.Itoa(*r.Exit)
+		}
+		for _, d := range r.Devices {
+			indices, uuids = append(indices, strconv.Itoa(d.Index)), append(uuids, string(d.UUID))
+		}
+		_ = out.Write(append(row, r.State, exit, r.Signal, strconv.Itoa(r.Starts), strconv.FormatFloat(r.Seconds, 'f', 3, 64),
+			strings.Join(indices, " "), strings.Join(uuids, " "), r.Log))
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// WriteJSON writes the same as one object, a run on each line.
+func (s *State) WriteJSON(w io.Writer, g *Grid) error {
+	if _, err := io.WriteString(w, `{"schema":"gpuard.sweep-results/1","runs":[`); err != nil {
+		return err
+	}
+	for i := range s.Runs {
+		line, err := json.Marshal(s.Result(g, i))
+		if err != nil {
+			return err
+		}
+		end := ",\n"
+		if i == 0 {
+			end = "\n"
+		}
+		if _, err := fmt.Fprintf(w, "%s%s", end, line); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n]}\n")
+	return err
+}

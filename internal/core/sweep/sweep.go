@@ -1,0 +1,106 @@
+// Package sweep is the arithmetic of many runs of one command: which parameters each run has, what its words are, what is
+// recorded of it, and what is still to be done. It starts nothing, and opens no file.
+package sweep
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Most is how many runs a sweep may have: more is a mistake in a range.
+const Most = 1_000_000
+
+// Grid are the runs of a sweep: either every combination of the Axes, or one run per row, or one per command. Runs count
+// from 0.
+type Grid struct {
+	Names    []string   `json:"names"`              // of the parameters, in the order given
+	Axes     [][]string `json:"axes,omitempty"`     // the values of each; of the last they change fastest
+	Rows     [][]string `json:"rows,omitempty"`     // the values of each run
+	Commands [][]string `json:"commands,omitempty"` // the words of each run, which then has no parameters
+}
+
+// Len is how many runs there are.
+func (g *Grid) Len() int {
+	switch {
+	case g.Commands != nil:
+		return len(g.Commands)
+	case g.Rows != nil:
+		return len(g.Rows)
+	case len(g.Axes) == 0:
+		return 0
+	}
+	n := 1
+	for _, axis := range g.Axes {
+		n *= len(axis)
+	}
+	return n
+}
+
+// Values are those of run i, in the order of Names.
+func (g *Grid) Values(i int) []string {
+	if g.Rows != nil {
+		return g.Rows[i]
+	}
+	out := make([]string, len(g.Axes))
+	for a := len(g.Axes) - 1; a >= 0; a-- {
+		out[a] = g.Axes[a][i%len(g.Axes[a])]
+		i /= len(g.Axes[a])
+	}
+	return out
+}
+
+// ordinal is the name that every run has beside its parameters: its number.
+const ordinal = "Ordinal"
+
+// named checks a parameter's name, which has to be one that a template can ask for.
+func named(name string, before []string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("a parameter has no name")
+	case name == ordinal:
+		return fmt.Errorf("a parameter cannot be called %s: that is the number of the run", ordinal)
+	case !regexp.MustCompile(`^[\pL_][\pL\pN_]*$`).MatchString(name):
+		return fmt.Errorf("a parameter cannot be called %q: write letters, digits and _, so that {{.name}} can ask for it", name)
+	case slices.Contains(before, name):
+		return fmt.Errorf("the parameter %s stands there twice", name)
+	}
+	return nil
+}
+
+// Product reads the values of --over, such as "lr=0.1,0.01" and "seed=1..5", into every combination of them.
+func Product(over []string) (Grid, error) {
+	var g Grid
+	n := 1
+	for _, text := range over {
+		name, list, found := strings.Cut(text, "=")
+		if !found {
+			return g, fmt.Errorf("cannot read --over %q: write a name and its values, such as --over lr=0.1,0.01 or --over seed=1..5", text)
+		}
+		if err := named(name, g.Names); err != nil {
+			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
+		}
+		values, err := axis(list)
+		if err != nil {
+			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
+		}
+		g.Names, g.Axes = append(g.Names, name), append(g.Axes, values)
+		if n *= len(values); n > Most {
+			return g, tooMany(over)
+		}
+	}
+	return g, nil
+}
+
+// tooMany counts all the same: the number shows which range is wrong.
+func tooMany(over []string) error {
+	n := 1.0
+	for _, text := range over {
+		_, list, _ := strings.Cut(text, "=")
+		if values, err := axis(list); err == nil {
+			n *= float64(len(values))
+		}
+	}
+	return fmt.Errorf("cannot start %.0f runs: a sweep has at most %d; write fewer values, or larger steps (0..1:0.1)", n, Most)
+}

@@ -1,0 +1,199 @@
+// Package batch starts many commands beside each other, each in a session of its own and with its output in a file, and
+// waits so that an end can be written down before the process is buried. It knows processes and descriptors, not what they are for.
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is one to start.
+type Command struct {
+	Path, Dir string
+	Argv, Env []string // of a name that is there twice the first counts
+	Log       *os.File // standard output and standard error; standard input is empty
+	Lease     *os.File // gets a high number; nil none
+}
+
+// leaseFD is far above what scripts use by number.
+const leaseFD = 200
+
+// Start starts a command and returns its PID, which is its own until Bury. It gets no other descriptor than those of Command. A
+// script without "#!" goes to the shell, as with execvp.
+func Start(c Command, null *os.File) (pid int, err error) {
+	// Driver libraries open files without O_CLOEXEC; before Linux 5.11 those are inherited.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	files := []uintptr{null.Fd(), c.Log.Fd(), c.Log.Fd()}
+	if c.Lease != nil {
+		at := leaseFD
+		var limit unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= leaseFD {
+			at = max(3, int(limit.Cur)-1) //nolint:gosec // small
+		}
+		for len(files) < at {
+			files = append(files, ^uintptr(0))
+		}
+		files = append(files, c.Lease.Fd())
+	}
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	pid, err = syscall.ForkExec(c.Path, c.Argv, attr)
+	if errors.Is(err, unix.ENOEXEC) {
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...), attr)
+	}
+	return pid, err
+}
+
+// Ended is how a process ended.
+type Ended struct {
+	Code   int    // -1 when a signal ended it
+	Signal string // that ended it: "SIGKILL"; "" none
+}
+
+// Await waits until a child has ended, and leaves it to be buried.
+func Await(pid int) (Ended, error) {
+	// siginfo_t as waitid(2) fills it; the fields behind these are not needed.
+	var info struct {
+		signo, errno, code, _ int32
+		pid, uid, status      int32
+		_                     [100]byte
+	}
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, 0, 0) //nolint:gosec // the kernel fills it
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return Ended{}, fmt.Errorf("cannot wait for process %d: %w", pid, errno)
+		}
+		const exited = 1 // CLD_EXITED
+		if info.code == exited {
+			return Ended{Code: int(info.status)}, nil
+		}
+		return Ended{-1, unix.SignalName(syscall.Signal(info.status))}, nil
+	}
+}
+
+// Bury takes away a child that has ended; its number may then be another's.
+func Bury(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// AwaitOther waits for a process that need not be a child. known is false where the kernel does not say how it ended, which it
+// does from Linux 6.15 on.
+func AwaitOther(pid int, alive func() bool) (ended Ended, known bool) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return Ended{}, false
+	}
+	defer unix.Close(fd) //nolint:errcheck // read only
+	if !alive() {        // the number is another's by now
+		return Ended{}, false
+	}
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	for range 500 { // until its parent has heard of it
+		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+		err := unix.IoctlPidfdInfo(fd, &info)
+		if err != nil {
+			return Ended{}, false
+		}
+		if info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+			status := syscall.WaitStatus(info.Exit_code) //nolint:gosec // the bits of wait(2)
+			if status.Signaled() {
+				return Ended{-1, unix.SignalName(status.Signal())}, true
+			}
+			return Ended{Code: status.ExitStatus()}, true
+		}
+		_, _ = unix.Poll(nil, 2)
+	}
+	return Ended{}, false
+}
+
+// Process is one that can be seen, ended or not.
+type Process struct {
+	PID, Parent, Session int
+	Start                uint64 // ticks since boot (proc_pid_stat(5), field 22)
+	Dead                 bool   // it has ended, and is not buried
+}
+
+// Processes lists all of them.
+func Processes() []Process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var all []Process
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := one(pid); ok {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+func one(pid int) (Process, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	end := strings.LastIndexByte(string(stat), ')') // the name before it may hold anything
+	if err != nil || end < 0 {
+		return Process{}, false
+	}
+	fields := strings.Fields(string(stat[end+1:]))
+	if len(fields) < 20 {
+		return Process{}, false
+	}
+	parent, err1 := strconv.Atoi(fields[1])
+	session, err2 := strconv.Atoi(fields[3])
+	start, err3 := strconv.ParseUint(fields[19], 10, 64)
+	return Process{pid, parent, session, start, fields[0] == "Z" || fields[0] == "X"}, errors.Join(err1, err2, err3) == nil
+}
+
+// End sends a signal ("SIGTERM") to a process, to all that descend from it and to all of its session, and reports whether one
+// of them lives.
+func End(leader int, signal string) bool {
+	all := Processes()
+	chosen, found := map[int]bool{leader: true}, false
+	for more := true; more; {
+		more = false
+		for _, p := range all {
+			if !chosen[p.PID] && (chosen[p.Parent] || p.Session == leader) && p.PID != os.Getpid() {
+				chosen[p.PID], more = true, true
+			}
+		}
+	}
+	for pid := range chosen {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if now, ok := one(pid); ok && !now.Dead && (pid == leader || chosen[now.Parent] || now.Session == leader) {
+			found = unix.PidfdSendSignal(fd, unix.SignalNum(signal), nil, 0) == nil || found
+			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
+		}
+		_ = unix.Close(fd)
+	}
+	return found
+}
+
+// Message writes to a pipe without waiting for its reader.
+func Message(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
+
+// Patient makes a pipe one that never holds its writer up.
+func Patient(pipe int) { _ = unix.SetNonblock(pipe, true) }

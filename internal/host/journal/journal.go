@@ -1,0 +1,171 @@
+// Package journal is a file of lines that only grows, written by one process at a time, and the lock that says which. A line
+// is there as a whole or not at all, also when its writer is killed or the disk is full. It does not know what the lines say.
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Journal is an open file. It is for one goroutine at a time.
+type Journal struct {
+	file     *os.File
+	read     int64 // up to here the lines were given out
+	reserved int64 // up to here a write needs no room on the disk
+}
+
+// Open opens a journal, and makes it when it is missing: for its owner only. Reading begins with the first line.
+func Open(path string) (*Journal, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the journal: %w", err)
+	}
+	return &Journal{file: file}, nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Mend takes away the beginning of a line whose writer was killed. Only who holds the lock may.
+func (j *Journal) Mend() error {
+	info, err := j.file.Stat()
+	if err != nil {
+		return j.failed(err)
+	}
+	end, part := info.Size(), make([]byte, 4096)
+	for end > 0 {
+		from := max(0, end-int64(len(part)))
+		n, err := j.file.ReadAt(part[:end-from], from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return j.failed(err)
+		}
+		if i := bytes.LastIndexByte(part[:n], '\n'); i >= 0 {
+			end = from + int64(i) + 1
+			break
+		}
+		end = from
+	}
+	if end < info.Size() {
+		err = j.file.Truncate(end)
+	}
+	j.read = min(j.read, end)
+	return j.failed(err)
+}
+
+// Reserve makes room for that many bytes more, so that what has begun can be written to its end also when the disk becomes full.
+// A file system that cannot promise that promises nothing.
+func (j *Journal) Reserve(more int64) error {
+	const ahead = 256 << 10
+	info, err := j.file.Stat()
+	if err != nil || info.Size()+more <= j.reserved {
+		return j.failed(err)
+	}
+	err = unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, info.Size(), more+ahead)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		err = nil
+	}
+	if err == nil {
+		j.reserved = info.Size() + more + ahead
+	}
+	return j.failed(err)
+}
+
+// Append writes a line, which has no line break in it. After an error nothing of it is there.
+func (j *Journal) Append(line []byte) error {
+	n, err := j.file.Write(append(line, '\n'))
+	if err != nil && n > 0 {
+		if info, serr := j.file.Stat(); serr == nil {
+			_ = j.file.Truncate(info.Size() - int64(n)) // else the next to open it mends it
+		}
+	}
+	return j.failed(err)
+}
+
+// Next gives out the complete lines that it has not given out before; f's error ends that.
+func (j *Journal) Next(f func(line []byte) error) error {
+	part := make([]byte, 64<<10)
+	for {
+		n, err := j.file.ReadAt(part, j.read)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return j.failed(err)
+		}
+		rest, full := part[:n], n == len(part)
+		for {
+			line, after, found := bytes.Cut(rest, []byte("\n"))
+			if !found {
+				break
+			}
+			if err := f(line); err != nil {
+				return fmt.Errorf("cannot read %s at byte %d: %w", j.file.Name(), j.read, err)
+			}
+			j.read += int64(len(line)) + 1
+			rest = after
+		}
+		switch {
+		case !full:
+			return nil
+		case len(rest) == n: // one line is longer than the part
+			part = make([]byte, 2*len(part))
+		}
+	}
+}
+
+func (j *Journal) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
+}
+
+// Lock takes the lock file at path; while somebody else has it, busy is called once, and then the lock is waited for. The lock
+// is the open file's: whoever inherits the descriptor has it too.
+func Lock(path string, busy func()) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock: %w", err)
+	}
+	lock := &unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, lock)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		busy()
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, lock)
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
+	return file, nil
+}
+
+// Replace writes a file as a whole, for its owner only: readers see the old content or the new.
+func Replace(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(file.Name())
+			err = fmt.Errorf("cannot write %s: %w", path, err)
+		}
+	}()
+	if err = write(file); err != nil {
+		return err
+	}
+	if err = file.Sync(); err != nil {
+		return err
+	}
+	if err = file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}

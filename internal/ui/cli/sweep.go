@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/sweep"
+)
+
+type sweepOptions struct {
+	spec                       specFlags
+	over                       []string
+	csv, commands, resume, dir string
+	retry, timeout, grace      string
+	jobs, perGPU               int
+	failed, dry, json, quiet   bool
+}
+
+const (
+	sweepLong = `Runs COMMAND once for each combination of the values of --over, each line of a
+CSV file, or each line of a file of commands, with a lease of its own for each
+run: as many at a time as there are devices. A word such as {{.lr}} becomes the
+value of that parameter, {{.Ordinal}} the number of the run, from 0. Each run
+has its output in a log of its own, and GPUARD_SWEEP_RUN and GPUARD_SWEEP_DIR
+in its environment. What was done is written down: a sweep that was interrupted,
+also by kill -9, goes on with --resume DIR, and nothing is done twice.
+
+Exit codes: 0 all runs ended with 0, 1 some failed, 122 never on this machine,
+125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`
+
+	sweepExample = `  gpuard sweep --over lr=0.1,0.01 --over s=1..5 -- python a.py {{.lr}} {{.s}}
+  gpuard sweep --csv runs.csv --jobs-per-gpu 2 -- python train.py --lr {{.lr}}
+  gpuard sweep --commands runs.txt --retry 2:any
+  gpuard sweep --over part=0..1:0.25 --dry-run -- ./app --part {{.part}}
+  gpuard sweep --resume gpuard-sweep-1`
+)
+
+func (p *Program) sweep() *cobra.Command {
+	o := &sweepOptions{}
+	cmd := &cobra.Command{
+		Use:   "sweep [flags] [--] [COMMAND [ARG...]]",
+		Short: "Run a command many times, with other parameters on each GPU",
+		Long:  sweepLong, Example: sweepExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: p.programs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := p.sweepWith(cmd, args, o)
+			var own *failure
+			if err == nil || errors.As(err, &own) {
+				return err
+			}
+			return &failure{err, app.RunExit(err)}
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.spec.add(p, cmd)
+	f.StringArrayVar(&o.over, "over", nil, "`NAME=VALUES` of a parameter: a list (0.1,0.01), ranges (1..10, 0..1:0.25), or both; each --over multiplies the runs")
+	f.StringVar(&o.csv, "csv", "", "one run for each line of this `FILE`, whose first line names the parameters")
+	f.StringVar(&o.commands, "commands", "", "one run for each line of this `FILE`, which is a command")
+	f.StringVar(&o.resume, "resume", "", "go on with the sweep in this folder, `DIR`")
+	f.BoolVar(&o.failed, "failed", false, "with --resume: those that failed, too")
+	f.StringVar(&o.dir, "dir", "", "`DIR` for logs and results (default gpuard-sweep-1, or the next number that is free)")
+	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at once (default: as many as fit; with --cpu one per processor)")
+	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each has an Nth of the memory that it has for shares")
+	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times when the machine made it fail; any: after every failure")
+	f.StringVar(&o.timeout, "timeout", "", "end a run, and everything that it started, after this `TIME`, such as 2h")
+	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a run has to end when it is asked to, before it is killed")
+	f.BoolVar(&o.dry, "dry-run", false, "only say what would be run, and where the first would be")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	p.privateState(cmd)
+	completeWords(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("jobs-per-gpu", cobra.FixedCompletions([]string{"2", "3", "4", "8"}, noFiles))
+	for _, name := range []string{"over", "jobs"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	for _, name := range []string{"dir", "resume"} {
+		_ = cmd.MarkFlagDirname(name)
+	}
+	return cmd
+}
+
+// sweepConflicts are flags that say the same thing in different ways.
+func sweepConflicts() []conflict {
+	list := []conflict{
+		{"over", "csv", "runs come from one place"}, {"over", "commands", "runs come from one place"}, {"csv", "commands", "runs come from one place"},
+		{"jobs-per-gpu", "share", "both say how much of a GPU a run has"},
+		{"jobs-per-gpu", "mem", "a share has its memory promised"},
+		{"jobs-per-gpu", "mig", "a MIG slice is a share already"},
+		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
+	}
+	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "retry", "timeout", "grace", "dry-run", "gpus", "cpu", "device", "mig",
+		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
+		list = append(list, conflict{"resume", other, "the folder holds what was asked; to change it, write the whole command again with --dir DIR"})
+	}
+	return list
+}
+
+func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) error {
+	if err := together(cmd, sweepConflicts()); err != nil {
+		return asUsage(err)
+	}
+	if err := filled(cmd, "over", "csv", "commands", "resume", "dir", "retry", "timeout", "grace"); err != nil {
+		return asUsage(err)
+	}
+	show := p.sweepShow(o)
+	if o.resume != "" {
+		if len(args) > 0 {
+			return usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
+		}
+		s, err := sweeper.Resume(p.App, o.resume, show.busy)
+		if err == nil && o.failed {
+			err = s.Again()
+		}
+		return p.conduct(cmd, s, o, show, err)
+	}
+	q, err := o.question(cmd, args)
+	if err != nil {
+		return asUsage(err)
+	}
+	if o.dry {
+		return p.previewSweep(cmd, q, o)
+	}
+	s, err := sweeper.Begin(p.App, q, o.dir, show.busy)
+	return p.conduct(cmd, s, o, show, err)
+}
+
+// question reads the flags into what is asked for.
+func (o *sweepOptions) question(cmd *cobra.Command, args []string) (q *sweeper.Question, err error) {
+	q = &sweeper.Question{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
+	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
+		return nil, err
+	}
+	set := cmd.Flags().Changed
+	switch {
+	case o.failed:
+		return nil, errors.New("cannot use --failed alone: it says which runs of a sweep are done again; add --resume DIR")
+	case set("jobs") && o.jobs < 1:
+		return nil, fmt.Errorf("cannot run --jobs %d at once: write 1 or more, or leave it out", o.jobs)
+	case set("jobs-per-gpu") && (o.perGPU < 1 || o.perGPU > 64):
+		return nil, fmt.Errorf("cannot run --jobs-per-gpu %d: write a number from 1 to 64", o.perGPU)
+	case o.commands != "" && len(args) > 0:
+		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
+	}
+	if err := o.times(set, q); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.csv != "":
+		q.Grid, err = sweeper.Table(o.csv)
+	case o.commands != "":
+		q.Grid, err = sweeper.Lines(o.commands)
+	case len(o.over) > 0:
+		q.Grid, err = sweep.Product(o.over)
+	default:
+		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to go on with (--resume DIR)")
+	}
+	return q, err
+}
+
+func (o *sweepOptions) times(set func(string) bool, q *sweeper.Question) (err error) {
+	if set("retry") {
+		if q.Retry.Times, q.Retry.Any, err = retries(o.retry); err != nil {
+			return err
+		}
+	}
+	if set("timeout") {
+		if q.Spec.Timeout, err = duration("timeout", o.timeout); err != nil {
+			return err
+		}
+	}
+	if q.Grace, err = time.ParseDuration(o.grace); err != nil || q.Grace != 0 {
+		q.Grace, err = duration("grace", o.grace)
+	}
+	return err
+}
+
+// sweepPreview is the JSON answer of a dry run.
+type sweepPreview struct {
+	Schema   string     `json:"schema"`   // "gpuard.sweep/1"
+	Runs     int        `json:"runs"`     // how many there would be
+	Numbers  []int      `json:"numbers"`  // of those in commands
+	Commands [][]string `json:"commands"` // the words of some runs, the first and the last among them
+	Unused   []string   `json:"unused"`   // parameters that no word asks for
+	Notes    []string   `json:"notes"`    // remarks
+	First    job.Plan   `json:"first"`    // what the first run would get now
+}
+
+// previewSweep says what would be run, and what the first run would get now.
+func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweepOptions) error {
+	most := 4
+	if o.json {
+		most = 100
+	}
+	runs, commands, unused, err := sweeper.Preview(q, most)
+	if err != nil {
+		return err
+	}
+	if o.perGPU > 1 {
+		if q.Spec.Share, err = p.App.Portion(cmd.Context(), q.Spec, o.perGPU); err != nil {
+			return err
+		}
+	}
+	plan, err := p.App.Decide(cmd.Context(), q.Spec)
+	var refusal *job.Refusal
+	if err != nil && (!errors.As(err, &refusal) || refusal.Never) {
+		return err
+	}
+	if o.json {
+		return writeJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.said...), whole(plan)})
+	}
+	fmt.Fprintf(p.Out, "%s:\n", plural(q.Grid.Len(), "run"))
+	for i, run := range runs {
+		if i > 0 && run > runs[i-1]+1 {
+			fmt.Fprintln(p.Out, "  ...")
+		}
+		fmt.Fprintf(p.Out, "  %d: %s\n", run, asTyped(commands[i]))
+	}
+	if text := unusedText(unused); text != "" {
+		fmt.Fprintln(p.Out, text)
+	}
+	if refusal != nil {
+		fmt.Fprintln(p.Out, "The first would wait:")
+		Refusal(p.Out, refusal, p.term(p.Out))
+		return nil
+	}
+	fmt.Fprintln(p.Out, "The first, now:")
+	Plan(p.Out, plan, p.term(p.Out))
+	return nil
+}
+
+// unusedText is the remark about parameters that change nothing.
+func unusedText(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no word of the command asks for %s: write {{.%s}} where it belongs", strings.Join(names, ", "), names[0])
+}
+
+// asTyped is a command as one would type it, without what a terminal would act on.
+func asTyped(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$`!*?[](){}<>|&;~#") {
+			quoted[i] = quoteSh(w)
+		}
+	}
+	return gpu.Clean(strings.Join(quoted, " "))
+}

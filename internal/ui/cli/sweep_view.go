@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/sweep"
+)
+
+// sweepShow shows how far a sweep is: on a terminal by one line that stays current, elsewhere by a line now and then.
+type sweepShow struct {
+	p     *Program
+	quiet bool
+	live  bool
+	mu    sync.Mutex
+	drawn bool      // the line is on the screen
+	last  time.Time // that something was shown
+	part  int       // tenths that were told
+	now   sweeper.Progress
+}
+
+func (p *Program) sweepShow(o *sweepOptions) *sweepShow {
+	s := &sweepShow{p: p, quiet: o.quiet || o.json, live: p.term(p.Err).TTY}
+	switch {
+	case o.json:
+	case o.quiet:
+		p.App.Say = func(string) {}
+	default:
+		p.App.Say = s.say
+	}
+	return s
+}
+
+// say prints a line above the one that stays.
+func (s *sweepShow) say(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	fmt.Fprintln(s.p.Err, "gpuard: "+text)
+}
+
+// busy says that somebody else has the sweep.
+func (s *sweepShow) busy() {
+	s.p.App.Say("another gpuard is at this sweep, or its runs go on: waiting for its end")
+}
+
+func (s *sweepShow) wipe() {
+	if s.drawn && onScreen(s.p) {
+		fmt.Fprint(s.p.Err, "\r\x1b[K")
+	}
+	s.drawn = false
+}
+
+// progress is called several times a second.
+func (s *sweepShow) progress(now sweeper.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+	switch {
+	case s.quiet:
+	case s.live && onScreen(s.p):
+		if time.Since(s.last) < 200*time.Millisecond {
+			return
+		}
+		s.last, s.drawn = time.Now(), true
+		width := max(s.p.term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+SweepLine(now, time.Now(), width))
+	case !s.live:
+		part := 10 * now.Count.Done() / max(now.Count.All, 1)
+		if s.last.IsZero() {
+			s.last, s.part = time.Now(), part
+		}
+		if part > s.part && part < 10 || time.Since(s.last) > time.Minute {
+			s.last, s.part = time.Now(), part
+			fmt.Fprintln(s.p.Err, "gpuard: "+SweepLine(now, time.Now(), 0))
+		}
+	}
+}
+
+// SweepLine is how far a sweep is, in width cells, 0 for no limit: a bar where there is room, what is done, runs, waits and
+// fails, and when it will be over if it goes on like this.
+func SweepLine(now sweeper.Progress, at time.Time, width int) string {
+	c := now.Count
+	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
+	parts := []string{}
+	if c.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", c.Failed))
+	}
+	if now.Stopped {
+		parts = append(parts, "ending what runs")
+	}
+	if c.Running > 0 {
+		parts = append(parts, fmt.Sprintf("%d running", c.Running))
+	}
+	if left := remainingTime(now, at); left != "" && !now.Stopped {
+		parts = append(parts, left)
+	}
+	if now.Stand != nil {
+		parts = append(parts, Standing(*now.Stand, at, 0))
+	}
+	text := strings.Join(append([]string{done}, parts...), ", ")
+	if width <= 0 {
+		return text
+	}
+	const bar = 20
+	if room := width - bar - 3; room >= 30 {
+		full := bar * c.Done() / max(c.All, 1)
+		return "[" + strings.Repeat("#", full) + strings.Repeat("-", bar-full) + "] " + cut(text, room, "...")
+	}
+	return cut(text, width, "...")
+}
+
+// remainingTime is for people: "about 3m left, 14:02".
+func remainingTime(now sweeper.Progress, at time.Time) string {
+	done := now.Count.Done() - now.Before
+	left := now.Count.All - now.Count.Done()
+	if done <= 0 || left <= 0 {
+		return ""
+	}
+	more := time.Duration(float64(at.Sub(now.Began)) / float64(done) * float64(left))
+	if more > 10000*time.Hour {
+		return ""
+	}
+	text := fmt.Sprintf("about %ds left", int(more.Seconds())+1)
+	switch {
+	case more >= time.Hour:
+		text = fmt.Sprintf("about %dh%02dm left", int(more.Hours()), int(more.Minutes())%60)
+	case more >= time.Minute:
+		text = fmt.Sprintf("about %dm left", int(more.Minutes())+1)
+	}
+	if more > 5*time.Minute {
+		text += " (" + clock(at.Add(more), at) + ")"
+	}
+	return text
+}
+
+// swept is the JSON answer of a sweep.
+type swept struct {
+	Schema   string         `json:"schema"`   // "gpuard.sweep/1"
+	Dir      string         `json:"dir"`      // its folder
+	Runs     int            `json:"runs"`     // how many there are
+	OK       int            `json:"ok"`       // ended with 0
+	Failed   int            `json:"failed"`   // ended otherwise
+	NotDone  int            `json:"not_done"` // still to be done: gpuard sweep --resume DIR
+	Seconds  float64        `json:"seconds"`  // that this call took
+	Failures []sweep.Result `json:"failures"` // the first of those that failed
+	Results  string         `json:"results"`  // the table of all runs, CSV; results.json beside it is the same
+	Notes    []string       `json:"notes"`    // what was said meanwhile
+}
+
+// conduct runs a sweep and says how it ended.
+func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions, show *sweepShow, err error) error {
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if text := unusedText(s.Unused()); text != "" {
+		p.App.Say(text)
+	}
+	began := time.Now()
+	if c := s.Count(); s.Resumed {
+		p.App.Say(fmt.Sprintf("%s in %s, %d done before", plural(c.All, "run"), gpu.Clean(s.Dir), c.Done()))
+	} else {
+		p.App.Say(fmt.Sprintf("%s in %s", plural(c.All, "run"), gpu.Clean(s.Dir)))
+	}
+	out, err := s.Conduct(cmd.Context(), show.progress)
+	show.mu.Lock()
+	show.wipe()
+	show.mu.Unlock()
+	if err != nil {
+		if out.Count.Running+out.Count.Waiting > 0 {
+			err = &failure{fmt.Errorf("%w; what was done is kept: %s", err, resume(s.Dir)), app.RunExit(err)}
+		}
+		return err
+	}
+	if err := p.showSwept(s, o, out, time.Since(began)); err != nil {
+		return err
+	}
+	if out.Interrupted != nil {
+		s.Close()
+		sweeper.Die(out.Interrupted)
+	}
+	if out.Count.Failed > 0 {
+		return &failure{&silent{errors.New("some runs failed")}, 1}
+	}
+	return nil
+}
+
+func resume(dir string) string { return "gpuard sweep --resume " + asTyped([]string{dir}) }
+
+// showSwept is the summary.
+func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outcome, spent time.Duration) error {
+	c := out.Count
+	results := s.Dir + "/results.csv"
+	left := c.Waiting + c.Running
+	if o.json {
+		return writeJSON(p.Out, swept{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.said...)})
+	}
+	if o.quiet && c.Failed == 0 && left == 0 {
+		return nil
+	}
+	w := p.Out
+	if out.Interrupted != nil {
+		w = p.Err
+	}
+	text := fmt.Sprintf("%d of %s ok", c.OK, plural(c.All, "run"))
+	if c.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", c.Failed)
+	}
+	if left > 0 {
+		text += fmt.Sprintf(", %d not done", left)
+	}
+	fmt.Fprintf(w, "%s, in %s; results: %s\n", text, elapsed(spent), gpu.Clean(results))
+	for _, r := range out.Failures {
+		fmt.Fprintln(w, "  "+failedRun(r, s.Question.Grid.Names, s.Dir))
+	}
+	if more := c.Failed - len(out.Failures); more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+	switch {
+	case left > 0:
+		fmt.Fprintln(w, "to go on: "+resume(s.Dir))
+	case c.Failed > 0:
+		fmt.Fprintln(w, "those that failed again: "+resume(s.Dir)+" --failed")
+	}
+	return nil
+}
+
+// failedRun is "run 17 (lr=0.1 seed=3): exit 1, /…/runs/0017/log".
+func failedRun(r sweep.Result, names []string, dir string) string {
+	text := fmt.Sprintf("run %d", r.Run)
+	if len(r.Parameters) > 0 {
+		pairs := []string{}
+		for _, name := range names {
+			pairs = append(pairs, name+"="+gpu.Brief(r.Parameters[name]))
+		}
+		text += " (" + strings.Join(pairs, " ") + ")"
+	}
+	how := r.Signal
+	if how == "" && r.Exit != nil {
+		how = fmt.Sprintf("exit %d", *r.Exit)
+	}
+	if r.Problem != "" {
+		how += ", " + r.Problem
+	}
+	return gpu.Clean(text + ": " + how + "; " + dir + string(os.PathSeparator) + r.Log)
+}
