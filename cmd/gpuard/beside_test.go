@@ -118,14 +118,14 @@ func TestUnattended(t *testing.T) {
 		child, says string
 		code        int
 	}{
-		"the command": {"sh -c 'while :; do read x </dev/zero; done'", "its command sh (process PID) is running; end it first: kill PID", 1},
-		"a helper":    {"sleep 1000", "", 0},
+		"the command": {"sh -c 'while :; do read x </dev/zero; done' &", "its command sh (process PID) is running; end it first: kill PID", 1},
+		"a helper":    {"sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done;", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "demo:1xL4")
 			r.freed()
-			cmd := r.job("sh", "-c", c.child+" & echo $GPUARD_LEASE $!; wait")
+			cmd := r.job("sh", "-c", c.child+" echo $GPUARD_LEASE $!; wait")
 			var lease string
 			var pid int
 			if _, err := fmt.Sscan(begin(t, cmd), &lease, &pid); err != nil {

@@ -103,10 +103,10 @@ func (f *front) ending(args ...string) string {
 // TestTimeout: timeout(1) ends the command, not something in front of it.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	for _, words := range []string{"timeout 1", "timeout --foreground 1", "timeout -s KILL 1", "timeout -s INT -k 20 1"} {
+	for _, words := range []string{"timeout 4", "timeout --foreground 4", "timeout -s KILL 4", "timeout -s INT -k 20 4"} {
 		t.Run(words, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(f *front) []string {
+			bothWays(t, func(f *front) []string { // the time is enough for a busy machine to start the command
 				mark := filepath.Join(f.dir, "mark")
 				command := f.with("sh", "-c", `echo $$ >"$0"; exec sleep 60`, mark)
 				end := f.ending(append(strings.Fields(words), command...)...)

@@ -90,7 +90,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0"])
 func TestRunVerifyPatience(t *testing.T) {
 	t.Parallel()
 	p := newTorchlike(t, cpuTorch, `
-for _ in range(300):
+for _ in range(3000):
     if os.path.getsize(here + "said"):
         break
     time.sleep(0.01)
