@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // commandsIn are the indented lines of a page that type something into a shell.
@@ -50,9 +51,7 @@ func typed(t *testing.T, shell, line string) (result, string) {
 	t.Helper()
 	bin, work := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{bin + "/python": worker, bin + "/torchrun": stub, bin + "/pytest": stub, work + "/app": stub, work + "/train.sh": stub} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil { //nolint:gosec // programs are executable
-			t.Fatal(err)
-		}
+		executable.Write(t, name, []byte(text))
 	}
 	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "SHELL=/bin/sh", "PATH=" + bin + ":" + os.Getenv("PATH")})
 	found, err := exec.LookPath(shell)

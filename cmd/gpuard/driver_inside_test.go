@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // with adds variables to a command.
@@ -124,12 +125,10 @@ func (r *rack) forEverybody() string {
 	}
 	code, err := os.ReadFile(self)
 	path := filepath.Join(r.Dir, "bin", "gpuard")
-	if err == nil {
-		err = os.WriteFile(path, code, 0o755)
-	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	executable.Write(r.t, path, code)
 	return path
 }
 

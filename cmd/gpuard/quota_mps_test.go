@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/proc"
+	"gpuard/test/executable"
 	"gpuard/test/fakegpu"
 )
 
@@ -104,10 +105,7 @@ func TestQuotaMPSBroken(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
 	r.Remove("bin/nvidia-cuda-mps-control")
-	r.Write("bin/nvidia-cuda-mps-control", "#!/bin/sh\necho no device supports it; exit 1")
-	if err := os.Chmod(filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), []byte("#!/bin/sh\necho no device supports it; exit 1\n"))
 	got := r.run("run", "--share", "8G", "--quota", "mps", "--", "true")
 	same(t, "exit", got.code, 0)
 	contains(t, got.err, "no device supports it", "the share is measured from outside instead", "a share of 8 GiB (watch)")
@@ -156,10 +154,7 @@ func TestQuotaMPSHangs(t *testing.T) {
 	if err := os.Rename(control, control+".real"); err != nil {
 		t.Fatal(err)
 	}
-	r.Write("bin/nvidia-cuda-mps-control", fmt.Sprintf("#!/bin/sh\ntest -e %s && exec sleep 60\nexec \"$0.real\" \"$@\"\n", hang))
-	if err := os.Chmod(control, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, control, fmt.Appendf(nil, "#!/bin/sh\ntest -e %s && exec sleep 60\nexec \"$0.real\" \"$@\"\n", hang))
 	_, heard, over := r.throughMPS("gpuard", t.TempDir(), nil, []string{"sh", "-c",
 		fmt.Sprintf("touch %s; for i in 1 2 3 4; do fakegpu-job --gpu 0 --mem 4G & done; wait; rm %[1]s", hang)})
 	began := time.Now()

@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/verify"
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 	"gpuard/test/fakegpu"
 )
 
@@ -89,9 +90,7 @@ export CUDA_VISIBLE_DEVICES=1
 fakegpu-job --gpu "$CUDA_VISIBLE_DEVICES"
 exit
 `
-	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, program, []byte(text))
 	lease, pid := r.leased(0, "echo $CUDA_VISIBLE_DEVICES; exec "+program)
 	v := r.verified(verify.OutsideLease, 1, lease)
 	contains(t, v.Text, "is on GPU 1", "which is not in lease "+lease+": it has GPU 0")

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/visible"
+	"gpuard/test/executable"
 )
 
 // plant makes folders and files (the text after "=") below a new root.
@@ -24,7 +25,7 @@ func plant(t *testing.T, things ...string) string {
 		}
 		var err error
 		if isFile {
-			err = os.WriteFile(path, []byte(text), 0o755)
+			executable.Write(t, path, []byte(text))
 		} else {
 			err = os.MkdirAll(path, 0o755)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/visible"
+	"gpuard/test/executable"
 )
 
 // plant makes a tree: a name that ends in "/" is a folder, "a -> b" a link, everything else a file; programs have mode 755.
@@ -30,7 +31,7 @@ func plant(t *testing.T, things ...string) string {
 		case strings.HasSuffix(name, "/"):
 			err = os.MkdirAll(path, 0o755)
 		default:
-			err = os.WriteFile(path, []byte(text), 0o755)
+			executable.Write(t, path, []byte(text))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"gpuard/internal/host/ready"
+	"gpuard/test/executable"
 )
 
 // soon is a deadline that only a program which never answers reaches; patience is for everything else.
@@ -44,9 +45,7 @@ func check(t *testing.T, what string, err error, want string) {
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "mine"), []byte("#!/bin/sh\n[ \"$A\" = 1 ]\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, filepath.Join(folder, "mine"), []byte("#!/bin/sh\n[ \"$A\" = 1 ]\n"))
 	path := "PATH=" + folder + ":" + os.Getenv("PATH")
 	for _, c := range []struct {
 		name string
