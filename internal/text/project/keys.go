@@ -17,7 +17,7 @@ const (
 	Size     Kind = "size"                       // 20G
 	Time     Kind = "time"                       // 90s
 	List     Kind = "list"                       // [a, b], or "a,b"
-	Optional Kind = "true, or a list"            // of a flag whose value can be left out
+	Optional Kind = "true, or text"              // of a flag whose value can be left out
 	Command  Kind = "text, or a list of words"   // text is cut into words
 	Pairs    Kind = "map, or a list of A=B"      // variables
 	Needs    Kind = "list of services, or a map" // service to condition
@@ -99,11 +99,14 @@ func chooseKeys() []Key {
 		{Name: "mps_threads", Flag: "mps-threads", Kind: Number, Text: "percent of the GPU's processors, for quota: mps", Sample: "50"},
 		{Name: "place", Flag: "place", Kind: Text, Words: []string{"spread", "packed"}, Text: "how to choose among free GPUs; without it, by how busy the machine is", Sample: "packed"},
 		{Name: "ids", Flag: "ids", Kind: Text, Words: []string{"auto", "uuid", "index"}, Text: "how GPUs are written into variables", Sample: "uuid"},
+		{Name: "torchrun", Flag: "torchrun", Kind: Switch, Text: "the command is a script for torchrun, which starts it once for each GPU", Sample: "true"},
+		{Name: "ranks", Flag: "ranks", Kind: Optional, Words: []string{"all", "own"}, Text: "start the command once for each GPU; each process sees all GPUs of its instance (true), or its own alone", Sample: "own"},
+		{Name: "nproc", Flag: "nproc", Kind: Number, Text: "how many processes, in place of one for each GPU, for torchrun and ranks", Sample: "4"},
 		{Name: "any", Flag: "any", Kind: Switch, Text: "ignore a mask or lease that gpuard up was started inside of", Sample: "true"},
 		{Name: "private_state", Flag: "private-state", Kind: Switch, Text: "lease inside a container although nobody outside sees it", Sample: "true"},
 		{Name: "wait", Flag: "wait", Kind: Optional, Text: "longest time in line for a GPU; without it, no limit", Sample: "10m"},
 		{Name: "no_wait", Flag: "no-wait", Kind: Switch, Text: "give up at once when no GPU is free", Sample: "true"},
-		{Name: "fallback", Flag: "fallback", Kind: List, Text: "what to try in place of waiting, in order: other (drops device and model), cpu, wait", Sample: "[cpu]"},
+		{Name: "fallback", Flag: "fallback", Kind: List, Text: "what to try in place of waiting, in order: other (drops device and model), cpu, wait", Sample: "[other, cpu]"},
 	}
 }
 
@@ -117,6 +120,6 @@ func careKeys() []Key {
 		{Name: "grace", Flag: "grace", Kind: Time, Text: "time that it then has before it is killed; without it 10s", Sample: "30s"},
 		{Name: "log", Flag: "log", Kind: Text, Text: "file that gets its output too, beside what gpuard logs shows; a relative path begins at the file's folder", Sample: "logs/node-{{.Ordinal}}.log"},
 		{Name: "log_limit", Flag: "log-limit", Kind: Size, Text: "size at which that file, and the log that gpuard keeps, is put aside; without it 64M", Sample: "10M"},
-		{Name: "verify", Flag: "verify", Kind: Optional, Text: "watch for this time whether it is on its GPU; with stop, end it if not", Sample: `["30s", "stop"]`},
+		{Name: "verify", Flag: "verify", Kind: Optional, Text: "watch for this time whether it is on its GPU; with stop behind a comma, end it if not", Sample: "30s,stop"},
 	}
 }

@@ -89,15 +89,17 @@ func mend(data []byte, e *yamltree.Error) string {
 	if e.Line < 1 || e.Line > len(lines) {
 		return ""
 	}
-	line := lines[e.Line-1]
-	_, value, _ := strings.Cut(line, ": ")
-	value = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(value), "- "))
+	line := strings.TrimRight(lines[e.Line-1], "\r")
+	value := line[min(max(e.Column-1, 0), len(line)):]
+	if e.Column > 1 && strings.HasPrefix(line[min(e.Column-2, len(line)):], "{{") {
+		value = line[e.Column-2:]
+	}
 	switch {
 	case strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t"))], "\t"):
 		return "; indent with blanks, YAML takes no tabs"
-	case strings.HasPrefix(value, "{{"), strings.HasPrefix(value, "*"), strings.HasPrefix(value, "@"), strings.HasPrefix(value, "`"), strings.HasPrefix(value, "%"):
-		return fmt.Sprintf("; a value that begins with %s needs quotes: '%s'", value[:1], value)
-	case strings.Contains(value, ": "):
+	case value != "" && (strings.HasPrefix(value, "{{") || strings.Contains("*@`%", value[:1])):
+		return fmt.Sprintf("; a value that begins with %s needs quotes", value[:1])
+	case strings.Contains(e.Text, "mapping value") && strings.Contains(value, ": "):
 		return "; a value with a colon and a blank in it needs quotes"
 	}
 	return ""
@@ -112,7 +114,7 @@ func (r *reader) file(root *yamltree.Node) {
 		key, known := find(r.keys.File, p.Key.Text)
 		switch {
 		case !known:
-			r.unknown(p.Key, r.keys.File, "")
+			named = r.unknown(p.Key, r.keys.File, "") == "services" || named
 		case p.Value.Null:
 			r.wrong(p.Key.At, "%s has no value", key.Name)
 		case key.Name == "name":

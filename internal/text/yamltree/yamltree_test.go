@@ -1,6 +1,7 @@
 package yamltree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,4 +181,26 @@ func FuzzParse(f *testing.F) {
 			walk(d)
 		}
 	})
+}
+
+// TestErrors: where a file is not YAML, also where the parser lets it pass.
+func TestErrors(t *testing.T) {
+	for src, want := range map[string]string{
+		"a: 1\n\tb: 2\n":             "[2:1] found character",
+		"a: *b\n":                    "[1:4] there is no anchor &b for the alias *b",
+		"a: 1\nb: [1, *x]\n":         "[2:8] there is no anchor &x",
+		"a: &a [*a]\n":               "[1:8] there is no anchor &a",
+		"a:\n  <<: 5\n  b: 1\n":      "[2:3] << takes a map",
+		"a: &a 5\nb:\n  <<: [*a]\n":  "",
+		"a: &a {b: 1}\nc:\n  <<: *a": "",
+	} {
+		_, err := Parse([]byte(src))
+		var place *Error
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", src, err)
+		case want != "" && (!errors.As(err, &place) || !strings.HasPrefix(err.Error(), "cannot read the file as YAML: "+want)):
+			t.Errorf("%q: %v, want %s", src, err, want)
+		}
+	}
 }

@@ -23,11 +23,13 @@ const made = "<!-- made from the code: make docs -->\n\n"
 // TestDocs compares the reference pages with the code; -update writes them (make docs).
 func TestDocs(t *testing.T) {
 	pages := map[string]string{
-		"commands.md":      commandsPage(),
-		"compatibility.md": compatibilityPage(),
-		"exit-codes.md":    exitCodesPage(),
-		"explain-notes.md": notesPage(),
-		"json.md":          jsonPage(t),
+		"commands.md":        commandsPage(),
+		"compatibility.md":   compatibilityPage(),
+		"exit-codes.md":      exitCodesPage(),
+		"explain-notes.md":   notesPage(),
+		"json.md":            jsonPage(t),
+		"gpuard-yaml.md":     projectPage(),
+		"gpuard.schema.json": projectSchema(),
 	}
 	maps.Copy(pages, findingsPages())
 	for name, want := range pages {

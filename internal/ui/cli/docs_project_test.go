@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/text/project"
+)
+
+// projectPage is the reference of gpuard.yaml.
+func projectPage() string {
+	keys := project.AllKeys()
+	var b strings.Builder
+	b.WriteString("# gpuard.yaml\n\n" + made + `The file of a project: programs that run for long, what each needs, and in which order they start. How to use it:
+[services](../guide/services.md). A key that is not here is an error, with its line and column. ` + "`gpuard.schema.json`" + ` is the same for editors:
+with this first line most of them complete keys and mark mistakes while one types.
+
+    # yaml-language-server: $schema=…/docs/reference/gpuard.schema.json
+
+Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors, which work everywhere, as does ` + "`<<`" + `. Sizes are written 20G, times 90s, 10m, 24h or 7d.
+A list can also be one text with commas. Relative paths begin at the folder of the file.
+
+`)
+	table := func(title string, list []project.Key) {
+		fmt.Fprintf(&b, "## %s\n\n| key | takes | meaning | as in |\n| --- | --- | --- | --- |\n", title)
+		for _, k := range list {
+			takes := string(k.Kind)
+			if len(k.Words) > 0 && k.Kind == project.Text {
+				takes = strings.Join(k.Words, ", ")
+			}
+			as := ""
+			if k.Sample != "" {
+				as = "`" + k.Name + ": " + k.Sample + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, takes, k.Text, as)
+		}
+		b.WriteString("\n")
+	}
+	own := slices.DeleteFunc(slices.Clone(keys.Service), func(k project.Key) bool { return k.Flag != "" })
+	flags := slices.DeleteFunc(slices.Clone(keys.Service), func(k project.Key) bool { return k.Flag == "" })
+	table("At the top", keys.File)
+	table("Of a service", own)
+	table("Of a service, as flags of gpuard run", flags)
+	b.WriteString("Each means what the flag of that name does, with `-` for `_`: [commands](commands.md).\n\n")
+	table("Of ready", keys.Ready)
+	b.WriteString("One of `command`, `tcp`, `http` and `log`. In its command, `ready` has the variables and the folder of the service.\n\n" + templatePage)
+	return b.String()
+}
+
+const templatePage = "## Templates\n\n" + `Every text of a service may have parts in braces, which are filled in for each instance. A value that begins with a brace needs quotes.
+
+| part | is |
+| --- | --- |
+| ` + "`{{.Ordinal}}`" + ` | the number of the instance, from 0 |
+| ` + "`{{.Replicas}}`" + ` | how many instances there are |
+| ` + "`{{.Service}}` `{{.Project}}`" + ` | the names |
+| ` + "`{{add 8001 .Ordinal}}`" + ` | a sum |
+| ` + "`{{if eq .Ordinal 0}}--head{{end}}`" + ` | text for some of them |
+| ` + "`{{printf \"%03d\" .Ordinal}}`" + ` | other forms, as in Go's text/template |
+
+A command that is one text is filled in first and then cut into words at blanks; quotes and backslashes protect as in a shell. No shell is
+started, so what only a shell does (` + "`$HOME`, `>`, `|`, `&&`, `~`" + `) is an error; for a shell write ` + "`command: [sh, -c, 'a | b']`" + `.
+`
+
+// projectSchema is gpuard.yaml as JSON Schema (draft 7, the one that editors know best).
+func projectSchema() string {
+	keys := project.AllKeys()
+	top := object(keys.File)
+	top["$schema"], top["title"] = "http://json-schema.org/draft-07/schema#", "gpuard.yaml"
+	top["patternProperties"] = schemaMap{"^x-": schemaMap{}}
+	top["required"] = []string{"services"}
+	one := object(keys.Service)
+	one["required"] = []string{"command"}
+	properties := one["properties"].(schemaMap)
+	ready := object(keys.Ready)
+	ready["minProperties"], ready["description"] = 1, properties["ready"].(schemaMap)["description"]
+	properties["ready"] = ready
+	services := top["properties"].(schemaMap)["services"].(schemaMap)
+	services["additionalProperties"], services["minProperties"] = one, 1
+	services["propertyNames"] = schemaMap{"pattern": `^[a-z0-9][a-z0-9_.-]{0,62}$`}
+	text, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text) + "\n"
+}
+
+type schemaMap = map[string]any
+
+// object is a map with these keys and no others.
+func object(keys []project.Key) schemaMap {
+	properties := schemaMap{}
+	for _, k := range keys {
+		one := valueSchema(k)
+		one["description"] = k.Text
+		properties[k.Name] = one
+	}
+	return schemaMap{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+func valueSchema(k project.Key) schemaMap {
+	const template = `|\{\{`
+	words := schemaMap{"type": "array", "minItems": 1, "items": schemaMap{"type": []string{"string", "number"}}}
+	switch k.Kind {
+	case project.Number:
+		return schemaMap{"anyOf": []schemaMap{{"type": "integer", "minimum": 1}, {"type": "string", "pattern": `\{\{`}}}
+	case project.Switch:
+		return schemaMap{"type": "boolean"}
+	case project.Size:
+		return schemaMap{"type": "string", "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?i?[bB]?$` + template}
+	case project.Time:
+		return schemaMap{"type": "string", "pattern": `^([0-9]+d)?([0-9.]+(ms|s|m|h))*$` + template}
+	case project.List:
+		return schemaMap{"anyOf": []schemaMap{{"type": []string{"string", "number"}}, words}}
+	case project.Optional:
+		return schemaMap{"anyOf": []schemaMap{{"type": []string{"boolean", "string"}}, words}}
+	case project.Command:
+		return schemaMap{"anyOf": []schemaMap{{"type": "string", "minLength": 1}, words}}
+	case project.Pairs:
+		return schemaMap{"anyOf": []schemaMap{
+			{"type": "object", "additionalProperties": schemaMap{"type": []string{"string", "number", "boolean"}}},
+			{"type": "array", "items": schemaMap{"type": "string", "pattern": "^[^=]+="}},
+		}}
+	case project.Needs:
+		return schemaMap{"anyOf": []schemaMap{{"type": "string"}, words, {"type": "object", "additionalProperties": schemaMap{"enum": k.Words}}}}
+	case project.Map:
+		return schemaMap{"type": "object"}
+	}
+	if len(k.Words) > 0 {
+		return schemaMap{"enum": k.Words}
+	}
+	return schemaMap{"type": []string{"string", "number"}}
+}
+
+// TestProjectKeys: every key that stands for a flag has it, of the same kind, and no flag of run is without a key but those
+// that only make sense for one run.
+func TestProjectKeys(t *testing.T) {
+	for _, c := range commandTree() {
+		if c.Name() != "run" {
+			continue
+		}
+		known := map[string]bool{}
+		for _, k := range project.AllKeys().Service {
+			if k.Flag == "" {
+				continue
+			}
+			known[k.Flag] = true
+			f := c.Flags().Lookup(k.Flag)
+			if f == nil || strings.ReplaceAll(k.Flag, "-", "_") != k.Name {
+				t.Errorf("%s: there is no flag --%s", k.Name, k.Flag)
+				continue
+			}
+			_, list := f.Value.(pflag.SliceValue)
+			if (f.Value.Type() == "bool") != (k.Kind == project.Switch) || (f.Value.Type() == "int") != (k.Kind == project.Number) ||
+				list != (k.Kind == project.List) || (f.NoOptDefVal != "") != (k.Kind == project.Switch || k.Kind == project.Optional) {
+				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Kind, k.Flag)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !known[f.Name] && !slices.Contains([]string{"dry-run", "json", "quiet", "retry", "help", "machine"}, f.Name) {
+				t.Errorf("--%s of gpuard run has no key in gpuard.yaml: add it to internal/text/project/keys.go", f.Name)
+			}
+		})
+		return
+	}
+	t.Error("there is no run")
+}
