@@ -33,6 +33,7 @@ type Launch struct {
 	log       *logfile.Log // that the output goes to; nil: none
 	oversight *Oversight   // nil: not verified
 	crew      *ranks.Plan  // nil: one process
+	keeping   keeping
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.

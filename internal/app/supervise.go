@@ -31,6 +31,9 @@ type supervision struct {
 	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
 	pause time.Duration // before the last start
 
+	service keeping
+	doomed  string // why the command that runs was ended, where keeping.unfit said so
+
 	heard    []gpu.Event // errors of the driver that were said
 	restarts int
 	sick     int    // restarts that --drift asked for after a fault of the machine
@@ -52,9 +55,9 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		l.Log(text)
 	}
 	l.app = &listening
-	s := &supervision{app: l.app, care: care, spec: l.spec, told: told, left: l.spec.Timeout, seek: l.app.driftWatch(l.spec, care.Drift)}
+	s := &supervision{app: l.app, care: care, spec: l.spec, told: told, left: l.spec.Timeout, seek: l.app.driftWatch(l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
-		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit)); err != nil {
+		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil); err != nil {
 			l.release()
 			return nil, nil, err
 		}
@@ -80,7 +83,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 // run starts the command, and again, until nothing asks for that any more.
 func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error) {
 	for {
-		child, err := s.start(l)
+		child, err := s.start(ctx, l)
 		if err != nil {
 			s.drop(l)
 			return nil, err
@@ -89,6 +92,9 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 		s.count(l, child)
 		if next == nil {
 			next = s.again(ctx, l, child)
+		}
+		if next == nil && s.service.ended != nil {
+			s.end(child) // what a service leaves behind ends with it
 		}
 		if next == nil || next.held != l.held {
 			s.drop(l)
@@ -108,11 +114,11 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 }
 
 // start starts the command once.
-func (s *supervision) start(l *Launch) (*launch.Child, error) {
+func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
 	l.env = restarted(l.env, s.done.Starts, s.why)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
-	err := s.keep(l)
-	c := launch.Command{Group: s.tree.Group()}
+	err := cmp.Or(ctx.Err(), s.keep(l))
+	c := launch.Command{Group: s.tree.Group(), Along: s.service.along}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
 		if err = s.log.Note(logLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
@@ -168,14 +174,19 @@ func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child
 		moves = s.seek(watching, l.held.Held.Lease)
 	}
 	heard := s.hears(watching, l)
-	var over <-chan time.Time
-	if s.left > 0 {
-		timer := time.NewTimer(s.left)
-		defer timer.Stop()
-		over = timer.C
-	}
+	over, quiet := after(s.left)
+	defer quiet()
 	var found chan *Launch // of a search for another device that is under way
 	var wanted move
+	enough := func(why string) *Launch {
+		stop()
+		s.forget(found)
+		if why != "" {
+			s.loudly(why + ": ending the command")
+		}
+		s.end(child)
+		return nil
+	}
 	for {
 		select {
 		case <-child.Ended():
@@ -189,13 +200,14 @@ func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child
 			} else {
 				s.hear(l, e)
 			}
+		case <-ctx.Done():
+			s.done.Asked = true
+			return enough("")
+		case s.doomed = <-s.service.unfit:
+			return enough(s.doomed)
 		case <-over:
-			stop()
-			s.forget(found)
 			s.done.TimedOut = true
-			s.loudly(fmt.Sprintf("the time is over (--timeout %s): ending the command", s.spec.Timeout))
-			s.end(child)
-			return nil
+			return enough(fmt.Sprintf("the time is over (--timeout %s)", s.spec.Timeout))
 		case m, open := <-moves:
 			if !open {
 				moves = nil
@@ -211,6 +223,15 @@ func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child
 			return s.change(child, next, wanted.reason)
 		}
 	}
+}
+
+// after is a timer; none for 0.
+func after(d time.Duration) (over <-chan time.Time, stop func() bool) {
+	if d <= 0 {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(d)
+	return timer.C, timer.Stop
 }
 
 // forget gives back what a search for another device may still find.
@@ -254,11 +275,15 @@ func (s *supervision) end(child *launch.Child) {
 	case <-child.Ended():
 	case <-grace.C:
 		over = true
+	case <-s.service.hurry:
+		over = true
 	}
 	if s.tree.Signal(s.care.Stop) {
 		for tick := time.NewTicker(20 * time.Millisecond); !over && len(s.tree.Members()) > 0; {
 			select {
 			case <-grace.C:
+				over = true
+			case <-s.service.hurry:
 				over = true
 			case <-tick.C:
 			}

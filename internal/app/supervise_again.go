@@ -64,6 +64,9 @@ func without(exclude []string, plan job.Plan, more []gpu.UUID) []string {
 
 // again starts a command that failed once more, where that is wanted. It returns nil when not.
 func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	if s.care.Restart != job.NoRestart || s.service.ended != nil {
+		return s.forever(ctx, l, child)
+	}
 	code, signal, ran, _ := child.Outcome()
 	drifts := slices.Contains(s.care.Drift, "sick")
 	if s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
@@ -76,10 +79,7 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 		return nil
 	}
 	fault, broken := s.blame(ctx, l)
-	ending := fmt.Sprintf("exit %d", code)
-	if signal != "" {
-		ending = signal
-	}
+	ending := s.how()
 	pause := time.Duration(0)
 	count := fmt.Sprintf("start %d of %d", s.restarts+2, s.care.Retries+1)
 	switch {
@@ -99,7 +99,49 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 		s.app.Say(fmt.Sprintf("the command ended (%s) and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ending, s.care.Retries))
 		return nil
 	}
-	if s.why = ""; fault != "" && drifts {
+	return s.onward(ctx, l, child, fault, broken, pause)
+}
+
+// how the command ended: "exit 1", "SIGKILL".
+func (s *supervision) how() string {
+	switch {
+	case s.doomed != "":
+		return s.doomed
+	case s.done.Signal != "":
+		return s.done.Signal
+	}
+	return fmt.Sprintf("exit %d", s.done.Code)
+}
+
+// forever starts a service once more, as its restart says. It returns nil when not.
+func (s *supervision) forever(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	_, _, ran, _ := child.Outcome()
+	failed := s.done.Code != 0 || s.done.Signal != "" || s.doomed != ""
+	switch {
+	case s.done.Asked, s.done.TimedOut:
+		return nil
+	case child.Meant(time.Now().Add(-meant)) != "": // by a signal to this process: the command's own are no wish of anybody's
+		s.done.Asked = true
+		return nil
+	case s.care.Restart == job.NoRestart, s.care.Restart == job.OnFailure && !failed:
+		return nil
+	}
+	fault, broken := s.blame(ctx, l)
+	s.restarts++
+	pause := s.breather(ran)
+	text := fmt.Sprintf("the command ended (%s): starting it again in %.1f s", s.how(), pause.Seconds())
+	if fault != "" {
+		text = fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere in %.1f s", s.how(), fault, pause.Seconds())
+	}
+	s.app.Say(text)
+	s.service.ended(s.done, text)
+	s.doomed = ""
+	return s.onward(ctx, l, child, fault, broken, pause)
+}
+
+// onward leases for another start, after a pause: what the command had, unless there is a fault in it.
+func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
+	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
 	s.end(child) // what it left would be in the way
@@ -127,17 +169,21 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	spec.Exclude = without(spec.Exclude, job.Plan{}, broken)
 	next, err := s.app.Prepare(ctx, spec)
 	if err != nil {
-		s.app.Say("the command is not started again: " + err.Error())
+		if s.done.Why = err.Error(); ctx.Err() == nil {
+			s.app.Say("the command is not started again: " + s.done.Why)
+		}
 		return nil
 	}
 	next.spec = s.spec
 	return next
 }
 
+// meant is how long a program may take to end when it is told to.
+const meant = 30 * time.Second
+
 // ended names the signal by which somebody ended the command: then it is not started again, whatever is wrong with the machine.
 // "" is that nobody did.
 func ended(child *launch.Child) string {
-	const meant = 30 * time.Second // how long a program may take to end when it is told to
 	_, signal, _, _ := child.Outcome()
 	if slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"}, signal) {
 		return signal

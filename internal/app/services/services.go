@@ -6,88 +6,198 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 
 	"gpuard/internal/app"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/project"
+	text "gpuard/internal/text/project"
 )
 
 // Projects are the projects of this user on this machine.
 type Projects struct{ App *app.App }
 
-// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is an *app.Usage with every mistake, one a
-// line, each with its place.
-func Load(path string) (*service.Project, error) { return nil, errUnfinished }
+// fileNames are what a project's file may be called.
+func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
 
-// Open is the folder of a project whose file was read. It is made when it is missing.
-func (s *Projects) Open(p *service.Project) (*Folder, error) { return nil, errUnfinished }
+// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *service.Mistakes with every mistake, and
+// then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
+func Load(path string) (*service.Project, error) {
+	file, err := locate(path, isFile)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, errors.Unwrap(err))}
+	}
+	p, mistakes := text.Read(data, file)
+	if len(mistakes) > 0 {
+		return p, &service.Mistakes{File: shown(path, file), List: mistakes}
+	}
+	return p, nil
+}
+
+// shown is a file as its user knows it.
+func shown(path, file string) string {
+	here, err := os.Getwd()
+	if path != "" || err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(here, file); err == nil {
+		return rel
+	}
+	return file
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
+}
+
+// locate is the absolute path of a project's file: the one named, else the first here or above for which there says yes.
+func locate(path string, there func(path string) bool) (string, error) {
+	if path != "" {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return "", &app.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
+		}
+		return absolute(path)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	for dir := here; ; dir = filepath.Dir(dir) {
+		for _, name := range fileNames() {
+			if file, err := absolute(filepath.Join(dir, name)); err == nil && there(file) {
+				return file, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", &app.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above; write one, or name it: --file FILE", here)}
+		}
+	}
+}
+
+// absolute resolves the folder of a file, and not the file: it may be gone.
+func absolute(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot find %s: %w", path, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
+	}
+	return filepath.Join(dir, filepath.Base(abs)), nil
+}
+
+// Open is the folder of a project whose file was read. It is made when it is first needed.
+func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.of(p.File) }
 
 // Find is the folder of a project by its file, which may be unreadable or gone; "" looks here and above. The error is an
-// *app.Usage when there is neither file nor folder. A project that was never up has no instances, and Look says so.
-func (s *Projects) Find(path string) (*Folder, error) { return nil, errUnfinished }
+// *app.Usage when there is neither file nor folder. A project that was never up has no instances.
+func (s *Projects) Find(path string) (*Folder, error) {
+	known := func(file string) bool {
+		f, err := s.of(file)
+		if err != nil {
+			return false
+		}
+		folder, _ := f.open()
+		return folder != nil
+	}
+	file, err := locate(path, func(file string) bool { return isFile(file) || known(file) })
+	if err != nil {
+		return nil, err
+	}
+	if !isFile(file) && !known(file) {
+		return nil, &app.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
+	}
+	return s.of(file)
+}
+
+func (s *Projects) of(file string) (*Folder, error) {
+	top, err := s.App.Projects(false)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname() // homes are shared by machines
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the name of this machine: %w", err)
+	}
+	return &Folder{app: s.App, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
+}
 
 // Folder is one project: what is wanted of it, and what is known of its instances.
-type Folder struct{}
-
-// Change is what an up has changed; names of instances in the order of the file.
-type Change struct {
-	Start []string // begin, or begin anew: new, changed, or ended before
-	Stay  []string // go on as they are
-	End   []string // are not in the file any more
+type Folder struct {
+	app        *app.App
+	file, path string
 }
 
-// Up writes down that p is wanted, of it only the services named and what they depend on where any are named, and sees to
-// a supervisor. It returns at once: Look and Changes tell what comes of it.
-func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
-	return nil, errUnfinished
+// File is the project's.
+func (f *Folder) File() string { return f.file }
+
+// open opens the folder; nil when the project was never up.
+func (f *Folder) open() (*project.Folder, error) {
+	folder, err := project.Open(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil //nolint:nilnil // nothing is known
+	}
+	return folder, err
 }
 
-// Down writes down that services are not wanted any more, all without names, and sees to a supervisor. now does not leave
-// them the time that they have for their end.
-func (f *Folder) Down(ctx context.Context, only []string, now bool) error { return errUnfinished }
-
-// Restart begins services anew that are wanted, all without names, and sees to a supervisor.
-func (f *Folder) Restart(ctx context.Context, only []string) error { return errUnfinished }
-
-// Mend starts a supervisor where there is something to do for one and none lives. Whoever waits for something calls it after
-// each look.
-func (f *Folder) Mend(ctx context.Context) error { return errUnfinished }
-
-// View is a project as it is now.
-type View struct {
-	Name       string // of the project
-	File       string
-	Machine    string // --machine of the last up
-	Dir        string // the folder
-	Supervised bool   // a supervisor lives
-	Rows       []Row  // those wanted in their order, then what still ends
+// create opens the folder, which is made when it is missing.
+func (f *Folder) create() (*project.Folder, error) {
+	top, err := f.app.Projects(true)
+	if err != nil {
+		return nil, err
+	}
+	return project.Make(top, filepath.Base(f.path))
 }
 
-// Row is one instance.
-type Row struct {
-	service.Instance // as it is wanted; only Name where it is not wanted any more
-	service.Seen     // as it is; State and Why also say what it waits for when nothing of it was started yet
-	Wanted           bool
-	Fresh            bool   // what is seen is of the instance as it is wanted, not of one before it
-	Log              string // file that its output goes to; the one before it is FILE.1
+// Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is
+// not told, so look after it.
+func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
+	w, err := f.watch()
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		if err == nil {
+			defer w.Close()
+			pass(ctx, out, w.Changed, nil)
+			return
+		}
+		tick := time.NewTicker(time.Second) // looking now and then is what remains
+		defer tick.Stop()
+		pass(ctx, out, nil, tick.C)
+	}()
+	return out
 }
 
-// Settled reports whether nothing will happen to it without somebody's doing: it is ready, or ended for good, or waits for
-// what cannot come.
-func (r *Row) Settled() bool { return false }
-
-// Look reads it all.
-func (f *Folder) Look(ctx context.Context) (*View, error) { return nil, errUnfinished }
-
-// Changes has a value after something changed that Look may show; it is closed when ctx ends.
-func (f *Folder) Changes(ctx context.Context) <-chan struct{} { return nil }
-
-// Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives.
-func Supervise(ctx context.Context, a *app.App, dir string) error { return errUnfinished }
-
-// Keep is the life of the keeper of an instance, which runs the command of spec.
-func Keep(ctx context.Context, a *app.App, dir, instance string, spec job.Spec, care job.Care) error {
-	return errUnfinished
+func (f *Folder) watch() (*project.Watcher, error) {
+	folder, err := f.create()
+	if err != nil {
+		return nil, err
+	}
+	return folder.Watch("")
 }
 
-var errUnfinished = errors.New("cannot do that yet")
+// pass hands changes on until ctx ends.
+func pass(ctx context.Context, out chan<- struct{}, changed <-chan struct{}, tick <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-tick:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case out <- struct{}{}:
+		}
+	}
+}

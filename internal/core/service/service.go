@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // Project is a gpuard.yaml.
@@ -44,14 +45,14 @@ type Flag struct {
 // Pair is a variable.
 type Pair struct{ Name, Value string }
 
-// Restart says after which ends an instance is started again.
+// Restart says after which ends an instance is started again, as job.Restart does.
 type Restart string
 
 // When an instance is started again; the pause before it grows.
 const (
 	Never     Restart = "no"
-	OnFailure Restart = "on-failure" // after an exit code that is not 0, and after a signal that gpuard did not send
-	Always    Restart = "always"
+	OnFailure Restart = Restart(job.OnFailure)
+	Always    Restart = Restart(job.Always)
 )
 
 // Dependency is a service that has to come first.

@@ -72,6 +72,9 @@ func Die(sig os.Signal) {
 	select {}
 }
 
+// Named is the signal of a name: "SIGTERM".
+func Named(name string) unix.Signal { return unix.SignalNum(name) }
+
 // action is the kernel's struct sigaction with room to spare; zeros mean the default (include/linux/signal_types.h).
 type action struct {
 	handler uintptr

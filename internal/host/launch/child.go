@@ -21,6 +21,7 @@ type Command struct {
 	Out, Err *os.File     // nil: our own streams
 	Before   map[int]bool // descriptors that were open before libraries opened theirs, which the child does not get; nil: all
 	Keep     int          // the lease's descriptor, which it gets all the same; 0 none
+	Along    *os.File     // open file that it gets too, at LowestFD or above; nil none
 	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
 
 	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while, also
@@ -57,6 +58,13 @@ func (c Command) Start() (*Child, error) {
 		cmd.Stderr = c.Err
 	}
 	closeOpened(c.Before, c.Keep)
+	if c.Along != nil {
+		fd, err := Inherit(c.Along)
+		if err != nil {
+			return nil, err
+		}
+		defer unix.Close(fd) //nolint:errcheck // the child has it
+	}
 	inheritIgnored()
 	child := &Child{ended: make(chan struct{}), began: time.Now()}
 	child.signals = pass(append(passedOn(), unix.SIGTSTP, unix.SIGTTIN), child.note, child.pass)

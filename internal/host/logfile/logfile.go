@@ -31,8 +31,9 @@ type Log struct {
 }
 
 // Start begins a log. What the file holds already stays. It is made when it is missing, readable by its owner's group and
-// others as the umask allows. At limit bytes it becomes path.1, and begins anew.
-func Start(path string, limit int64) (*Log, error) {
+// others as the umask allows. At limit bytes it becomes path.1, and begins anew. Without show nothing goes where it would have
+// gone without the log.
+func Start(path string, limit int64, show bool) (*Log, error) {
 	file, err := open(path)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,10 @@ func Start(path string, limit int64) (*Log, error) {
 	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
 	cmd.Args = append([]string{"gpuard", Flag}, cmd.Args[1:]...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, os.Stdout, os.Stderr, []*os.File{errs}
+	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs}
+	if show { // else /dev/null
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
 	err = cmd.Start()
 	_ = out.Close()
@@ -75,14 +79,17 @@ func Check(path string) error {
 }
 
 // Note writes a line into the file alone.
-func (l *Log) Note(line string) error {
-	file, err := open(l.path)
+func (l *Log) Note(line string) error { return Note(l.path, line) }
+
+// Note writes a line into a log, whoever copies into it.
+func Note(path, line string) error {
+	file, err := open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // the write says it
 	if _, err := fmt.Fprintln(file, line); err != nil {
-		return fmt.Errorf("cannot log to %s: %w", l.path, err)
+		return fmt.Errorf("cannot log to %s: %w", path, err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // logged FILE SCRIPT: runs a script with a log of at most 4 KiB.
 func logged(path, script string) error {
-	l, err := Start(path, 4<<10)
+	l, err := Start(path, 4<<10, true)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func TestBroken(t *testing.T) {
 			t.Errorf("%q was accepted", args)
 		}
 	}
-	if _, err := Start(filepath.Join(dir, "missing", "log"), 1<<20); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
+	if _, err := Start(filepath.Join(dir, "missing", "log"), 1<<20, true); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -62,7 +62,7 @@ const asidePrefix = ".gpuard."
 func parts() []string { return []string{"leases", "tickets", "lock", "format"} }
 
 // Vacant reports whether the folder has no format yet and holds nothing that is not ours: it is empty, or the state of
-// invented machines came first ("machines"), perhaps beside what a Create that was interrupted has moved in.
+// invented machines ("machines") or a project's ("projects-UID") came first, perhaps beside what a Create that was interrupted has moved in.
 func Vacant(path string) bool {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func Vacant(path string) bool {
 	invented := false
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == "machines" && e.IsDir():
+		case (name == "machines" || strings.HasPrefix(name, "projects-")) && e.IsDir():
 			invented = true
 		case name == "format" || !slices.Contains(parts(), name) && !strings.HasPrefix(name, asidePrefix):
 			return false

@@ -116,6 +116,7 @@ Without a command it shows the machine.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
 	root.AddCommand(p.run(), p.sweep(), p.hold(), p.env(), p.release(), p.evict(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.drain(), p.undrain(), p.completion())
+	root.AddCommand(p.superviseProject(), p.keepInstance())
 	root.InitDefaultHelpCmd()
 	return root
 }

@@ -55,43 +55,52 @@ func (p *Program) run() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := o.spec.spec(cmd, args)
-			if err == nil {
-				err = o.wait.read(p, cmd)
-			}
+			spec, care, err := o.read(p, cmd, args)
 			if err != nil {
 				return &failure{err, 125}
 			}
-			return p.runWith(cmd, spec, o)
+			return p.runWith(cmd, spec, care, o)
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	o.spec.add(p, cmd)
-	o.wait.add(cmd)
+	o.add(p, cmd)
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
-	p.privateState(cmd)
-	o.care.add(cmd)
-	o.ranks.add(cmd)
-	f.StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
-	f.Lookup("verify").NoOptDefVal = "30s"
 	return cmd
 }
 
-func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, o *runOptions) error {
+// add registers what is asked of a run: devices, waiting, and care while it runs.
+func (o *runOptions) add(p *Program, cmd *cobra.Command) {
+	o.spec.add(p, cmd)
+	o.wait.add(cmd)
+	p.privateState(cmd)
+	o.care.add(cmd)
+	o.ranks.add(cmd)
+	cmd.Flags().StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
+	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
+}
+
+// read checks those flags, but for --verify, which needs a machine.
+func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
+	if spec, err = o.spec.spec(cmd, command); err == nil {
+		err = o.wait.read(p, cmd)
+	}
+	if err == nil {
+		care, err = o.care.care(cmd, &spec, o.ranks.asked(cmd))
+	}
+	if err == nil {
+		err = o.ranks.read(cmd, &spec, &o.care, o.json)
+	}
+	return spec, care, err
+}
+
+func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *runOptions) error {
 	if o.quiet && !o.json {
 		p.App.Say = func(string) {}
 	}
 	p.showStanding(o.quiet || o.json)
-	care, err := o.care.care(cmd, &spec, o.ranks.asked(cmd))
-	if err == nil {
-		err = o.ranks.read(cmd, &spec, &o.care, o.json)
-	}
-	if err != nil {
-		return &failure{err, 125}
-	}
 	watch, err := p.overseen(cmd, o)
 	switch {
 	case err != nil:

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/service"
+)
+
+// Projects is the folder below which the folders of this user's projects lie. With create the one above it is made where it is
+// missing.
+func (a *App) Projects(create bool) (path string, err error) {
+	own, _ := a.Env.Lookup("GPUARD_STATE")
+	home := a.stateHome()
+	switch {
+	case own != "" && !filepath.IsAbs(own):
+		return "", usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	case own != "":
+		path = filepath.Join(own, fmt.Sprint("projects-", os.Geteuid()))
+	case home != "":
+		path = filepath.Join(home, "projects")
+	default:
+		return "", usagef("cannot find a folder for the state of projects: set HOME or GPUARD_STATE")
+	}
+	if create {
+		err = a.parents(filepath.Dir(path))
+	}
+	return path, err
+}
+
+// Ground is the machine as a project finds it, with what this caller may see of it.
+func (a *App) Ground(ctx context.Context) (service.Ground, error) {
+	m, err := a.machine(ctx, gpu.Identity)
+	if err != nil {
+		return service.Ground{}, err
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return service.Ground{}, err
+	}
+	q := question{app: a, machine: m, env: a.Env}
+	in, _ := q.context(held, time.Now())
+	return service.Ground{Machine: m, In: in}, nil
+}

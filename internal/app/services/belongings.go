@@ -1,0 +1,116 @@
+package services
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/service"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/project"
+)
+
+// serviceVariable names the instance that a process belongs to, in the environment of its command.
+const serviceVariable = "GPUARD_SERVICE"
+
+// belongings are the processes of an instance that have no keeper: the command that was recorded, what names the instance in its
+// environment, what holds its life lock, and what descends from these.
+type belongings struct {
+	app    *app.App
+	folder *project.Folder
+	name   string
+}
+
+func newBelongings(a *app.App, folder *project.Folder, name string) *belongings {
+	return &belongings{a, folder, name}
+}
+
+// tag is the value of the variable.
+func (b *belongings) tag() string { return b.folder.ID() + "/" + b.name }
+
+// find lists them, oldest first. r is what is known of the instance.
+func (b *belongings) find(r service.Record) []service.Process {
+	var pids []int
+	boot, _ := b.app.Proc.BootID()
+	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.app.Proc.Namespace() && b.app.Proc.Alive(r.Main.PID, r.Main.Start) {
+		pids = append(pids, r.Main.PID)
+	}
+	for _, pid := range b.app.Proc.Of(uint32(os.Geteuid())) { //nolint:gosec // a uid
+		env, err := b.app.Proc.Environ(pid)
+		if value, _ := visible.Env(env).Lookup(serviceVariable); err == nil && value == b.tag() {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 && b.folder.Lives(b.name) {
+		if dev, ino, err := b.folder.LifeFile(b.name); err == nil {
+			for _, p := range b.app.Proc.OpenBy(dev, ino) {
+				pids = append(pids, p.PID)
+			}
+		}
+	}
+	var found []service.Process
+	for _, pid := range b.app.Proc.Tree(pids...) {
+		s, err := b.app.Proc.Stat(pid)
+		if err == nil && pid != os.Getpid() && s.State != "Z" && s.State != "X" {
+			found = append(found, service.Process{PID: pid, Start: s.Start})
+		}
+	}
+	slices.SortFunc(found, func(a, b service.Process) int {
+		if a.Start != b.Start {
+			return int(min(max(int64(a.Start)-int64(b.Start), -1), 1)) //nolint:gosec // ticks since boot
+		}
+		return a.PID - b.PID
+	})
+	return found
+}
+
+// gone is how long processes that were killed may take to be gone.
+const gone = 10 * time.Second
+
+// end asks them all to end, and kills after grace, or at once when hurry is closed. It reports whether all are gone.
+func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
+	asked := map[service.Process]bool{}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	sig, limit := stop, time.Time{}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		found := b.find(r)
+		if len(found) == 0 {
+			return true
+		}
+		if sig == syscall.SIGKILL && time.Now().After(limit) {
+			return false
+		}
+		for _, p := range found {
+			if !asked[p] || sig == syscall.SIGKILL {
+				asked[p] = true
+				b.send(p, sig)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			sig, limit = syscall.SIGKILL, time.Now().Add(gone)
+		case <-hurry:
+			hurry, sig, limit = nil, syscall.SIGKILL, time.Now().Add(gone)
+		}
+	}
+}
+
+// send signals a process that was seen, whoever has its number now. One that stands still is continued for it.
+func (b *belongings) send(p service.Process, sig syscall.Signal) {
+	fd, err := launch.Pidfd(p.PID)
+	if err != nil {
+		return
+	}
+	defer fd.Close() //nolint:errcheck // read only
+	if b.app.Proc.Alive(p.PID, p.Start) {
+		_ = launch.Send(fd, sig)
+		_ = launch.Send(fd, syscall.SIGCONT)
+	}
+}

@@ -1,0 +1,322 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/background"
+	"gpuard/internal/host/project"
+	"gpuard/internal/text/dotenv"
+)
+
+// editing is how long to try for the lock of what is wanted, which is held for milliseconds.
+const editing = 10 * time.Second
+
+// Change is what an up has changed; names of instances in the order of the file.
+type Change struct {
+	Start []string // begin, or begin anew: new, changed, or ended before
+	Stay  []string // go on as they are
+	End   []string // are not in the file any more
+}
+
+// Up writes down that p is wanted, of it only the services named and what they depend on where any are named, and sees to
+// a supervisor. It returns at once: Look and Changes tell what comes of it. The error is a *service.Mistakes for what only shows
+// on this machine.
+func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
+	for _, name := range only {
+		if !slices.ContainsFunc(p.Services, func(s service.Service) bool { return s.Name == name }) {
+			return nil, &app.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, listOf(p))}
+		}
+	}
+	ground, err := f.app.Ground(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ground.Files, err = variables(p); err != nil {
+		return nil, err
+	}
+	folder, err := f.create()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := folder.Edit(editing)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Release()
+	if ground.Placement, err = folder.Placement(); err != nil {
+		return nil, err
+	}
+	instances, placement, err := service.Expand(p, ground)
+	if err != nil {
+		return nil, err
+	}
+	before, err := folder.Wanted()
+	if err != nil {
+		return nil, err
+	}
+	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.app.Machine, Count: before.Count}
+	u := &upping{before: before, seen: newLook(f.app, folder).all(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
+	for _, i := range instances {
+		u.take(i, len(only) == 0 || needed(p, only, i.Service))
+	}
+	u.rest(len(only) > 0)
+	if err := folder.SetEnvironment(f.app.Env); err != nil {
+		return nil, err
+	}
+	if err := folder.SetPlacement(placement); err != nil {
+		return nil, err
+	}
+	if err := folder.SetWanted(after); err != nil {
+		return nil, err
+	}
+	lock.Release()
+	return u.change, f.Mend(ctx)
+}
+
+func listOf(p *service.Project) string {
+	names := make([]string, len(p.Services))
+	for i, s := range p.Services {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// needed reports whether a service is among those named, or one of them depends on it.
+func needed(p *service.Project, only []string, name string) bool {
+	known := map[string]bool{}
+	for queue := slices.Clone(only); len(queue) > 0; queue = queue[1:] {
+		if known[queue[0]] {
+			continue
+		}
+		known[queue[0]] = true
+		i := slices.IndexFunc(p.Services, func(s service.Service) bool { return s.Name == queue[0] })
+		if i < 0 {
+			continue
+		}
+		for _, d := range p.Services[i].After {
+			queue = append(queue, d.Service)
+		}
+	}
+	return known[name]
+}
+
+// variables reads the files of variables.
+func variables(p *service.Project) (map[string][]service.Pair, error) {
+	files := map[string][]service.Pair{}
+	for _, s := range p.Services {
+		for _, path := range s.EnvFiles {
+			if _, known := files[path]; known {
+				continue
+			}
+			data, err := os.ReadFile(path)
+			var failed *fs.PathError
+			if errors.As(err, &failed) {
+				return nil, &app.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, failed.Err)}
+			}
+			if err != nil {
+				return nil, err
+			}
+			if files[path], err = dotenv.Read(data, path); err != nil {
+				return nil, &app.Usage{Text: err.Error()}
+			}
+		}
+	}
+	return files, nil
+}
+
+// upping is one up.
+type upping struct {
+	before service.Wanted
+	seen   map[string]service.Seen
+	after  *service.Wanted
+	change *Change
+}
+
+// take decides about an instance of the file. Unless it is meant it stays as it is.
+func (u *upping) take(i service.Instance, meant bool) {
+	at := slices.IndexFunc(u.before.Instances, func(old service.Instance) bool { return old.Name == i.Name })
+	seen, known := u.seen[i.Name]
+	alive := seen.Kept || seen.Orphaned
+	if !meant {
+		if at >= 0 {
+			u.after.Instances = append(u.after.Instances, u.before.Instances[at])
+			u.change.Stay = append(u.change.Stay, i.Name)
+		}
+		return
+	}
+	if at >= 0 {
+		old := u.before.Instances[at]
+		i = i.InRound(old.Round)
+		waits := !alive && (!known || seen.Hash != old.Hash) && old.Refused == "" // it has not come to its start yet
+		done := seen.Hash == old.Hash && seen.State == service.Done && u.lives()
+		if i.Hash == old.Hash && i.Refused == old.Refused && (alive || waits || done) {
+			u.after.Instances = append(u.after.Instances, i)
+			u.change.Stay = append(u.change.Stay, i.Name)
+			return
+		}
+	}
+	u.after.Count++
+	u.after.Instances = append(u.after.Instances, i.InRound(u.after.Count))
+	u.change.Start = append(u.change.Start, i.Name)
+}
+
+// lives reports whether anything of the project lives: then what is done stays done.
+func (u *upping) lives() bool { return anyAlive(u.seen) }
+
+// rest is what is not in the file any more: it ends, unless only some services were meant.
+func (u *upping) rest(stays bool) {
+	for _, old := range u.before.Instances {
+		if slices.ContainsFunc(u.after.Instances, func(i service.Instance) bool { return i.Name == old.Name }) {
+			continue
+		}
+		if stays {
+			u.after.Instances = append(u.after.Instances, old)
+			u.change.Stay = append(u.change.Stay, old.Name)
+		} else {
+			u.change.End = append(u.change.End, old.Name)
+		}
+	}
+}
+
+// Down writes down that services, or single instances, are not wanted any more, all without names, and sees to a supervisor. now does not leave
+// them the time that they have for their end; it may also follow on a Down without.
+func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
+	return f.edit(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+		seen := newLook(f.app, folder).all(w)
+		for name, one := range seen {
+			if now && (one.Kept || one.Orphaned) && one.Hash != "" && meant(name, one.Service) {
+				_ = folder.SetEnding(name, one.Hash, true) // else it ends in its time
+			}
+		}
+		w.Instances = slices.DeleteFunc(w.Instances, func(i service.Instance) bool { return meant(i.Name, i.Service) })
+	})
+}
+
+// Restart begins services, or single instances, anew that are wanted, all without names, and sees to a supervisor.
+func (f *Folder) Restart(ctx context.Context, only []string) error {
+	return f.edit(ctx, only, func(_ *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+		for n, i := range w.Instances {
+			if meant(i.Name, i.Service) {
+				w.Count++
+				w.Instances[n] = i.InRound(w.Count)
+			}
+		}
+	})
+}
+
+// edit changes what is wanted.
+func (f *Folder) edit(ctx context.Context, only []string, change func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool)) error {
+	folder, err := f.open()
+	if err != nil {
+		return err
+	}
+	if folder == nil {
+		if len(only) == 0 {
+			return nil
+		}
+		folder, err = f.create()
+	}
+	if err != nil {
+		return err
+	}
+	lock, err := folder.Edit(editing)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	w, err := folder.Wanted()
+	if err != nil {
+		return err
+	}
+	for _, name := range only {
+		if !slices.ContainsFunc(w.Instances, func(i service.Instance) bool { return i.Service == name || i.Name == name }) && !f.ends(folder, &w, name) {
+			return &app.Usage{Text: fmt.Sprintf("cannot find service %s: nothing of it is up; see gpuard ps", name)}
+		}
+	}
+	change(folder, &w, func(name, of string) bool {
+		return len(only) == 0 || slices.Contains(only, name) || slices.Contains(only, of)
+	})
+	if err := folder.SetWanted(w); err != nil {
+		return err
+	}
+	lock.Release()
+	return f.Mend(ctx)
+}
+
+// ends reports whether something of a service is still about to end.
+func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bool {
+	for instance, one := range newLook(f.app, folder).all(w) {
+		if (one.Service == name || instance == name) && (one.Kept || one.Orphaned) {
+			return true
+		}
+	}
+	return false
+}
+
+// Mend starts a supervisor where there is something to do for one and none lives. Whoever waits for something calls it after
+// each look.
+func (f *Folder) Mend(ctx context.Context) error {
+	folder, err := f.open()
+	if err != nil || folder == nil || folder.Supervised() {
+		return err
+	}
+	wanted, err := folder.Wanted()
+	if err != nil {
+		return err
+	}
+	seen := newLook(f.app, folder).all(&wanted)
+	if len(service.Next(wanted.Instances, seen)) == 0 && !anyAlive(seen) {
+		return nil
+	}
+	return f.supervisor(ctx, folder)
+}
+
+// supervisor starts one, and returns when it is at work, or over already.
+func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
+	errs, err := openJournal(folder)
+	if err != nil {
+		return err
+	}
+	defer errs.Close() //nolint:errcheck // the supervisor has it
+	process, err := background.Start(f.app.Env, errs, "project-supervise", folder.Path)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		state, err := process.Wait()
+		if err == nil && !state.Success() {
+			err = fmt.Errorf("cannot keep a supervisor for the services (%s): %s", state, lastLine(errs.Name()))
+		}
+		ended <- err
+	}()
+	for tick := time.NewTicker(2 * time.Millisecond); !folder.Supervised(); {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// lastLine is what a supervisor that ended said.
+func lastLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return lines[len(lines)-1]
+}

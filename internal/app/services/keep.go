@@ -1,0 +1,347 @@
+package services
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/service"
+	"gpuard/internal/core/status"
+	"gpuard/internal/host/background"
+	"gpuard/internal/host/project"
+)
+
+// Task is what a keeper looks after.
+type Task struct {
+	Dir, Instance string
+	Hash          string // of the instance that is meant; "" only ends what is left of it
+	Spec          job.Spec
+	Care          job.Care
+	Oversight     *app.Oversight               // nil: it is not verified
+	Standing      func(status.Standing) string // where it stands in the line, in words
+	Mistake       error                        // in what was asked for: the instance is refused
+}
+
+// Keep is the life of the keeper of one instance: what gpuard run is beside a command, with a record of it. It ends with the
+// instance. Another keeper's command that lives is found again and looked after, and not started a second time.
+func Keep(ctx context.Context, a *app.App, t Task) error {
+	background.Name("gpuard")
+	folder, err := project.Open(t.Dir)
+	if err != nil {
+		return err
+	}
+	lock, err := folder.Keep(t.Instance)
+	if err != nil || lock == nil {
+		return err
+	}
+	wanted, err := folder.Wanted()
+	if err != nil {
+		return err
+	}
+	k := &keeper{app: a, folder: folder, lock: lock, task: t, own: newBelongings(a, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
+	if t.Hash != "" {
+		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
+		if i < 0 {
+			return nil // it is not wanted so any more
+		}
+		k.instance = wanted.Instances[i]
+	}
+	return k.run(ctx)
+}
+
+// keeper looks after one instance.
+type keeper struct {
+	app      *app.App
+	folder   *project.Folder
+	lock     *project.Lock
+	life     *project.Lock // that the command inherits
+	task     Task
+	instance service.Instance
+	own      *belongings
+	hurry    chan struct{} // closed: no time is left for the end
+	unfit    chan string   // why the command has to be ended
+	late     chan struct{} // has a value when the record could not be written
+	prober   *prober       // of this start; nil without one
+	calm     func()        // ends its work
+
+	mu     sync.Mutex
+	record service.Record
+	told   bool   // that the record could not be written
+	doomed string // why this start has to end, by its probe
+}
+
+// run is the whole life.
+func (k *keeper) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	before, found := k.folder.Record(k.task.Instance)
+	if err := k.begin(&before, found); err != nil {
+		return err
+	}
+	watcher, err := k.folder.Watch(k.task.Instance)
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	go k.listen(watcher, cmp.Or(k.task.Hash, before.Hash), cancel)
+	defer k.quiet()
+	if k.resume(ctx, before) {
+		return nil
+	}
+	k.life, err = k.live(ctx)
+	switch {
+	case ctx.Err() != nil:
+		k.over(service.Done, unstarted)
+	case err != nil:
+		k.over(service.Refused, err.Error())
+	default:
+		k.start(ctx)
+	}
+	return nil
+}
+
+// unstarted is why an instance ended that was ended before its start.
+const unstarted = "it was ended before it was started"
+
+// begin finds out who this keeper is, and goes on with the record of the one before. What is of another boot is forgotten but
+// for the devices.
+func (k *keeper) begin(before *service.Record, found bool) error {
+	self, err := k.app.Proc.Stat(os.Getpid())
+	if err != nil {
+		return err
+	}
+	boot, err := k.app.Proc.BootID()
+	if err != nil {
+		return err
+	}
+	if !found || before.Boot != boot {
+		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.app.Proc.Namespace()}
+	}
+	if before.Stop == "" {
+		before.Stop, before.Grace = "SIGTERM", usualGrace
+	}
+	k.record = *before
+	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.app.Proc.Namespace(), service.Process{PID: os.Getpid(), Start: self.Start}
+	return nil
+}
+
+// usualGrace is for what is left of an instance of which nothing is known.
+const usualGrace = 10 * time.Second
+
+// fresh is the record of another start than the one before.
+func (k *keeper) fresh(restarts int) {
+	k.set(func(r *service.Record) {
+		*r = service.Record{
+			State: service.Starting, Since: time.Now(), Hash: k.instance.Hash, Service: k.instance.Service, After: k.instance.After,
+			Keeper: r.Keeper, Boot: r.Boot, Namespace: r.Namespace, Last: r.Last, Devices: []job.Given{}, Restarts: restarts,
+			Stop: k.task.Care.Stop, Grace: k.task.Care.Grace, Exit: r.Exit, Signal: r.Signal,
+		}
+	})
+}
+
+// listen turns what the folder says into the end of the run: somebody asks for the end of this start, or the folder was removed,
+// so that nobody could ask for it later, or find the instance.
+func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
+	for hurried := false; ; {
+		hash, now := k.folder.Ending(k.task.Instance)
+		asked := hash != "" && hash == meant
+		if asked || !k.lock.InPlace() {
+			k.set(func(r *service.Record) {
+				if !over(r.State) && r.State != service.Ending {
+					r.State, r.Since, r.Why = service.Ending, time.Now(), ""
+				}
+			})
+			cancel()
+		}
+		if asked && now && !hurried {
+			hurried = true
+			close(k.hurry)
+		}
+		select {
+		case <-w.Changed:
+		case <-k.late:
+			time.Sleep(2 * time.Second) // for somebody to make room
+			k.set(func(*service.Record) {})
+		}
+	}
+}
+
+// set changes the record and writes it. A disk that is full costs the record, which is said once, and not the service.
+func (k *keeper) set(change func(*service.Record)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(&k.record)
+	err := k.folder.SetRecord(k.task.Instance, k.record)
+	if err == nil {
+		return
+	}
+	select {
+	case k.late <- struct{}{}:
+	default:
+	}
+	if !k.told {
+		k.told = true
+		k.note("what is shown of this service is not up to date: " + err.Error())
+	}
+}
+
+// note writes a line of gpuard's own into the log.
+func (k *keeper) note(text string) {
+	_ = k.app.Note(k.log(), text) // a log that cannot be written is no fault of the service
+}
+
+func (k *keeper) log() string { return cmp.Or(k.task.Care.Log, k.folder.Log(k.task.Instance)) }
+
+// over is the last record.
+func (k *keeper) over(state service.State, why string) {
+	k.quiet()
+	k.set(func(r *service.Record) {
+		r.State, r.Why, r.Since, r.Main, r.Lease = state, why, time.Now(), service.Process{}, ""
+		if state != service.Done {
+			r.Ready = false
+		}
+	})
+}
+
+// live takes the lock that the command inherits.
+func (k *keeper) live(ctx context.Context) (*project.Lock, error) {
+	for told := false; ; told = true {
+		lock, err := k.folder.Live(k.task.Instance)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if !told {
+			k.set(func(r *service.Record) {
+				r.State, r.Since = service.Waiting, time.Now()
+				r.Why = "waits for processes of an earlier start that cannot be seen from here: they run in a container, or as another user"
+			})
+		}
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// start runs the command until it ends for good.
+func (k *keeper) start(ctx context.Context) {
+	if k.task.Mistake != nil {
+		k.refused(ctx, k.task.Mistake)
+		return
+	}
+	if err := os.Chdir(k.instance.WorkDir); err != nil {
+		k.over(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
+		return
+	}
+	k.app.Env = k.environment()
+	k.app.Stand = k.stand
+	supervised := false
+	k.app.Say = func(text string) {
+		if !supervised { // from then on the log hears it by itself
+			k.note(text)
+		}
+	}
+	k.app.Loud = nil
+	spec := k.task.Spec
+	spec.Prefer = k.snapshot().Last
+	l, err := k.app.Prepare(ctx, spec)
+	if err != nil {
+		k.refused(ctx, err)
+		return
+	}
+	supervised = true
+	l.Oversee(k.task.Oversight)
+	l.Keep(k.ended, k.unfit, k.hurry, k.life.File)
+	done, _, err := l.Supervise(ctx, k.task.Care, k.started)
+	if err != nil {
+		k.refused(ctx, err)
+		return
+	}
+	k.finish(ctx, done)
+}
+
+// environment is what the command and its probes are started with.
+func (k *keeper) environment() []string {
+	env := slices.DeleteFunc(slices.Clone(k.app.Env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
+	return append(env, serviceVariable+"="+k.own.tag())
+}
+
+// refused is the end of a start that did not come about.
+func (k *keeper) refused(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		k.over(service.Done, unstarted)
+		return
+	}
+	text := err.Error()
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) && refusal.Remedy != "" {
+		text += "; " + refusal.Remedy
+	}
+	k.note(text)
+	if refusal != nil {
+		for _, r := range refusal.Reasons {
+			k.note(fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Name, r.Text))
+		}
+	}
+	k.over(service.Refused, text)
+}
+
+// stand hears where the request stands in the line.
+func (k *keeper) stand(s *status.Standing) {
+	if s == nil {
+		return
+	}
+	text := k.task.Standing(*s)
+	k.set(func(r *service.Record) {
+		if r.State == service.Waiting && r.Why == text || r.State == service.Ending {
+			return
+		}
+		if r.State != service.Waiting {
+			r.State, r.Since = service.Waiting, time.Now()
+		}
+		r.Why = text
+	})
+}
+
+// started hears of a start: just before it, and right after it with the command's PID.
+func (k *keeper) started(l *app.Launch, pid int) error {
+	var process service.Process
+	if pid != 0 {
+		if s, err := k.app.Proc.Stat(pid); err == nil { // else it is over already
+			process = service.Process{PID: pid, Start: s.Start}
+		}
+	} else {
+		k.quiet()
+		k.watch()
+	}
+	k.set(func(r *service.Record) {
+		r.Lease, r.Devices, r.Share, r.Main = l.Lease, append([]job.Given{}, l.Plan.Devices...), l.Plan.Share, process
+		if r.Last = nil; len(r.Devices) > 0 {
+			for _, d := range r.Devices {
+				r.Last = append(r.Last, d.UUID)
+			}
+		}
+		switch {
+		case r.State == service.Ending:
+		case pid == 0:
+			r.State, r.Since, r.Why, r.Ready = service.Starting, time.Now(), "", false
+		default:
+			r.State, r.Since, r.Ready = service.Running, time.Now(), k.instance.Ready == nil
+		}
+	})
+	if pid != 0 {
+		k.probe()
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package services
+
+import (
+	"context"
+	"slices"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/project"
+)
+
+// View is a project as it is now.
+type View struct {
+	Name       string // of the project
+	File       string
+	Machine    string // --machine of the last up
+	Dir        string // the folder
+	Supervised bool   // a supervisor lives
+	Rows       []Row  // those wanted in their order, then what still ends
+}
+
+// Row is one instance.
+type Row struct {
+	service.Instance // as it is wanted; only Name where it is not wanted any more
+	service.Seen     // as it is; State and Why also say what it waits for when nothing of it was started yet
+	Wanted           bool
+	Fresh            bool   // what is seen is of the instance as it is wanted, not of one before it
+	Log              string // file that its output goes to; the one before it is FILE.1
+}
+
+// Settled reports whether nothing will happen to it without somebody's doing: it is ready, or ended for good.
+func (r *Row) Settled() bool {
+	return r.Fresh && (over(r.State) || r.State == service.Running && r.Seen.Ready)
+}
+
+// over reports whether a state is an end.
+func over(s service.State) bool {
+	return s == service.Done || s == service.Failed || s == service.Refused
+}
+
+// Look reads it all.
+func (f *Folder) Look(context.Context) (*View, error) {
+	v := &View{File: f.file, Rows: []Row{}}
+	folder, err := f.open()
+	if err != nil || folder == nil {
+		return v, err
+	}
+	wanted, err := folder.Wanted()
+	if err != nil {
+		return nil, err
+	}
+	v.Name, v.Machine, v.Dir, v.Supervised = wanted.Name, wanted.Machine, folder.Path, folder.Supervised()
+	seen := newLook(f.app, folder).all(&wanted)
+	held := service.Held(wanted.Instances, seen)
+	for _, i := range wanted.Instances {
+		r := Row{Instance: i, Seen: seen[i.Name], Wanted: true, Log: folder.Log(i.Name)}
+		if own := logOf(&i); own != "" {
+			r.Log = own
+		}
+		r.Fresh = r.Seen.Hash == i.Hash
+		r.tell(held[i.Name], i.Refused != "")
+		v.Rows = append(v.Rows, r)
+	}
+	for _, name := range folder.Instances() {
+		one := seen[name]
+		if (one.Kept || one.Orphaned) && !slices.ContainsFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == name }) {
+			v.Rows = append(v.Rows, Row{Instance: service.Instance{Name: name, Service: one.Service}, Seen: one, Log: folder.Log(name)})
+		}
+	}
+	return v, nil
+}
+
+// tell fills in what no keeper wrote.
+func (r *Row) tell(held string, refused bool) {
+	alive := r.Kept || r.Orphaned
+	switch {
+	case refused && !alive:
+		r.Fresh = true
+		r.Record = service.Record{State: service.Refused, Why: held, Last: r.Last}
+	case alive && r.State == "":
+		r.State = service.Starting
+	case alive && !r.Kept:
+		r.Why = "the gpuard beside it is gone; gpuard up -d puts another there"
+	case alive, r.Fresh && over(r.State):
+	case held != "":
+		r.Record = service.Record{State: service.Waiting, Why: held, Last: r.Last}
+	case r.Fresh && (r.State == service.Running || r.State == service.Ending):
+		r.State, r.Why, r.Seen.Ready = service.Failed, "it was killed together with the gpuard beside it", false
+	default:
+		r.Record = service.Record{State: service.Waiting, Why: "not started yet", Last: r.Last}
+	}
+}
+
+// look finds out what is there of instances.
+type look struct {
+	app    *app.App
+	folder *project.Folder
+	boot   string
+}
+
+func newLook(a *app.App, folder *project.Folder) *look {
+	boot, _ := a.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
+	return &look{a, folder, boot}
+}
+
+// all are the instances that are wanted, and those that live without that.
+func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
+	seen := map[string]service.Seen{}
+	for _, i := range wanted.Instances {
+		seen[i.Name] = l.one(i.Name)
+	}
+	for _, name := range l.folder.Instances() {
+		if _, known := seen[name]; known {
+			continue
+		}
+		if one := l.one(name); one.Kept || one.Orphaned {
+			seen[name] = one
+		}
+	}
+	return seen
+}
+
+// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go.
+func (l *look) one(name string) (s service.Seen) {
+	s.Kept = l.folder.Kept(name)
+	r, found := l.folder.Record(name)
+	s.Record = r
+	switch {
+	case s.Kept && found && !l.lives(r):
+		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
+	case s.Kept:
+	case found && r.Boot != l.boot:
+		s.Lease, s.Devices, s.Main, s.Keeper, s.Ready = "", nil, service.Process{}, service.Process{}, false
+		if !over(r.State) {
+			s.Why = "it ended with the machine, which was started anew since"
+		}
+	case !found || over(r.State):
+		s.Orphaned = l.folder.Lives(name)
+	default:
+		s.Orphaned = l.folder.Lives(name) || len(newBelongings(l.app, l.folder, name).find(r)) > 0
+	}
+	return s
+}
+
+// lives reports whether the keeper that wrote a record lives. In another PID namespace that cannot be seen.
+func (l *look) lives(r service.Record) bool {
+	return r.Boot == l.boot && (r.Namespace != l.app.Proc.Namespace() || l.app.Proc.Alive(r.Keeper.PID, r.Keeper.Start))
+}

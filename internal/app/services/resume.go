@@ -1,0 +1,137 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/launch"
+)
+
+// A keeper that begins finds out what is left of the one before it. A command of the same instance that lives is looked after
+// from now on; whatever else lives is ended first, so that nothing ever runs twice.
+
+// resume deals with what is there already, and reports whether that was all there is to do.
+func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) {
+	left := k.own.find(before)
+	same := before.Hash == k.task.Hash && !over(before.State)
+	main := k.main(before, left)
+	if k.task.Hash == "" || !same && len(left) > 0 {
+		k.set(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
+		hurry := k.hurry
+		if k.task.Hash != "" { // that is for what begins now
+			hurry = nil
+		}
+		k.own.end(before, interrupt.Named(before.Stop), before.Grace, hurry)
+		if k.task.Hash == "" {
+			k.over(service.Done, "it was ended")
+			return true
+		}
+	}
+	switch {
+	case !same:
+		k.fresh(0)
+		return false
+	case main != (service.Process{}):
+		return k.adopt(ctx, main)
+	case len(left) > 0: // the command is gone, and not what it started
+		k.own.end(before, interrupt.Named(before.Stop), before.Grace, k.hurry)
+		return k.unseen(ctx)
+	case before.State == service.Running || before.State == service.Ending:
+		return k.unseen(ctx)
+	}
+	k.fresh(before.Restarts)
+	return false
+}
+
+// main is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after the start
+// had not written it down: then it is the first that no other of them started.
+func (k *keeper) main(before service.Record, left []service.Process) service.Process {
+	if before.Main.PID != 0 {
+		if slices.Contains(left, before.Main) {
+			return before.Main
+		}
+		return service.Process{}
+	}
+	for _, p := range left {
+		s, err := k.app.Proc.Stat(p.PID)
+		if err == nil && s.Start == p.Start && !slices.ContainsFunc(left, func(above service.Process) bool { return above.PID == s.PPID }) {
+			return p
+		}
+	}
+	return service.Process{}
+}
+
+// adopt looks after a command that runs already, and reports whether that was all.
+func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
+	fd, err := launch.Pidfd(main.PID)
+	if err != nil || !k.app.Proc.Alive(main.PID, main.Start) {
+		return k.unseen(ctx)
+	}
+	k.note(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
+	k.app.Env = k.environment()
+	asks := false
+	k.set(func(r *service.Record) {
+		if r.State != service.Running && r.State != service.Ending {
+			r.State, r.Since, r.Why, r.Ready = service.Running, time.Now(), "", false
+		}
+		r.Main = main
+		r.Ready = r.Ready || k.instance.Ready == nil
+		asks = !r.Ready
+	})
+	if asks {
+		k.watch()
+		k.probe()
+	}
+	var late <-chan time.Time
+	if limit := k.task.Spec.Timeout; limit > 0 {
+		timer := time.NewTimer(max(limit-time.Since(k.snapshot().Since), 0))
+		defer timer.Stop()
+		late = timer.C
+	}
+	timedOut := false
+	select {
+	case <-launch.Exited(fd):
+	case <-ctx.Done():
+	case why := <-k.unfit:
+		k.note(why + ": ending the command")
+	case <-late:
+		timedOut = true
+	}
+	k.own.end(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Care.Grace, k.hurry)
+	_ = fd.Close()
+	if timedOut {
+		k.over(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
+		return true
+	}
+	return k.unseen(ctx)
+}
+
+func (k *keeper) snapshot() service.Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.record
+}
+
+// unseen is an end that nobody saw: how it was is not known. It reports whether that is the end for good.
+func (k *keeper) unseen(ctx context.Context) (done bool) {
+	doomed := k.quiet()
+	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })
+	switch {
+	case ctx.Err() != nil:
+		k.over(service.Done, "it was ended")
+		return true
+	case k.instance.Restart == service.Always, k.instance.Restart == service.OnFailure && doomed != "":
+		k.note("the command ended: starting it again")
+		k.fresh(k.snapshot().Restarts + 1)
+		return false
+	case doomed != "":
+		k.over(service.Failed, doomed)
+		return true
+	}
+	k.over(service.Failed, "it ended, and how nobody saw: the gpuard beside it had been killed")
+	return true
+}

@@ -1,0 +1,288 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/background"
+	"gpuard/internal/host/project"
+)
+
+// Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
+// costs nothing: the keepers go on, and the next supervisor finds them by their locks.
+func Supervise(ctx context.Context, a *app.App, dir string) error {
+	background.Name("gpuard")
+	folder, err := project.Open(dir)
+	if err != nil {
+		return err
+	}
+	lock, err := folder.Supervise()
+	if err != nil || lock == nil {
+		return err
+	}
+	watcher, err := folder.Watch("")
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	s := &supervisor{app: a, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
+	for {
+		over, err := s.round()
+		if over || err != nil {
+			return err
+		}
+		if err := s.sleep(ctx, watcher); err != nil {
+			return err
+		}
+	}
+}
+
+// supervisor brings about what is wanted.
+type supervisor struct {
+	app     *app.App
+	folder  *project.Folder
+	lock    *project.Lock
+	keepers map[string]*keeping // that it started and that live
+	ended   chan *keeping
+	pauses  map[string]*pause
+}
+
+// keeping is a keeper that this supervisor started.
+type keeping struct {
+	name, hash string
+	began      time.Time
+}
+
+// pause holds back the next keeper of an instance whose keepers end without having done anything.
+type pause struct {
+	length time.Duration
+	until  time.Time
+}
+
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// sleep returns when something changed.
+func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
+	var timer <-chan time.Time
+	soonest := time.Duration(0)
+	for _, p := range s.pauses {
+		if left := time.Until(p.until); left > 0 && (soonest == 0 || left < soonest) {
+			soonest = left
+		}
+	}
+	if soonest > 0 {
+		t := time.NewTimer(soonest)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case k := <-s.ended:
+		s.bury(k)
+	case <-w.Changed:
+	case <-timer:
+	}
+	return nil
+}
+
+// bury notes the end of a keeper. One that leaves things as they were is not started again at once.
+func (s *supervisor) bury(k *keeping) {
+	delete(s.keepers, k.name)
+	r, found := s.folder.Record(k.name)
+	if found && (r.Hash == k.hash || k.hash == "") && over(r.State) {
+		delete(s.pauses, k.name)
+		return
+	}
+	p := s.pauses[k.name]
+	if p == nil || time.Since(k.began) > time.Minute {
+		p = &pause{length: firstPause}
+	} else {
+		p.length = min(2*p.length, longestPause)
+	}
+	p.until = time.Now().Add(p.length)
+	s.pauses[k.name] = p
+}
+
+// round does what can be done now, and reports whether nothing will be to do any more.
+func (s *supervisor) round() (over bool, err error) {
+	wanted, err := s.folder.Wanted()
+	if err != nil {
+		return true, err
+	}
+	seen := s.look(&wanted)
+	actions := service.Next(wanted.Instances, seen)
+	for _, act := range actions {
+		if err := s.do(act, &wanted, seen[act.Instance]); err != nil {
+			s.say(err.Error())
+		}
+	}
+	if len(actions) > 0 || len(s.keepers) > 0 || anyAlive(seen) {
+		return false, nil
+	}
+	return s.leave()
+}
+
+func anyAlive(seen map[string]service.Seen) bool {
+	for _, one := range seen {
+		if one.Kept || one.Orphaned {
+			return true
+		}
+	}
+	return false
+}
+
+// leave ends this supervisor, unless something was asked for meanwhile: whoever changes what is wanted looks for a supervisor
+// after that, and finds none, or one that has seen it.
+func (s *supervisor) leave() (bool, error) {
+	lock, err := s.folder.Edit(editing)
+	if errors.Is(err, os.ErrNotExist) { // the folder was removed
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	defer lock.Release()
+	wanted, err := s.folder.Wanted()
+	if err != nil {
+		return true, err
+	}
+	seen := s.look(&wanted)
+	if len(service.Next(wanted.Instances, seen)) > 0 || anyAlive(seen) {
+		return false, nil
+	}
+	s.lock.Release()
+	return true, nil
+}
+
+// look is what is known of the instances. A keeper that was just started counts as there before it has its lock.
+func (s *supervisor) look(wanted *service.Wanted) map[string]service.Seen {
+	l := newLook(s.app, s.folder)
+	seen := l.all(wanted)
+	for name, k := range s.keepers {
+		one := seen[name]
+		if one.Kept = true; one.Hash != k.hash || over(one.State) {
+			one.Record = service.Record{Last: one.Last} // it has not written yet
+		}
+		seen[name] = one
+	}
+	return seen
+}
+
+// do starts or ends one instance.
+func (s *supervisor) do(act service.Action, wanted *service.Wanted, seen service.Seen) error {
+	if act.Do == service.End && seen.Kept {
+		if hash, _ := s.folder.Ending(act.Instance); hash == seen.Hash {
+			return nil
+		}
+		return s.folder.SetEnding(act.Instance, seen.Hash, false)
+	}
+	if p := s.pauses[act.Instance]; p != nil && time.Until(p.until) > 0 || s.keepers[act.Instance] != nil {
+		return nil
+	}
+	var i service.Instance // of what has lost its keeper and shall end, nothing is started
+	if act.Do == service.Start {
+		i = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })]
+	}
+	return s.keep(act.Instance, i, wanted.Machine)
+}
+
+// keep starts a keeper, for an instance without a command one that only ends what is left.
+func (s *supervisor) keep(name string, i service.Instance, machine string) error {
+	env, err := s.folder.Environment()
+	if err != nil {
+		return err
+	}
+	args := []string{"project-keep", s.folder.Path, name}
+	if machine != "" || slices.ContainsFunc(env, func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_MACHINE=") }) {
+		args = append(args, "--machine="+machine)
+	}
+	if i.Name != "" {
+		args = append(args, "--instance-hash="+i.Hash)
+		args = append(args, i.Flags...)
+		if logOf(&i) == "" {
+			args = append(args, "--log="+s.folder.Log(name))
+		}
+		args = append(append(args, "--"), i.Command...)
+		env = append(slices.Clone(env), i.Env...)
+		env = append(env, "PWD="+i.WorkDir)
+	}
+	errs, err := s.journal()
+	if err != nil {
+		return err
+	}
+	defer errs.Close() //nolint:errcheck // the keeper has it
+	k := &keeping{name, i.Hash, time.Now()}
+	process, err := background.Start(latest(env), errs, args...)
+	if err != nil {
+		s.bury(k)
+		return err
+	}
+	s.keepers[name] = k
+	go func() {
+		_, _ = process.Wait()
+		s.ended <- k
+	}()
+	return nil
+}
+
+// latest leaves of a name that stands there twice the last one.
+func latest(env []string) []string {
+	var out []string
+	known := map[string]bool{}
+	for _, pair := range slices.Backward(env) {
+		name, _, _ := strings.Cut(pair, "=")
+		if !known[name] {
+			known[name] = true
+			out = append(out, pair)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// logOf is the log that an instance has by its file, "" for none.
+func logOf(i *service.Instance) string {
+	for _, flag := range slices.Backward(i.Flags) {
+		if path, ok := strings.CutPrefix(flag, "--log="); ok {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(i.WorkDir, path)
+			}
+			return path
+		}
+	}
+	return ""
+}
+
+// journal is the file for what goes wrong in supervisors and keepers beside their records. It is kept small.
+func (s *supervisor) journal() (*os.File, error) { return openJournal(s.folder) }
+
+func (s *supervisor) say(text string) {
+	file, err := s.journal()
+	if err != nil {
+		return
+	}
+	defer file.Close() //nolint:errcheck // there is nobody to tell
+	fmt.Fprintln(file, time.Now().Format(time.RFC3339)+" supervisor: "+text)
+}
+
+// openJournal begins it anew when it is large.
+func openJournal(folder *project.Folder) (*os.File, error) {
+	path := filepath.Join(folder.Path, "supervisor.log")
+	flags := os.O_WRONLY | os.O_APPEND | os.O_CREATE
+	if info, err := os.Lstat(path); err == nil && info.Size() > 1<<20 {
+		flags |= os.O_TRUNC
+	}
+	return os.OpenFile(path, flags, 0o600)
+}

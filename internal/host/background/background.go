@@ -1,0 +1,47 @@
+// Package background starts this program again where it outlives whoever started it. It does not know what for.
+package background
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts this program again as a session of its own, in the root folder: without a terminal, with nothing open but errs
+// as its standard error. What this process got from its caller is not passed on by it either, from now on: whoever runs on in
+// the background would keep the caller's lease.
+func Start(env []string, errs *os.File, args ...string) (*os.Process, error) {
+	if err := keepAll(); err != nil {
+		return nil, fmt.Errorf("cannot start gpuard in the background: %w", err)
+	}
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = filepath.Base(os.Args[0])
+	cmd.Env, cmd.Dir, cmd.Stderr = env, "/", errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start gpuard in the background: %w", err)
+	}
+	return cmd.Process, nil
+}
+
+// keepAll passes no descriptor on but the standard streams.
+func keepAll() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// Name gives this process a name for ps and top: one that was started through a link in /proc has that of the link.
+func Name(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) } //nolint:gosec // no file is made there

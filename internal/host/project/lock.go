@@ -1,0 +1,114 @@
+package project
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock is held until it is released or every process that has File open is gone.
+type Lock struct{ File *os.File }
+
+// Release gives it up, as far as this process has it.
+func (l *Lock) Release() { _ = l.File.Close() }
+
+// Edit takes the lock under which what is wanted is changed. It is held for moments only; patience is for how long to try.
+func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		lock, err := take(f.at(editLock))
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("cannot change the project: somebody has kept %s locked for more than %s; try again", f.at(editLock), patience)
+		}
+	}
+}
+
+// Supervise takes the lock of the supervisor; nil when somebody else has it.
+func (f *Folder) Supervise() (*Lock, error) { return take(f.at(supervisorLock)) }
+
+// Supervised reports whether a supervisor lives.
+func (f *Folder) Supervised() bool { return held(f.at(supervisorLock)) }
+
+// Keep takes the lock of the keeper of an instance, whose folder it makes; nil when somebody else has it.
+func (f *Folder) Keep(instance string) (*Lock, error) {
+	if filepath.Base(instance) != instance || instance == "." || instance == ".." {
+		return nil, fmt.Errorf("cannot keep %q: that is no name of an instance", instance)
+	}
+	if err := os.Mkdir(f.of(instance, ""), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("cannot make the folder of %s: %w", instance, err)
+	}
+	if err := private(filepath.Clean(f.of(instance, ""))); err != nil {
+		return nil, err
+	}
+	return take(f.of(instance, keeperLock))
+}
+
+// Kept reports whether the keeper of an instance lives.
+func (f *Folder) Kept(instance string) bool { return held(f.of(instance, keeperLock)) }
+
+// Live takes the lock that the command of an instance inherits; nil when an earlier command, or what it left, has it. The
+// instance's lock is held.
+func (f *Folder) Live(instance string) (*Lock, error) { return take(f.of(instance, lifeLock)) }
+
+// Lives reports whether the command of an instance lives, or something that it started.
+func (f *Folder) Lives(instance string) bool { return held(f.of(instance, lifeLock)) }
+
+// LifeFile identifies the file of that lock, to find who has it open.
+func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(f.of(instance, lifeLock), &st); err != nil {
+		return 0, 0, err
+	}
+	return uint64(st.Dev), st.Ino, nil
+}
+
+// InPlace reports whether the lock still protects something: its file is where it was when it was taken.
+func (l *Lock) InPlace() bool {
+	var have, named unix.Stat_t
+	return unix.Fstat(int(l.File.Fd()), &have) == nil && unix.Lstat(l.File.Name(), &named) == nil && have.Ino == named.Ino && have.Dev == named.Dev
+}
+
+// take takes a lock of an open file description: it goes with whoever has that open, and not with other descriptors of the
+// file. nil is that somebody else has it.
+func take(path string) (*Lock, error) {
+	for range 8 {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot lock: %w", &os.PathError{Op: "open", Path: path, Err: err})
+		}
+		lock := &Lock{os.NewFile(uintptr(fd), path)}
+		err = regular(lock.File)
+		if err == nil {
+			err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		}
+		switch {
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
+			lock.Release()
+			return nil, nil //nolint:nilnil // somebody else has it
+		case err != nil:
+			lock.Release()
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		case lock.InPlace():
+			return lock, nil
+		}
+		lock.Release() // it was replaced meanwhile
+	}
+	return nil, fmt.Errorf("cannot lock %s: it is being replaced again and again", path)
+}
+
+// held asks whether somebody has the lock, and takes nothing.
+func held(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd) //nolint:errcheck // read only
+	q := unix.Flock_t{Type: unix.F_RDLCK}
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q) == nil && q.Type != unix.F_UNLCK
+}

@@ -1,0 +1,121 @@
+// Package project keeps what is wanted and what is known of the services of a project: a folder of small files and locks
+// that only its owner can enter. Whoever lives holds a lock, which the kernel drops with its process; a change of a file or
+// the end of a lock wakes whoever watches. It decides nothing and starts nothing.
+package project
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is the folder of one project.
+type Folder struct{ Path string }
+
+// names of what lies in it.
+const (
+	wantedFile      = "project.json"
+	environmentFile = "environment"
+	placementFile   = "placement.json"
+	editLock        = "edit"
+	supervisorLock  = "supervisor"
+	instancesFolder = "instances"
+	recordFile      = "record.json"
+	endFile         = "end"
+	keeperLock      = "lock" // held by the keeper alone
+	lifeLock        = "life" // held by the command too, and by what that starts
+	logFile         = "log"
+)
+
+// ID names the project of a file, by its absolute path: the same one as long as the file lies there, whatever it says.
+func ID(file, host string) string {
+	clean := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_-", r) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(filepath.Base(filepath.Dir(file))))
+	sum := sha256.Sum256([]byte(host + "\x00" + file))
+	return clean[:min(len(clean), 32)] + "-" + hex.EncodeToString(sum[:6])
+}
+
+// Make opens the folder of a project below top, and makes both where they are missing; above top nothing is made.
+func Make(top, id string) (*Folder, error) {
+	path := filepath.Join(top, id)
+	for _, dir := range []string{top, path, filepath.Join(path, instancesFolder)} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("cannot make the project's folder: %w; set GPUARD_STATE to a folder that you can write", err)
+		}
+		if err := private(dir); err != nil {
+			return nil, err
+		}
+	}
+	return &Folder{path}, nil
+}
+
+// Open opens the folder of a project. The error is os.ErrNotExist when there is none.
+func Open(path string) (*Folder, error) {
+	for _, dir := range []string{filepath.Dir(path), path, filepath.Join(path, instancesFolder)} {
+		if err := private(dir); err != nil {
+			return nil, err
+		}
+	}
+	return &Folder{path}, nil
+}
+
+// private refuses a folder that others could have filled.
+func private(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("cannot use the project's folder: %w", &os.PathError{Op: "open", Path: dir, Err: err})
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("cannot use the project's folder %s: it is not a folder; remove it", dir)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("cannot use the project's folder %s: it belongs to uid %d, not to you; set XDG_STATE_HOME to a folder of your own", dir, st.Uid)
+	case st.Mode&0o077 != 0:
+		return fmt.Errorf("cannot use the project's folder %s: others may enter it; chmod 700 %s", dir, dir)
+	}
+	return nil
+}
+
+// ID is the project's.
+func (f *Folder) ID() string { return filepath.Base(f.Path) }
+
+// Instances lists those of which anything is known.
+func (f *Folder) Instances() []string {
+	entries, _ := os.ReadDir(filepath.Join(f.Path, instancesFolder))
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Log is the file that the output of an instance goes to, unless it has one of its own.
+func (f *Folder) Log(instance string) string { return f.of(instance, logFile) }
+
+// Forget removes what is known of an instance that neither lives nor is wanted.
+func (f *Folder) Forget(instance string) {
+	lock, err := f.Keep(instance)
+	if err != nil || lock == nil {
+		return
+	}
+	_ = os.RemoveAll(f.of(instance, ""))
+	lock.Release()
+}
+
+func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
+
+func (f *Folder) of(instance, name string) string {
+	return filepath.Join(f.Path, instancesFolder, instance, name)
+}

@@ -1,0 +1,158 @@
+package project
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watcher tells of changes of a project. Close it when done.
+type Watcher struct {
+	Changed <-chan struct{} // has a value after one or more changes that were not told yet
+
+	folder  *Folder
+	inotify *os.File // nil where the system has none left
+	changed chan struct{}
+	stop    context.CancelFunc
+}
+
+// slow is the time between two values of Changed where the system does not tell: a user has 128 such watchers in all
+// (fs.inotify.max_user_instances), other programs' included.
+const slow = time.Second
+
+// Watch begins to watch the project, or one instance of it. What changed before it returned is not told, so look after it.
+func (f *Folder) Watch(only string) (*Watcher, error) {
+	changed := make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Watcher{Changed: changed, changed: changed, folder: f, stop: stop}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		go w.beat(ctx)
+		return w, nil
+	}
+	w.inotify = os.NewFile(uintptr(fd), "inotify")
+	if only != "" {
+		err = w.add(f.of(only, ""))
+	} else {
+		if err = w.add(f.Path); err == nil {
+			err = w.add(f.at(instancesFolder))
+		}
+		for _, name := range f.Instances() {
+			_ = w.add(f.of(name, "")) // it may be gone already
+		}
+	}
+	if err != nil {
+		stop()
+		_ = w.inotify.Close()
+		return nil, fmt.Errorf("cannot watch %s: %w", f.Path, err)
+	}
+	go w.run(ctx)
+	return w, nil
+}
+
+// Close ends the watch. Changed is not closed.
+func (w *Watcher) Close() {
+	w.stop()
+	if w.inotify != nil {
+		_ = w.inotify.Close()
+	}
+}
+
+// beat stands in for notices of the kernel.
+func (w *Watcher) beat(ctx context.Context) {
+	tick := time.NewTicker(slow)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.tell()
+		}
+	}
+}
+
+func (w *Watcher) add(dir string) error {
+	raw, err := w.inotify.SyscallConn()
+	if err != nil {
+		return err
+	}
+	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	if cerr := raw.Control(func(fd uintptr) { _, err = unix.InotifyAddWatch(int(fd), dir, events) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// run reads events until the watch is closed.
+func (w *Watcher) run(ctx context.Context) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := w.inotify.Read(buf)
+		if err != nil {
+			return
+		}
+		told, locks := false, false
+		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
+			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
+			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
+			what := binary.NativeEndian.Uint32(rest[4:])
+			tells, lock := w.event(string(name), what)
+			told, locks = told || tells, locks || lock
+			rest = rest[size:]
+		}
+		if told {
+			w.tell()
+		}
+		if locks {
+			w.echo(ctx)
+		}
+	}
+}
+
+// event says whether an event is worth a look, and whether it announces the end of a lock.
+func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
+	switch {
+	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // an instance, of which something may be there already
+		for _, name := range w.folder.Instances() {
+			_ = w.add(w.folder.of(name, ""))
+		}
+		return true, true
+	case what&unix.IN_CREATE != 0:
+		return false, false
+	case what&unix.IN_CLOSE_WRITE != 0:
+		lock = slices.Contains([]string{supervisorLock, keeperLock, lifeLock}, name)
+		return lock, lock
+	}
+	return true, false
+}
+
+// echo tells once more: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c, __fput), and
+// on a machine that is busy that may take its time.
+func (w *Watcher) echo(ctx context.Context) {
+	go func() {
+		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+			timer := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+				w.tell()
+			}
+		}
+	}()
+}
+
+func (w *Watcher) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}

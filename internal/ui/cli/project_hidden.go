@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+)
+
+// supervise is what up, down and restart start in the background; nobody types it.
+func (p *Program) superviseProject() *cobra.Command {
+	return &cobra.Command{
+		Use: "project-supervise DIR", Hidden: true, Args: cobra.ExactArgs(1),
+		Short: "Start and end the services of a project (gpuard up starts this)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error { return services.Supervise(cmd.Context(), p.App, args[0]) })
+		},
+	}
+}
+
+// keepInstance is what a supervisor starts beside each instance; its flags are those of run.
+func (p *Program) keepInstance() *cobra.Command {
+	o, hash := &runOptions{}, ""
+	cmd := &cobra.Command{
+		Use: "project-keep DIR INSTANCE [flags] [-- COMMAND [ARG...]]", Hidden: true, Args: cobra.MinimumNArgs(2),
+		Short: "Look after one instance of a service (gpuard up starts this)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
+			task.Standing = func(s status.Standing) string { return Standing(s, time.Now(), 0) }
+			err := error(nil)
+			if hash != "" {
+				var care *job.Care
+				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
+					task.Care = *care // it has a log
+					task.Oversight, err = p.overseen(cmd, o)
+				}
+				if err != nil { // Keep writes it where people look
+					task.Mistake = err
+				}
+			}
+			return report(func() error { return services.Keep(cmd.Context(), p.App, task) })
+		},
+	}
+	cmd.Flags().StringVar(&hash, "instance-hash", "", "which start of the instance is meant")
+	o.add(p, cmd)
+	return cmd
+}
