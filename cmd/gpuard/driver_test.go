@@ -27,6 +27,13 @@ func haste() waits {
 		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment}
 }
 
+// pausing is the program with all the time in the world before a command that failed is started again.
+func pausing() {
+	w := usual()
+	w.pause = time.Hour
+	os.Exit(start("/", w))
+}
+
 // trusting is the hasty program with all the patience for a driver that answers when the test lets it.
 func trusting() {
 	w := haste()
@@ -168,9 +175,9 @@ func begin(t testing.TB, cmd *exec.Cmd) string {
 // eventually waits until ok, or fails after a time that only a broken program needs.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(50 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) { // programs end after 60 s
 		if time.Now().After(end) {
-			t.Fatalf("still not so after 20 s: %s", what)
+			t.Fatalf("still not so after 50 s: %s", what)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"time"
 )
@@ -27,5 +26,5 @@ func TestHungGPUDelaysNobody(t *testing.T) {
 		}
 	}
 	got := r.run("run", "--", "true")
-	contains(t, got.err, fmt.Sprintf("GPU 1 was not waited for: no answer within %s", 500*time.Millisecond))
+	contains(t, got.err, "GPU 1 was not waited for: no answer within ")
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
-	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
+	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
 		"surveyed": surveyed, "occupy": occupy, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
 }
 

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retried begins a run that fails when dir/go is there, and notes the lease of each start in dir/leases. It returns the run
+// retried begins a run of the program of that name, which fails when dir/go is there and notes the lease of each start in dir/leases. It returns the run
 // when its first start is on, and what it says so far.
-func retried(t *testing.T, r *rig, dir string, flags ...string) (wait func() int, pid int, said func() string) {
+func retried(t *testing.T, r *rig, name, dir string) (wait func() int, pid int, said func() string) {
 	t.Helper()
 	errs, err := os.Create(filepath.Join(dir, "stderr"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = errs.Close() })
-	args := append([]string{"run", "--machine", r.machine, "--retry", "1:any"}, flags...)
-	cmd := program(t, r.state, nil, append(args, "--", "sh", "-c",
-		`echo $GPUARD_LEASE >>leases; test "$GPUARD_RESTART" && exit 0; while [ -e leases ] && [ ! -e go ]; do sleep 0.02; done; exit 7`)...)
+	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1:any", "--", "sh", "-c",
+		`echo $GPUARD_LEASE >>leases; test "$GPUARD_RESTART" && exit 0; while [ -e leases ] && [ ! -e go ]; do sleep 0.02; done; exit 7`)
 	cmd.Dir, cmd.Stderr = dir, errs
+	cmd.Args[0] = name
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestRetryKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	dir := t.TempDir()
-	wait, _, said := retried(t, r, dir)
+	wait, _, said := retried(t, r, "gpuard", dir)
 	waiter := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--", "sh", "-c", "wc -l <"+dir+"/leases")
 	over := make(chan result, 1)
 	go func() { over <- run(t, waiter) }()
@@ -82,7 +82,7 @@ func TestRetryKilledBetween(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	dir := t.TempDir()
-	wait, pid, said := retried(t, r, dir)
+	wait, pid, said := retried(t, r, "pausing", dir)
 	letGo(t, dir)
 	eventually(t, "the first start is over", func() bool { return strings.Contains(said(), "starting it again") })
 	eventually(t, "gpuard itself has the lease", func() bool {
@@ -105,7 +105,7 @@ func TestRetryGivesBack(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "demo:2xL4")
 			dir := t.TempDir()
-			wait, _, said := retried(t, r, dir)
+			wait, _, said := retried(t, r, "gpuard", dir)
 			gpu := strings.Fields(said())[2]
 			if name == "drained" {
 				if got := run(t, program(t, r.state, nil, "drain", gpu, "--machine", r.machine)); got.code != 0 {
@@ -217,7 +217,7 @@ func TestLogTells(t *testing.T) {
 	contains(t, got.err, "--log", "can be given once")
 
 	dir = t.TempDir()
-	wait, _, _ := retried(t, r, dir)
+	wait, _, _ := retried(t, r, "gpuard", dir)
 	got = start("--log", "none/log", "--wait=20s", "--", "true") // the only GPU is taken
 	if same(t, "exit", got.code, 125); strings.Contains(got.err, "waiting") || !strings.Contains(got.err, "cannot log to none/log: ") {
 		t.Errorf("said %s", got.err)

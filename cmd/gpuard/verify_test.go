@@ -122,7 +122,7 @@ func TestVerifyNowhere(t *testing.T) {
 	idle := r.unleased(nil, "echo; exec sleep 60")
 	v := r.verified(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
 	contains(t, v.Text, "is on no GPU yet")
-	busy := r.unleased(nil, "echo; while :; do :; done")
+	busy := r.unleased(nil, "for i in 1 2 3 4; do while :; do :; done & done; echo; wait")
 	eventually(t, "a job that computes is told", func() bool { // it has computed when it got its part of a busy machine
 		got := r.run("verify", "--json", "--for", "1s", fmt.Sprint(busy))
 		if err := json.Unmarshal([]byte(got.out), &v); err != nil || v.Verdict != verify.TooEarly && v.Verdict != verify.CPU {
@@ -130,6 +130,7 @@ func TestVerifyNowhere(t *testing.T) {
 		}
 		return v.Verdict == verify.CPU && got.code == 1
 	})
+	_ = syscall.Kill(-busy, syscall.SIGKILL)
 	contains(t, v.Text, "of CPU time in", "was never seen on a GPU")
 	blind := r.unleased([]string{"CUDA_VISIBLE_DEVICES=-1"}, "echo; exec sleep 60")
 	v = r.verified(verify.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
@@ -152,7 +153,7 @@ func TestVerifyCommand(t *testing.T) {
 	cmd.Stdin = strings.NewReader("hello\n")
 	got := run(t, cmd)
 	same(t, "exit and output", []any{got.code, got.out}, []any{0, "said hello\nready\n"})
-	contains(t, got.err, "gpuard: proven: fakegpu-job", "is on GPU 1", "gpuard: sh ended with exit status 3")
+	contains(t, got.err, "gpuard: proven: fakegpu-job", "s on GPU 1 (", "gpuard: sh ended with exit status 3")
 
 	cmd = r.cmd("verify", "--json", "--", "sh", "-c", "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 2; true")
 	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0")
