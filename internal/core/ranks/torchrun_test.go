@@ -1,0 +1,115 @@
+package ranks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReadTorchrun: options end where the script begins, are passed on as every version writes them, and what contradicts
+// gpuard is refused with its reason.
+func TestReadTorchrun(t *testing.T) {
+	for words, want := range map[string]string{
+		"train.py":                             "| |train.py",
+		"train.py --nproc-per-node 3":          "| |train.py --nproc-per-node 3",
+		"--max-restarts 3 train.py -m":         "--max_restarts 3| |train.py -m",
+		"--max_restarts=3 train.py":            "--max_restarts 3| |train.py",
+		"--tee 3 --log-dir /tmp/x -- train.py": "--tee 3 --log_dir /tmp/x| |train.py",
+		"-r 3 -t3 --role=x train.py":           "--redirects 3 --tee 3 --role x| |train.py",
+		"-m package.train --lr 1":              "|m|package.train --lr 1",
+		"--module package.train":               "|m|package.train",
+		"--no_python ./solver -x":              "|p|./solver -x",
+		"--rdzv-conf timeout=5 - x":            "--rdzv_conf timeout=5| |- x",
+
+		"":                              "!without a script",
+		"--max-restarts 3":              "!without a script",
+		"--max-restarts":                "!wants a value",
+		"--nproc-per-node 3 train.py":   "!gpuard counts the processes",
+		"--nproc_per_node=gpu train.py": "!gpuard counts the processes",
+		"--master_port 5 train.py":      "!where they meet",
+		"--nnodes=2 train.py":           "!this one machine",
+		"--standalone train.py":         "!this one machine",
+		"--rdzv-endpoint=a:1 t.py":      "!where they meet",
+		"--run-path /t.py":              "!begins through gpuard",
+		"--numa-binding node t.py":      "!binds each process",
+		"--virtual-local-rank t.py":     "!--ranks=own",
+		"--nproc 3 train.py":            "!written in full",
+		"--lr 0.1 train.py":             "!no option of torchrun",
+		"-q train.py":                   "!no option of torchrun",
+		"--module=x train.py":           "!takes no value",
+		"-m --no-python x":              "!leave one of them out",
+	} {
+		got, err := ReadTorchrun(strings.Fields(words))
+		if reason, bad := strings.CutPrefix(want, "!"); bad {
+			if err == nil || !strings.Contains(err.Error(), reason) || !strings.HasPrefix(err.Error(), "cannot ") {
+				t.Errorf("%q: %v, want %q", words, err, reason)
+			}
+			continue
+		}
+		kind := " "
+		if got.Module {
+			kind = "m"
+		} else if got.Plain {
+			kind = "p"
+		}
+		if text := strings.Join(got.Options, " ") + "|" + kind + "|" + strings.Join(got.Script, " "); err != nil || text != want {
+			t.Errorf("%q: %q, %v; want %q", words, text, err, want)
+		}
+	}
+}
+
+// TestLine: one number of processes, one port for everything, and each process through the shim.
+func TestLine(t *testing.T) {
+	for words, want := range map[string]string{
+		"--tee 3 train.py -x":  "--no_python --tee 3 /bin/gpuard __rank python -u train.py -x",
+		"-m train":             "--no_python /bin/gpuard __rank python -u -m train",
+		"--no-python ./solver": "--no_python /bin/gpuard __rank program ./solver",
+	} {
+		r, err := ReadTorchrun(strings.Fields(words))
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Join(r.Line(4, 41873, []string{"/bin/gpuard", "__rank"}), " ")
+		if !strings.HasSuffix(line, want) {
+			t.Errorf("%q: %s", words, line)
+		}
+		for _, part := range []string{"--nproc_per_node 4 ", "--rdzv_backend static ", "--rdzv_endpoint 127.0.0.1:41873 ", "--master_port 41873 ", "--nnodes 1 "} {
+			if strings.Count(line, part) != 1 {
+				t.Errorf("%q is not there once: %s", part, line)
+			}
+		}
+	}
+}
+
+// TestOverruled: the variables for what gpuard decides, and for nothing else.
+func TestOverruled(t *testing.T) {
+	names := Overruled()
+	for _, name := range []string{"PET_NPROC_PER_NODE", "PET_STANDALONE", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "PET_NO_PYTHON", "PET_MODULE", "PET_RUN_PATH"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is passed on", name)
+		}
+	}
+	if slices.Contains(names, "PET_MAX_RESTARTS") {
+		t.Error("PET_MAX_RESTARTS is the user's own")
+	}
+}
+
+// FuzzReadTorchrun: no words panic, the script's are the last of them, and what is read is accepted once more as it is passed on.
+func FuzzReadTorchrun(f *testing.F) {
+	f.Add("--max-restarts 3 -m x y")
+	f.Add("-r3 -t=2 -- --x")
+	f.Fuzz(func(t *testing.T, text string) {
+		words := strings.Split(text, " ")
+		got, err := ReadTorchrun(words)
+		if err != nil {
+			return
+		}
+		if len(got.Script) == 0 || !slices.Equal(words[len(words)-len(got.Script):], got.Script) {
+			t.Fatalf("%q: the script is %q", words, got.Script)
+		}
+		again, err := ReadTorchrun(append(append(slices.Clone(got.Options), "--"), got.Script...))
+		if err != nil || !slices.Equal(again.Options, got.Options) {
+			t.Fatalf("%q was passed on as %q, which is %q, %v", words, got.Options, again.Options, err)
+		}
+	})
+}
