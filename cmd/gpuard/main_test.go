@@ -28,8 +28,11 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name
+		main()
+	}
 	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
-		"surveyed": surveyed, "occupy": occupy, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread})
+		"surveyed": surveyed, "occupy": occupy, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank})
 }
 
 // heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.

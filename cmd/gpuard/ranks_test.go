@@ -1,0 +1,479 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/affinity"
+)
+
+// seen is what a rank says of itself.
+type seen struct {
+	PID, Parent int
+	Env         map[string]string
+	CPUs        []int
+	Input       string
+	Lease       bool // it has the lease's descriptor
+	Sockets     int
+}
+
+// rank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for a
+// file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input".
+func rank() {
+	dir, number := os.Args[1], os.Getenv("RANK")
+	does := "wait"
+	for _, arg := range os.Args[2:] {
+		if rest, mine := strings.CutPrefix(arg, number+":"); mine {
+			does = rest
+		}
+	}
+	got := make(chan os.Signal, 64)
+	signal.Notify(got, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1)
+	me := seen{PID: os.Getpid(), Parent: os.Getppid(), Env: map[string]string{}}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		me.Env[name] = value
+	}
+	me.CPUs, _ = affinity.Allowed()
+	if does == "input" || number != "0" { // of rank 0 it may be a terminal
+		text, _ := io.ReadAll(os.Stdin)
+		me.Input = string(text)
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		me.Lease = me.Lease || strings.HasSuffix(target, ".lock")
+		if strings.HasPrefix(target, "socket:") {
+			me.Sockets++
+		}
+	}
+	note := func(name string, text []byte) {
+		part := filepath.Join(dir, "."+name+number)
+		if err := os.WriteFile(part, text, 0o600); err != nil || os.Rename(part, filepath.Join(dir, name+number)) != nil {
+			os.Exit(99)
+		}
+	}
+	text, _ := json.Marshal(me)
+	note("on", text)
+	if code, exits := strings.CutPrefix(does, "exit:"); exits {
+		all(dir, "on", me.Env["WORLD_SIZE"])
+		n, _ := strconv.Atoi(code)
+		os.Exit(n)
+	}
+	if does == "kill" {
+		all(dir, "on", me.Env["WORLD_SIZE"])
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	heard := ""
+	tick := time.NewTicker(10 * time.Millisecond)
+	for {
+		select {
+		case sig := <-got:
+			heard += unix.SignalName(sig.(syscall.Signal)) + " "
+			note("got", []byte(heard))
+			if sig == unix.SIGTERM && does != "deaf" {
+				os.Exit(143)
+			}
+		case <-tick.C:
+			if _, err := os.Stat(filepath.Join(dir, "go")); err == nil {
+				os.Exit(0)
+			}
+		}
+	}
+}
+
+// all waits until every rank of that many has written its file.
+func all(dir, name, size string) {
+	n, _ := strconv.Atoi(size)
+	for i := range n {
+		for {
+			if _, err := os.Stat(filepath.Join(dir, name+strconv.Itoa(i))); err == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// crew is a run with ranks.
+type crew struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	dir string
+	n   int
+}
+
+// said is what gpuard and the ranks wrote as errors. It goes into a file: ranks that outlive their leader keep a pipe open.
+func (c *crew) said() string {
+	text, _ := os.ReadFile(filepath.Join(c.dir, "errors"))
+	return string(text)
+}
+
+// startCrew starts n ranks; flags stand before the command and does behind it.
+func startCrew(t *testing.T, state string, n int, flags string, env []string, does ...string) *crew {
+	t.Helper()
+	c := &crew{t: t, dir: t.TempDir(), n: n}
+	args := append([]string{"run"}, strings.Fields(flags)...)
+	c.cmd = program(t, state, env, append(append(args, "--", "rank", c.dir), does...)...)
+	errs, err := os.Create(filepath.Join(c.dir, "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close() //nolint:errcheck // the program has it
+	c.cmd.Stderr = errs
+	c.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600)
+		_, _ = c.cmd.Process.Kill(), c.cmd.Wait()
+	})
+	return c
+}
+
+// ranks waits until all have begun.
+func (c *crew) ranks() (out []seen) {
+	c.t.Helper()
+	for i := range c.n {
+		eventually(c.t, fmt.Sprintf("rank %d runs; said: %s", i, c.said()), func() bool {
+			_, err := os.Stat(filepath.Join(c.dir, fmt.Sprint("on", i)))
+			return err == nil
+		})
+		var s seen
+		text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("on", i)))
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// heard is what a rank got so far: "SIGTERM SIGINT ".
+func (c *crew) heard(rank int) string {
+	text, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("got", rank)))
+	return string(text)
+}
+
+// end lets all ranks end, and returns how the run did.
+func (c *crew) end() *os.ProcessState {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState
+}
+
+// TestRanks: four processes, told who they are, with all devices or each with its own; gpuard's process leads them.
+func TestRanks(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprint("own ", own), func(t *testing.T) {
+			t.Parallel()
+			state, flags := stateFolder(t), "--machine demo:8xA100-80GB --gpus 4 --json --ranks"
+			if own {
+				flags += "=own"
+			}
+			c := startCrew(t, state, 4, flags, []string{"TORCHELASTIC_USE_AGENT_STORE=True", "RANK=9", "MASTER_PORT=1", "OMP_NUM_THREADS="})
+			port, devices := "", map[string]bool{}
+			for i, s := range c.ranks() {
+				same(t, "parent", s.Parent, c.cmd.Process.Pid)
+				same(t, "has the lease", s.Lease, true)
+				same(t, "sockets", s.Sockets, 0)
+				for name, want := range map[string]string{
+					"RANK": fmt.Sprint(i), "LOCAL_RANK": fmt.Sprint(i), "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "0",
+					"NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "", "GPUARD_RANKS": "", "TORCHELASTIC_USE_AGENT_STORE": "",
+				} {
+					same(t, name, s.Env[name], want)
+				}
+				if port == "" {
+					port = s.Env["MASTER_PORT"]
+				}
+				same(t, "port", s.Env["MASTER_PORT"], port)
+				devices[s.Env["CUDA_VISIBLE_DEVICES"]+" "+s.Env["GPUARD_GPUS"]] = true
+				count := 4
+				if own {
+					count = 1
+				}
+				for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPUARD_GPUS"} {
+					same(t, name, len(strings.Split(s.Env[name], ",")), count)
+				}
+			}
+			want := 1
+			if own {
+				want = 4
+			}
+			same(t, "different sets of devices", len(devices), want)
+			n, _ := strconv.Atoi(port)
+			same(t, "the port is taken", portTaken(t, n), true)
+			same(t, "exit", c.end().ExitCode(), 0)
+			contains(t, c.said(), `"ranks":{"by":"gpuard","count":4,`, `"port":`+port+`,`, fmt.Sprintf(`"pid":%d,`, c.cmd.Process.Pid))
+			same(t, "the port is taken", portTaken(t, n), false)
+		})
+	}
+}
+
+// portTaken reports whether a program that shares no port can have this one.
+func portTaken(t *testing.T, number int) bool {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // a test's
+	return unix.Bind(fd, &unix.SockaddrInet4{Port: number, Addr: [4]byte{127, 0, 0, 1}}) != nil
+}
+
+// TestRankFails: when one fails the others are told to end, and killed when they do not; the run ends as that one did.
+func TestRankFails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags, does string
+		code        int
+		heard, said string
+	}{
+		"exit":   {"--ranks", "2:exit:3", 3, "SIGTERM ", ") ended with exit code 3; ending the other 3\n"},
+		"killed": {"--ranks", "2:kill", -1, "SIGTERM ", ") ended by SIGKILL; ending the other 3\n"},
+		"deaf":   {"--ranks --grace 300ms", "2:exit:4 0:deaf", 4, "SIGTERM ", ") ended with exit code 4; ending the other 3\n"},
+		"quiet":  {"-q --ranks", "2:exit:5", 5, "SIGTERM ", ") ended with exit code 5; ending the other 3\n"},
+		"json":   {"--json --ranks", "2:exit:6", 6, "SIGTERM ", `,"exit":6,"signal":"","others":3}` + "\n"},
+		"beside": {"--ranks --timeout 1h", "2:exit:7", 7, "SIGTERM ", ") ended with exit code 7; ending the other 3\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			state := stateFolder(t)
+			c := startCrew(t, state, 4, "--machine demo:8xA100-80GB --gpus 4 "+test.flags, nil, strings.Fields(test.does)...)
+			ranks := c.ranks()
+			_ = c.cmd.Wait()
+			same(t, "exit", c.cmd.ProcessState.ExitCode(), test.code)
+			if status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus); test.code < 0 {
+				same(t, "signal", status.Signal(), syscall.SIGKILL)
+			}
+			for _, i := range []int{0, 1, 3} {
+				same(t, fmt.Sprintf("rank %d got", i), c.heard(i), test.heard)
+				same(t, "gone", gone(strconv.Itoa(ranks[i].PID)), true)
+			}
+			contains(t, c.said(), fmt.Sprint(ranks[2].PID)+test.said[:1], test.said)
+			same(t, "lines about ranks", strings.Count(c.said(), "ending the other")+strings.Count(c.said(), `"others":`), 1)
+		})
+	}
+}
+
+// TestRankLeaves: what an ended rank leaves behind is ended too: a shell does not hand a SIGTERM to its program.
+func TestRankLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo")
+	dir := t.TempDir()
+	cmd := program(t, r.state, nil, "run", "-q", "--machine", "demo", "--gpus", "2", "--ranks", "--", "sh", "-c",
+		`if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi; sleep 1000 & echo $! >left; wait; sleep 1`)
+	cmd.Dir = dir
+	got := run(t, cmd)
+	same(t, "exit", got.code, 9)
+	text, err := os.ReadFile(filepath.Join(dir, "left"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", gone(strings.TrimSpace(string(text))), true)
+	r.freed()
+}
+
+// TestRankSignals: each rank gets a signal once, whether it was sent to gpuard or to the whole group, and takes the time it wants
+// for it; the run then ends as they do.
+func TestRankSignals(t *testing.T) {
+	t.Parallel()
+	for _, flags := range []string{"", "--timeout 1h "} {
+		for _, group := range []bool{false, true} {
+			t.Run(fmt.Sprint(flags, "group ", group), func(t *testing.T) {
+				t.Parallel()
+				c := startCrew(t, stateFolder(t), 3, flags+"-q --machine demo --gpus 3 --ranks", nil)
+				ranks := c.ranks()
+				target := c.cmd.Process.Pid // which has a process group of its own
+				if group {
+					target = -target
+				}
+				want := ""
+				for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGINT, unix.SIGUSR1, unix.SIGHUP, unix.SIGTERM} {
+					if err := unix.Kill(target, sig); err != nil {
+						t.Fatal(err)
+					}
+					want += unix.SignalName(sig) + " "
+					for i := range ranks {
+						eventually(t, fmt.Sprintf("rank %d got %s", i, want), func() bool { return len(c.heard(i)) >= len(want) })
+					}
+				}
+				_ = c.cmd.Wait()
+				same(t, "exit", c.cmd.ProcessState.ExitCode(), 143)
+				for i := range ranks {
+					same(t, fmt.Sprintf("rank %d", i), c.heard(i), want)
+				}
+				same(t, "said", c.said() == "" || flags != "", true)
+			})
+		}
+	}
+}
+
+// TestRankInput: the first rank has the input, the others none.
+func TestRankInput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, stateFolder(t), nil, "run", "-q", "--cpu", "--nproc", "3", "--ranks", "--", "rank", dir, "0:input")
+	cmd.Stdin = strings.NewReader("hello")
+	got := run(t, cmd)
+	same(t, "exit", got, result{0, "", ""})
+	for i, want := range []string{"hello", "", ""} {
+		var s seen
+		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("on", i)))
+		if err != nil || json.Unmarshal(text, &s) != nil {
+			t.Fatal(err)
+		}
+		same(t, "input", s.Input, want)
+		same(t, "devices", s.Env["CUDA_VISIBLE_DEVICES"], "-1")
+	}
+}
+
+// TestRanksKilled: a leader that dies does not take its ranks with it, and the lease lives as long as one of them.
+func TestRanksKilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo")
+	c := startCrew(t, r.state, 2, "-q --machine demo --gpus 4 --ranks --nproc 2", nil)
+	ranks := c.ranks()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.cmd.Wait()
+	if got := run(t, r.job("true")); got.code != 120 {
+		t.Errorf("the devices of ranks that run were given away: exit %d", got.code)
+	}
+	for _, s := range ranks {
+		same(t, "alive", gone(strconv.Itoa(s.PID)), false)
+	}
+	c.end()
+	r.freed()
+}
+
+// TestTwoCrews: jobs side by side have other ports and other devices; of many that start at once, too.
+func TestTwoCrews(t *testing.T) {
+	t.Parallel()
+	state := stateFolder(t)
+	var mu sync.Mutex
+	ports, devices := map[string]int{}, map[string]int{}
+	var jobs []*crew
+	for range 4 {
+		jobs = append(jobs, startCrew(t, state, 2, "-q --machine demo:8xA100-80GB --gpus 2 --ranks=own", nil))
+	}
+	var wg sync.WaitGroup
+	for _, c := range jobs {
+		wg.Go(func() {
+			for _, s := range c.ranks() {
+				mu.Lock()
+				ports[s.Env["MASTER_PORT"]]++
+				devices[s.Env["GPUARD_GPUS"]]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	same(t, "ports", len(ports), 4)
+	same(t, "devices", len(devices), 8)
+	for _, c := range jobs {
+		same(t, "exit", c.end().ExitCode(), 0)
+	}
+}
+
+// TestRankBinding: a rank runs on the processors of its device's node, as far as the caller may use them.
+func TestRankBinding(t *testing.T) {
+	t.Parallel()
+	allowed, err := affinity.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := affinity.Node("/", 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	last := allowed[len(allowed)-1:]
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, stateFolder(t), nil, "run", "--json", "--machine", "demo:2xL4", "--gpus", "2", "--ranks", "--", "rank", dir)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := affinity.Around(last, -1, cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err, errs.String())
+	}
+	for i := range 2 {
+		var s seen
+		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("on", i)))
+		if err != nil || json.Unmarshal(text, &s) != nil {
+			t.Fatal(err)
+		}
+		same(t, "processors", s.CPUs, last)
+		same(t, "threads", s.Env["OMP_NUM_THREADS"], "1")
+	}
+	t.Logf("node 0 is %s", strings.TrimSpace(node))
+	if inNode(node, last[0]) { // the first device of the demo machine is on node 0
+		contains(t, errs.String(), fmt.Sprintf(`"cpus":["%d",`, last[0]))
+	}
+}
+
+func inNode(list string, cpu int) bool {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		var from, to int
+		if n, _ := fmt.Sscanf(part, "%d-%d", &from, &to); n == 1 {
+			to = from
+		}
+		if from <= cpu && cpu <= to {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRanksAgain: a crew that failed is started again as a whole, at the same port, and the log has all of it.
+func TestRanksAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := program(t, stateFolder(t), nil, "run", "--machine", "demo", "--gpus", "2", "--ranks", "--retry", "1:any", "--log", filepath.Join(dir, "log"), "--",
+		"sh", "-c", `echo "$GPUARD_RESTART rank $RANK at $MASTER_PORT"; [ -n "$GPUARD_RESTART" ] || [ $RANK = 0 ] || exit 3`)
+	cmd.Args[0] = "hasty"
+	got := run(t, cmd)
+	same(t, "exit", got.code, 0)
+	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(l string) bool { return !strings.Contains(l, " at ") || strings.HasPrefix(l, "#") })
+	contains(t, string(log), ": sh -c ", "rank 1 (PID ", "ended with exit code 3", " rank 0 at ", "1 rank 1 at ")
+	_, port, _ := strings.Cut(lines[0], " at ")
+	for _, line := range lines {
+		if !strings.HasSuffix(line, " at "+port) {
+			t.Errorf("%q is not at port %s", line, port)
+		}
+	}
+}

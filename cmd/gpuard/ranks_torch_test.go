@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gpuard/internal/gate"
+)
+
+// meet is a program of PyTorch: its ranks add up their numbers. It goes on when the job beside it has met too.
+const meet = `
+import json, os, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+here, job, other = sys.argv[1:4]
+say = {name: os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "GPUARD_GPUS", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")}
+say.update(total=total.item(), python=sys.executable, words=sys.argv[4:])
+with open(os.path.join(here, job + say["RANK"] + ".part"), "w") as f:
+    json.dump(say, f)
+os.rename(f.name, os.path.join(here, job + say["RANK"]))
+end = time.monotonic() + 50
+while not os.path.exists(os.path.join(here, other + "0")):
+    if time.monotonic() > end:
+        sys.exit("the other job never met")
+    time.sleep(0.02)
+dist.barrier()
+`
+
+// TestTorch: PyTorch's own processes find each other, started by torchrun and by gpuard, as two jobs that run at the same time.
+func TestTorch(t *testing.T) {
+	gate.Need(t, "torch")
+	t.Parallel()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "meet.py")
+	if err := os.WriteFile(script, []byte(meet), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state := stateFolder(t)
+	env := []string{"OMP_NUM_THREADS=1", "PATH=/usr/bin:" + os.Getenv("PATH"), "PET_STANDALONE=1", "TMPDIR=" + dir}
+	// Debian's torchrun 1.13 fails with its Python 3.11 where the output is redirected nowhere ("0"): a list without one of its
+	// ranks means the same.
+	jobs := map[string][]string{
+		"torchrun": {"--torchrun", "--", "--redirects", "9:1", "--tee=9:1", script, dir, "torchrun", "ranks", "--epochs", "3"},
+		"ranks":    {"--ranks=own", "--", "/usr/bin/python3", script, dir, "ranks", "torchrun", "--epochs", "3"},
+	}
+	var wg sync.WaitGroup
+	for name, words := range jobs {
+		wg.Go(func() {
+			cmd := program(t, state, env, append([]string{"run", "--machine", "demo:8xA100-80GB", "--gpus", "4"}, words...)...)
+			if got := run(t, cmd); got.code != 0 || !strings.Contains(got.err, "4 ranks by ") {
+				t.Errorf("%s: exit %d: %s", name, got.code, got.err)
+			}
+		})
+	}
+	wg.Wait()
+	ports, devices := map[string]string{}, map[string]string{}
+	for name := range jobs {
+		for i := range 4 {
+			var said struct {
+				Rank    string   `json:"RANK"`
+				Local   string   `json:"LOCAL_RANK"`
+				Size    string   `json:"WORLD_SIZE"`
+				Port    string   `json:"MASTER_PORT"`
+				GPUs    string   `json:"GPUARD_GPUS"`
+				Visible string   `json:"CUDA_VISIBLE_DEVICES"`
+				Threads string   `json:"OMP_NUM_THREADS"`
+				Total   float64  `json:"total"`
+				Python  string   `json:"python"`
+				Words   []string `json:"words"`
+			}
+			text, err := os.ReadFile(filepath.Join(dir, name+fmt.Sprint(i)))
+			if err == nil {
+				err = json.Unmarshal(text, &said)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, "rank", []string{said.Rank, said.Local, said.Size, said.Threads}, []string{fmt.Sprint(i), fmt.Sprint(i), "4", "1"})
+			same(t, "sum", said.Total, 1.0+2+3+4)
+			same(t, "words", said.Words, []string{"--epochs", "3"})
+			if !strings.HasPrefix(said.Python, "/usr/bin/python3") {
+				t.Errorf("%s runs in %s", name, said.Python)
+			}
+			ports[said.Port] = name
+			for _, id := range strings.Split(said.GPUs, ",") {
+				if other := devices[id]; other != "" && other != name {
+					t.Errorf("%s is of both jobs", id)
+				}
+				devices[id] = name
+			}
+			count := map[string]int{"torchrun": 4, "ranks": 1}[name]
+			same(t, "visible to a rank by "+name, len(strings.Split(said.Visible, ",")), count)
+		}
+	}
+	same(t, "ports", len(ports), 2)
+	same(t, "jobs with a port", slices.Sorted(maps.Values(ports)), []string{"ranks", "torchrun"})
+	same(t, "devices", len(devices), 8)
+}
+
+// torchrunLike stands in for torchrun: it starts the processes that its options ask for, as torchrun does, and its "Python" is
+// the shell that it runs in itself.
+const torchrunLike = `#!/bin/sh
+echo "$@" >"$SEEN/line"; env >"$SEEN/env"
+n=0
+while [ "$1" != --no_python ]; do [ "$1" = --nproc_per_node ] && n=$2; [ "$1" = --master_port ] && port=$2; shift; done
+shift
+[ "$1" = --max_restarts ] && shift 2
+i=0
+while [ $i -lt $n ]; do RANK=$i LOCAL_RANK=$i MASTER_PORT=$port "$@" & i=$((i+1)); done
+wait
+`
+
+// TestTorchrunLine: what torchrun is told, and what its processes are when they begin, without PyTorch.
+func TestTorchrunLine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"torchrun": torchrunLike,
+		"train.sh": `echo "rank $RANK/$LOCAL_RANK has $CUDA_VISIBLE_DEVICES as $GPUARD_GPUS, $# words: $2; $OMP_NUM_THREADS; ${GPUARD_RANKS-none}; $0"`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SEEN=" + dir, "PET_NPROC_PER_NODE=7", "PET_MAX_RESTARTS=2"},
+		"run", "--machine", "demo", "--device", "2,0", "--torchrun", "--ranks=own", "--", "--max-restarts", "1", "train.sh", "a", "b c")
+	cmd.Dir = dir
+	got := run(t, cmd)
+	same(t, "exit", got.code, 0)
+	line, _ := os.ReadFile(filepath.Join(dir, "line"))
+	env, _ := os.ReadFile(filepath.Join(dir, "env"))
+	contains(t, got.err, "; 2 ranks by torchrun at 127.0.0.1:", "PET_NPROC_PER_NODE is not passed on to torchrun", "LOCAL_RANK is its rank")
+	contains(t, string(line), "--nnodes 1 --nproc_per_node 2 ", " --no_python --max_restarts 1 /", " __rank python -u train.sh a b c\n")
+	contains(t, string(env), "PET_MAX_RESTARTS=2\n", "CUDA_VISIBLE_DEVICES=2,0\n", "OMP_NUM_THREADS=")
+	if strings.Contains(string(env), "PET_NPROC_PER_NODE") {
+		t.Error("torchrun reads PET_NPROC_PER_NODE")
+	}
+	contains(t, got.out, "rank 0/0 has 2 as GPU-", "rank 1/1 has 0 as GPU-", ", 2 words: b c; ", "; none; train.sh\n")
+
+	missing := program(t, stateFolder(t), []string{"PATH=" + t.TempDir()}, "run", "--machine", "demo", "--torchrun", "--", "train.py")
+	got = run(t, missing)
+	same(t, "exit without torchrun", got.code, 127)
+	contains(t, got.err, `gpuard: cannot run "torchrun": no such command in PATH`, "activate the environment that has PyTorch")
+	byHand := run(t, program(t, stateFolder(t), nil, "__ranks", "true"))
+	same(t, "exit by hand", byHand.code, 125)
+	contains(t, byHand.err, "cannot start a rank by hand")
+}
