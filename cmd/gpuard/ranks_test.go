@@ -227,7 +227,7 @@ func TestRanks(t *testing.T) {
 			same(t, "the port is taken", portTaken(t, n), true)
 			same(t, "exit", c.end().ExitCode(), 0)
 			contains(t, c.said(), `"ranks":{"by":"gpuard","count":4,`, `"port":`+port+`,`, fmt.Sprintf(`"pid":%d,`, c.cmd.Process.Pid))
-			same(t, "the port is taken", portTaken(t, n), false)
+			eventually(t, "the port is free", func() bool { return !portTaken(t, n) }) // the holder may be there a moment longer
 		})
 	}
 }
