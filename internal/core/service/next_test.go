@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,11 @@ type world struct {
 // TestNextReaches: files change, keepers and programs are killed, and things take their time; in the end exactly what is wanted
 // lives, nothing was ever started that lived, nor before what it depends on, and what depended on something ended first.
 func TestNextReaches(t *testing.T) {
-	for seed := range uint64(150) {
+	seeds := uint64(40)
+	if os.Getenv("GPUARD_SOAK") != "" {
+		seeds = 5000
+	}
+	for seed := range seeds {
 		w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 6)), seen: map[string]Seen{}, asked: map[string]bool{}}
 		for range 200 {
 			switch w.rng.IntN(12) {

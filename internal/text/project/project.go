@@ -195,9 +195,12 @@ func foreign(word string) string {
 // unknown finds fault with a key, and returns the one that was probably meant, "" when none is near.
 func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
 	text := fmt.Sprintf("unknown key %q%s", key.Text, of)
-	var names []string
+	var names, own []string
 	for _, k := range table {
 		names = append(names, k.Name)
+		if k.Flag == "" {
+			own = append(own, k.Name)
+		}
 	}
 	meant := near.Word(key.Text, names)
 	switch {
@@ -205,10 +208,10 @@ func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
 		text += "; " + foreign(key.Text)
 	case meant != "":
 		text += "; did you mean " + meant + "?"
-	case len(names) <= 6:
+	case len(own) == len(names):
 		text += "; there are " + strings.Join(names, ", ")
 	default:
-		text += "; gpuard up --help says where the keys are listed"
+		text += "; there are " + strings.Join(own, ", ") + ", and flags of gpuard run with _ for -"
 	}
 	r.wrong(key.At, "%s", text)
 	return meant

@@ -111,7 +111,7 @@ func TestMistakes(t *testing.T) {
 		{"services:\n  a: {comand: x}\n", "2:7: unknown key \"comand\" of service a; did you mean command?"},
 		{"services:\n  node:\n    command: x\n    replcias: 2\n", "4:5: unknown key \"replcias\" of service node; did you mean replicas?"},
 		{"services:\n  a: {command: b, environment: {}}\n", "2:19: unknown key \"environment\" of service a; write env"},
-		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; gpuard up --help"},
+		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, restart, depends_on, ready, and flags of gpuard run with _ for -"},
 		{"services:\n  a: {command: b, model: *A100*}\n", "2:26: this is not YAML: there is no anchor &A100* for the alias *A100*; a value that begins with * needs quotes"},
 		{"services:\n  a:\n    command: {{.Ordinal}}\n", "3:15: this is not YAML: could not find flow map content; a value that begins with { needs quotes"},
 		{"services:\n  a:\n    <<: *b\n    command: c\n", "3:9: this is not YAML: there is no anchor &b for the alias *b"},
@@ -191,6 +191,29 @@ func TestExamples(t *testing.T) {
 		if _, mistakes := Read(data, path); len(mistakes) > 0 {
 			t.Error(&service.Mistakes{File: path, List: mistakes})
 		}
+	}
+}
+
+// TestGuide: neither have the files in the guide.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/guide/services.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for block := range strings.SplitSeq("\n"+string(guide), "\n\n    ") {
+		block, _, _ = strings.Cut("    "+block, "\n\n")
+		block = strings.ReplaceAll("\n"+block, "\n    ", "\n")
+		if !strings.Contains(block, "\nservices:") {
+			continue
+		}
+		files++
+		if _, mistakes := Read([]byte(block), "/p/gpuard.yaml"); len(mistakes) > 0 {
+			t.Errorf("%s\n%v", block, &service.Mistakes{File: "gpuard.yaml", List: mistakes})
+		}
+	}
+	if files < 3 {
+		t.Errorf("found %d files in the guide", files)
 	}
 }
 
