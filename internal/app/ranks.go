@@ -117,6 +117,13 @@ func (l *Launch) gather() error {
 	return nil
 }
 
+// keepPort says whether what is started now gets the descriptor of the port, as the command and nothing else does.
+func (l *Launch) keepPort(yes bool) {
+	if l.crew != nil {
+		port.Inherit(l.app.meeting.FD, yes)
+	}
+}
+
 // narrow shows each member its own device.
 func (l *Launch) narrow(crew ranks.Crew, m gpu.Machine) {
 	for i := range crew.Members {

@@ -87,7 +87,7 @@ func (a *App) lead(crew ranks.Crew, command []string) error {
 	if err != nil {
 		return err
 	}
-	port.Private(crew.FD)
+	port.Inherit(crew.FD, false)
 	c := launch.Command{Path: path, Argv: command}.Gather(len(crew.Members))
 	family := tree.Adopt(c.Needs, c.Needs) // asked for its members when no rank is left
 	for i, m := range crew.Members {

@@ -110,6 +110,7 @@ func (a *App) without(spec job.Spec) []string {
 // It returns only when that fails, and then the lease is gone.
 func (l *Launch) Exec() error {
 	if l.held == nil {
+		l.keepPort(true)
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
 	}
 	if l.held.Machine.Stuck {
@@ -123,6 +124,7 @@ func (l *Launch) Exec() error {
 		err = l.verifier(os.Getpid())
 	}
 	if err == nil {
+		l.keepPort(true)
 		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)
 	}
 	l.release()
@@ -153,6 +155,8 @@ func (l *Launch) beside() error {
 // the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0 without a limit.
 func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
 	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
+	l.keepPort(true)
+	defer l.keepPort(false)
 	if l.held == nil {
 		return c.Start()
 	}

@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,10 +81,18 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 	switch t.Script = words; {
 	case len(words) == 0:
 		return t, fmt.Errorf("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
+	case !t.Module && !t.Plain && isLauncher(words[0]):
+		return t, fmt.Errorf("cannot start %q as a script: with --torchrun gpuard starts Python and torchrun itself, so write the script alone: gpuard run --torchrun -- train.py", words[0])
 	case t.Module && t.Plain:
 		return t, fmt.Errorf("cannot pass both --module and --no-python to torchrun: a module needs Python; leave one of them out")
 	}
 	return t, nil
+}
+
+// isLauncher reports whether somebody wrote the launcher before the script all the same.
+func isLauncher(word string) bool {
+	name := path.Base(word)
+	return name == "torchrun" || name == "python" || strings.HasPrefix(name, "python3") && !strings.HasSuffix(name, ".py")
 }
 
 // readOption reads one word: "-r", "-r3", "--tee=3", "--log_dir".

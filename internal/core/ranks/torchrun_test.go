@@ -21,6 +21,11 @@ func TestReadTorchrun(t *testing.T) {
 		"--no_python ./solver -x":              "|p|./solver -x",
 		"--rdzv-conf timeout=5 - x":            "--rdzv_conf timeout=5| |- x",
 
+		"python3_tools.py":              "| |python3_tools.py",
+		"-m python":                     "|m|python",
+		"/opt/bin/python3.12 train.py":  "!write the script alone",
+		"torchrun train.py":             "!write the script alone",
+		"python train.py":               "!write the script alone",
 		"":                              "!without a script",
 		"--max-restarts 3":              "!without a script",
 		"--max-restarts":                "!wants a value",

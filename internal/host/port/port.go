@@ -13,7 +13,7 @@ import (
 // somewhere.
 type Kept struct {
 	Number int
-	FD     int // of the socket, which survives exec
+	FD     int // of the socket; it does not survive exec unless Inherit says so
 }
 
 // Keep takes a free port of all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. That is how it keeps the
@@ -34,11 +34,17 @@ func Keep() (*Kept, error) {
 	return &Kept{number, fd}, nil
 }
 
-// Private keeps the descriptor of a kept port from what this process starts.
-func Private(fd int) { unix.CloseOnExec(fd) }
+// Inherit lets what this process starts, or becomes, keep the port too, or not any more.
+func Inherit(fd int, yes bool) {
+	flags := unix.FD_CLOEXEC
+	if yes {
+		flags = 0
+	}
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flags) //nolint:gosec // a descriptor
+}
 
 func keep(family int, any unix.Sockaddr) (number, fd int, err error) {
-	if fd, err = unix.Socket(family, unix.SOCK_STREAM, 0); err != nil {
+	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}
 	if number, err = bind(fd, family, any); err != nil {

@@ -28,7 +28,7 @@ func keepOne(t *testing.T) *Kept {
 	return k
 }
 
-// TestKeep: two never are the same, nobody answers there, and the descriptor is one that a command gets.
+// TestKeep: two never are the same, nobody answers there, and a command gets the descriptor when it shall.
 func TestKeep(t *testing.T) {
 	a, b := keepOne(t), keepOne(t)
 	if a.Number == b.Number || a.Number < 1024 {
@@ -37,8 +37,15 @@ func TestKeep(t *testing.T) {
 	if c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", a.Number), 10*time.Second); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("somebody answers: %v, %v", c, err)
 	}
-	if flags, err := unix.FcntlInt(uintptr(a.FD), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
-		t.Errorf("flags %d, %v", flags, err)
+	for _, inherited := range []bool{false, true, false} {
+		if inherited {
+			Inherit(a.FD, true)
+		}
+		flags, err := unix.FcntlInt(uintptr(a.FD), unix.F_GETFD, 0)
+		if err != nil || (flags&unix.FD_CLOEXEC == 0) != inherited {
+			t.Errorf("flags %d, %v; inherited shall be %t", flags, err, inherited)
+		}
+		Inherit(a.FD, false)
 	}
 }
 
