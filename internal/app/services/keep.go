@@ -53,6 +53,9 @@ func Keep(ctx context.Context, a *app.App, t Task) error {
 			return nil // it is not wanted so any more
 		}
 		k.instance = wanted.Instances[i]
+		if k.instance.Restart != service.Never {
+			k.task.Care.Restart = job.Restart(k.instance.Restart)
+		}
 	}
 	return k.run(ctx)
 }

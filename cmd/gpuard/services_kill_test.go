@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/service"
+)
+
+// rounds is how many times TestServicesKilled attacks.
+func rounds() int {
+	switch {
+	case os.Getenv("GPUARD_SOAK") == "1":
+		return 400
+	case raced, testing.Short():
+		return 6
+	}
+	return 12
+}
+
+// TestServicesKilled: supervisors, keepers, commands and those who change what is wanted are killed at random moments, alone and
+// together. No instance ever runs twice; and in the end all are there again, on the GPUs that they had.
+func TestServicesKilled(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	c := newTeam(t, fmt.Sprintf("demo:%dxL4", n), nodes)
+	c.do("up")
+	placed := c.places(c.until("all run", settled(n)))
+	killed := map[string]int{}
+	for round := range rounds() {
+		var edits sync.WaitGroup
+		for range 1 + rand.IntN(2) {
+			edits.Go(func() { c.meddle() })
+		}
+		for range 1 + rand.IntN(4) {
+			time.Sleep(rand.N(60 * time.Millisecond))
+			what := []string{"project-supervise", "project-keep", "project-keep", "", "all"}[rand.IntN(5)]
+			killed[what] += c.kill(what)
+		}
+		edits.Wait()
+		if c.check(); t.Failed() {
+			return
+		}
+		if round%3 == 2 || round == rounds()-1 {
+			c.do("up")
+			for name, id := range c.places(c.until("all run again", settled(n))) {
+				same(t, name, id, placed[name])
+			}
+		}
+	}
+	t.Logf("killed: %v", killed)
+	c.do("down")
+	c.until("all is over", nothing)
+	c.check()
+	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+}
+
+// places are the GPUs of the instances.
+func (c *team) places(s *sight) map[string]string {
+	on := map[string]string{}
+	for _, r := range s.Rows {
+		on[r.Name] = string(r.Seen.Devices[0].UUID)
+	}
+	return on
+}
+
+// meddle changes what is wanted, and may be killed in the middle of it.
+func (c *team) meddle() {
+	what := [][]string{{"up"}, {"up"}, {"restart", "node-1"}, {"restart"}, {"down"}, {"down", "node-2"}}[rand.IntN(6)]
+	cmd := c.command(what...)
+	if err := cmd.Start(); err != nil {
+		c.t.Error(err)
+		return
+	}
+	if rand.IntN(3) == 0 {
+		time.Sleep(rand.N(30 * time.Millisecond))
+		_ = cmd.Process.Kill()
+	}
+	_ = cmd.Wait()
+}
+
+// kill ends some of the processes of a kind, and says how many.
+func (c *team) kill(what string) (count int) {
+	var pids []int
+	switch what {
+	case "all":
+		pids = slices.Concat(c.processes("project-supervise"), c.processes("project-keep"), c.mains())
+	case "":
+		pids = c.mains()
+	default:
+		pids = c.processes(what)
+	}
+	for _, pid := range pids {
+		if what == "all" || rand.IntN(2) == 0 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			count++
+		}
+	}
+	return count
+}
+
+// mains are the commands of the services.
+func (c *team) mains() (pids []int) {
+	for _, pid := range c.processes("") {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.HasPrefix(string(line), "alone\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestServicesTogether: many who start the same project at once make one of it, and two projects do not know each other.
+func TestServicesTogether(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:4xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
+	other := newTeam(t, c.machine, "services:\n  one: {command: [alone]}\n")
+	other.state = c.state
+	var commands []*exec.Cmd
+	for range 4 {
+		commands = append(commands, c.command("up"))
+	}
+	commands = append(commands, other.command("up"))
+	var all sync.WaitGroup
+	for _, cmd := range commands {
+		all.Go(func() {
+			if got := run(t, cmd); got.code != 0 {
+				t.Errorf("up: %+v", got)
+			}
+		})
+	}
+	all.Wait()
+	mine := c.until("one project runs", settled(2))
+	its := other.until("the other runs", settled(1))
+	if a, b := mine.row("one").Seen.Devices[0].UUID, its.row("one").Seen.Devices[0].UUID; a == b {
+		t.Errorf("both are on %s", a)
+	}
+	c.do("down")
+	c.until("one is over", nothing)
+	if !settled(1)(other.look()) {
+		t.Errorf("the other project ended too: %s", other.last)
+	}
+	other.do("down")
+	other.until("the other is over", nothing)
+	c.check()
+	other.check()
+}
+
+// TestServicesChange: an up after a change of the file starts anew what changed, ends what is gone, and leaves the rest alone.
+func TestServicesChange(t *testing.T) {
+	t.Parallel()
+	const file = "services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone], cpu: true}\n  gone: {command: [alone], cpu: true}\n"
+	c := newTeam(t, "demo:1xL4", file)
+	c.do("up")
+	before := c.until("all run", settled(3))
+	c.write("services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone, again], cpu: true}\n")
+	contains(t, c.do("up"), "Start:[other] Stay:[same] End:[gone]")
+	after := c.until("what is left runs", settled(2))
+	same(t, "same", after.row("same").Seen.Main, before.row("same").Seen.Main)
+	if after.row("other").Seen.Main == before.row("other").Seen.Main {
+		t.Error("other was not started anew")
+	}
+	c.do("down")
+	c.until("all is over", nothing)
+	c.check()
+}
+
+// TestServicesRestart: what an end leads to is what restart says, and what a service leaves behind ends with it.
+func TestServicesRestart(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", `services:
+  never: {command: [sh, -c, "exit 3"], cpu: true}
+  failing: {command: [sh, -c, "exit 4"], cpu: true, restart: on-failure}
+  good: {command: [sh, -c, "sleep 1010 & exit 0"], cpu: true, restart: on-failure}
+  always: {command: [sh, -c, "exit 0"], cpu: true, restart: always}
+  late: {command: [sleep, "1011"], cpu: true, ready: {command: ["false"], timeout: 100ms}}
+`)
+	c.do("up")
+	s := c.until("each came to its end", func(s *sight) bool {
+		return s.row("failing").Seen.Restarts > 1 && s.row("always").Seen.Restarts > 1 && s.row("never").Seen.State == service.Failed &&
+			s.row("good").Seen.State == service.Done && s.row("late").Seen.State == service.Failed
+	})
+	same(t, "exit of never", *s.row("never").Seen.Exit, 3)
+	same(t, "exit of failing", *s.row("failing").Seen.Exit, 4)
+	contains(t, s.row("late").Seen.Why, "it was not ready within 100ms")
+	c.do("down")
+	c.until("all is over", nothing)
+	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+}

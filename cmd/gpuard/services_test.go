@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app"
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/proc"
+)
+
+// upkeep is the program's way of running services without its words and views: up, down, restart, and look, which prints what is
+// seen as JSON. What it starts in the background is the hasty program.
+func upkeep() {
+	if strings.HasPrefix(os.Args[1], "project-") {
+		hasty()
+	}
+	machine := os.Getenv("GPUARD_MACHINE")
+	a := &app.App{Env: os.Environ(), Proc: proc.New("/proc"), Machine: machine, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
+	err := edit(context.Background(), &services.Projects{App: a}, os.Args[1], os.Args[2:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func edit(ctx context.Context, projects *services.Projects, what string, names []string) error {
+	if what == "up" {
+		p, err := services.Load("")
+		if err != nil {
+			return err
+		}
+		f, err := projects.Open(p)
+		if err != nil {
+			return err
+		}
+		change, err := f.Up(ctx, p, names)
+		fmt.Printf("%+v\n", change)
+		return err
+	}
+	f, err := projects.Find("")
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "down":
+		return f.Down(ctx, names, false)
+	case "kill":
+		return f.Down(ctx, names, true)
+	case "restart":
+		return f.Restart(ctx, names)
+	}
+	view, err := f.Look(ctx)
+	if err != nil {
+		return err
+	}
+	rows := make([]glimpse, len(view.Rows))
+	for i, r := range view.Rows {
+		rows[i] = glimpse{r.Name, r.Wanted, r.Fresh, r.Seen}
+	}
+	return json.NewEncoder(os.Stdout).Encode(sight{view.Dir, view.Supervised, rows})
+}
+
+// sight is what look prints.
+type sight struct {
+	Dir        string
+	Supervised bool
+	Rows       []glimpse
+}
+
+type glimpse struct {
+	Name          string
+	Wanted, Fresh bool
+	Seen          service.Seen
+}
+
+func (s *sight) row(name string) *glimpse {
+	for i := range s.Rows {
+		if s.Rows[i].Name == name {
+			return &s.Rows[i]
+		}
+	}
+	return &glimpse{}
+}
+
+// alone is the command of a service: it holds a kernel lock that nobody else may have who is the same instance, and notes its
+// start and its end. It ends when it is asked to.
+func alone() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM)
+	dir, name := os.Getenv("ALONE"), filepath.Base(os.Getenv("GPUARD_SERVICE"))
+	note := func(file, text string) {
+		f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err == nil {
+			_, _ = f.WriteString(text + "\n")
+			_ = f.Close()
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock-"+name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		note("violations", fmt.Sprintf("%s runs twice: %v", name, err))
+		os.Exit(9)
+	}
+	note("order", "start "+name)
+	fmt.Println("ready", name)
+	<-signals
+	note("order", "end "+name)
+}
+
+// team is a project whose services are alone.
+type team struct {
+	t             *testing.T
+	state, dir    string
+	traces        string
+	machine, last string // what the last look printed
+}
+
+func newTeam(t *testing.T, machine, file string) *team {
+	t.Helper()
+	c := &team{t: t, state: stateFolder(t), dir: t.TempDir(), traces: t.TempDir(), machine: machine}
+	c.write(file)
+	t.Cleanup(c.clear)
+	return c
+}
+
+func (c *team) write(file string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, "gpuard.yaml"), []byte(file), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *team) command(args ...string) *exec.Cmd {
+	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces}, args...)
+	cmd.Args[0], cmd.Dir = "upkeep", c.dir
+	return cmd
+}
+
+func (c *team) do(args ...string) string {
+	c.t.Helper()
+	got := run(c.t, c.command(args...))
+	if got.code != 0 {
+		c.t.Fatalf("%v: %+v", args, got)
+	}
+	return got.out
+}
+
+func (c *team) look() *sight {
+	c.t.Helper()
+	c.last = c.do("look")
+	var s sight
+	if err := json.Unmarshal([]byte(c.last), &s); err != nil {
+		c.t.Fatal(err)
+	}
+	return &s
+}
+
+// until looks until all is as it should be. Long: whole trees of processes start meanwhile, beside other tests.
+func (c *team) until(what string, ok func(s *sight) bool) *sight {
+	c.t.Helper()
+	for end := time.Now().Add(90 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		s := c.look()
+		if ok(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			journal, _ := os.ReadFile(filepath.Join(s.Dir, "supervisor.log"))
+			c.t.Fatalf("still not so after 90 s: %s\n%s\n%s", what, c.last, journal)
+		}
+	}
+}
+
+// settled reports whether n instances run, each with its keeper, as they are wanted.
+func settled(n int) func(s *sight) bool {
+	return func(s *sight) bool {
+		return s.Supervised && len(s.Rows) == n && !slices.ContainsFunc(s.Rows, func(r glimpse) bool {
+			return !r.Fresh || !r.Seen.Kept || r.Seen.State != service.Running || !r.Seen.Ready || r.Seen.Main.PID == 0
+		})
+	}
+}
+
+// nothing reports whether nothing lives any more.
+func nothing(s *sight) bool {
+	return !s.Supervised && !slices.ContainsFunc(s.Rows, func(r glimpse) bool { return r.Seen.Kept || r.Seen.Orphaned })
+}
+
+// check fails the test with what the services complained about.
+func (c *team) check() {
+	c.t.Helper()
+	if text, err := os.ReadFile(filepath.Join(c.traces, "violations")); err == nil {
+		c.t.Errorf("%s", text)
+	}
+}
+
+// order is what the services noted so far.
+func (c *team) order() []string {
+	text, _ := os.ReadFile(filepath.Join(c.traces, "order"))
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// processes are those of gpuard for this project, by what they do: "project-supervise", "project-keep"; and its services'.
+func (c *team) processes(what string) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		words := strings.Split(string(line), "\x00")
+		if len(words) > 2 && words[1] == what && strings.HasPrefix(words[2], c.state) {
+			pids = append(pids, pid)
+		}
+		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); what == "" && bytes.Contains(env, []byte("ALONE="+c.traces+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// clear leaves no process behind, whatever the test came to.
+func (c *team) clear() {
+	for _, what := range []string{"project-supervise", "project-keep", ""} {
+		for _, pid := range c.processes(what) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+const nodes = "services:\n  node:\n    each: gpu\n    restart: always\n    command: [alone]\n"
+
+// TestServicesAgain: what runs goes on when its supervisor and keepers are killed, is found again and not started twice, and comes
+// back on the same GPUs after everything was ended.
+func TestServicesAgain(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:2xL4", nodes)
+	c.do("up")
+	first := c.until("both run", settled(2))
+	for _, what := range []string{"project-supervise", "project-keep"} {
+		for _, pid := range c.processes(what) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	c.until("keepers are gone", func(s *sight) bool {
+		return !s.Supervised && s.row("node-0").Seen.Orphaned && s.row("node-1").Seen.Orphaned
+	})
+	contains(t, c.do("up"), "Start:[] Stay:[node-0 node-1]")
+	again := c.until("both are found again", settled(2))
+	for _, name := range []string{"node-0", "node-1"} {
+		same(t, name, again.row(name).Seen.Main, first.row(name).Seen.Main)
+	}
+	c.do("down")
+	c.until("all is over", nothing)
+	c.do("up")
+	last := c.until("both run again", settled(2))
+	for _, name := range []string{"node-0", "node-1"} {
+		same(t, name, last.row(name).Seen.Devices[0].UUID, first.row(name).Seen.Devices[0].UUID)
+	}
+	c.do("kill")
+	c.until("all is over", nothing)
+	c.check()
+	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+}
+
+// TestServicesOrder: what depends on something starts after it and ends before it; what cannot start does not hold up the others.
+func TestServicesOrder(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:2xL4", `services:
+  web: {command: [alone], cpu: true, depends_on: [api], ready: {log: ^ready web}}
+  api: {command: [alone], cpu: true, depends_on: [db]}
+  db: {command: [alone], cpu: true, ready: {log: ^ready db}}
+  none: {command: [no-such-program]}
+  big: {command: [alone], gpus: 3}
+  after: {command: [alone], cpu: true, depends_on: [none]}
+`)
+	c.do("up")
+	s := c.until("the others run", func(s *sight) bool {
+		return s.row("web").Seen.Ready && s.row("none").Seen.State == service.Refused && s.row("big").Seen.State == service.Refused
+	})
+	contains(t, s.row("none").Seen.Why, `cannot run "no-such-program": no such command in PATH`)
+	contains(t, s.row("big").Seen.Why, "cannot give 3 GPUs")
+	same(t, "what waits", []string{string(s.row("after").Seen.State), s.row("after").Seen.Why}, []string{"waiting", "waits for none, which was refused"})
+	c.do("down")
+	c.until("all is over", nothing)
+	same(t, "order", c.order(), []string{"start db", "start api", "start web", "end web", "end api", "end db"})
+	c.check()
+}
