@@ -22,11 +22,11 @@ import (
 type field struct {
 	t              *testing.T
 	state, machine string
-	dir            string // of the sweep
+	dir, work      string // of the sweep, and in which it is called
 }
 
 func newField(t *testing.T, machine string) *field {
-	return &field{t, stateFolder(t), machine, filepath.Join(t.TempDir(), "s")}
+	return &field{t, stateFolder(t), machine, filepath.Join(t.TempDir(), "s"), t.TempDir()}
 }
 
 // sweep is a sweep into the field's folder.
@@ -38,7 +38,7 @@ func (f *field) sweep(args ...string) *exec.Cmd {
 func (f *field) plain(args ...string) *exec.Cmd {
 	f.t.Helper()
 	cmd := program(f.t, f.state, []string{"GPUARD_MACHINE=" + f.machine}, append([]string{"sweep"}, args...)...)
-	cmd.Dir = f.t.TempDir()
+	cmd.Dir = f.work
 	return cmd
 }
 
@@ -133,12 +133,7 @@ func TestSweep(t *testing.T) {
 func TestSweepOther(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo")
-	work := t.TempDir()
-	in := func(args ...string) result {
-		cmd := f.sweep(args...)
-		cmd.Dir = work
-		return run(t, cmd)
-	}
+	in := func(args ...string) result { return run(t, f.sweep(args...)) }
 	same(t, "exit", in("-q", "--over", "x=1..3", "--", "sh", "-c", "echo {{.x}}").code, 0)
 	got := in("--over", "x=1..4", "--", "sh", "-c", "echo {{.x}}")
 	same(t, "exit", got.code, 125)

@@ -31,27 +31,33 @@ func (s *Sweep) recover(c *conductor) error {
 		if born.Boot != boot || pid == 0 {
 			continue
 		}
-		alive++
+		if s.app.Proc.Alive(pid, start) {
+			alive++
+		}
 		all.Go(func() {
-			how, known := batch.AwaitOther(pid, func() bool { return s.app.Proc.Alive(pid, start) })
+			how, known := batch.AwaitOther(pid, start)
 			if known {
 				ended[i] = core.Event{Kind: core.End, Run: run, Exit: how.Code, Signal: how.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
 			}
 		})
 	}
 	if alive > 0 {
-		s.app.Say(fmt.Sprintf("%d runs of before go on: waiting for them", alive))
+		s.app.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
 	over := make(chan struct{})
 	go func() {
 		all.Wait()
 		close(over)
 	}()
-	select {
-	case <-over:
-	case sig := <-c.caught.Signals: // they are not ours to end
-		c.heard = sig
-		return nil
+	for waiting := true; waiting; {
+		select {
+		case <-over:
+			waiting = false
+		case sig := <-c.caught.Signals:
+			if c.signal(sig, func() {}); c.heard != nil { // they are not ours to end
+				return nil
+			}
+		}
 	}
 	return s.settle(ended)
 }
@@ -74,7 +80,7 @@ func (s *Sweep) settle(ended []core.Event) error {
 		}
 	}
 	if again > 0 {
-		s.app.Say(fmt.Sprintf("%d runs were interrupted, and nobody saw how they ended: they are done again", again))
+		s.app.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
 	}
 	return nil
 }
@@ -83,10 +89,7 @@ func (s *Sweep) settle(ended []core.Event) error {
 // and leads a session.
 func (s *Sweep) survivor(run int, born core.Event) (pid int, start uint64) {
 	if s.state.Runs[run].Phase == core.Running {
-		if s.app.Proc.Alive(born.PID, born.Ticks) {
-			return born.PID, born.Ticks
-		}
-		return 0, 0
+		return born.PID, born.Ticks
 	}
 	mine := "GPUARD_SWEEP_DIR=" + s.folderOf(run)
 	for _, p := range batch.Processes() {

@@ -90,15 +90,15 @@ func Bury(pid int) {
 	}
 }
 
-// AwaitOther waits for a process that need not be a child. known is false where the kernel does not say how it ended, which it
-// does from Linux 6.15 on.
-func AwaitOther(pid int, alive func() bool) (ended Ended, known bool) {
+// AwaitOther waits for a process that need not be a child, and was made at that time. known is false where it is gone and the
+// kernel does not say how it ended, which it does from Linux 6.15 on.
+func AwaitOther(pid int, start uint64) (ended Ended, known bool) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return Ended{}, false
 	}
-	defer unix.Close(fd) //nolint:errcheck // read only
-	if !alive() {        // the number is another's by now
+	defer unix.Close(fd)                            //nolint:errcheck // read only
+	if p, ok := one(pid); !ok || p.Start != start { // the number is another's by now
 		return Ended{}, false
 	}
 	for {
@@ -107,22 +107,31 @@ func AwaitOther(pid int, alive func() bool) (ended Ended, known bool) {
 			break
 		}
 	}
-	for range 500 { // until its parent has heard of it
+	for range 100 { // until its parent has buried it, or if that takes its time, as long as it is not
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
-		err := unix.IoctlPidfdInfo(fd, &info)
-		if err != nil {
-			return Ended{}, false
+		if err := unix.IoctlPidfdInfo(fd, &info); err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+			return outcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
 		}
-		if info.Mask&unix.PIDFD_INFO_EXIT != 0 {
-			status := syscall.WaitStatus(info.Exit_code) //nolint:gosec // the bits of wait(2)
-			if status.Signaled() {
-				return Ended{-1, unix.SignalName(status.Signal())}, true
-			}
-			return Ended{Code: status.ExitStatus()}, true
+		if p, ok := one(pid); ok && p.Dead && p.Start == start && readable(pid) {
+			return outcome(p.exit), true
 		}
 		_, _ = unix.Poll(nil, 2)
 	}
 	return Ended{}, false
+}
+
+// readable reports whether the kernel tells us how the process ended: of somebody else's it says 0.
+func readable(pid int) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(fmt.Sprintf("/proc/%d", pid), &st)
+	return err == nil && (os.Geteuid() == 0 || int(st.Uid) == os.Geteuid())
+}
+
+func outcome(status syscall.WaitStatus) Ended {
+	if status.Signaled() {
+		return Ended{-1, unix.SignalName(status.Signal())}
+	}
+	return Ended{Code: status.ExitStatus()}
 }
 
 // Process is one that can be seen, ended or not.
@@ -130,6 +139,8 @@ type Process struct {
 	PID, Parent, Session int
 	Start                uint64 // ticks since boot (proc_pid_stat(5), field 22)
 	Dead                 bool   // it has ended, and is not buried
+
+	exit syscall.WaitStatus // of a dead one
 }
 
 // Processes lists all of them.
@@ -162,7 +173,12 @@ func one(pid int) (Process, bool) {
 	parent, err1 := strconv.Atoi(fields[1])
 	session, err2 := strconv.Atoi(fields[3])
 	start, err3 := strconv.ParseUint(fields[19], 10, 64)
-	return Process{pid, parent, session, start, fields[0] == "Z" || fields[0] == "X"}, errors.Join(err1, err2, err3) == nil
+	var exit uint64
+	if len(fields) > 49 { // field 52: for its owner and root, since Linux 3.5
+		exit, _ = strconv.ParseUint(fields[49], 10, 32)
+	}
+	p := Process{pid, parent, session, start, fields[0] == "Z" || fields[0] == "X", syscall.WaitStatus(exit)}
+	return p, errors.Join(err1, err2, err3) == nil
 }
 
 // End sends a signal ("SIGTERM") to a process, to all that descend from it and to all of its session, and reports whether one

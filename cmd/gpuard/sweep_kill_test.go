@@ -1,0 +1,291 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/batch"
+)
+
+// runnerOf is the process that starts the runs of a sweep, a child of the visible one; 0 when there is none. It leads a session;
+// one that it is just making, with its words still, does not.
+func runnerOf(visible int, dir string) int {
+	for _, p := range batch.Processes() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if words := strings.Split(string(line), "\x00"); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead && p.Session == p.PID && p.Parent == visible {
+			return p.PID
+		}
+	}
+	return 0
+}
+
+// killed is a sweep whose processes are killed again and again at random moments.
+type killed struct {
+	*field
+	runs, jobs  int
+	numbers     string // file to which each run appends its number
+	kills, both int
+	errs        *os.File // what the sweep says
+}
+
+func newKilled(t *testing.T, runs int) *killed {
+	errs, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errs.Close() })
+	return &killed{field: newField(t, "demo:8xL4"), runs: runs, jobs: 8, numbers: filepath.Join(t.TempDir(), "numbers"), errs: errs}
+}
+
+func (k *killed) begin() *exec.Cmd {
+	k.t.Helper()
+	// One write, so that it is there as a whole or not at all.
+	cmd := k.sweep("-q", "--jobs", fmt.Sprint(k.jobs), "--over", fmt.Sprintf("n=1..%d", k.runs), "--", "sh", "-c", "echo {{.n}} >>"+k.numbers+"; sleep 0.0$(({{.n}} % 8))")
+	cmd.Stderr = k.errs // a file: the process that lives on would keep a pipe open
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	return cmd
+}
+
+// said is what the sweeps have said.
+func (k *killed) said() string {
+	text, _ := os.ReadFile(k.errs.Name())
+	return string(text)
+}
+
+// done is how many numbers there are.
+func (k *killed) done() int {
+	text, _ := os.ReadFile(k.numbers)
+	return strings.Count(string(text), "\n")
+}
+
+// attack begins the sweep, or goes on with it, and kills after every few runs until the visible process is dead. It reports
+// whether there may be more to be done.
+func (k *killed) attack(kill func(visible, runner int)) (more bool) {
+	k.t.Helper()
+	cmd := k.begin()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		target := k.done() + 1 + rand.IntN(10)
+		for end := time.Now().Add(50 * time.Second); k.done() < target; time.Sleep(time.Millisecond) {
+			select {
+			case err := <-ended:
+				if err != nil && cmd.ProcessState.ExitCode() != -1 {
+					k.t.Fatalf("it ended by itself: %v: %s", err, k.said())
+				}
+				return err != nil
+			default:
+			}
+			if time.Now().After(end) {
+				k.t.Fatalf("after %d of %d runs nothing goes on: %s", k.done(), k.runs, k.said())
+			}
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+		if runner := runnerOf(cmd.Process.Pid, k.dir); runner != 0 {
+			k.kills++
+			kill(cmd.Process.Pid, runner)
+		}
+	}
+}
+
+func (k *killed) verdict(twice int) {
+	k.t.Helper()
+	k.t.Logf("%d kills, %d of them of both; %d numbers for %d runs", k.kills, k.both, k.done(), k.runs)
+	a, got := k.resumed()
+	if got.code != 0 || a.OK != k.runs {
+		k.t.Errorf("at the end: exit %d, %+v\n%s%s", got.code, a, got.err, k.said())
+	}
+	exactlyOnce(k.t, k.numbers, 1, k.runs, twice)
+	for _, row := range k.results() {
+		if row["state"] != "ok" {
+			k.t.Errorf("run %s is %s", row["run"], row["state"])
+		}
+	}
+	if k.kills < 4 {
+		k.t.Errorf("only %d kills", k.kills)
+	}
+	same(k.t, "leases", (&rig{t: k.t, state: k.state}).leases(), 0)
+}
+
+func soaked(large, usual int) int {
+	if os.Getenv("GPUARD_SOAK") == "1" {
+		return large
+	}
+	return usual
+}
+
+// TestSweepKilled: whichever of its two processes is killed, a sweep does each run exactly once.
+func TestSweepKilled(t *testing.T) {
+	t.Parallel()
+	k := newKilled(t, soaked(10_000, 200))
+	for more := true; more; {
+		more = k.attack(func(visible, runner int) {
+			if rand.IntN(2) == 0 {
+				_ = unix.Kill(visible, unix.SIGKILL)
+				return
+			}
+			_ = unix.Kill(runner, unix.SIGKILL)
+			k.settled(visible, runner)
+		})
+	}
+	k.verdict(0)
+}
+
+// settled waits until the visible process goes on with another runner, for longer than a run needs that is just being made.
+func (k *killed) settled(visible, runner int) {
+	k.t.Helper()
+	seen := 0
+	eventually(k.t, "another runner", func() bool {
+		switch next := runnerOf(visible, k.dir); next {
+		case 0, runner:
+			seen = 0
+		default:
+			seen++
+		}
+		return seen > 4 || strings.Contains("XZ", state(visible))
+	})
+}
+
+// TestSweepKilledBoth: when both are killed no run is lost, and none is done twice but those that were running.
+func TestSweepKilledBoth(t *testing.T) {
+	t.Parallel()
+	k := newKilled(t, soaked(10_000, 100))
+	for more := true; more; {
+		more = k.attack(func(visible, runner int) {
+			k.both++
+			pids := []int{visible, runner}
+			rand.Shuffle(2, func(i, j int) { pids[i], pids[j] = pids[j], pids[i] })
+			for _, pid := range pids {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		})
+	}
+	k.verdict(k.both * k.jobs)
+}
+
+// TestSweepOutlives: runs go on when both processes are killed, a resumed sweep waits for them, and they are not done again where
+// the kernel says how they ended. The lease is theirs all the while.
+func TestSweepOutlives(t *testing.T) {
+	t.Parallel()
+	f := newField(t, "demo:2xL4")
+	began, go2 := filepath.Join(t.TempDir(), "began"), filepath.Join(t.TempDir(), "go")
+	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.02; done`, began, go2)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	two := func() bool {
+		text, _ := os.ReadFile(began)
+		return strings.Count(string(text), "\n") == 2
+	}
+	eventually(t, "two run", two)
+	eventually(t, "that is written down", func() bool {
+		text, _ := os.ReadFile(filepath.Join(f.dir, "journal"))
+		return strings.Count(string(text), `"start"`) == 2
+	})
+	runner := runnerOf(cmd.Process.Pid, f.dir)
+	for _, pid := range []int{cmd.Process.Pid, runner} {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	_ = cmd.Wait()
+	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 2)
+	again := f.plain("--resume", f.dir)
+	var errs strings.Builder
+	out, err := again.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	part := make([]byte, 4096)
+	for !strings.Contains(errs.String(), "runs of before go on (2): waiting for them") {
+		n, err := out.Read(part)
+		if errs.Write(part[:n]); err != nil {
+			t.Fatalf("it said only %q", errs.String())
+		}
+	}
+	if !two() {
+		t.Error("more was started meanwhile")
+	}
+	if err := os.WriteFile(go2, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := out.Read(part)
+		if errs.Write(part[:n]); err != nil {
+			break
+		}
+	}
+	if err := again.Wait(); err != nil {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	twice := 0
+	if strings.Contains(errs.String(), "they are done again") { // Linux before 6.15
+		twice = 2
+	}
+	exactlyOnce(t, began, 1, 3, twice)
+}
+
+// TestSweepAlone: when the process that people see is killed, nothing new is started, what runs ends by itself, and a resumed
+// sweep waits for that.
+func TestSweepAlone(t *testing.T) {
+	t.Parallel()
+	f := newField(t, "demo:2xL4")
+	began, go2 := filepath.Join(t.TempDir(), "began"), filepath.Join(t.TempDir(), "go")
+	cmd := f.sweep("-q", "--over", "x=1..6", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.02; done`, began, go2)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		text, _ := os.ReadFile(began)
+		return strings.Count(string(text), "\n")
+	}
+	eventually(t, "two run", func() bool { return count() == 2 })
+	runner := runnerOf(cmd.Process.Pid, f.dir)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if runner == 0 || strings.Contains("XZ", state(runner)) {
+		t.Fatal("the runner is gone with it")
+	}
+	again := f.plain("--resume", f.dir)
+	var errs strings.Builder
+	out, err := again.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	part := make([]byte, 4096)
+	for !strings.Contains(errs.String(), "waiting for its end") {
+		n, err := out.Read(part)
+		if errs.Write(part[:n]); err != nil {
+			t.Fatalf("it said only %q", errs.String())
+		}
+	}
+	same(t, "runs", count(), 2)
+	if err := os.WriteFile(go2, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := out.Read(part)
+		if errs.Write(part[:n]); err != nil {
+			break
+		}
+	}
+	if err := again.Wait(); err != nil {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	contains(t, errs.String(), "6 runs in "+f.dir+", 2 done before")
+	exactlyOnce(t, began, 1, 6, 0)
+}
