@@ -33,6 +33,7 @@ type Outcome struct {
 	Count       core.Count
 	Failures    []core.Result // the first of those that failed
 	Interrupted os.Signal     // that ended it; nil none
+	Nothing     bool          // was done, and the folder is gone again
 }
 
 // shownFailures is how many are worth a look on the screen.
@@ -73,10 +74,14 @@ func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, err
 	if err == nil {
 		err = c.failure
 	}
+	out := &Outcome{Count: s.state.Count, Interrupted: c.heard}
+	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
+		_ = os.RemoveAll(s.Dir) // what can never be is no sweep
+		return out, err
+	}
 	if terr := s.tables(); err == nil {
 		err = terr
 	}
-	out := &Outcome{Count: s.state.Count, Interrupted: c.heard}
 	for _, run := range s.state.In(core.Failed) {
 		if len(out.Failures) < shownFailures {
 			out.Failures = append(out.Failures, s.state.Result(&s.Question.Grid, run))

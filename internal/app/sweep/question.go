@@ -54,6 +54,8 @@ type Sweep struct {
 	Question *Question
 	Resumed  bool // something was done before
 
+	fresh bool // the folder was made by this call
+
 	app     *app.App
 	lock    *os.File
 	journal *journal.Journal
@@ -81,12 +83,13 @@ func Begin(a *app.App, q *Question, dir string, busy func()) (*Sweep, error) {
 	}
 	command, err := check(q)
 	if err == nil {
-		dir, err = folder(dir)
+		_, missing := os.Stat(dir)
+		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
+		if dir, err = folder(dir); err == nil {
+			return open(a, q, command, dir, fresh, busy)
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return open(a, q, command, dir, busy)
+	return nil, err
 }
 
 // Resume goes on with the sweep in a folder.
@@ -113,7 +116,7 @@ func Resume(a *app.App, dir string, busy func()) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(a, q, command, dir, busy)
+	return open(a, q, command, dir, false, busy)
 }
 
 // check finds out before anything is leased whether the commands can be made and are there.
@@ -195,8 +198,8 @@ func read(dir string) (*Question, error) {
 }
 
 // open locks the folder and reads what was done.
-func open(a *app.App, q *Question, command *core.Command, dir string, busy func()) (*Sweep, error) {
-	s := &Sweep{Dir: dir, Question: q, app: a, command: command}
+func open(a *app.App, q *Question, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
+	s := &Sweep{Dir: dir, Question: q, fresh: fresh, app: a, command: command}
 	if err := s.write(busy); err != nil {
 		s.Close()
 		return nil, err

@@ -61,7 +61,7 @@ func (j *Journal) Mend() error {
 // Reserve makes room for that many bytes more, so that what has begun can be written to its end also when the disk becomes full.
 // A file system that cannot promise that promises nothing.
 func (j *Journal) Reserve(more int64) error {
-	const ahead = 256 << 10
+	const ahead = 16 << 10
 	info, err := j.file.Stat()
 	if err != nil || info.Size()+more <= j.reserved {
 		return j.failed(err)

@@ -177,7 +177,7 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 	show.wipe()
 	show.mu.Unlock()
 	if err != nil {
-		if out.Count.Running+out.Count.Waiting > 0 {
+		if !out.Nothing && out.Count.Running+out.Count.Waiting > 0 {
 			err = &failure{fmt.Errorf("%w; what was done is kept: %s", err, resume(s.Dir)), app.RunExit(err)}
 		}
 		return err

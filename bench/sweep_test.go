@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sweepRuns is how many runs of a command that does nothing each program starts, in turns of sweepPart.
+const (
+	sweepRuns = 10_000
+	sweepPart = 1_000
+	sweepGPUs = 8
+)
+
+// BenchmarkSweep runs a command that does nothing very often, on eight devices, beside GNU parallel with slot numbers, which
+// leases nothing, remembers nothing and writes no log. The goal is to be no slower.
+func BenchmarkSweep(b *testing.B) {
+	gpuard := buildProgram(b)
+	place := overDemo(b)
+	work := b.TempDir()
+	parallel, err := exec.LookPath("parallel")
+	if err != nil {
+		fmt.Println("GNU parallel is not installed: apt-get install parallel")
+	}
+	numbers := make([]string, sweepPart)
+	for i := range numbers {
+		numbers[i] = strconv.Itoa(i)
+	}
+	var ours, theirs, oursCPU, theirsCPU time.Duration
+	turns := 0
+	for b.Loop() {
+		for range sweepRuns / sweepPart {
+			turns++
+			c := command([]string{gpuard, "sweep", "--quiet", "--dir", filepath.Join(work, strconv.Itoa(turns)), "--machine", fmt.Sprintf("demo:%dxL4", sweepGPUs),
+				"--over", fmt.Sprintf("n=1..%d", sweepPart), "--", "true"}, place.env)
+			ours += timed(b, c)
+			oursCPU += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+			_ = os.RemoveAll(filepath.Join(work, strconv.Itoa(turns)))
+			if parallel == "" {
+				continue
+			}
+			c = command([]string{parallel, "-j", strconv.Itoa(sweepGPUs), "CUDA_VISIBLE_DEVICES=$(({%}-1)) true"}, nil)
+			c.Stdin = strings.NewReader(strings.Join(numbers, "\n") + "\n")
+			theirs += timed(b, c)
+			theirsCPU += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		}
+	}
+	rate := func(spent time.Duration) float64 { return float64(turns*sweepPart) / max(spent.Seconds(), 1e-9) }
+	each := func(cpu time.Duration) string { return ms(cpu / time.Duration(turns*sweepPart)) }
+	fmt.Printf("\n%d runs of true on %d devices, in turns of %d\n", turns*sweepPart, sweepGPUs, sweepPart)
+	fmt.Printf("%-36s %8.0f runs/s %9s CPU each\n", "gpuard sweep (leases, logs, journal)", rate(ours), each(oursCPU))
+	if parallel != "" {
+		fmt.Printf("%-36s %8.0f runs/s %9s CPU each\n", "GNU parallel, slot numbers", rate(theirs), each(theirsCPU))
+		fmt.Printf("goal: at least as many as GNU parallel: %s\n", verdict(rate(ours) >= rate(theirs)))
+	}
+	fmt.Println()
+	b.ReportMetric(rate(ours), "runs/s")
+}
+
+func timed(b *testing.B, c *exec.Cmd) time.Duration {
+	b.Helper()
+	start := time.Now()
+	if out, err := c.CombinedOutput(); err != nil {
+		b.Fatalf("%s: %v\n%s", c.Path, err, out)
+	}
+	return time.Since(start)
+}

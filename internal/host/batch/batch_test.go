@@ -1,0 +1,156 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func begin(t *testing.T, script string) (pid int, log string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // the child has its own
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close() //nolint:errcheck // the child has its own
+	pid, err = Start(Command{Path: "/bin/sh", Dir: "/", Argv: []string{"sh", "-c", script}, Env: []string{"A=b"}, Log: file, Lease: file}, null)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid, file.Name()
+}
+
+// TestStart: a command has its streams, its folder, the lease at 200 and nothing else; its number is its own until it is buried.
+func TestStart(t *testing.T) {
+	leaked, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leaked.Close() //nolint:errcheck // read only
+	if _, err := unix.FcntlInt(leaked.Fd(), unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	pid, log := begin(t, `pwd; echo $A >&2; cat; ls /proc/$$/fd; cut -d" " -f6 /proc/$$/stat; echo $$; exit 7`)
+	ended, err := Await(pid)
+	if err != nil || ended != (Ended{Code: 7}) {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	if again, err := Await(pid); err != nil || again != ended {
+		t.Errorf("the second time: %+v, %v", again, err)
+	}
+	text, _ := os.ReadFile(log)
+	if want := fmt.Sprintf("/\nb\n0\n1\n2\n200\n%d\n%d\n", pid, pid); string(text) != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	Bury(pid)
+	if _, err := Await(pid); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("after it was buried: %v", err)
+	}
+	pid, _ = begin(t, "kill -9 $$")
+	if ended, err := Await(pid); err != nil || ended != (Ended{-1, "SIGKILL"}) {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	Bury(pid)
+}
+
+// TestStartFails: what cannot be executed is an error, and a script without a first line is one for the shell.
+func TestStartFails(t *testing.T) {
+	dir := t.TempDir()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close() //nolint:errcheck // nothing was written
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("exit $1"), 0o755); err != nil { //nolint:gosec // a program is executable
+		t.Fatal(err)
+	}
+	pid, err := Start(Command{Path: script, Dir: dir, Argv: []string{script, "5"}, Log: null}, null)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := Await(pid); err != nil || ended.Code != 5 {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	Bury(pid)
+	if _, err := Start(Command{Path: dir, Dir: dir, Argv: []string{dir}, Log: null}, null); !errors.Is(err, unix.EACCES) {
+		t.Errorf("a folder was started: %v", err)
+	}
+}
+
+// TestAwaitOther: the end of a process that is nobody's child here is known as well as the kernel tells, and a number that is
+// another's by now is not waited for.
+func TestAwaitOther(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "go")
+	// Its parent takes its time to bury it, so that its end can be read also before Linux 6.15.
+	cmd := exec.Command("sh", "-c", `sh -c 'while ! [ -e "$0" ]; do sleep 0.01; done; exit 3' "$0" & echo $!; sleep 1; wait`, file)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	p, ok := one(pid)
+	if !ok || p.Dead || p.Session == pid {
+		t.Fatalf("%+v, %v", p, ok)
+	}
+	if _, known := AwaitOther(pid, p.Start+1); known {
+		t.Error("a process of another time was waited for")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ended, known := AwaitOther(pid, p.Start); !known || ended.Code != 3 {
+		t.Errorf("%+v, known %v", ended, known)
+	}
+	_ = cmd.Wait()
+}
+
+// TestEnd: a signal reaches the process, what descends from it, and what is left of its session.
+func TestEnd(t *testing.T) {
+	pid, log := begin(t, `(sleep 1000 & echo $!); setsid sleep 1001 & echo $!; echo on; wait`)
+	var pids []string
+	for end := time.Now().Add(20 * time.Second); len(pids) != 3; time.Sleep(5 * time.Millisecond) {
+		text, _ := os.ReadFile(log)
+		if pids = strings.Fields(string(text)); time.Now().After(end) {
+			t.Fatalf("%q", text)
+		}
+	}
+	if !End(pid, "SIGKILL") {
+		t.Error("nobody was there")
+	}
+	_, _ = Await(pid)
+	for _, text := range pids[:2] {
+		var n int
+		_, _ = fmt.Sscan(text, &n)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if p, ok := one(n); !ok || p.Dead {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("process %d lives", n)
+			}
+		}
+	}
+	if End(pid, "SIGKILL") {
+		t.Error("a dead process counts as living")
+	}
+	Bury(pid)
+}
