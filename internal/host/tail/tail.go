@@ -31,7 +31,7 @@ const All = math.MaxInt
 // longest is how much of a line is held back until its end comes; a longer one is told in pieces.
 const longest = 64 << 10
 
-// Tail is a number of files. Only one goroutine may use it.
+// Tail is a number of files. Only one goroutine may use it, but for Look.
 type Tail struct {
 	now     *file // whose lines are being told
 	inotify *os.File
@@ -79,8 +79,11 @@ func (t *Tail) Add(path string, last int) int {
 	return f.number
 }
 
-// Look makes Now see what was written before this call, of which the kernel may not have told yet.
-func (t *Tail) Look() { t.wake(func(*file) bool { return true }) }
+// Look makes Now see what was written before this call, of which the kernel may not have told yet; it also ends a Wait.
+func (t *Tail) Look() {
+	t.wake(func(*file) bool { return true })
+	t.signal()
+}
 
 // Now is a line that is there already.
 func (t *Tail) Now() (Line, bool) {
@@ -119,18 +122,26 @@ func (t *Tail) Next(ctx context.Context) (Line, error) {
 		if line, ok := t.Now(); ok {
 			return line, nil
 		}
-		var later <-chan time.Time
-		if t.blind {
-			later = time.After(pause)
-		}
-		select {
-		case <-ctx.Done():
-			return Line{}, ctx.Err()
-		case <-t.woken:
-		case <-later:
-			t.Look()
+		if err := t.Wait(ctx); err != nil {
+			return Line{}, err
 		}
 	}
+}
+
+// Wait returns when Now may have more, or after Look. The error is that of ctx.
+func (t *Tail) Wait(ctx context.Context) error {
+	var later <-chan time.Time
+	if t.blind {
+		later = time.After(pause)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.woken:
+	case <-later:
+		t.Look()
+	}
+	return nil
 }
 
 func (t *Tail) pop() *file {
@@ -148,16 +159,24 @@ func (t *Tail) pop() *file {
 func (t *Tail) wake(which func(*file) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	more := false
 	for _, f := range t.files {
-		if which(f) && !slices.Contains(t.news, f) {
-			t.news = append(t.news, f)
+		if which(f) {
+			more = true
+			if !slices.Contains(t.news, f) {
+				t.news = append(t.news, f)
+			}
 		}
 	}
-	if len(t.news) > 0 {
-		select {
-		case t.woken <- struct{}{}:
-		default:
-		}
+	if more {
+		t.signal()
+	}
+}
+
+func (t *Tail) signal() {
+	select {
+	case t.woken <- struct{}{}:
+	default:
 	}
 }
 
