@@ -2,6 +2,9 @@ package services
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"gpuard/internal/host/tail"
 )
@@ -9,7 +12,8 @@ import (
 // Logs are the outputs of instances as they are written, through restarts and full files. One goroutine may read them.
 type Logs struct {
 	tail  *tail.Tail
-	names []string // by number of file
+	paths []string // by number of file
+	names []string // the same; "" for what nobody asked for
 }
 
 // Line is one line that an instance wrote.
@@ -25,31 +29,48 @@ const AllLines = tail.All
 // NewLogs begins. Close it when done.
 func NewLogs() *Logs { return &Logs{tail: tail.New()} }
 
+// Skip leaves out what was written before this call, also by instances that are not wanted now and will be.
+func (l *Logs) Skip(view *View) {
+	for i := range view.Rows {
+		l.begin(view.Rows[i].Log, 0)
+	}
+	entries, _ := os.ReadDir(view.Dir)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			l.begin(filepath.Join(view.Dir, entry.Name(), "log"), 0)
+		}
+	}
+}
+
 // Add begins with the last lines of an instance; 0 is what it writes from now on.
-func (l *Logs) Add(row Row, last int) {
-	l.tail.Add(row.Log, last)
-	l.names = append(l.names, row.Name)
+func (l *Logs) Add(row Row, last int) { l.names[l.begin(row.Log, last)] = row.Name }
+
+// begin numbers a file, the first time from where.
+func (l *Logs) begin(path string, last int) int {
+	if i := slices.Index(l.paths, path); i >= 0 {
+		return i
+	}
+	l.paths, l.names = append(l.paths, path), append(l.names, "")
+	return l.tail.Add(path, last)
 }
 
 // Now is a line that is there already.
-func (l *Logs) Now() (Line, bool) {
-	line, ok := l.tail.Now()
-	if !ok {
-		return Line{}, false
-	}
-	return l.of(line), true
-}
+func (l *Logs) Now() (Line, bool) { return l.of(l.tail.Now) }
 
 // Unended is a last line without an end, when Now has no more.
-func (l *Logs) Unended() (Line, bool) {
-	line, ok := l.tail.Unended()
-	if !ok {
-		return Line{}, false
-	}
-	return l.of(line), true
-}
+func (l *Logs) Unended() (Line, bool) { return l.of(l.tail.Unended) }
 
-func (l *Logs) of(line tail.Line) Line { return Line{l.names[line.File], line.Text, line.Over} }
+func (l *Logs) of(next func() (tail.Line, bool)) (Line, bool) {
+	for {
+		line, ok := next()
+		if !ok {
+			return Line{}, false
+		}
+		if name := l.names[line.File]; name != "" {
+			return Line{name, line.Text, line.Over}, true
+		}
+	}
+}
 
 // Wait returns when Now may have more, or after Look. The error is that of ctx.
 func (l *Logs) Wait(ctx context.Context) error { return l.tail.Wait(ctx) }

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+)
+
+func (p *Program) logs() *cobra.Command {
+	o := &logsOptions{}
+	cmd := &cobra.Command{
+		Use:   "logs [flags] [SERVICE...]",
+		Short: "Show what the services of a gpuard.yaml write",
+		Long: `Shows what instances have written to standard output and standard error, also
+before a restart, each line behind the name of its instance where there are
+several. A log that is full (64M, or log_limit) is put aside once, and what was
+aside is gone then.`,
+		Example: `  gpuard logs --tail 20
+  gpuard logs -f node                      and what comes, until Ctrl-C
+  gpuard logs node-0 | grep error          one instance: its lines and nothing else`,
+		ValidArgsFunction: p.completeServices(&o.projectFlags, true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error { return p.logsWith(cmd.Context(), o, args) })
+		},
+	}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what they write from now on")
+	cmd.Flags().StringVar(&o.tail, "tail", "all", "begin with the last `N` lines of each")
+	o.add(cmd, "one JSON object for each line")
+	_ = cmd.RegisterFlagCompletionFunc("tail", cobra.FixedCompletions([]string{"10", "100", "1000", "all"}, noFiles))
+	return cmd
+}
+
+type logsOptions struct {
+	projectFlags
+	follow bool
+	tail   string
+}
+
+// loggedLine is the JSON answer of logs, for each line.
+type loggedLine struct {
+	Schema   string `json:"schema"`   // "gpuard.logs/1"
+	Instance string `json:"instance"` // that wrote it
+	Text     string `json:"text"`     // the line; what is not UTF-8 in it is replaced
+}
+
+func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) error {
+	last := services.AllLines
+	if o.tail != "all" {
+		n, err := strconv.ParseUint(o.tail, 10, 31)
+		if err != nil {
+			return usagef("cannot read --tail %q: write a number of lines, such as --tail 100, or --tail all", o.tail)
+		}
+		last = int(n)
+	}
+	folder, view, err := p.found(ctx, o.file)
+	if err != nil {
+		return err
+	}
+	mine, err := named(view, names)
+	switch {
+	case err != nil:
+		return err
+	case len(view.Rows) == 0:
+		return errors.New("cannot show logs: " + nothingUp(view))
+	}
+	out := p.newPrinter()
+	out.json = o.json
+	logs := services.NewLogs()
+	for i := range view.Rows {
+		if row := &view.Rows[i]; mine.has(row) {
+			out.name(row.Name)
+		}
+	}
+	out.alone = len(out.names) == 1
+	for i := range view.Rows {
+		if row := &view.Rows[i]; mine.has(row) && row.Log != "" {
+			logs.Add(*row, last)
+			if err := out.rest(logs, !o.follow); err != nil {
+				return err
+			}
+		}
+	}
+	if !o.follow {
+		logs.Close()
+		return nil
+	}
+	return p.followLogs(ctx, folder, p.showing(logs, out, nil), mine)
+}
+
+// rest writes what is there, with all also a last line without an end.
+func (o *printer) rest(logs *services.Logs, all bool) error {
+	for line, ok := logs.Now(); ok; line, ok = logs.Now() {
+		if err := o.print(line); err != nil {
+			return err
+		}
+	}
+	for all {
+		line, ok := logs.Unended()
+		if !ok {
+			break
+		}
+		if err := o.print(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followLogs goes on until nothing runs, and nothing will.
+func (p *Program) followLogs(ctx context.Context, folder *services.Folder, s *screen, mine selection) error {
+	defer s.leave()
+	a := &attending{p: p, folder: folder, quiet: true}
+	nothing := make(chan os.Signal) // Ctrl-C just ends it
+	err := a.until(ctx, nothing, func(view *services.View) bool {
+		s.follow(view, mine.has)
+		return finished(view, mine.has)
+	}, pending(mine.has))
+	if err == nil {
+		s.flush(nothing)
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/gpu"
+)
+
+// printer writes lines of instances, each behind the name of its own.
+type printer struct {
+	out   io.Writer
+	term  Term
+	names []string // in the order of their colours
+	width int      // of the longest name
+	alone bool     // one instance: no names
+	drawn map[string]time.Time
+	raw   bool // nothing is done to the lines
+	json  bool
+}
+
+func (p *Program) newPrinter() printer {
+	out := p.Out
+	if w, ok := out.(*written); ok { // a reader that is gone is no failure of logs
+		out = w.Writer
+	}
+	term := p.term(p.Out)
+	return printer{out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
+}
+
+// name makes room for a name.
+func (o *printer) name(instance string) {
+	o.names = append(o.names, instance)
+	o.width = max(o.width, cells(instance))
+}
+
+// overEvery is how often a line is shown that another one replaces, such as a progress bar.
+const overEvery = 5 * time.Second
+
+// print writes one line with its end.
+func (o *printer) print(line services.Line) error {
+	if line.Over {
+		if time.Since(o.drawn[line.Instance]) < overEvery {
+			return nil
+		}
+		o.drawn[line.Instance] = time.Now()
+	}
+	if o.json {
+		return lineJSON(o.out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
+	}
+	var b bytes.Buffer
+	if !o.alone {
+		o.lead(&b, line.Instance)
+	}
+	switch {
+	case o.raw:
+		b.Write(line.Text)
+	case bytes.HasPrefix(line.Text, []byte("# gpuard: ")):
+		o.styled(&b, dim, gpu.Clean(string(line.Text)))
+	default:
+		b.WriteString(harmless(string(line.Text), o.term.Color))
+	}
+	b.WriteByte('\n')
+	_, err := o.out.Write(b.Bytes())
+	return err
+}
+
+func (o *printer) lead(b *bytes.Buffer, instance string) {
+	colors := []style{cyan, green, yellow, blue, "35", "36;1", "32;1", "33;1"}
+	i := max(slices.Index(o.names, instance), 0)
+	width := o.width
+	if o.term.TTY && o.term.Width > 0 {
+		width = min(width, max(o.term.Width/3, 4))
+	}
+	o.styled(b, colors[i%len(colors)], pad(instance, width, false, "~")+" |")
+	b.WriteByte(' ')
+}
+
+func (o *printer) styled(b *bytes.Buffer, s style, text string) {
+	if !o.term.Color {
+		b.WriteString(text)
+		return
+	}
+	b.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
+}
+
+// harmless leaves of a line what a terminal can show without being changed: text, tabs and, if wanted, colours (SGR of ECMA-48).
+func harmless(text string, color bool) string {
+	if !strings.ContainsRune(text, 0x1b) {
+		return tabbed(text)
+	}
+	var b strings.Builder
+	colored := false
+	for text != "" {
+		before, rest, found := strings.Cut(text, "\x1b")
+		b.WriteString(tabbed(before))
+		if !found {
+			break
+		}
+		sequence, after := escape(rest)
+		if color && strings.HasPrefix(sequence, "[") && strings.HasSuffix(sequence, "m") && strings.Trim(sequence[1:len(sequence)-1], "0123456789;:") == "" {
+			b.WriteString("\x1b" + sequence)
+			colored = true
+		}
+		text = after
+	}
+	if colored {
+		b.WriteString("\x1b[0m")
+	}
+	return b.String()
+}
+
+// escape cuts what follows an escape character into the control sequence and the rest (ECMA-48, section 5.3 to 5.6).
+func escape(text string) (sequence, rest string) {
+	if text == "" {
+		return "", ""
+	}
+	end := 1
+	switch text[0] {
+	case '[':
+		for end < len(text) && text[end] < 0x40 && text[end] >= 0x20 {
+			end++
+		}
+		end = min(end+1, len(text))
+	case ']', 'P', 'X', '^', '_': // strings, until BEL or ST
+		for end < len(text) && text[end] != 0x07 && text[end] != 0x1b {
+			end++
+		}
+		if end < len(text) && text[end] == 0x1b {
+			end++
+		}
+		end = min(end+1, len(text))
+	}
+	return text[:end], text[end:]
+}
+
+func tabbed(text string) string {
+	parts := strings.Split(text, "\t")
+	for i := range parts {
+		parts[i] = gpu.Clean(parts[i])
+	}
+	return strings.Join(parts, "\t")
+}

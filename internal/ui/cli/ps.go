@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/service"
+)
+
+func (p *Program) ps() *cobra.Command {
+	o := &projectFlags{}
+	cmd := &cobra.Command{
+		Use:   "ps [flags] [SERVICE...]",
+		Short: "Show the services of a gpuard.yaml that are up, and their devices",
+		Long: `Shows each instance of the services that gpuard up has started: what it does, on
+which devices, as which process and since when; and why, where it waits, has
+failed or cannot be placed. Whose services of other projects are on which GPU:
+gpuard status.`,
+		Example: `  gpuard ps
+  gpuard ps node                           one service
+  gpuard ps --json                         for scripts`,
+		ValidArgsFunction: p.completeServices(o, true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				_, view, err := p.found(cmd.Context(), o.file)
+				if err != nil {
+					return err
+				}
+				mine, err := named(view, args)
+				switch {
+				case err != nil:
+					return err
+				case o.json:
+					return p.psJSON(view, mine.has)
+				}
+				Instances(p.Out, view, mine.has, time.Now(), p.term(p.Out))
+				return nil
+			})
+		},
+	}
+	o.add(cmd, "answer as one JSON object")
+	return cmd
+}
+
+// psAnswer is the JSON answer of ps, and of up -d and restart.
+type psAnswer struct {
+	Schema     string       `json:"schema"`     // "gpuard.ps/1"
+	Project    string       `json:"project"`    // its name
+	File       string       `json:"file"`       // its gpuard.yaml
+	Machine    string       `json:"machine"`    // --machine that it was brought up with; "" for the hardware
+	Supervised bool         `json:"supervised"` // somebody starts and ends instances; without, they run on as they are
+	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
+}
+
+type psInstance struct {
+	Name     string        `json:"name"`     // such as "node-0"
+	Service  string        `json:"service"`  // that it is an instance of
+	Ordinal  int           `json:"ordinal"`  // its number, from 0
+	State    service.State `json:"state"`    // what it does
+	Ready    bool          `json:"ready"`    // it can be used, as far as its ready: says
+	Why      string        `json:"why"`      // what it waits for, how it ended, or why it was refused; "" where there is nothing to say
+	Wanted   bool          `json:"wanted"`   // false for what only still ends
+	Current  bool          `json:"current"`  // it was started as the file says now
+	PID      int           `json:"pid"`      // of its command; 0 when it does not run
+	Lease    string        `json:"lease"`    // "" without a device
+	Devices  []job.Given   `json:"devices"`  // in the order that it sees them
+	Share    gpu.Bytes     `json:"share"`    // of the memory of each of them; 0 for whole devices
+	Since    *time.Time    `json:"since"`    // of its state; null when it was never started
+	Restarts int           `json:"restarts"` // since it was started by up or restart
+	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and when nobody saw it
+	Signal   string        `json:"signal"`   // that ended it last; "" for none
+	Command  []string      `json:"command"`  // words of its command
+	Log      string        `json:"log"`      // file of what it writes
+}
+
+func (p *Program) psJSON(view *services.View, which func(*services.Row) bool) error {
+	answer := psAnswer{"gpuard.ps/1", view.Name, view.File, view.Machine, view.Supervised, []psInstance{}}
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if !which(row) {
+			continue
+		}
+		out := psInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Seen.Ready, Why: row.Why,
+			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
+			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log}
+		if !row.Since.IsZero() {
+			out.Since = &row.Since
+		}
+		answer.Instances = append(answer.Instances, out)
+	}
+	return writeJSON(p.Out, answer)
+}
+
+// stateWord is what an instance does, in one word or two.
+func stateWord(row *services.Row) (string, style) {
+	switch row.State {
+	case service.Running:
+		if !row.Seen.Ready {
+			return "not ready", yellow
+		}
+		return "running", green
+	case service.Done:
+		return "done", dim
+	case service.Failed, service.Refused:
+		return string(row.State), red
+	case "":
+		return "starting", yellow
+	}
+	return string(row.State), yellow
+}
+
+// whereOf is what an instance has of the machine: "GPU 0, GPU 1", "8 GiB of GPU 2".
+func whereOf(row *services.Row) string {
+	var labels []string
+	for _, d := range row.Devices {
+		label, _, _ := strings.Cut(d.String(), " (")
+		labels = append(labels, label)
+	}
+	text := strings.Join(labels, ", ")
+	switch {
+	case text == "" && row.State == service.Running:
+		return "no GPU"
+	case text == "":
+		return "-"
+	case row.Share > 0:
+		return row.Share.String() + " of " + text
+	}
+	return text
+}
+
+// remark is what has to be said below the line of an instance.
+func remark(row *services.Row) string {
+	var parts []string
+	switch {
+	case row.Why != "":
+		parts = append(parts, row.Why)
+	case row.State == service.Done || row.State == service.Failed:
+		if text := howEnded(row); text != "ended" {
+			parts = append(parts, text)
+		}
+	}
+	if row.Restarts > 0 {
+		parts = append(parts, plural(row.Restarts, "restart"))
+	}
+	switch {
+	case !row.Wanted:
+		parts = append(parts, "not wanted any more")
+	case !row.Fresh && alive(row):
+		parts = append(parts, "not as the file says now")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func nothingUp(view *services.View) string {
+	return fmt.Sprintf("nothing of the project %s is up; to start it: gpuard up -d", view.Name)
+}

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/service"
+)
+
+const (
+	upLong = `Starts the services of a gpuard.yaml, each on devices of its own: what does not
+run yet, and anew what has changed in the file; the rest goes on undisturbed.
+What is gone from the file is ended, unless SERVICEs are named: then only these
+and what they depend on are looked at.
+
+Shows what they write, until all have ended; Ctrl-C ends them, those first that
+depend on others, and Ctrl-C again kills them. With -d they run in the
+background: gpuard ps, logs, restart and down are for them. They go on when gpuard
+is killed; the next gpuard up -d finds them again.`
+
+	upExample = `  gpuard up                                all services, and what they write
+  gpuard up -d                             in the background
+  gpuard up -d train                       one service, and what it depends on
+  gpuard --machine demo:4xL4 up            on GPUs that do not exist`
+)
+
+func (p *Program) up() *cobra.Command {
+	o := &upOptions{}
+	cmd := &cobra.Command{
+		Use:   "up [flags] [SERVICE...]",
+		Short: "Start the services of a gpuard.yaml, and start anew what changed",
+		Long:  upLong, Example: upExample,
+		ValidArgsFunction: p.completeServices(&o.projectFlags, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error { return p.upWith(cmd.Context(), o, args) })
+		},
+	}
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "leave them in the background, as soon as they have started")
+	o.add(cmd, "answer as one JSON object, that of gpuard ps (with -d)")
+	return cmd
+}
+
+type upOptions struct {
+	projectFlags
+	detach bool
+}
+
+func (p *Program) upWith(ctx context.Context, o *upOptions, names []string) error {
+	if o.json && !o.detach {
+		return usagef("cannot use --json without -d: what the services write is not JSON")
+	}
+	project, err := services.Load(o.file)
+	if err == nil {
+		err = checkFlags(project)
+	}
+	if err != nil {
+		return err
+	}
+	wanted, err := needed(project, names)
+	if err != nil {
+		return err
+	}
+	folder, err := p.projects().Open(project)
+	if err != nil {
+		return err
+	}
+	all := len(names) == 0
+	mine := func(row *services.Row) bool { return all || wanted[serviceOf(row)] }
+	a := &attending{p: p, folder: folder, quiet: o.json}
+	t := &teller{only: mine}
+	before, err := folder.Look(ctx)
+	if err != nil {
+		return err
+	}
+	t.see(before)
+	if o.detach {
+		return p.upDetached(ctx, project, names, a, t)
+	}
+	return p.upFollowed(ctx, project, names, a, t, before)
+}
+
+// upDetached returns as soon as nothing but waiting for devices is left to do.
+func (p *Program) upDetached(ctx context.Context, project *service.Project, names []string, a *attending, t *teller) error {
+	signals := interrupts()
+	change, err := a.folder.Up(ctx, project, names)
+	if err != nil {
+		return err
+	}
+	var last *services.View
+	err = a.until(ctx, signals, func(view *services.View) bool {
+		if last == nil {
+			a.lines(unchanged(view, change))
+		}
+		last = view
+		a.lines(t.see(view))
+		return begun(view, t.only)
+	}, pending(t.only))
+	var by *interrupted
+	switch {
+	case errors.As(err, &by):
+		by.how = "they go on in the background: gpuard ps shows them, gpuard down ends them"
+		return p.dieOf(by)
+	case err != nil:
+		return err
+	}
+	return p.brought(last, t.only, a.quiet)
+}
+
+// unchanged says what goes on undisturbed: otherwise a second up would say nothing at all.
+func unchanged(view *services.View, change *services.Change) (told []happening) {
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if !slices.Contains(change.Stay, row.Name) {
+			continue
+		}
+		text := doing(row)
+		if row.State == service.Running && row.Seen.Ready {
+			text = strings.Replace(startedOn(row), "started", "runs already", 1)
+		}
+		told = append(told, happening{name: row.Name, text: text})
+	}
+	return told
+}
+
+// upFollowed shows what they write until they have ended, or somebody ends them.
+func (p *Program) upFollowed(ctx context.Context, project *service.Project, names []string, a *attending, t *teller, before *services.View) error {
+	signals := interrupts(syscall.SIGPIPE)
+	screen := p.newScreen(before, signals)
+	defer screen.leave()
+	change, err := a.folder.Up(ctx, project, names)
+	if err != nil {
+		return err
+	}
+	a.quiet = true
+	last := before
+	first := true
+	err = a.until(ctx, signals, func(view *services.View) bool {
+		screen.follow(view, t.only)
+		if first {
+			screen.tell(unchanged(view, change))
+			first = false
+		}
+		last = view
+		screen.tell(t.see(view))
+		return finished(view, t.only)
+	}, pending(t.only))
+	var by *interrupted
+	switch {
+	case errors.As(err, &by):
+		return p.endAll(ctx, by, signals, a, t, screen, broughtUp(names, last, change))
+	case err != nil:
+		return err
+	}
+	screen.flush(signals)
+	return endedWell(last, t.only)
+}
+
+// broughtUp are the services that Ctrl-C ends: those that were named, and those that had to be started for them; nil for all.
+func broughtUp(names []string, view *services.View, change *services.Change) (list []string) {
+	if len(names) == 0 {
+		return nil
+	}
+	list = slices.Clone(names)
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if slices.Contains(change.Start, row.Name) && !slices.Contains(list, serviceOf(row)) {
+			list = append(list, serviceOf(row))
+		}
+	}
+	return list
+}
+
+// endAll ends what Ctrl-C ends, kills it at the second one, and leaves at the third.
+func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os.Signal, a *attending, t *teller, screen *screen, list []string) error {
+	mine := selection(list)
+	words := "ending all"
+	if list != nil {
+		words = "ending " + strings.Join(list, ", ")
+	}
+	screen.say(words + "; Ctrl-C again kills at once")
+	for now := false; ; now = true {
+		if err := a.folder.Down(ctx, list, now); err != nil {
+			return err
+		}
+		err := p.untilGone(ctx, signals, a, mine, func(view *services.View) {
+			screen.follow(view, t.only)
+			screen.tell(t.see(view))
+		})
+		var again *interrupted
+		switch {
+		case err == nil:
+			screen.flush(signals)
+			return p.dieOf(by)
+		case !errors.As(err, &again):
+			return err
+		case now:
+			again.how = "what has not ended is still ending: gpuard ps"
+			return p.dieOf(again)
+		}
+		screen.say("killing what has not ended")
+	}
+}
+
+// finished reports whether nothing runs, and nothing will.
+func finished(view *services.View, which func(*services.Row) bool) bool {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; which(row) && (alive(row) || row.Wanted && !row.Fresh && row.State != service.Waiting) {
+			return false
+		}
+	}
+	return begun(view, which)
+}
+
+// endedWell is the error of instances that did not end well, which was said as it happened.
+func endedWell(view *services.View, which func(*services.Row) bool) error {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; row.Wanted && which(row) && row.State != service.Done {
+			return &silent{errors.New("cannot call it well: " + row.Name + " " + doing(row))}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/near"
+	"gpuard/internal/core/service"
+)
+
+// projectFlags are the flags of the commands about a gpuard.yaml.
+type projectFlags struct {
+	file string
+	json bool
+}
+
+func (o *projectFlags) add(cmd *cobra.Command, asJSON string) {
+	cmd.Flags().StringVar(&o.file, "file", "", "the project's `FILE` (default: gpuard.yaml here, or in a folder above)")
+	cmd.Flags().BoolVar(&o.json, "json", false, asJSON)
+}
+
+func (p *Program) projects() *services.Projects { return &services.Projects{App: p.App} }
+
+// found is a project that may be up, and what is seen of it.
+func (p *Program) found(ctx context.Context, file string) (*services.Folder, *services.View, error) {
+	folder, err := p.projects().Find(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	view, err := folder.Look(ctx)
+	return folder, view, err
+}
+
+// selection is what was named of a project: services, or single instances of them. Nothing named is everything.
+type selection []string
+
+func (s selection) has(row *services.Row) bool {
+	return len(s) == 0 || slices.Contains(s, row.Name) || slices.Contains(s, serviceOf(row))
+}
+
+// serviceOf is known of what is not wanted any more, too.
+func serviceOf(row *services.Row) string {
+	if row.Instance.Service != "" {
+		return row.Instance.Service
+	}
+	return row.Record.Service
+}
+
+// named checks names against a view.
+func named(view *services.View, names []string) (selection, error) {
+	var known, single []string
+	for i := range view.Rows {
+		known = append(known, serviceOf(&view.Rows[i]))
+		single = append(single, view.Rows[i].Name)
+	}
+	for _, name := range names {
+		if slices.Contains(known, name) || slices.Contains(single, name) {
+			continue
+		}
+		if len(view.Rows) == 0 {
+			return nil, usagef("cannot find service %q: nothing of the project %s is up; to start it: gpuard up -d", name, view.Name)
+		}
+		return nil, unknownService(name, view.File, append(known, single...), "; those that are up: gpuard ps")
+	}
+	return names, nil
+}
+
+// unknownService offers the nearest name.
+func unknownService(name, file string, known []string, otherwise string) error {
+	if near := near.Word(name, known); near != "" {
+		otherwise = "; did you mean " + near + "?"
+	}
+	return usagef("cannot find service %q in %s%s", name, file, otherwise)
+}
+
+// servicesOnly refuses single instances where a service goes as a whole.
+func servicesOnly(view *services.View, names selection, verb string) error {
+	for _, name := range names {
+		for i := range view.Rows {
+			row := &view.Rows[i]
+			if row.Name == name && serviceOf(row) != name {
+				return usagef("cannot %s %s alone: the instances of a service go together, so write gpuard %s %s", verb, name, verb, serviceOf(row))
+			}
+		}
+	}
+	return nil
+}
+
+// needed are services of a project and what they depend on, all without names.
+func needed(project *service.Project, names []string) (map[string]bool, error) {
+	all := map[string]*service.Service{}
+	var known []string
+	for i := range project.Services {
+		s := &project.Services[i]
+		all[s.Name], known = s, append(known, s.Name)
+	}
+	line := slices.Clone(names)
+	if len(names) == 0 {
+		line = known
+	}
+	out := map[string]bool{}
+	for ; len(line) > 0; line = line[1:] {
+		s := all[line[0]]
+		if s == nil {
+			return nil, unknownService(line[0], project.File, known, "; it has "+strings.Join(known, ", "))
+		}
+		if out[s.Name] {
+			continue
+		}
+		out[s.Name] = true
+		for _, d := range s.After {
+			line = append(line, d.Service)
+		}
+	}
+	return out, nil
+}
+
+// completeServices completes services of the file, or those that are up, and with single their instances.
+func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
+		var names []string
+		if project, err := services.Load(o.file); err == nil && cmd.Name() == "up" {
+			for i := range project.Services {
+				names = append(names, project.Services[i].Name)
+			}
+		} else if _, view, err := p.found(ctx, o.file); err == nil {
+			for i := range view.Rows {
+				row := &view.Rows[i]
+				names = append(names, serviceOf(row))
+				if single {
+					names = append(names, row.Name)
+				}
+			}
+		}
+		slices.Sort(names)
+		names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return slices.Contains(args, n) })
+		return names, noFiles
+	}
+}
+
+// interrupts catches what ends a program, but for what was ignored when it was started: nohup ignores hangups.
+func interrupts(more ...os.Signal) chan os.Signal {
+	caught := make(chan os.Signal, 8)
+	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, more...) {
+		if !signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+	return caught
+}
+
+// interrupted is the error of a command that a signal ended; how is what goes on without it.
+type interrupted struct {
+	sig os.Signal
+	how string
+}
+
+func (i *interrupted) Error() string { return fmt.Sprintf("%s: %s", i.sig, i.how) }
+
+// dieOf says what goes on, and ends this process by the signal, so that a script around it ends too.
+func (p *Program) dieOf(i *interrupted) error {
+	if i.how != "" {
+		fmt.Fprintln(p.Err, "gpuard: "+i.how)
+	}
+	number, _ := i.sig.(syscall.Signal)
+	if number != syscall.SIGPIPE { // which the runtime does not die of, unless it comes of writing
+		signal.Reset(number)
+		_ = syscall.Kill(syscall.Getpid(), number)
+		time.Sleep(time.Second) // it comes at once
+	}
+	return &failure{&silent{i}, 1}
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/services"
+)
+
+// screen shows what instances write and what happens to them, each line whole. One goroutine writes, so that a reader who
+// stopped reading does not keep anybody from ending the services.
+type screen struct {
+	printer
+	p       *Program
+	signals chan<- os.Signal // learns that the reader is gone
+	logs    *services.Logs
+	stop    context.CancelFunc
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	told    []happening
+	rows    []services.Row // to be followed from now on
+	known   []string       // those that were
+	closing bool
+}
+
+// newScreen shows what is written after this call.
+func (p *Program) newScreen(before *services.View, signals chan<- os.Signal) *screen {
+	logs := services.NewLogs()
+	logs.Skip(before)
+	return p.showing(logs, p.newPrinter(), signals)
+}
+
+// showing shows logs, which are the screen's from now on.
+func (p *Program) showing(logs *services.Logs, out printer, signals chan<- os.Signal) *screen {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), printer: out, known: slices.Clone(out.names)}
+	go s.run(ctx)
+	return s
+}
+
+func (s *screen) leave() { s.stop() }
+
+// follow begins with the instances that are new to it.
+func (s *screen) follow(view *services.View, which func(*services.Row) bool) {
+	s.change(func() {
+		for i := range view.Rows {
+			row := &view.Rows[i]
+			if which(row) && row.Log != "" && !slices.Contains(s.known, row.Name) {
+				s.known, s.rows = append(s.known, row.Name), append(s.rows, *row)
+			}
+		}
+	})
+}
+
+// tell shows what happened; of what has ended, behind what it wrote.
+func (s *screen) tell(told []happening) {
+	if len(told) > 0 {
+		s.change(func() { s.told = append(s.told, told...) })
+	}
+}
+
+// say shows a line of gpuard's own.
+func (s *screen) say(text string) { s.tell([]happening{{text: text}}) }
+
+// flush returns when everything is shown, or at a signal: a reader may never read on.
+func (s *screen) flush(signals <-chan os.Signal) {
+	s.change(func() { s.closing = true })
+	select {
+	case <-s.ended:
+	case <-signals:
+	}
+}
+
+func (s *screen) change(how func()) {
+	s.mu.Lock()
+	how()
+	s.mu.Unlock()
+	s.logs.Look()
+}
+
+func (s *screen) run(ctx context.Context) {
+	defer close(s.ended)
+	defer s.logs.Close()
+	for {
+		s.mu.Lock()
+		told, rows, closing := s.told, s.rows, s.closing
+		s.told, s.rows = nil, nil
+		s.mu.Unlock()
+		for i := range rows {
+			s.logs.Add(rows[i], services.AllLines)
+			s.name(rows[i].Name)
+		}
+		s.happened(told, false)
+		s.drain(ctx)
+		s.happened(told, true)
+		if closing {
+			for line, ok := s.logs.Unended(); ok; line, ok = s.logs.Unended() {
+				s.line(line)
+			}
+			return
+		}
+		if s.logs.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// drain shows what is there, for a moment at most: who writes all the time must not hide what happens.
+func (s *screen) drain(ctx context.Context) {
+	for end := time.Now().Add(100 * time.Millisecond); ctx.Err() == nil && time.Now().Before(end); {
+		line, ok := s.logs.Now()
+		if !ok {
+			return
+		}
+		s.line(line)
+	}
+	s.logs.Look()
+}
+
+func (s *screen) happened(told []happening, over bool) {
+	for _, h := range told {
+		if h.over == over {
+			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+h.text), " "))
+		}
+	}
+}
+
+// line shows one line, and gives up when nobody reads.
+func (s *screen) line(line services.Line) {
+	if err := s.print(line); errors.Is(err, syscall.EPIPE) {
+		s.out = io.Discard
+		select {
+		case s.signals <- syscall.SIGPIPE:
+		default:
+		}
+	}
+}

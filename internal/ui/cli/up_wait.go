@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/service"
+)
+
+// attending looks at a project again and again.
+type attending struct {
+	p      *Program
+	folder *services.Folder
+	quiet  bool // nothing is drawn: somebody wants JSON, or the screen is full of logs
+
+	drawn bool
+	began time.Time
+}
+
+// patience of attending.
+const (
+	slow = time.Second     // after which it is said what is waited for
+	look = 5 * time.Second // between two looks when nobody tells of a change: who was killed cannot
+)
+
+// until calls each with every new view until that says that it is over. On a terminal it shows, after a second, what pending
+// says. The error is an *interrupted when a signal came.
+func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes := a.folder.Changes(ctx)
+	tick := time.NewTicker(slow)
+	defer tick.Stop()
+	defer a.wipe()
+	a.began = time.Now()
+	for looked := (time.Time{}); ; {
+		view, err := a.folder.Look(ctx)
+		if err != nil {
+			return err
+		}
+		if looked = time.Now(); each(view) {
+			return nil
+		}
+		if err := a.folder.Mend(ctx); err != nil {
+			return err
+		}
+		for idle := true; idle; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case sig := <-signals:
+				return &interrupted{sig: sig}
+			case <-changes:
+				idle = false
+			case <-tick.C:
+				idle = time.Since(looked) < look
+				a.draw(pending(view))
+			}
+		}
+	}
+}
+
+// untilGone waits for the end of all that mine has. A reader that is gone changes nothing about that.
+func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *attending, mine selection, each func(*services.View)) error {
+	running := func(row *services.Row) bool { return mine.has(row) && alive(row) }
+	for {
+		err := a.until(ctx, signals, func(view *services.View) bool {
+			each(view)
+			return first(view, running) == nil
+		}, func(view *services.View) string {
+			if row := first(view, running); row != nil {
+				return row.Name + " " + doing(row)
+			}
+			return ""
+		})
+		var by *interrupted
+		if !errors.As(err, &by) || by.sig != syscall.SIGPIPE {
+			return err
+		}
+	}
+}
+
+// first is the first row for which which is true; nil when there is none.
+func first(view *services.View, which func(*services.Row) bool) *services.Row {
+	for i := range view.Rows {
+		if which(&view.Rows[i]) {
+			return &view.Rows[i]
+		}
+	}
+	return nil
+}
+
+// draw shows what is waited for, on a terminal whose line is ours.
+func (a *attending) draw(text string) {
+	if a.quiet || text == "" || !a.p.term(a.p.Err).TTY || !onScreen(a.p) {
+		return
+	}
+	a.drawn = true
+	const lead = "gpuard: "
+	page := page{term: a.p.term(a.p.Err)}
+	width := max(page.term.Width-len(lead)-1, 1) // in the last column some terminals begin a new line
+	fmt.Fprint(a.p.Err, "\r\x1b[K"+lead+cut(page.text(text)+", "+age(time.Since(a.began)), width, page.dots()))
+}
+
+// wipe comes before anything else is written.
+func (a *attending) wipe() {
+	if a.drawn && onScreen(a.p) {
+		fmt.Fprint(a.p.Err, "\r\x1b[K")
+	}
+	a.drawn = false
+}
+
+// lines writes what happened.
+func (a *attending) lines(told []happening) {
+	if len(told) == 0 || a.quiet {
+		return
+	}
+	a.wipe()
+	for _, h := range told {
+		fmt.Fprintf(a.p.Out, "%s %s\n", h.name, h.text)
+	}
+}
+
+// begun reports whether no more than patience is needed for the instances that which names: they are ready, have ended, wait in
+// line for a device, or wait for one that does.
+func begun(view *services.View, which func(*services.Row) bool) bool {
+	return slowest(view, which) == nil
+}
+
+// slowest is the first instance that begun waits for.
+func slowest(view *services.View, which func(*services.Row) bool) *services.Row {
+	stuck := map[string]bool{} // services with an instance that will not be ready soon
+	var open []*services.Row
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		switch {
+		case !row.Wanted, row.Settled() && row.State == service.Running:
+		case row.Settled() && row.State == service.Done:
+		case row.Settled(), row.Fresh && row.State == service.Waiting && row.Kept:
+			stuck[serviceOf(row)] = true
+		default:
+			open = append(open, row)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for i, row := range open {
+			if row != nil && row.State == service.Waiting && leans(row, stuck) {
+				stuck[serviceOf(row)], open[i], again = true, nil, true
+			}
+		}
+	}
+	for _, row := range open {
+		if row != nil && which(row) {
+			return row
+		}
+	}
+	return nil
+}
+
+func leans(row *services.Row, on map[string]bool) bool {
+	for _, d := range row.Instance.After {
+		if on[d.Service] {
+			return true
+		}
+	}
+	return false
+}
+
+// pending says what the slowest instance does.
+func pending(which func(*services.Row) bool) func(*services.View) string {
+	return func(view *services.View) string {
+		row := slowest(view, which)
+		if row == nil {
+			return ""
+		}
+		return row.Name + " " + doing(row)
+	}
+}
+
+// doing is what an instance does, in a few words.
+func doing(row *services.Row) string {
+	switch row.State {
+	case service.Waiting:
+		return waits(row)
+	case service.Running:
+		if !row.Seen.Ready {
+			return strings.TrimSuffix("is not ready yet: "+gpu.Clean(row.Why), ": ")
+		}
+		return "runs"
+	case service.Ending:
+		return "is ending"
+	case service.Restarting:
+		return "is about to be started again"
+	}
+	return "is starting"
+}
+
+// outcome is the error of instances that could not be started, or have failed; nil when all is well.
+func outcome(view *services.View, which func(*services.Row) bool) error {
+	bad, good := []string{}, 0
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		switch {
+		case !row.Wanted || !which(row):
+		case row.State == service.Failed || row.State == service.Refused:
+			bad = append(bad, row.Name)
+		case row.State == service.Waiting && !row.Kept: // for one of those
+			bad = append(bad, row.Name)
+		default:
+			good++
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	text := "cannot bring up " + strings.Join(bad[:min(len(bad), 8)], ", ")
+	if more := len(bad) - 8; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if good > 0 {
+		text += fmt.Sprintf("; %d of %d are as wanted", good, good+len(bad))
+	}
+	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
+}
