@@ -56,10 +56,7 @@ func (p *Program) upWith(ctx context.Context, o *upOptions, names []string) erro
 	if o.json && !o.detach {
 		return usagef("cannot use --json without -d: what the services write is not JSON")
 	}
-	project, err := services.Load(o.file)
-	if err == nil {
-		err = checkFlags(project)
-	}
+	project, err := load(o.file)
 	if err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func (p *Program) upDetached(ctx context.Context, project *service.Project, name
 	signals := interrupts()
 	change, err := a.folder.Up(ctx, project, names)
 	if err != nil {
-		return err
+		return asMistake(err) // of a template
 	}
 	var last *services.View
 	err = a.until(ctx, signals, func(view *services.View) bool {
@@ -136,7 +133,7 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	defer screen.leave()
 	change, err := a.folder.Up(ctx, project, names)
 	if err != nil {
-		return err
+		return asMistake(err) // of a template
 	}
 	a.quiet = true
 	last := before

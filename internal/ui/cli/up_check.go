@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -8,22 +9,39 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
+	"gpuard/internal/app/services"
 	"gpuard/internal/core/service"
 )
 
-// checkFlags has gpuard run look at the flags of every service, so that both understand the same, and nothing is started of a
-// file with a mistake in it.
-func checkFlags(project *service.Project) error {
-	wrong := &service.Mistakes{File: filepath.Base(project.File)}
+// load reads a project's file, and has gpuard run look at the flags of every service, so that both understand the same. All
+// mistakes of the file are told at once, and nothing is started of one that has any.
+func load(file string) (*service.Project, error) {
+	project, err := services.Load(file)
+	wrong := &service.Mistakes{}
+	if err != nil && (!errors.As(err, &wrong) || project == nil) {
+		return nil, asMistake(err)
+	}
+	if err == nil {
+		wrong.File = orElse(file, filepath.Base(project.File))
+	}
 	for i := range project.Services {
 		if m := checkService(&project.Services[i]); m != nil {
 			wrong.List = append(wrong.List, *m)
 		}
 	}
 	if len(wrong.List) > 0 {
-		return asUsage(wrong)
+		return nil, asUsage(wrong)
 	}
-	return nil
+	return project, nil
+}
+
+// asMistake gives mistakes of a file the exit code of wrong use.
+func asMistake(err error) error {
+	var wrong *service.Mistakes
+	if errors.As(err, &wrong) {
+		return asUsage(err)
+	}
+	return err
 }
 
 // checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
@@ -79,23 +97,19 @@ func checkService(s *service.Service) *service.Mistake {
 // keyed says of keys of a file what was said of flags.
 func keyed(text string) string {
 	text = strings.TrimPrefix(text, "cannot read ")
-	key := func(name string) string { return strings.ReplaceAll(name, "-", "_") }
 	return flagWord().ReplaceAllStringFunc(text, func(word string) string {
-		name, value, given := strings.Cut(strings.TrimPrefix(word, "--"), "=")
-		if given {
-			return key(name) + ": " + value
+		lead, flag, _ := strings.Cut(word, "--")
+		end := strings.IndexAny(flag+" ", "= ")
+		key, value := strings.ReplaceAll(flag[:end], "-", "_"), flag[end:]
+		if strings.HasPrefix(value, "=") || lead != "" && value != "" {
+			value = ": " + value[1:]
 		}
-		if name, value, given = strings.Cut(name, " "); given {
-			if word != example(name) {
-				return key(name) + " " + value
-			}
-			return key(name) + ": " + value
-		}
-		return key(name)
+		return lead + key + value
 	})
 }
 
-// flagWord is a flag, with its value where that follows behind an equals sign, or in an example.
+// flagWord is a flag; with a value behind a blank only where it is something to type.
 func flagWord() *regexp.Regexp {
-	return regexp.MustCompile(`--[a-z][a-z-]*(=[^\s,;]*| [^\s,;]+)?`)
+	const value = `[^\s;]*[^\s;,:]`
+	return regexp.MustCompile(`((such as|write|instance|or) )?--[a-z][a-z-]*(=` + value + `| ` + value + `)?`)
 }

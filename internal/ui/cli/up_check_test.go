@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/service"
+)
+
+// flags writes services like a file: each flag on a line of its own, from the second on.
+func flags(pairs ...string) *service.Service {
+	s := &service.Service{Name: "node", Line: 1, Column: 3}
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		s.Flags = append(s.Flags, service.Flag{Name: name, Value: value, Line: i + 2, Column: 9})
+	}
+	return s
+}
+
+// TestCheckService: what gpuard run would refuse is refused with the place of the key, in words of keys.
+func TestCheckService(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		line  int // 0 for no mistake
+		text  string
+	}{
+		{nil, 0, ""},
+		{[]string{"mem=40GiB", "device=0,1", "cpu=false"}, 0, ""},
+		{[]string{"drift=", "wait=", "no-wait=false", "verify="}, 0, ""},
+		{[]string{"grace=30s", "stop-signal=INT", "log-limit=10M"}, 0, ""},
+		{[]string{"device={{.Ordinal}}", "mem={{.Ordinal}}G"}, 0, ""},
+		{[]string{"gpus=many"}, 2, `gpus "many": write for instance gpus: 1`},
+		{[]string{"exclude=3", "gpus=2", "mem=40"}, 4, `cannot ask for mem 40: that is 40 B; write a unit, such as mem: 40G`},
+		{[]string{"gpus=1", "min-compute=new"}, 3, `min_compute "new": `},
+		{[]string{"cpu=", "mem=4G"}, 2, `cannot use cpu with mem: cpu asks for no GPU at all; leave one of them out`},
+		{[]string{"wait=soon"}, 2, `wait "soon": write a time, such as wait: 90s or wait: 10m`},
+		{[]string{"wait=10"}, 2, `wait "10": the unit is missing; write wait: 10s for seconds, or wait: 10m for minutes`},
+		{[]string{"fallback=gpu"}, 2, `fallback "gpu": write a list of other, cpu and wait, such as fallback: other,cpu`},
+		{[]string{"stop-signal=STOP"}, 2, `stop_signal "STOP": write TERM, INT, `},
+		{[]string{"drift=warm"}, 2, `drift: warm: "warm" is none of hot, slow and sick; write for instance drift: hot,sick`},
+		{[]string{"verify=soon"}, 2, `verify "soon": `},
+		{[]string{"gpus=1", "verify=", "cpu="}, 4, `cannot use cpu with gpus: `},
+	} {
+		m := checkService(flags(c.flags...))
+		switch {
+		case c.line == 0 && m != nil:
+			t.Errorf("%v: line %d: %s", c.flags, m.Line, m.Text)
+		case c.line > 0 && (m == nil || m.Line != c.line || !strings.HasPrefix(m.Text, c.text) || strings.Contains(m.Text, "--")):
+			t.Errorf("%v: %+v, want line %d: %s", c.flags, m, c.line, c.text)
+		}
+	}
+}
