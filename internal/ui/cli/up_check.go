@@ -111,5 +111,5 @@ func keyed(text string) string {
 // flagWord is a flag; with a value behind a blank only where it is something to type.
 func flagWord() *regexp.Regexp {
 	const value = `[^\s;]*[^\s;,:]`
-	return regexp.MustCompile(`((such as|write|instance|or) )?--[a-z][a-z-]*(=` + value + `| ` + value + `)?`)
+	return regexp.MustCompile(`(\b(such as|write|instance|or) )?--[a-z][a-z-]*(=` + value + `| ` + value + `)?`)
 }
