@@ -26,7 +26,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "time.Duration": "nanoseconds", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "ranks": "../../core/ranks", "sweep": "../../core/sweep"} {
+	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "sweep": "../../core/sweep"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -180,6 +180,9 @@ func answers() [][2]string {
 		{"gpuard env --json", "cli.variablesAnswer"},
 		{"gpuard release --json", "cli.releasedAnswer"},
 		{"gpuard evict --json", "cli.leftAnswer"},
+		{"gpuard ps --json, gpuard up -d --json and gpuard restart --json", "cli.psAnswer"},
+		{"gpuard logs --json, for each line", "cli.loggedLine"},
+		{"gpuard down --json", "cli.downAnswer"},
 		{"gpuard drain --json", "cli.drainedAnswer"},
 		{"gpuard undrain --json", "cli.undrainedAnswer"},
 		{"gpuard lint --json", "cli.lintAnswer"},

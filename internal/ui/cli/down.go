@@ -16,10 +16,10 @@ func (p *Program) down() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [flags] [SERVICE...]",
 		Short: "End the services of a gpuard.yaml",
-		Long: `Ends what gpuard up has started, those first that depend on others: each gets its
-stop_signal, and is killed when its grace (10 s) is over. Returns when all of it
-is gone. It needs no readable file, so that what was started from a file can
-be ended after the file was changed or removed.`,
+		Long: `Ends what gpuard up has started, those first that depend on others: each gets
+its stop_signal, and is killed when its grace (10 s) is over. Returns when it is
+all gone. It needs no readable file, so that what was started from a file can be
+ended after the file was changed or removed.`,
 		Example: `  gpuard down
   gpuard down train                        one service; the others run on
   gpuard down --now                        killed at once`,

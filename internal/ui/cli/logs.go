@@ -22,7 +22,7 @@ several. A log that is full (64M, or log_limit) is put aside once, and what was
 aside is gone then.`,
 		Example: `  gpuard logs --tail 20
   gpuard logs -f node                      and what comes, until Ctrl-C
-  gpuard logs node-0 | grep error          one instance: its lines and nothing else`,
+  gpuard logs node-0 | grep error          one instance: nothing but its lines`,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.logsWith(cmd.Context(), o, args) })

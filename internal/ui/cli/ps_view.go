@@ -87,7 +87,7 @@ func (v *instancesPage) instance(row *services.Row) {
 		if since != "" {
 			facts = append(facts, since)
 		}
-		v.paragraph(span{normal, indent}, normal, strings.Join(facts, between))
+		v.paragraph(span{normal, indent}, normal, strings.Join(facts, ", "))
 	}
 	if text := remark(row); text != "" {
 		v.paragraph(span{dim, indent + v.pick("└ ", "- ")}, normal, v.text(text))

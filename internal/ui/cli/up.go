@@ -22,8 +22,8 @@ and what they depend on are looked at.
 
 Shows what they write, until all have ended; Ctrl-C ends them, those first that
 depend on others, and Ctrl-C again kills them. With -d they run in the
-background: gpuard ps, logs, restart and down are for them. They go on when gpuard
-is killed; the next gpuard up -d finds them again.`
+background: gpuard ps, logs, restart and down are for them. When gpuard itself
+is killed, they go on, and the next gpuard up -d finds them again.`
 
 	upExample = `  gpuard up                                all services, and what they write
   gpuard up -d                             in the background

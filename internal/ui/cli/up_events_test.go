@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/service"
+)
+
+// TestTeller goes through the life of a project, look by look.
+func TestTeller(t *testing.T) {
+	ready := func(r *services.Row) { r.Instance.Ready = &service.Ready{TCP: "8001"} }
+	notReady := func(r *services.Row) { ready(r); r.Seen.Ready = false }
+	held := func(why string) func(*services.Row) {
+		return func(r *services.Row) { r.Kept, r.Why = false, why }
+	}
+	node := func(state service.State, change func(*services.Row)) services.Row {
+		return instance("node", 0, state, 42, time.Minute, nil, change)
+	}
+	gpu0 := given(t, 0)
+	tell := &teller{only: everything}
+	for i, look := range []struct {
+		rows []services.Row
+		want []string
+	}{
+		{nil, nil},
+		{[]services.Row{node(service.Done, func(r *services.Row) { r.Fresh = false })}, nil}, // of the time before
+		{[]services.Row{node(service.Starting, nil), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"web waits for node-0 to be ready"}},
+		{[]services.Row{node(service.Waiting, func(r *services.Row) { r.Why = "all 4 GPUs are leased" }), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"node-0 waits: all 4 GPUs are leased"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices = gpu0 })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB)"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "nobody listens at 127.0.0.1:8001" })}, nil},
+		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, []string{"node-0 is ready", "web started without a GPU, and is ready"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, nil},
+		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"node-0 ended with exit code 3, and is started again", "web ended"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 1, now })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 1 restart"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 2, now.Add(time.Second) })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 2 restarts"}},
+		{[]services.Row{node(service.Failed, func(r *services.Row) { r.Signal = "SIGSEGV" })}, []string{"node-0 failed: ended by SIGSEGV"}},
+		{[]services.Row{node(service.Refused, func(r *services.Row) { r.Why = "no GPU has 200 GiB" })}, []string{"node-0 cannot be started: no GPU has 200 GiB"}},
+		{nil, nil},
+	} {
+		var got []string
+		for _, h := range tell.see(&services.View{Rows: look.rows}) {
+			got = append(got, h.name+" "+h.text)
+		}
+		if !slices.Equal(got, look.want) {
+			t.Errorf("look %d: %q, want %q", i, got, look.want)
+		}
+	}
+}
+
+// TestBegun: what is waited for after up -d, and what is not.
+func TestBegun(t *testing.T) {
+	on := func(needs string, kept bool) func(*services.Row) {
+		return func(r *services.Row) {
+			r.Kept = kept
+			if needs != "" {
+				r.Instance.After = []service.Dependency{{Service: needs, Until: service.UntilReady}}
+			}
+		}
+	}
+	a := func(state service.State) services.Row { return instance("a", -1, state, 0, 0, nil, nil) }
+	b := instance("b", -1, service.Waiting, 0, 0, nil, on("a", false))
+	c := instance("c", -1, service.Waiting, 0, 0, nil, on("b", false))
+	for _, look := range []struct {
+		name string
+		rows []services.Row
+		want string
+	}{
+		{"nothing", nil, ""},
+		{"all run", []services.Row{a(service.Running)}, ""},
+		{"still starts", []services.Row{a(service.Starting)}, "a is starting"},
+		{"waits for one that starts", []services.Row{a(service.Starting), b, c}, "a is starting"},
+		{"in line for a GPU", []services.Row{a(service.Waiting)}, ""},
+		{"waits for one in line", []services.Row{a(service.Waiting), b, c}, ""},
+		{"waits for one that failed", []services.Row{a(service.Failed), b, c}, ""},
+		{"is about to start", []services.Row{a(service.Running), b, c}, "b waits: "},
+		{"is of the time before", []services.Row{instance("a", -1, service.Running, 1, 0, nil, func(r *services.Row) { r.Fresh = false })}, "a runs"},
+	} {
+		got := ""
+		if row := slowest(&services.View{Rows: look.rows}, everything); row != nil {
+			got = row.Name + " " + doing(row)
+		}
+		if got != look.want {
+			t.Errorf("%s: %q, want %q", look.name, got, look.want)
+		}
+	}
+}
