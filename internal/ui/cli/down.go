@@ -22,8 +22,9 @@ all gone. It needs no readable file, so that what was started from a file can be
 ended after the file was changed or removed.`,
 		Example: `  gpuard down
   gpuard down train                        one service; the others run on
+  gpuard down node-2                       one instance
   gpuard down --now                        killed at once`,
-		ValidArgsFunction: p.completeServices(o, false),
+		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.downWith(cmd.Context(), o, args, now) })
 		},
@@ -45,9 +46,6 @@ func (p *Program) downWith(ctx context.Context, o *projectFlags, names []string,
 		return err
 	}
 	mine, err := named(view, names)
-	if err == nil {
-		err = servicesOnly(view, mine, "down")
-	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -158,5 +157,9 @@ func remark(row *services.Row) string {
 }
 
 func nothingUp(view *services.View) string {
-	return fmt.Sprintf("nothing of the project %s is up; to start it: gpuard up -d", view.Name)
+	name := "this project"
+	if view.Name != "" {
+		name = "the project " + gpu.Clean(view.Name)
+	}
+	return "nothing of " + name + " is up; to start it: gpuard up -d"
 }

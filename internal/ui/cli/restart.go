@@ -16,11 +16,12 @@ func (p *Program) restart() *cobra.Command {
 		Use:   "restart [flags] [SERVICE...]",
 		Short: "Start services of a gpuard.yaml anew",
 		Long: `Ends services that are up and starts them again, also those that have ended,
-failed or were refused; what depends on them is ended before and started after
-them. They are started as they were: for changes of the file, gpuard up -d.`,
+failed or were refused. What depends on them runs on. They are started as they
+were: for changes of the file, gpuard up -d.`,
 		Example: `  gpuard restart
-  gpuard restart node                      all instances of one service`,
-		ValidArgsFunction: p.completeServices(o, false),
+  gpuard restart node                      all instances of one service
+  gpuard restart node-2                    one of them`,
+		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.restartWith(cmd.Context(), o, args) })
 		},
@@ -35,9 +36,6 @@ func (p *Program) restartWith(ctx context.Context, o *projectFlags, names []stri
 		return err
 	}
 	mine, err := named(view, names)
-	if err == nil {
-		err = servicesOnly(view, mine, "restart")
-	}
 	switch {
 	case err != nil:
 		return err
@@ -50,6 +48,11 @@ func (p *Program) restartWith(ctx context.Context, o *projectFlags, names []stri
 	signals := interrupts()
 	if err := folder.Restart(ctx, names); err != nil {
 		return err
+	}
+	for i := range view.Rows {
+		if mine.has(&view.Rows[i]) {
+			t.anew([]string{view.Rows[i].Name})
+		}
 	}
 	last := view
 	err = a.until(ctx, signals, func(view *services.View) bool {
@@ -65,6 +68,7 @@ func (p *Program) restartWith(ctx context.Context, o *projectFlags, names []stri
 	case err != nil:
 		return err
 	}
+	a.lines(held(last, t.only))
 	return p.brought(last, t.only, o.json)
 }
 

@@ -90,6 +90,7 @@ func (p *Program) upDetached(ctx context.Context, project *service.Project, name
 	if err != nil {
 		return asMistake(err) // of a template
 	}
+	t.anew(change.Start)
 	var last *services.View
 	err = a.until(ctx, signals, func(view *services.View) bool {
 		if last == nil {
@@ -107,7 +108,18 @@ func (p *Program) upDetached(ctx context.Context, project *service.Project, name
 	case err != nil:
 		return err
 	}
+	a.lines(held(last, t.only))
 	return p.brought(last, t.only, a.quiet)
+}
+
+// held are instances that wait for another one which waits, too.
+func held(view *services.View, which func(*services.Row) bool) (told []happening) {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !inVain(row) {
+			told = append(told, happening{name: row.Name, text: waits(row)})
+		}
+	}
+	return told
 }
 
 // unchanged says what goes on undisturbed: otherwise a second up would say nothing at all.
@@ -118,8 +130,11 @@ func unchanged(view *services.View, change *services.Change) (told []happening) 
 			continue
 		}
 		text := doing(row)
-		if row.State == service.Running && row.Seen.Ready {
+		switch {
+		case row.State == service.Running && row.Seen.Ready:
 			text = strings.Replace(startedOn(row), "started", "runs already", 1)
+		case row.State == service.Done:
+			text = "is done"
 		}
 		told = append(told, happening{name: row.Name, text: text})
 	}
@@ -135,6 +150,7 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	if err != nil {
 		return asMistake(err) // of a template
 	}
+	t.anew(change.Start)
 	a.quiet = true
 	last := before
 	first := true

@@ -21,6 +21,15 @@ type happening struct {
 	over       bool // it has ended: what it wrote comes before this
 }
 
+// anew makes instances count as those of a time before: what they are next is news.
+func (t *teller) anew(names []string) {
+	for _, name := range names {
+		row := t.before[name]
+		row.Fresh = false
+		t.before[name] = row
+	}
+}
+
 // see compares a view with the one before; the first tells nothing.
 func (t *teller) see(view *services.View) (told []happening) {
 	now := map[string]services.Row{}
@@ -63,41 +72,39 @@ func alive(row *services.Row) bool {
 
 // happened is what to say of an instance that was and is seen like this; "" for nothing.
 func happened(before, now *services.Row) string {
-	again := !now.Since.Equal(before.Since) || now.Restarts != before.Restarts
-	became := now.State != before.State || again
+	other := now.State != before.State
 	switch now.State {
 	case service.Waiting:
-		if now.Why != "" && (now.State != before.State || now.Why != before.Why) {
+		// What waits for another instance does so for a moment, or that one is told of.
+		if now.Why != before.Why && (now.Kept || inVain(now)) {
 			return waits(now)
 		}
 	case service.Running:
+		started := other || !now.Since.Equal(before.Since) || now.Restarts != before.Restarts
 		ready := now.Instance.Ready != nil && now.Seen.Ready
 		switch {
-		case became && ready:
+		case started && ready:
 			return startedOn(now) + ", and is ready"
-		case became:
+		case started:
 			return startedOn(now)
 		case ready && !before.Seen.Ready:
 			return "is ready"
 		}
 	case service.Restarting:
-		if became {
+		if other || now.Restarts != before.Restarts {
 			return orElse(gpu.Clean(now.Why), howEnded(now)+", and is started again")
 		}
-	case service.Done:
-		if became {
-			return howEnded(now)
-		}
-	case service.Failed:
-		if became {
-			return "failed: " + orElse(gpu.Clean(now.Why), howEnded(now))
-		}
-	case service.Refused:
-		if became {
-			return "cannot be started: " + gpu.Clean(now.Why)
+	case service.Done, service.Failed, service.Refused:
+		if other || now.Fresh && !before.Fresh {
+			return doing(now)
 		}
 	}
 	return ""
+}
+
+// inVain reports whether an instance waits for one that has failed.
+func inVain(row *services.Row) bool {
+	return row.State == service.Waiting && !row.Kept && strings.Contains(row.Why, ", which ")
 }
 
 func orElse(text, otherwise string) string {
@@ -135,6 +142,7 @@ func startedOn(row *services.Row) string {
 
 func howEnded(row *services.Row) string {
 	switch {
+	case !row.Wanted: // we have ended it
 	case row.Signal != "":
 		return "ended by " + gpu.Clean(row.Signal)
 	case row.Exit != nil:

@@ -27,7 +27,7 @@ func TestTeller(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]services.Row{node(service.Done, func(r *services.Row) { r.Fresh = false })}, nil}, // of the time before
-		{[]services.Row{node(service.Starting, nil), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"web waits for node-0 to be ready"}},
+		{[]services.Row{node(service.Starting, nil), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, nil},
 		{[]services.Row{node(service.Waiting, func(r *services.Row) { r.Why = "all 4 GPUs are leased" }), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"node-0 waits: all 4 GPUs are leased"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices = gpu0 })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB)"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "nobody listens at 127.0.0.1:8001" })}, nil},
@@ -37,6 +37,7 @@ func TestTeller(t *testing.T) {
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 1, now })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 1 restart"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 2, now.Add(time.Second) })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 2 restarts"}},
 		{[]services.Row{node(service.Failed, func(r *services.Row) { r.Signal = "SIGSEGV" })}, []string{"node-0 failed: ended by SIGSEGV"}},
+		{[]services.Row{node(service.Failed, func(r *services.Row) { r.Signal = "SIGSEGV" }), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0, which failed"))}, []string{"web waits for node-0, which failed"}},
 		{[]services.Row{node(service.Refused, func(r *services.Row) { r.Why = "no GPU has 200 GiB" })}, []string{"node-0 cannot be started: no GPU has 200 GiB"}},
 		{nil, nil},
 	} {

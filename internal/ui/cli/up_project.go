@@ -67,7 +67,7 @@ func named(view *services.View, names []string) (selection, error) {
 			continue
 		}
 		if len(view.Rows) == 0 {
-			return nil, usagef("cannot find service %q: nothing of the project %s is up; to start it: gpuard up -d", name, view.Name)
+			return nil, usagef("cannot find service %q: %s", name, nothingUp(view))
 		}
 		return nil, unknownService(name, view.File, append(known, single...), "; those that are up: gpuard ps")
 	}
@@ -80,19 +80,6 @@ func unknownService(name, file string, known []string, otherwise string) error {
 		otherwise = "; did you mean " + near + "?"
 	}
 	return usagef("cannot find service %q in %s%s", name, file, otherwise)
-}
-
-// servicesOnly refuses single instances where a service goes as a whole.
-func servicesOnly(view *services.View, names selection, verb string) error {
-	for _, name := range names {
-		for i := range view.Rows {
-			row := &view.Rows[i]
-			if row.Name == name && serviceOf(row) != name {
-				return usagef("cannot %s %s alone: the instances of a service go together, so write gpuard %s %s", verb, name, verb, serviceOf(row))
-			}
-		}
-	}
-	return nil
 }
 
 // needed are services of a project and what they depend on, all without names.

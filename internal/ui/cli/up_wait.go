@@ -199,20 +199,34 @@ func doing(row *services.Row) string {
 		return "is ending"
 	case service.Restarting:
 		return "is about to be started again"
+	case service.Done:
+		return howEnded(row)
+	case service.Failed:
+		return "failed: " + orElse(gpu.Clean(row.Why), howEnded(row))
+	case service.Refused:
+		return "cannot be started: " + gpu.Clean(row.Why)
 	}
 	return "is starting"
 }
 
-// outcome is the error of instances that could not be started, or have failed; nil when all is well.
+// outcome is the error of instances that could not be started, have failed, or wait for one of those; nil when all is well.
 func outcome(view *services.View, which func(*services.Row) bool) error {
+	lost := map[string]bool{} // services
+	for again := true; again; {
+		again = false
+		for i := range view.Rows {
+			row := &view.Rows[i]
+			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && leans(row, lost)) {
+				lost[name], again = true, true
+			}
+		}
+	}
 	bad, good := []string{}, 0
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
-		case row.State == service.Failed || row.State == service.Refused:
-			bad = append(bad, row.Name)
-		case row.State == service.Waiting && !row.Kept: // for one of those
+		case hasFailed(row), row.State == service.Waiting && !row.Kept && leans(row, lost):
 			bad = append(bad, row.Name)
 		default:
 			good++
@@ -229,4 +243,8 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		text += fmt.Sprintf("; %d of %d are as wanted", good, good+len(bad))
 	}
 	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
+}
+
+func hasFailed(row *services.Row) bool {
+	return row.State == service.Failed || row.State == service.Refused
 }
