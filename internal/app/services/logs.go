@@ -2,8 +2,6 @@ package services
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"gpuard/internal/host/tail"
@@ -30,14 +28,13 @@ const AllLines = tail.All
 func NewLogs() *Logs { return &Logs{tail: tail.New()} }
 
 // Skip leaves out what was written before this call, also by instances that are not wanted now and will be.
-func (l *Logs) Skip(view *View) {
+func (l *Logs) Skip(f *Folder, view *View) {
 	for i := range view.Rows {
 		l.begin(view.Rows[i].Log, 0)
 	}
-	entries, _ := os.ReadDir(view.Dir)
-	for _, entry := range entries {
-		if entry.IsDir() {
-			l.begin(filepath.Join(view.Dir, entry.Name(), "log"), 0)
+	if folder, err := f.open(); err == nil && folder != nil {
+		for _, name := range folder.Instances() {
+			l.begin(folder.Log(name), 0)
 		}
 	}
 }

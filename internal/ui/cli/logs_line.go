@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type printer struct {
 	drawn map[string]time.Time
 	raw   bool // nothing is done to the lines
 	json  bool
+	brief bool // starts and ends are told in another way
 }
 
 func (p *Program) newPrinter() printer {
@@ -52,6 +54,10 @@ func (o *printer) print(line services.Line) error {
 	if o.json {
 		return lineJSON(o.out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
 	}
+	own := bytes.HasPrefix(line.Text, []byte("# gpuard: "))
+	if own && o.brief && startOrEnd().Match(line.Text) {
+		return nil
+	}
 	var b bytes.Buffer
 	if !o.alone {
 		o.lead(&b, line.Instance)
@@ -59,7 +65,7 @@ func (o *printer) print(line services.Line) error {
 	switch {
 	case o.raw:
 		b.Write(line.Text)
-	case bytes.HasPrefix(line.Text, []byte("# gpuard: ")):
+	case own:
 		o.styled(&b, dim, gpu.Clean(string(line.Text)))
 	default:
 		b.WriteString(harmless(string(line.Text), o.term.Color))
@@ -67,6 +73,11 @@ func (o *printer) print(line services.Line) error {
 	b.WriteByte('\n')
 	_, err := o.out.Write(b.Bytes())
 	return err
+}
+
+// startOrEnd is what gpuard writes into a log at the start of a command, and at its end.
+func startOrEnd() *regexp.Regexp {
+	return regexp.MustCompile(`^# gpuard: \S+: (no GPU is visible to this job: |.*, lease \w+: |the service is over after )`)
 }
 
 func (o *printer) lead(b *bytes.Buffer, instance string) {

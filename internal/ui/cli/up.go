@@ -144,7 +144,7 @@ func unchanged(view *services.View, change *services.Change) (told []happening) 
 // upFollowed shows what they write until they have ended, or somebody ends them.
 func (p *Program) upFollowed(ctx context.Context, project *service.Project, names []string, a *attending, t *teller, before *services.View) error {
 	signals := interrupts(syscall.SIGPIPE)
-	screen := p.newScreen(before, signals)
+	screen := p.newScreen(a.folder, before, signals)
 	defer screen.leave()
 	change, err := a.folder.Up(ctx, project, names)
 	if err != nil {
@@ -196,6 +196,9 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 	words := "ending all"
 	if list != nil {
 		words = "ending " + strings.Join(list, ", ")
+	}
+	if by.sig == syscall.SIGPIPE {
+		words = "nobody reads any more: " + words
 	}
 	screen.say(words + "; Ctrl-C again kills at once")
 	for now := false; ; now = true {

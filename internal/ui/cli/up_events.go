@@ -64,7 +64,7 @@ func alive(row *services.Row) bool {
 	switch row.State {
 	case service.Starting, service.Running, service.Restarting, service.Ending:
 		return true
-	case service.Waiting:
+	case service.Waiting, "": // the gpuard beside it has written nothing yet, or is just leaving
 		return row.Kept || row.Orphaned
 	}
 	return row.Orphaned

@@ -33,10 +33,12 @@ type screen struct {
 }
 
 // newScreen shows what is written after this call.
-func (p *Program) newScreen(before *services.View, signals chan<- os.Signal) *screen {
+func (p *Program) newScreen(folder *services.Folder, before *services.View, signals chan<- os.Signal) *screen {
 	logs := services.NewLogs()
-	logs.Skip(before)
-	return p.showing(logs, p.newPrinter(), signals)
+	logs.Skip(folder, before)
+	out := p.newPrinter()
+	out.brief = true
+	return p.showing(logs, out, signals)
 }
 
 // showing shows logs, which are the screen's from now on.
