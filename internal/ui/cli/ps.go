@@ -36,7 +36,7 @@ gpuard status.`,
 				case err != nil:
 					return err
 				case o.json:
-					return p.psJSON(view, mine.has)
+					return p.psJSON(cmd, view, mine.has)
 				}
 				Instances(p.Out, view, mine.has, time.Now(), p.term(p.Out))
 				return nil
@@ -49,7 +49,7 @@ gpuard status.`,
 
 // psAnswer is the JSON answer of ps, and of up -d and restart.
 type psAnswer struct {
-	Schema     string       `json:"schema"`     // "gpuard.ps/1"
+	Schema     string       `json:"schema"`     // "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1"
 	Project    string       `json:"project"`    // its name
 	File       string       `json:"file"`       // its gpuard.yaml
 	Machine    string       `json:"machine"`    // --machine that it was brought up with; "" for the hardware
@@ -78,8 +78,8 @@ type psInstance struct {
 	Log      string        `json:"log"`      // file of what it writes
 }
 
-func (p *Program) psJSON(view *services.View, which func(*services.Row) bool) error {
-	answer := psAnswer{"gpuard.ps/1", view.Name, view.File, view.Machine, view.Supervised, []psInstance{}}
+func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
+	answer := psAnswer{schema(cmd), view.Name, view.File, view.Machine, view.Supervised, []psInstance{}}
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		if !which(row) {

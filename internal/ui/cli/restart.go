@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -23,14 +22,15 @@ were: for changes of the file, gpuard up -d.`,
   gpuard restart node-2                    one of them`,
 		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(func() error { return p.restartWith(cmd.Context(), o, args) })
+			return report(func() error { return p.restartWith(cmd, o, args) })
 		},
 	}
 	o.add(cmd, "answer as one JSON object, that of gpuard ps")
 	return cmd
 }
 
-func (p *Program) restartWith(ctx context.Context, o *projectFlags, names []string) error {
+func (p *Program) restartWith(cmd *cobra.Command, o *projectFlags, names []string) error {
+	ctx := cmd.Context()
 	folder, view, err := p.found(ctx, o.file)
 	if err != nil {
 		return err
@@ -69,16 +69,16 @@ func (p *Program) restartWith(ctx context.Context, o *projectFlags, names []stri
 		return err
 	}
 	a.lines(held(last, t.only))
-	return p.brought(last, t.only, o.json)
+	return p.brought(cmd, last, t.only, o.json)
 }
 
 // brought is the answer of what starts services: whether they are as wanted.
-func (p *Program) brought(view *services.View, which func(*services.Row) bool, asJSON bool) error {
+func (p *Program) brought(cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
 	err := outcome(view, which)
 	if !asJSON {
 		return err
 	}
-	if werr := p.psJSON(view, which); werr != nil {
+	if werr := p.psJSON(cmd, view, which); werr != nil {
 		return fmt.Errorf("cannot answer: %w", werr)
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ func (p *Program) up() *cobra.Command {
 		Long:  upLong, Example: upExample,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(func() error { return p.upWith(cmd.Context(), o, args) })
+			return report(func() error { return p.upWith(cmd, o, args) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "leave them in the background, as soon as they have started")
@@ -52,7 +52,7 @@ type upOptions struct {
 	detach bool
 }
 
-func (p *Program) upWith(ctx context.Context, o *upOptions, names []string) error {
+func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error {
 	if o.json && !o.detach {
 		return usagef("cannot use --json without -d: what the services write is not JSON")
 	}
@@ -64,6 +64,7 @@ func (p *Program) upWith(ctx context.Context, o *upOptions, names []string) erro
 	if err != nil {
 		return err
 	}
+	ctx := cmd.Context()
 	folder, err := p.projects().Open(project)
 	if err != nil {
 		return err
@@ -78,14 +79,14 @@ func (p *Program) upWith(ctx context.Context, o *upOptions, names []string) erro
 	}
 	t.see(before)
 	if o.detach {
-		return p.upDetached(ctx, project, names, a, t)
+		return p.upDetached(cmd, project, names, a, t)
 	}
 	return p.upFollowed(ctx, project, names, a, t, before)
 }
 
 // upDetached returns as soon as nothing but waiting for devices is left to do.
-func (p *Program) upDetached(ctx context.Context, project *service.Project, names []string, a *attending, t *teller) error {
-	signals := interrupts()
+func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names []string, a *attending, t *teller) error {
+	ctx, signals := cmd.Context(), interrupts()
 	change, err := a.folder.Up(ctx, project, names)
 	if err != nil {
 		return asMistake(err) // of a template
@@ -109,7 +110,7 @@ func (p *Program) upDetached(ctx context.Context, project *service.Project, name
 		return err
 	}
 	a.lines(held(last, t.only))
-	return p.brought(last, t.only, a.quiet)
+	return p.brought(cmd, last, t.only, a.quiet)
 }
 
 // held are instances that wait for another one which waits, too.
