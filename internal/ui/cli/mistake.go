@@ -35,16 +35,16 @@ func elsewhere(word string) string {
 		return "write gpuard --version"
 	case "setup", "init", "install":
 		return "it needs no set-up; for everybody on a machine, let root claim first after each boot: gpuard run --quiet -- true"
-	case "ps", "ls", "list", "show", "info", "top":
+	case "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
 	case "wait", "queue", "tickets":
 		return "gpuard run waits by itself; who waits for what: gpuard status"
 	case "watch":
 		return "write gpuard status --watch"
 	case "exec", "start", "launch":
-		return "write gpuard run -- COMMAND"
+		return "write gpuard run -- COMMAND; the services of a gpuard.yaml: gpuard up"
 	case "free", "kill", "stop", "unlock":
-		return "a lease ends with its command; what a child keeps alive: gpuard release LEASE"
+		return "a lease ends with its command; what a child keeps alive: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
 	}
 	return ""
 }

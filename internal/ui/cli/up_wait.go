@@ -69,7 +69,7 @@ func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each fu
 
 // untilGone waits for the end of all that mine has. A reader that is gone changes nothing about that.
 func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *attending, mine selection, each func(*services.View)) error {
-	running := func(row *services.Row) bool { return mine.has(row) && alive(row) }
+	running := func(row *services.Row) bool { return mine.has(row) && (alive(row) || row.Kept) }
 	for {
 		err := a.until(ctx, signals, func(view *services.View) bool {
 			each(view)
