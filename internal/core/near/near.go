@@ -5,7 +5,8 @@ import "strings"
 
 // Word is the known word that was probably meant, "" when none is near. Case, - and _ do not count.
 func Word(word string, known []string) string {
-	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
+	joined := strings.NewReplacer("-", "", "_", "")
+	plain := func(s string) string { return joined.Replace(strings.ToLower(s)) }
 	word = plain(word)
 	if len(word) > longest {
 		return ""

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/gpu"
 )
 
 // Mistake is something in a project file that cannot be meant.
@@ -25,7 +27,7 @@ func (m *Mistakes) Error() string {
 	slices.SortStableFunc(list, func(a, b Mistake) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	lines := []string{}
 	for _, one := range list {
-		lines = append(lines, fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text))
+		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
 	}
 	return strings.Join(lines, "\n")
 }

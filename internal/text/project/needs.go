@@ -1,6 +1,7 @@
 package project
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,13 +50,15 @@ func (r *reader) dependencies() {
 	}
 	for _, n := range r.needs {
 		i := slices.Index(names, n.on)
-		switch meant := near.Word(n.on, names); {
-		case i >= 0 && n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
-			r.wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
-		case i < 0 && meant != "" && meant != n.of:
-			r.wrong(n.at, "unknown service %q in depends_on of service %s; did you mean %s?", n.on, n.of, meant)
+		switch {
 		case i < 0:
-			r.wrong(n.at, "unknown service %q in depends_on of service %s", n.on, n.of)
+			text := fmt.Sprintf("unknown service %q in depends_on of service %s", n.on, n.of)
+			if meant := near.Word(n.on, names); meant != "" && meant != n.of {
+				text += "; did you mean " + meant + "?"
+			}
+			r.wrong(n.at, "%s", text)
+		case n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
+			r.wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
 		}
 	}
 	r.rings()

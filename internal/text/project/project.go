@@ -17,7 +17,7 @@ import (
 )
 
 // largest is how long a file may be, in bytes: far above any that people write.
-const largest = 1 << 20
+const largest = 256 << 10
 
 // Read returns the project in a file, whose absolute path tells where its paths begin. With mistakes the project is what could
 // be read in spite of them, so that what only others can check, the values of flags, can be told beside them.
@@ -54,14 +54,19 @@ type need struct {
 }
 
 func (r *reader) wrong(at lint.Place, format string, args ...any) {
-	r.mistakes = append(r.mistakes, service.Mistake{Line: at.Line, Column: at.Column, Text: fmt.Sprintf(format, args...)})
+	const most = 400 // of what may be quoted in it
+	text := []rune(fmt.Sprintf(format, args...))
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	r.mistakes = append(r.mistakes, service.Mistake{Line: at.Line, Column: at.Column, Text: string(text)})
 }
 
 // root is the map that the file is; nil when it is none.
 func (r *reader) root(data []byte) *yamltree.Node {
 	top := lint.Place{Line: 1, Column: 1}
 	if len(data) > largest {
-		r.wrong(top, "the file is longer than %d MiB", largest>>20)
+		r.wrong(top, "the file is longer than %d KiB", largest>>10)
 		return nil
 	}
 	docs, err := yamltree.Parse(data)
