@@ -196,3 +196,50 @@ func TestServicesRestart(t *testing.T) {
 	c.until("all is over", nothing)
 	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
 }
+
+// TestServicesRemoved: services whose project's folder is removed end, since nobody could find them any more.
+func TestServicesRemoved(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
+	c.do("up")
+	s := c.until("both run", settled(2))
+	eventually(t, "the folder is gone", func() bool { return os.RemoveAll(s.Dir) == nil }) // one that is written to meanwhile is not
+	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+	same(t, "ends", slices.Sorted(slices.Values(c.order()[2:])), []string{"end one", "end two"})
+	c.do("up")
+	c.until("both run again", settled(2))
+	c.do("down")
+	c.until("all is over", nothing)
+	c.check()
+}
+
+// TestServicesHurry: an end that takes its time can be hurried up.
+func TestServicesHurry(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", `services:
+  slow: {command: [sh, -c, "trap '' TERM; echo ready; while :; do sleep 0.05; done"], ready: {log: ready}, cpu: true, grace: 1h}
+`)
+	c.do("up")
+	c.until("it runs", settled(1))
+	c.do("down")
+	c.until("it is ending", func(s *sight) bool { return s.row("slow").Seen.State == service.Ending })
+	c.do("kill")
+	c.until("all is over", nothing)
+	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+}
+
+// TestServicesFolder: a folder of projects that leads elsewhere is not used.
+func TestServicesFolder(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone], cpu: true}\n")
+	if err := os.Mkdir(c.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	top := fmt.Sprintf("%s/projects-%d", c.state, os.Geteuid())
+	if err := os.Symlink(t.TempDir(), top); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, c.command("up"))
+	same(t, "exit", got.code, 1)
+	contains(t, got.err, "cannot use the project's folder "+top+": it is not a folder; remove it")
+}

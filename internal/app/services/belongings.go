@@ -3,6 +3,7 @@ package services
 import (
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +16,11 @@ import (
 
 // serviceVariable names the instance that a process belongs to, in the environment of its command.
 const serviceVariable = "GPUARD_SERVICE"
+
+// untagged is an environment without it: a supervisor that was started from within a service is no part of that.
+func untagged(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
+}
 
 // belongings are the processes of an instance that have no keeper: the command that was recorded, what names the instance in its
 // environment, what holds its life lock, and what descends from these.

@@ -69,7 +69,7 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 		u.take(i, len(only) == 0 || needed(p, only, i.Service))
 	}
 	u.rest(len(only) > 0)
-	if err := folder.SetEnvironment(f.app.Env); err != nil {
+	if err := folder.SetEnvironment(untagged(f.app.Env)); err != nil {
 		return nil, err
 	}
 	if err := folder.SetPlacement(placement); err != nil {
@@ -287,7 +287,7 @@ func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := background.Start(f.app.Env, errs, "project-supervise", folder.Path)
+	process, err := background.Start(untagged(f.app.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -182,6 +181,9 @@ func (k *keeper) set(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.record)
+	if !k.lock.InPlace() { // somebody removes the folder
+		return
+	}
 	err := k.folder.SetRecord(k.task.Instance, k.record)
 	if err == nil {
 		return
@@ -276,8 +278,7 @@ func (k *keeper) start(ctx context.Context) {
 
 // environment is what the command and its probes are started with.
 func (k *keeper) environment() []string {
-	env := slices.DeleteFunc(slices.Clone(k.app.Env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
-	return append(env, serviceVariable+"="+k.own.tag())
+	return append(untagged(k.app.Env), serviceVariable+"="+k.own.tag())
 }
 
 // refused is the end of a start that did not come about.

@@ -83,7 +83,7 @@ func (w *Watcher) add(dir string) error {
 	if err != nil {
 		return err
 	}
-	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	if cerr := raw.Control(func(fd uintptr) { _, err = unix.InotifyAddWatch(int(fd), dir, events) }); cerr != nil {
 		return cerr
 	}

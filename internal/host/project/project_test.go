@@ -1,0 +1,131 @@
+package project
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/service"
+)
+
+func made(t *testing.T) *Folder {
+	t.Helper()
+	f, err := Make(filepath.Join(t.TempDir(), "projects"), ID("/home/alice/My App/gpuard.yaml", "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// told waits for a value.
+func told(t *testing.T, w *Watcher) {
+	t.Helper()
+	select {
+	case <-w.Changed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was told for 20 s")
+	}
+}
+
+// TestID: a project is its file on its machine, whatever stands in it, and its name can be read.
+func TestID(t *testing.T) {
+	ids := []string{ID("/a/My App/gpuard.yaml", "one"), ID("/b/My App/gpuard.yaml", "one"), ID("/a/My App/gpuard.yaml", "two"), ID("/a/My App/demo.yaml", "one")}
+	for i, id := range ids {
+		if !strings.HasPrefix(id, "my-app-") || len(id) != len("my-app-")+12 || slices.Index(ids, id) != i {
+			t.Errorf("%v", ids)
+		}
+	}
+}
+
+// TestFiles: what was written is read again, and what was not is absent.
+func TestFiles(t *testing.T) {
+	f := made(t)
+	if w, err := f.Wanted(); err != nil || len(w.Instances) != 0 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if _, found := f.Record("one"); found {
+		t.Error("a record that nobody wrote")
+	}
+	lock, err := f.Keep("one")
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	defer lock.Release()
+	env := []string{"A=1", "B=two\nlines", "EMPTY="}
+	err = errors.Join(f.SetWanted(service.Wanted{Name: "x", Count: 7}), f.SetEnvironment(env), f.SetPlacement(service.Placement{"node": {"GPU-1"}}),
+		f.SetRecord("one", service.Record{State: service.Running}), f.SetEnding("one", "abc", true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := f.Wanted()
+	got, _ := f.Environment()
+	p, _ := f.Placement()
+	r, _ := f.Record("one")
+	hash, now := f.Ending("one")
+	if w.Count != 7 || !slices.Equal(got, env) || p["node"][0] != "GPU-1" || r.State != service.Running || hash != "abc" || !now {
+		t.Errorf("%+v %q %v %+v %q %v", w, got, p, r, hash, now)
+	}
+	if names := f.Instances(); !slices.Equal(names, []string{"one"}) {
+		t.Errorf("%v", names)
+	}
+}
+
+// TestStrange: what others could have put there is not followed.
+func TestStrange(t *testing.T) {
+	f := made(t)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := errors.Join(os.WriteFile(elsewhere, []byte(`{"count": 9}`), 0o600), os.Symlink(elsewhere, f.at(wantedFile))); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := f.Wanted(); err == nil {
+		t.Errorf("a link was followed: %+v", w)
+	}
+	if _, err := f.Keep("../../one"); err == nil {
+		t.Error("an instance outside the folder")
+	}
+	if err := os.Chmod(f.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(f.Path); err == nil || !strings.Contains(err.Error(), "others may enter it; chmod 700 ") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(f.Path + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLocks: one has a lock, others see that, and the watcher tells when it is free.
+func TestLocks(t *testing.T) {
+	f := made(t)
+	lock, err := f.Keep("one")
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	if again, err := f.Keep("one"); again != nil || err != nil || !f.Kept("one") || f.Lives("one") {
+		t.Errorf("%v, %v, kept %v, lives %v", again, err, f.Kept("one"), f.Lives("one"))
+	}
+	w, err := f.Watch("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	lock.Release()
+	for told(t, w); f.Kept("one"); {
+		told(t, w)
+	}
+	if lock, err = f.Keep("two"); err != nil || lock == nil { // a new folder
+		t.Fatal(lock, err)
+	}
+	told(t, w)
+	if err := f.SetRecord("two", service.Record{}); err != nil {
+		t.Fatal(err)
+	}
+	told(t, w)
+	if err := os.RemoveAll(f.of("two", "")); err != nil || lock.InPlace() {
+		t.Errorf("%v: the lock of a folder that is gone protects nothing", err)
+	}
+}
