@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -136,4 +137,53 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 			t.Errorf("%s is %+v for the others, and starts as %q", i.Name, node, i.Command)
 		}
 	}
+}
+
+// TestExamples: on the machine of its page, each example has the GPUs that the page promises, each time.
+func TestExamples(t *testing.T) {
+	for _, e := range examples(t) {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			c := &team{t: t, state: stateFolder(t), dir: e.folder, traces: t.TempDir(), machine: e.machine}
+			c.path = filepath.Join(e.folder, "../stand-ins") + ":" + os.Getenv("PATH")
+			t.Cleanup(c.clear)
+			for range 2 {
+				c.do("up")
+				s := c.until("all run", settled(len(promised()[e.name])))
+				for _, want := range promised()[e.name] {
+					var on []string
+					for _, g := range s.row(want[0]).Seen.Devices {
+						on = append(on, strconv.Itoa(g.Index))
+					}
+					if got := cmp.Or(strings.Join(on, ", "), "none"); got != want[1] {
+						t.Errorf("%s is on GPU %s, promised is %s", want[0], got, want[1])
+					}
+				}
+				c.do("down")
+				c.until("all have ended", nothing)
+			}
+		})
+	}
+}
+
+// TestServicesComeBack: a service gets the GPU that it had, also when another one that would have taken it stands before it in the file.
+func TestServicesComeBack(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:2xL4", "services:\n  a:\n    command: alone\n  b:\n    command: alone\n")
+	on := func(s *sight, name string) gpu.UUID {
+		devices := s.row(name).Seen.Devices
+		if len(devices) != 1 {
+			t.Fatalf("%s has %v", name, devices)
+		}
+		return devices[0].UUID
+	}
+	c.do("up", "b")
+	had := on(c.until("b runs", settled(1)), "b")
+	c.do("down")
+	c.until("it has ended", nothing)
+	c.do("up")
+	if s := c.until("both run", settled(2)); on(s, "b") != had || on(s, "a") == had {
+		t.Errorf("b had %s, and is on %s now; a is on %s", had, on(s, "b"), on(s, "a"))
+	}
+	c.check()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -130,6 +131,7 @@ type team struct {
 	state, dir    string
 	traces        string
 	machine, last string // what the last look printed
+	path          string // PATH of the services; "" for that of the test
 }
 
 func newTeam(t *testing.T, machine, file string) *team {
@@ -148,7 +150,7 @@ func (c *team) write(file string) {
 }
 
 func (c *team) command(args ...string) *exec.Cmd {
-	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces}, args...)
+	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces, "PATH=" + cmp.Or(c.path, os.Getenv("PATH"))}, args...)
 	cmd.Args[0], cmd.Dir = "upkeep", c.dir
 	return cmd
 }
