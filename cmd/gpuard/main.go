@@ -28,10 +28,17 @@ import (
 	"gpuard/internal/ui/cli"
 )
 
-func main() {
-	// A command is executed from this thread. What the kernel keeps per thread (the signal at the parent's death) came to
-	// the first one, and an exec from another would lose it.
+// A command is executed from the first thread. What the kernel keeps per thread (the signal at the parent's death) came to that
+// one, and an exec from another would lose it. Go lets main move to another thread before its first statement, unless it was
+// locked while variables are set (runtime.LockOSThread).
+var _ = locked()
+
+func locked() bool {
 	runtime.LockOSThread()
+	return true
+}
+
+func main() {
 	launch.DefaultSignals()
 	os.Exit(start("/", usual()))
 }

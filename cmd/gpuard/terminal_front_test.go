@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -196,7 +195,6 @@ func adopter() {
 
 // thread prints what the kernel keeps for this one thread and an exec from another thread would lose.
 func thread() {
-	runtime.LockOSThread()
 	var sig int32
 	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0)
 	fmt.Println("main thread", unix.Gettid() == os.Getpid(), "signal at the parent's death", unix.Signal(sig), err)

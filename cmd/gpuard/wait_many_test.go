@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,6 @@ func (r *rig) waiter(command ...string) *exec.Cmd {
 
 // crowded is the program where hundreds share two processors with other tests: whoever has the folder lock may not run for seconds.
 func crowded() {
-	runtime.LockOSThread()
 	launch.DefaultSignals()
 	w := usual()
 	w.lock = time.Minute
@@ -60,6 +58,17 @@ func (r *rig) waits(pid int) bool {
 	return slices.ContainsFunc(r.tickets(), func(w job.Ticket) bool { return w.PID == pid })
 }
 
+// count is how many of these processes stand in the line.
+func (r *rig) count(pids *sync.Map) (n int) {
+	r.t.Helper()
+	for _, w := range r.tickets() {
+		if _, ours := pids.Load(w.PID); ours {
+			n++
+		}
+	}
+	return n
+}
+
 // noTickets fails unless nobody waits, and one more claim removes every file.
 func (r *rig) noTickets() {
 	r.t.Helper()
@@ -78,7 +87,7 @@ func TestWaitMany(t *testing.T) {
 	const devices = 8
 	processes, linger := 500, "LINGER=300ms"
 	if raced || testing.Short() {
-		processes, linger = 90, "LINGER=2s" // so that most have to wait, however slowly they start
+		processes, linger = 90, "LINGER=1s"
 	}
 	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -86,6 +95,18 @@ func TestWaitMany(t *testing.T) {
 	var holders, killed, waiters, served atomic.Int64
 	var reaper, wg sync.WaitGroup
 	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
+	// However slowly they start, many of them have to wait: all devices are taken until so many stand in the line.
+	var patient sync.Map // process ids of those who are not killed
+	first := r.job("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.05; done`)
+	first.Args = slices.Insert(first.Args, 2, "--gpus", fmt.Sprint(devices))
+	begin(t, first)
+	wg.Go(func() {
+		for end := time.Now().Add(2 * time.Minute); r.count(&patient) < processes/3 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		}
+		if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
+			t.Error(err)
+		}
+	})
 	room := make(chan struct{}, 300) // as many at a time
 	for i := range processes {
 		room <- struct{}{}
@@ -99,11 +120,13 @@ func TestWaitMany(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if i%3 == 0 {
+			if i%3 != 0 {
+				patient.Store(cmd.Process.Pid, true)
+			} else {
 				time.Sleep(rand.N(3 * time.Second))
 				waits := r.waits(cmd.Process.Pid)
 				for i%30 == 0 && !waits && state(cmd.Process.Pid) != "Z" { // on a busy machine nobody may wait so soon
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond)
 					waits = r.waits(cmd.Process.Pid)
 				}
 				if unix.Kill(cmd.Process.Pid, unix.SIGKILL) == nil {
