@@ -253,7 +253,7 @@ func TestRankFails(t *testing.T) {
 	}{
 		"exit":   {"--ranks", "2:exit:3", 3, "SIGTERM ", ") ended with exit code 3; ending the other 3\n"},
 		"killed": {"--ranks", "2:kill", -1, "SIGTERM ", ") ended by SIGKILL; ending the other 3\n"},
-		"deaf":   {"--ranks --grace 300ms", "2:exit:4 0:deaf", 4, "SIGTERM ", ") ended with exit code 4; ending the other 3\n"},
+		"deaf":   {"--ranks --grace 4s", "2:exit:4 0:deaf", 4, "SIGTERM ", ") ended with exit code 4; ending the other 3\n"},
 		"quiet":  {"-q --ranks", "2:exit:5", 5, "SIGTERM ", ") ended with exit code 5; ending the other 3\n"},
 		"json":   {"--json --ranks", "2:exit:6", 6, "SIGTERM ", `,"exit":6,"signal":"","others":3}` + "\n"},
 		"beside": {"--ranks --timeout 1h", "2:exit:7", 7, "SIGTERM ", ") ended with exit code 7; ending the other 3\n"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // meet is a program of PyTorch: its ranks add up their numbers. It goes on when the job beside it has met too.
@@ -28,7 +28,7 @@ say.update(total=total.item(), python=sys.executable, words=sys.argv[4:])
 with open(os.path.join(here, job + say["RANK"] + ".part"), "w") as f:
     json.dump(say, f)
 os.rename(f.name, os.path.join(here, job + say["RANK"]))
-end = time.monotonic() + 50
+end = time.monotonic() + 150
 while not os.path.exists(os.path.join(here, other + "0")):
     if time.monotonic() > end:
         sys.exit("the other job never met")
@@ -124,16 +124,11 @@ wait
 func TestTorchrunLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// By another process: a test beside this one forks just while a file is open for writing here, and nobody may execute it then.
 	for name, text := range map[string]string{
 		"torchrun": torchrunLike,
 		"train.sh": `echo "rank $RANK/$LOCAL_RANK has $CUDA_VISIBLE_DEVICES as $GPUARD_GPUS, $# words: $2; $OMP_NUM_THREADS; ${GPUARD_RANKS-none}; $0"`,
 	} {
-		write := exec.Command("sh", "-c", `cat >"$0" && chmod 700 "$0"`, filepath.Join(dir, name))
-		write.Stdin = strings.NewReader(text)
-		if out, err := write.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		executable.Write(t, filepath.Join(dir, name), []byte(text))
 	}
 	cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SEEN=" + dir, "PET_NPROC_PER_NODE=7", "PET_MAX_RESTARTS=2"},
 		"run", "--machine", "demo", "--device", "2,0", "--torchrun", "--ranks=own", "--", "--max-restarts", "1", "train.sh", "a", "b c")

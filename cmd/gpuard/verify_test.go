@@ -163,7 +163,7 @@ func TestVerifyCommand(t *testing.T) {
 		t.Errorf("exit %d, %v\n%s", got.code, err, got.err)
 	}
 
-	got = r.run("verify", "--", "sleep", "1.2")
+	got = r.watched(func(seconds int) result { return r.run("verify", "--", "sleep", fmt.Sprint(seconds)) })
 	same(t, "exit of a job that was nowhere", got.code, 1)
 	contains(t, got.err, "gpuard: not on any GPU (CPU fallback): sleep (process ", "ended after ")
 	eventually(t, "a job is too short to be seen", func() bool { // a busy machine may make any job long

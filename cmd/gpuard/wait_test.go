@@ -343,7 +343,7 @@ func TestWaitCost(t *testing.T) {
 	var pids []int
 	for range many {
 		cmd := &exec.Cmd{}
-		cmd.Path, cmd.Args, cmd.Env = lasting(r.waiter("sleep", "1000")) // other programs of these tests are ended after a minute
+		cmd.Path, cmd.Args, cmd.Env = lasting(r.waiter("sleep", "1000")) // other programs of these tests are ended after a while
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
