@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stage is a project in the foreground: web depends on db, and both say when they end.
+type stage struct {
+	*testing.T
+	state, dir string
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t, stateFolder(t), t.TempDir()}
+	s.write(`services:
+  db:
+    command: [sh, -c, "trap 'echo db ends; exit 0' TERM; echo db runs; while :; do sleep 0.1; done"]
+    ready: {log: db runs}
+  web:
+    cpu: true
+    depends_on: [db]
+    command: [sh, -c, "trap 'echo web ends; exit 0' TERM; echo web runs; while :; do sleep 0.1; done"]
+    ready: {log: web runs}
+`)
+	clear := s.cmd("down", "--now")
+	t.Cleanup(func() {
+		cmd := exec.Command(clear.Path) // the test's context is over
+		cmd.Args, cmd.Env, cmd.Dir = clear.Args, clear.Env, clear.Dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return s
+}
+
+func (s *stage) write(text string) {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "gpuard.yaml"), []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) cmd(args ...string) *exec.Cmd {
+	cmd := program(s.T, s.state, []string{"GPUARD_MACHINE=demo:2xL4", "TERM=xterm", "LC_ALL=C.UTF-8"}, args...)
+	cmd.Dir = s.dir
+	return cmd
+}
+
+func (s *stage) run(args ...string) result {
+	s.Helper()
+	return run(s.T, s.cmd(args...))
+}
+
+// gone waits until nothing of the project is up any more.
+func (s *stage) gone() {
+	s.Helper()
+	eventually(s, "nothing is up", func() bool { return strings.HasPrefix(s.run("ps").out, "nothing of ") })
+}
+
+// order fails unless the texts stand in what was shown one after the other.
+func (s *stage) order(shown string, texts ...string) {
+	s.Helper()
+	rest := shown
+	for _, text := range texts {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			s.Fatalf("%q is not behind what comes before it in:\n%s", text, shown)
+		}
+		rest = after
+	}
+}
+
+// died reports the signal that ended a command.
+func died(err error) syscall.Signal {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return status.Signal()
+		}
+	}
+	return 0
+}
+
+// Ctrl-C ends what depends on others first, and what they write is shown to the last line.
+func TestUpCtrlC(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tty := onTerminal(t, s.cmd("up"))
+	shown := tty.until("db +\\|.*db runs", "gpuard: web started without a GPU", "web +\\|.*web runs", "gpuard: web is ready")
+	s.order(shown, "db runs", "web started")
+	tty.press("\x03")
+	shown = tty.until("gpuard: db ended")
+	s.order(shown, "ending all; Ctrl-C again kills at once", "web ends", "db ends", "gpuard: db ended")
+	s.order(shown, "web ends", "gpuard: web ended", "gpuard: db ended")
+	if err := tty.cmd.Wait(); died(err) != unix.SIGINT {
+		t.Errorf("ended with %v, want SIGINT", err)
+	}
+	s.gone()
+}
+
+// Who ignores the request is killed by the second Ctrl-C.
+func TestUpCtrlCTwice(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.write(`services:
+  deaf:
+    command: [sh, -c, "trap '' TERM; echo deaf runs; while :; do sleep 0.1; done"]
+    grace: 10m
+`)
+	tty := onTerminal(t, s.cmd("up"))
+	tty.until("deaf runs")
+	tty.press("\x03")
+	tty.until("ending all")
+	tty.press("\x03")
+	tty.until("killing what has not ended", "gpuard: deaf ended")
+	if err := tty.cmd.Wait(); died(err) != unix.SIGINT {
+		t.Errorf("ended with %v, want SIGINT", err)
+	}
+	s.gone()
+}
+
+// A terminal that is closed ends them, too; kill -9 does not, and a second up finds them.
+func TestUpHangup(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tty := onTerminal(t, s.cmd("up"))
+	tty.until("gpuard: web is ready")
+	if err := tty.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	tty.hangup()
+	before := s.run("ps", "--json").out
+	contains(t, before, `"name": "web"`, `"state": "running"`)
+	tty = onTerminal(t, s.cmd("up"))
+	tty.until("gpuard: db runs already on GPU", "gpuard: web runs already without a GPU")
+	_ = tty.master.Close()
+	if err := tty.cmd.Wait(); died(err) != unix.SIGHUP {
+		t.Errorf("ended with %v, want SIGHUP", err)
+	}
+	s.gone()
+}
+
+// A reader that goes away (gpuard up | head) ends them.
+func TestUpPipe(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.write(`services:
+  yes:
+    command: [sh, -c, "while :; do echo yes; sleep 0.05; done"]
+`)
+	cmd := s.cmd("up")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("yes | yes\n"))); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("ended with %v, want exit code 1", err)
+	}
+	contains(t, said.String(), "nobody reads any more: ending all", "gpuard: yes ended")
+	s.gone()
+}
+
+// A reader that does not read keeps nobody from ending them.
+func TestUpFullPipe(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.write(`services:
+  flood:
+    command: [sh, -c, "while :; do echo 0123456789012345678901234567890123456789; done"]
+`)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close() //nolint:errcheck // nothing is read
+	cmd := s.cmd("up")
+	cmd.Stdout = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	eventually(t, "the pipe is full", func() bool {
+		n, err := unix.IoctlGetInt(int(read.Fd()), unix.TIOCINQ)
+		return err == nil && n > 60<<10
+	})
+	_ = cmd.Process.Signal(unix.SIGTERM)
+	s.gone()
+	_ = cmd.Process.Signal(unix.SIGTERM) // it would wait for its reader
+	if err := cmd.Wait(); died(err) != unix.SIGTERM {
+		t.Errorf("ended with %v, want SIGTERM", err)
+	}
+}
+
+// logs -f goes on through a restart, and ends when nothing runs any more.
+func TestLogsFollow(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.run("up", "-d"); r.code != 0 {
+		t.Fatal(r)
+	}
+	tty := onTerminal(t, s.cmd("logs", "-f", "web"))
+	tty.until("web runs")
+	if r := s.run("restart", "web"); r.code != 0 {
+		t.Fatal(r)
+	}
+	tty.until("web ends", "web runs")
+	if r := s.run("down"); r.code != 0 {
+		t.Fatal(r)
+	}
+	tty.until("web ends")
+	if err := tty.cmd.Wait(); err != nil {
+		t.Error(fmt.Errorf("logs -f: %w", err))
+	}
+}
