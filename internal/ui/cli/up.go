@@ -228,7 +228,7 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 // finished reports whether nothing runs, and nothing will.
 func finished(view *services.View, which func(*services.Row) bool) bool {
 	for i := range view.Rows {
-		if row := &view.Rows[i]; which(row) && (alive(row) || row.Wanted && !row.Fresh && row.State != service.Waiting) {
+		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
 			return false
 		}
 	}
