@@ -16,6 +16,18 @@ import (
 	"gpuard/test/fakegpu"
 )
 
+// soon fails when something takes longer than that each time. It says itself how long it took.
+func soon(t testing.TB, limit time.Duration, do func() time.Duration) {
+	t.Helper()
+	var took time.Duration
+	for range 3 {
+		if took = do(); took <= limit {
+			return
+		}
+	}
+	t.Errorf("it took %v, more than %v", took, limit)
+}
+
 // within runs cmd and fails the test when it takes longer, again and again: that the machine was busy once says nothing.
 func within(t testing.TB, limit time.Duration, cmd *exec.Cmd) result {
 	t.Helper()

@@ -52,28 +52,32 @@ wait $part; echo part ended with $?`)
 func TestQuotaTogether(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
-	began := time.Now()
-	got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c '
+	soon(t, 15*time.Second, func() time.Duration {
+		began := time.Now()
+		got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c '
 (setsid fakegpu-job --gpu 0 --mem 5G &)
 fakegpu-job --gpu 0 --mem 5G; echo ended with $?'`)
-	contains(t, got.out, "ended with 143\n")
-	contains(t, got.err, "and 1 more use 10 GiB on GPU 0", "and 1 more to end (SIGTERM)")
-	if spent := time.Since(began); spent > 15*time.Second {
-		t.Errorf("it took %s", spent)
-	}
+		took := time.Since(began)
+		contains(t, got.out, "ended with 143\n")
+		contains(t, got.err, "and 1 more use 10 GiB on GPU 0", "and 1 more to end (SIGTERM)")
+		r.nothingLeft()
+		return took
+	})
 }
 
 // TestQuotaStubborn: who does not end when asked is ended, within the same 10 s.
 func TestQuotaStubborn(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
-	began := time.Now()
-	got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c 'trap "" TERM; exec fakegpu-job --gpu 0 --mem 16G'; echo ended with $?`)
-	if spent := time.Since(began); spent > 10*time.Second {
-		t.Errorf("it took %s", spent)
-	}
-	contains(t, got.out, "ended with 137\n")
-	contains(t, got.err, "to end (SIGTERM)", "gpuard: ending fakegpu-job (process ", " (SIGKILL): ")
+	soon(t, 10*time.Second, func() time.Duration {
+		began := time.Now()
+		got := r.script(`gpuard run $PRIVATE --no-wait -q --share 8G -- sh -c 'trap "" TERM; exec fakegpu-job --gpu 0 --mem 16G'; echo ended with $?`)
+		took := time.Since(began)
+		contains(t, got.out, "ended with 137\n")
+		contains(t, got.err, "to end (SIGTERM)", "gpuard: ending fakegpu-job (process ", " (SIGKILL): ")
+		r.nothingLeft()
+		return took
+	})
 }
 
 // TestQuotaSupervised: a command that gpuard stays beside is measured as well.
@@ -91,13 +95,15 @@ func TestQuotaBesideHanging(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0), fakegpu.GeForce(1))
 	r.Hang("nvmlDeviceGetComputeRunningProcesses_v3", 1)
-	_, heard, over := r.share("16G", "--device", "0")
-	on := time.Now()
-	eventually(t, "it is ended", func() bool { return done(over) })
-	if spent := time.Since(on); spent > 10*time.Second {
-		t.Errorf("it took %s", spent)
-	}
-	contains(t, heard.String(), "uses 16 GiB on GPU 0", "to end (SIGTERM)")
+	soon(t, 10*time.Second+usual().driver, func() time.Duration { // the driver has its time once
+		_, heard, over := r.share("16G", "--device", "0")
+		on := time.Now()
+		<-over
+		took := time.Since(on)
+		contains(t, heard.String(), "uses 16 GiB on GPU 0", "to end (SIGTERM)")
+		eventually(t, "no holder is left", func() bool { return len(holdersOf(r.state)) == 0 })
+		return took
+	})
 }
 
 // TestQuotaDriverHangs: what cannot be measured is said, and neither the job nor its lease depend on an answer.
