@@ -20,6 +20,7 @@ import (
 // Tree is everything below this process, but for what is spared.
 type Tree struct {
 	awaited, spare func(pid int) bool
+	before         map[int]uint64 // children that were there already, with their start: whose they are, nobody here knows
 	stop           chan struct{}
 	done           sync.WaitGroup
 	told           []int // to end
@@ -33,9 +34,17 @@ const late = 300 * time.Millisecond
 
 // Adopt makes this process the parent of what its descendants leave behind (PR_SET_CHILD_SUBREAPER(2const)), and buries it
 // when it ends. Somebody else waits for those that are awaited. Processes for which spare says so, and what is below them, are
-// not part of the tree. Those in its cgroup are, see Group.
+// not part of the tree, nor are children that this process has already: a script that started something and then became this
+// program (exec) left it them. Those in its cgroup are, see Group.
 func Adopt(awaited, spare func(pid int) bool) *Tree {
-	t := &Tree{awaited: awaited, spare: spare, stop: make(chan struct{})}
+	t := &Tree{awaited: awaited, spare: spare, before: map[int]uint64{}, stop: make(chan struct{})}
+	if !childless() {
+		for pid, p := range read() {
+			if p.parent == os.Getpid() {
+				t.before[pid] = p.start
+			}
+		}
+	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // before Linux 3.4 orphans are init's
 	t.done.Go(t.bury)
 	return t
@@ -102,6 +111,11 @@ func anyEnded() bool {
 	return err == nil && info.Signo == int32(unix.SIGCHLD)
 }
 
+// childless asks the kernel whether this process has no child at all, which is so mostly, and saves reading the list of processes.
+func childless() bool {
+	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
+}
+
 // process is what is read of one.
 type process struct {
 	parent int
@@ -161,7 +175,7 @@ func (t *Tree) members() (found map[int]process, spared []int) {
 	}
 	var roots, aside []int
 	for _, pid := range children[os.Getpid()] {
-		if t.spare(pid) {
+		if start, known := t.before[pid]; known && start == all[pid].start || t.spare(pid) {
 			aside = append(aside, pid)
 		} else {
 			roots = append(roots, pid)

@@ -70,7 +70,12 @@ func adopter(args []string) error {
 // ask plays the role and returns a function that asks it.
 func ask(t *testing.T, spared, script string) func(line string) string {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", spared, script)
+	return askAs(t, exec.Command("/proc/self/exe", spared, script))
+}
+
+// askAs does the same with a command that is, or becomes, this binary.
+func askAs(t *testing.T, cmd *exec.Cmd) func(line string) string {
+	t.Helper()
 	cmd.Env = append(os.Environ(), roleVar+"=1")
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
@@ -137,6 +142,29 @@ wait; sleep 1104`)
 	if got := tell("term"); got != "false" {
 		t.Error("there is somebody to tell")
 	}
+}
+
+// TestBefore: what was there before is not part of the tree: a script started it, and then became this program.
+func TestBefore(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := t.TempDir() + "/mine"
+	tell := askAs(t, exec.Command("sh", "-c", `sleep 60 & echo $! >"$0"; exec "$@"`, file, self, "nobody", "sleep 61; sleep 62"))
+	eventually(t, "the command and its sleep are there", func() bool { return tell("members") == "2" })
+	if got := tell("kill"); got != "<nil>" {
+		t.Error(got)
+	}
+	b, err := os.ReadFile(file)
+	mine, bad := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", mine)); err != nil || strings.Contains(string(stat), ") Z") || strings.Contains(string(stat), ") T") {
+		t.Errorf("what was there before was ended or stopped: %s, %v", stat, err)
+	}
+	_ = unix.Kill(mine, unix.SIGKILL)
 }
 
 // TestKillForks: a family that forks faster than anybody can count is ended too.
