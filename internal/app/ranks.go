@@ -27,7 +27,18 @@ func (a *App) Ranks(spec job.Spec, plan job.Plan) *ranks.Plan {
 		return nil
 	}
 	m, _ := a.machine(context.Background(), gpu.Identity|gpu.Links) // without it nothing is said of processors
-	return ranks.PlanOf(spec.Ranks.Torchrun, spec.Ranks.Own, a.members(spec, plan, m))
+	return ranks.PlanOf(spec.Ranks.Torchrun, sees(spec, plan), a.members(spec, plan, m))
+}
+
+// sees is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked for.
+func sees(spec job.Spec, plan job.Plan) string {
+	switch {
+	case len(plan.Devices) == 0:
+		return "none"
+	case spec.Ranks.Own:
+		return "own"
+	}
+	return "all"
 }
 
 // members are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU, as many
@@ -102,7 +113,7 @@ func (l *Launch) gather() error {
 	if l.open != nil {
 		l.open[crew.FD] = true
 	}
-	if l.crew = ranks.PlanOf(r.Torchrun, r.Own, crew.Members); r.Torchrun {
+	if l.crew = ranks.PlanOf(r.Torchrun, sees(l.spec, l.Plan), crew.Members); r.Torchrun {
 		more, err := l.torchrun(crew)
 		if err != nil {
 			return err
@@ -113,7 +124,7 @@ func (l *Launch) gather() error {
 	}
 	l.crew.Port = &a.meeting.Number
 	l.env = apply(l.env, vars)
-	l.Plan.Notes = append(l.Plan.Notes, a.RankNotes(l.spec)...)
+	l.Plan.Notes = append(l.Plan.Notes, a.RankNotes(l.spec, l.Plan)...)
 	return nil
 }
 
@@ -135,8 +146,8 @@ func (l *Launch) narrow(crew ranks.Crew, m gpu.Machine) {
 }
 
 // RankNotes are what is odd about such a job, one sentence each.
-func (a *App) RankNotes(spec job.Spec) (notes []string) {
-	if spec.Ranks.Own {
+func (a *App) RankNotes(spec job.Spec, plan job.Plan) (notes []string) {
+	if sees(spec, plan) == "own" {
 		notes = append(notes, "each rank sees one device, which is its device 0: LOCAL_RANK is its rank, and no device's number")
 	}
 	if spec.Ranks.Torchrun {
@@ -182,7 +193,7 @@ func (l *Launch) torchrun(crew ranks.Crew) ([]visible.Var, error) {
 	if self == sameFile {
 		return nil, errors.New("cannot find this program again, through which torchrun starts its processes: its file was replaced just now; try again")
 	}
-	l.argv = slices.Concat(l.argv, t.Line(len(crew.Members), crew.Port, []string{self, rankFlag}))
+	l.argv = slices.Concat(l.argv, t.Line(l.app.Env, len(crew.Members), crew.Port, []string{self, rankFlag}))
 	var vars []visible.Var
 	for _, name := range ranks.Overruled() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})

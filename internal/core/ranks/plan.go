@@ -6,7 +6,7 @@ import "fmt"
 type Plan struct {
 	By      string   `json:"by"`      // who starts them: "torchrun", or "gpuard"
 	Count   int      `json:"count"`   // how many there are
-	Visible string   `json:"visible"` // what each sees: "all" devices of the job, or its "own" alone
+	Visible string   `json:"visible"` // what each sees: "all" devices of the job, its "own" alone, or "none", on the CPU
 	Address string   `json:"address"` // where they meet
 	Port    *int     `json:"port"`    // where they meet; null while it is not chosen: that is done at the start
 	CPUs    []string `json:"cpus"`    // by rank, the processors that it is bound to, such as "0-15"; "" not bound
@@ -18,24 +18,19 @@ func (r *Plan) String() string {
 	if r.Port != nil {
 		at = fmt.Sprintf("at %s:%d", r.Address, *r.Port)
 	}
-	noun, sees := "ranks", "all devices"
+	noun := "ranks"
 	if r.Count == 1 {
 		noun = "rank"
 	}
-	if r.Visible == "own" {
-		sees = "its own device"
-	}
-	return fmt.Sprintf("%d %s by %s %s, each sees %s", r.Count, noun, r.By, at, sees)
+	sees := map[string]string{"all": ", each sees all devices", "own": ", each sees its own device"}
+	return fmt.Sprintf("%d %s by %s %s%s", r.Count, noun, r.By, at, sees[r.Visible])
 }
 
-// PlanOf says how members are started: by torchrun or by gpuard, and whether each sees its own device alone.
-func PlanOf(torchrun, own bool, members []Member) *Plan {
-	p := &Plan{By: "gpuard", Count: len(members), Visible: "all", Address: Host, CPUs: []string{}}
+// PlanOf says how members are started, by torchrun or by gpuard, of which each sees that: see Plan.Visible.
+func PlanOf(torchrun bool, sees string, members []Member) *Plan {
+	p := &Plan{By: "gpuard", Count: len(members), Visible: sees, Address: Host, CPUs: []string{}}
 	if torchrun {
 		p.By = "torchrun"
-	}
-	if own {
-		p.Visible = "own"
 	}
 	for _, m := range members {
 		p.CPUs = append(p.CPUs, m.CPUs)

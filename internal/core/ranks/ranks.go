@@ -16,6 +16,10 @@ import (
 // Variable hands a Crew to what starts its processes. They do not get it.
 const Variable = "GPUARD_RANKS"
 
+// Most is more processes than any machine has use for, and few enough for what they are told to fit into Variable (execve(2):
+// a string has at most 128 KiB).
+const Most = 1024
+
 // Host is where the processes meet.
 const Host = "127.0.0.1"
 
@@ -80,7 +84,7 @@ func (c Crew) Env(rank int) []visible.Var {
 const threadsVariable = "OMP_NUM_THREADS"
 
 // ShareThreads gives each member its part of the processors that it may use together with others: allowed are those of this
-// process. An OMP_NUM_THREADS of the user's own stays.
+// process. An OMP_NUM_THREADS of the user's own stays, and where nobody knows the processors nothing is said of them.
 func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 	if _, set := env.Lookup(threadsVariable); set {
 		return
@@ -94,6 +98,9 @@ func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 		cpus := allowed
 		if m.CPUs != "" {
 			cpus, _ = ParseCPUs(m.CPUs)
+		}
+		if len(cpus) == 0 {
+			continue
 		}
 		m.Vars = append(m.Vars, visible.Var{Name: threadsVariable, Value: strconv.Itoa(max(1, len(cpus)/users[m.CPUs]))})
 	}

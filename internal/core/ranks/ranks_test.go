@@ -45,6 +45,11 @@ func TestEncode(t *testing.T) {
 	if got, err := Decode(text); err != nil || !reflect.DeepEqual(got, crew) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	most := Crew{Port: 65535, FD: 1 << 20, Grace: time.Hour, JSON: true, Members: slices.Repeat([]Member{{Node: -1}}, Most)}
+	most.ShareThreads(nil, make(CPUs, mostCPUs))
+	if text, err = most.Encode(); err != nil || len(Variable+"="+text) >= 128<<10 {
+		t.Errorf("%d processes are told %d bytes, %v", Most, len(text), err)
+	}
 	for _, text := range []string{"", "{}", "x", `{"members":[]}`} {
 		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), "by hand") {
 			t.Errorf("%q: %v", text, err)
@@ -116,6 +121,10 @@ func TestShareThreads(t *testing.T) {
 			t.Errorf("%q with %v: %q, the first %q; want %q", c.cpus, c.env, text, crew.Threads(), c.want)
 		}
 	}
+	crew := Crew{Members: make([]Member, 2)}
+	if crew.ShareThreads(nil, nil); crew.Threads() != "" {
+		t.Errorf("%s threads where the kernel does not tell the processors", crew.Threads())
+	}
 }
 
 // TestRemarks: old names and what is left of a search for an error, of NCCL alone, each with what to do.
@@ -148,13 +157,16 @@ func TestRemarks(t *testing.T) {
 
 // TestPlan is the one clause for people.
 func TestPlan(t *testing.T) {
-	p := PlanOf(true, false, make([]Member, 4))
+	p := PlanOf(true, "all", make([]Member, 4))
 	if got := p.String(); got != "4 ranks by torchrun at a port chosen at the start, each sees all devices" {
 		t.Error(got)
 	}
-	p = PlanOf(false, true, []Member{{CPUs: "0-3"}})
+	p = PlanOf(false, "own", []Member{{CPUs: "0-3"}})
 	p.Port = new(4711)
 	if got := p.String(); got != "1 rank by gpuard at 127.0.0.1:4711, each sees its own device" {
+		t.Error(got)
+	}
+	if got := PlanOf(false, "none", make([]Member, 2)).String(); got != "2 ranks by gpuard at a port chosen at the start" {
 		t.Error(got)
 	}
 	if !slices.Equal(p.CPUs, []string{"0-3"}) {

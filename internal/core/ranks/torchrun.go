@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/visible"
 )
 
 // Torchrun is what a user wrote behind --torchrun: options of torchrun, then a script and its own words.
@@ -119,14 +121,14 @@ func readOption(word string) (o option, value string, given bool, err error) {
 func underscored(name string) string { return "--" + strings.ReplaceAll(name, "-", "_") }
 
 // Line is what torchrun is started with, without its own name: with each process through shim, a command line that runs the
-// words behind it. The first of them says whether Python runs the rest.
-func (t Torchrun) Line(count, port int, shim []string) []string {
+// words behind it. The first of them says whether Python runs the rest. env is what torchrun will have.
+func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string {
 	line := []string{
 		"--nnodes", "1", "--nproc_per_node", strconv.Itoa(count), "--node_rank", "0",
 		"--rdzv_backend", "static", "--rdzv_endpoint", fmt.Sprintf("%s:%d", Host, port),
 		"--master_addr", Host, "--master_port", strconv.Itoa(port), "--no_python",
 	}
-	line = append(append(line, t.Options...), shim...)
+	line = slices.Concat(line, t.streams(env, count), t.Options, shim)
 	switch {
 	case t.Plain:
 		line = append(line, Program)
@@ -138,18 +140,39 @@ func (t Torchrun) Line(count, port int, shim []string) []string {
 	return append(line, t.Script...)
 }
 
+// streams are options by which the streams of the processes go where ours do, as they do without: torchrun of PyTorch 1.13 with
+// Python 3.11, which is Debian 12's, does not understand its own default (Std.from_str in torch/distributed/elastic/
+// multiprocessing/api.py goes through an enumeration that has no zero there). A list that names only a rank which is not there
+// says the same to every version; a rank has one digit in it. What the user says of the streams stands alone.
+func (t Torchrun) streams(env visible.Env, count int) (options []string) {
+	if count > 9 || slices.Contains(t.Options, "--logs_specs") {
+		return nil
+	}
+	for _, name := range []string{"redirects", "tee"} {
+		if _, set := env.Lookup(variableOf(name)); !set && !slices.Contains(t.Options, underscored(name)) {
+			options = append(options, underscored(name), "9:1")
+		}
+	}
+	return options
+}
+
 // What runs the words of a rank that torchrun starts: the first word behind the shim's name.
 const (
 	Python  = "python"
 	Program = "program"
 )
 
-// Overruled are the variables that torchrun would read as options that gpuard decides (torch/distributed/argparse_util.py).
+// variableOf is the variable that torchrun reads an option from (torch/distributed/argparse_util.py).
+func variableOf(name string) string {
+	return "PET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// Overruled are the variables that torchrun would read as options that gpuard decides.
 func Overruled() []string {
 	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are said on the line
 	for _, o := range options() {
 		if o.why != "" {
-			out = append(out, "PET_"+strings.ToUpper(strings.ReplaceAll(o.name, "-", "_")))
+			out = append(out, variableOf(o.name))
 		}
 	}
 	return out

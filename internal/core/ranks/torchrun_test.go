@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"gpuard/internal/core/visible"
 )
 
 // TestReadTorchrun: options end where the script begins, are passed on as every version writes them, and what contradicts
@@ -66,15 +68,17 @@ func TestReadTorchrun(t *testing.T) {
 // TestLine: one number of processes, one port for everything, and each process through the shim.
 func TestLine(t *testing.T) {
 	for words, want := range map[string]string{
-		"--tee 3 train.py -x":  "--no_python --tee 3 /bin/gpuard __rank python -u train.py -x",
-		"-m train":             "--no_python /bin/gpuard __rank python -u -m train",
-		"--no-python ./solver": "--no_python /bin/gpuard __rank program ./solver",
+		"-t 3 -r 0 train.py -x": "--no_python --tee 3 --redirects 0 /bin/gpuard __rank python -u train.py -x",
+		"--logs-specs x t.py":   "--no_python --logs_specs x /bin/gpuard __rank python -u t.py",
+		"--tee 3 train.py":      "--no_python --redirects 9:1 --tee 3 /bin/gpuard __rank python -u train.py",
+		"-m train":              "--no_python --redirects 9:1 --tee 9:1 /bin/gpuard __rank python -u -m train",
+		"--no-python ./solver":  "--no_python --redirects 9:1 --tee 9:1 /bin/gpuard __rank program ./solver",
 	} {
 		r, err := ReadTorchrun(strings.Fields(words))
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := strings.Join(r.Line(4, 41873, []string{"/bin/gpuard", "__rank"}), " ")
+		line := strings.Join(r.Line(nil, 4, 41873, []string{"/bin/gpuard", "__rank"}), " ")
 		if !strings.HasSuffix(line, want) {
 			t.Errorf("%q: %s", words, line)
 		}
@@ -83,6 +87,19 @@ func TestLine(t *testing.T) {
 				t.Errorf("%q is not there once: %s", part, line)
 			}
 		}
+	}
+}
+
+// TestStreams: what is said of the streams for old versions names no rank that is there, and nothing the user said in a variable.
+func TestStreams(t *testing.T) {
+	train := Torchrun{Script: []string{"t.py"}}
+	for count, want := range map[int]string{1: "--redirects 9:1 --tee 9:1", 9: "--redirects 9:1 --tee 9:1", 10: "", 64: ""} {
+		if got := strings.Join(train.streams(nil, count), " "); got != want {
+			t.Errorf("%d ranks: %q, want %q", count, got, want)
+		}
+	}
+	if got := strings.Join(train.streams(visible.Env{"PET_REDIRECTS=1"}, 2), " "); got != "--tee 9:1" {
+		t.Errorf("with PET_REDIRECTS: %q", got)
 	}
 }
 

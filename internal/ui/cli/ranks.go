@@ -37,8 +37,8 @@ func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, as
 	if err := filled(cmd, "ranks"); err != nil {
 		return err
 	}
-	if set("nproc") && (r.nproc < 1 || r.nproc > 4096) {
-		return fmt.Errorf("cannot start --nproc %d processes: write 1 or more", r.nproc)
+	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.Most) {
+		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.Most)
 	}
 	if !r.asked(cmd) {
 		if set("nproc") {

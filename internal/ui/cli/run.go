@@ -177,7 +177,7 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	}
 	many := p.App.Ranks(spec, plan)
 	if many != nil {
-		plan.Notes = append(plan.Notes, p.App.RankNotes(spec)...)
+		plan.Notes = append(plan.Notes, p.App.RankNotes(spec, plan)...)
 	}
 	if asJSON {
 		plan.Notes = append(p.said, plan.Notes...)
