@@ -32,8 +32,10 @@ type seen struct {
 }
 
 // rank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for a
-// file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input".
+// file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input". It ends when the folder is
+// gone, or when every test has lost its patience: ranks live on without their leader.
 func rank() {
+	time.AfterFunc(90*time.Second, func() { os.Exit(97) })
 	dir, number := os.Args[1], os.Getenv("RANK")
 	does := "wait"
 	for _, arg := range os.Args[2:] {
@@ -92,6 +94,9 @@ func rank() {
 			if _, err := os.Stat(filepath.Join(dir, "go")); err == nil {
 				os.Exit(0)
 			}
+			if _, err := os.Stat(dir); err != nil {
+				os.Exit(98)
+			}
 		}
 	}
 }
@@ -142,6 +147,12 @@ func startCrew(t *testing.T, state string, n int, flags string, env []string, do
 	t.Cleanup(func() {
 		_ = os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600)
 		_, _ = c.cmd.Process.Kill(), c.cmd.Wait()
+		for i := range n {
+			text, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("on", i)))
+			if s := (seen{}); json.Unmarshal(text, &s) == nil {
+				eventually(t, fmt.Sprintf("rank %d is gone", i), func() bool { return gone(strconv.Itoa(s.PID)) })
+			}
+		}
 	})
 	return c
 }
@@ -278,14 +289,15 @@ func TestRankFails(t *testing.T) {
 	}
 }
 
-// TestRankLeaves: what an ended rank leaves behind is ended too: a shell does not hand a SIGTERM to its program.
+// TestRankLeaves: what an ended rank leaves behind is ended too: a shell does not hand a SIGTERM to its program. What the script
+// around it started before is no rank's.
 func TestRankLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo")
 	dir := t.TempDir()
-	cmd := program(t, r.state, nil, "run", "-q", "--machine", "demo", "--gpus", "2", "--ranks", "--", "sh", "-c",
-		`if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi; sleep 1000 & echo $! >left; wait; sleep 1`)
-	cmd.Dir = dir
+	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >before; exec gpuard run -q --machine demo --gpus 2 --ranks -- sh -c '
+if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi; sleep 60 & echo $! >left; wait; sleep 1'`)
+	cmd.Env, cmd.Dir = program(t, r.state, nil).Env, dir
 	got := run(t, cmd)
 	same(t, "exit", got.code, 9)
 	text, err := os.ReadFile(filepath.Join(dir, "left"))
@@ -293,6 +305,13 @@ func TestRankLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "gone", gone(strings.TrimSpace(string(text))), true)
+	text, err = os.ReadFile(filepath.Join(dir, "before"))
+	before, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
+	}
+	same(t, "what was there before is gone", gone(strconv.Itoa(before)), false)
+	_ = unix.Kill(before, unix.SIGKILL)
 	r.freed()
 }
 
