@@ -120,13 +120,14 @@ func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
 	return seen
 }
 
-// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go.
+// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends is dead
+// before the kernel has taken its lock: an end that it wrote counts until another one has written.
 func (l *look) one(name string) (s service.Seen) {
 	s.Kept = l.folder.Kept(name)
 	r, found := l.folder.Record(name)
 	s.Record = r
 	switch {
-	case s.Kept && found && !l.lives(r):
+	case s.Kept && found && !l.lives(r) && (!over(r.State) || r.Boot != l.boot):
 		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
 	case s.Kept:
 	case found && r.Boot != l.boot:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gpuard/internal/app/services"
@@ -13,6 +14,8 @@ import (
 type teller struct {
 	before map[string]services.Row
 	only   func(*services.Row) bool
+	order  []string        // of the instances as they were seen first, dependencies first
+	ended  map[string]bool // their end was told, and nothing new of them was seen since
 }
 
 // happening is one line about one instance.
@@ -39,8 +42,14 @@ func (t *teller) see(view *services.View) (told []happening) {
 			continue
 		}
 		now[row.Name] = row
+		if !slices.Contains(t.order, row.Name) {
+			t.order = append(t.order, row.Name)
+		}
 		if t.before == nil {
 			continue
+		}
+		if !row.Wanted && hasEnded(&row) {
+			continue // below
 		}
 		before, known := t.before[row.Name]
 		if !known && row.Wanted && !row.Fresh {
@@ -50,13 +59,40 @@ func (t *teller) see(view *services.View) (told []happening) {
 			told = append(told, happening{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
 		}
 	}
-	for name, before := range t.before {
-		if _, there := now[name]; !there && alive(&before) {
-			told = append(told, happening{name, "ended", true})
-		}
-	}
+	told = append(t.ends(now), told...)
 	t.before = now
 	return told
+}
+
+// ends are the ends of what is not wanted any more, each told once: what has ended is seen for a moment longer, and its processes
+// may be. Of several in one look those come first that depend on others, as that is how they end.
+func (t *teller) ends(now map[string]services.Row) (told []happening) {
+	for _, name := range slices.Backward(t.order) {
+		before, known := t.before[name]
+		row, there := now[name]
+		switch {
+		case there && (row.Wanted || !hasEnded(&row)):
+			if row.State != "" { // else it may be leaving
+				delete(t.ended, name)
+			}
+		case known && alive(&before) && !t.ended[name]:
+			text := "ended"
+			if there {
+				text = doing(&row)
+			}
+			told = append(told, happening{name, text, true})
+			if t.ended == nil {
+				t.ended = map[string]bool{}
+			}
+			t.ended[name] = true
+		}
+	}
+	return told
+}
+
+// hasEnded reports whether an instance has come to its end, though something of it may still be there.
+func hasEnded(row *services.Row) bool {
+	return row.State == service.Done || row.State == service.Failed || row.State == service.Refused
 }
 
 // alive reports whether something of an instance runs, or is about to.

@@ -33,7 +33,7 @@ func TestTeller(t *testing.T) {
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "nobody listens at 127.0.0.1:8001" })}, nil},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, []string{"node-0 is ready", "web started without a GPU, and is ready"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, nil},
-		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"node-0 ended with exit code 3, and is started again", "web ended"}},
+		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"web ended", "node-0 ended with exit code 3, and is started again"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 1, now })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 1 restart"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 2, now.Add(time.Second) })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 2 restarts"}},
 		{[]services.Row{node(service.Failed, func(r *services.Row) { r.Signal = "SIGSEGV" })}, []string{"node-0 failed: ended by SIGSEGV"}},
@@ -47,6 +47,43 @@ func TestTeller(t *testing.T) {
 		}
 		if !slices.Equal(got, look.want) {
 			t.Errorf("look %d: %q, want %q", i, got, look.want)
+		}
+	}
+}
+
+// TestTellerEnds: an end is told once, whatever is seen of the instance on its way out, and behind those of what depends on it.
+func TestTellerEnds(t *testing.T) {
+	doomed := func(name string, state service.State, kept, orphaned bool) services.Row {
+		return instance(name, -1, state, 0, 0, nil, func(r *services.Row) { r.Wanted, r.Fresh, r.Kept, r.Orphaned = false, false, kept, orphaned })
+	}
+	running := []services.Row{instance("db", -1, service.Running, 1, 0, nil, nil), instance("api", -1, service.Running, 2, 0, nil, nil), instance("web", -1, service.Running, 3, 0, nil, nil)}
+	all := []string{"web ended", "api ended", "db ended"}
+	for _, c := range []struct {
+		name  string
+		looks [][]services.Row
+	}{
+		{"gone at once", [][]services.Row{{}}},
+		{"seen as ended", [][]services.Row{{doomed("api", service.Done, true, false), doomed("db", service.Done, true, false)}, {}}},
+		{"seen without a record", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", "", true, false)}, {}}},
+		{"seen with processes", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", service.Done, false, true)}, {}}},
+	} {
+		tell := &teller{only: everything}
+		tell.see(&services.View{Rows: running})
+		var got []string
+		for _, rows := range c.looks {
+			for _, h := range tell.see(&services.View{Rows: rows}) {
+				got = append(got, h.name+" "+h.text)
+			}
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("%s: %q, want %q", c.name, got, all)
+		}
+	}
+	tell := &teller{only: everything}
+	for range 2 { // it may come back, and end again
+		tell.see(&services.View{Rows: running[:1]})
+		if got := tell.see(&services.View{}); len(got) != 1 {
+			t.Errorf("told %v, want one end", got)
 		}
 	}
 }
