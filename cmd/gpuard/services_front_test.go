@@ -33,10 +33,10 @@ func newStage(t *testing.T) *stage {
     command: [sh, -c, "trap 'echo web ends; exit 0' TERM; echo web runs; while :; do sleep 0.1; done"]
     ready: {log: web runs}
 `)
-	clear := s.cmd("down", "--now")
+	ending := s.cmd("down", "--now")
 	t.Cleanup(func() {
-		cmd := exec.Command(clear.Path) // the test's context is over
-		cmd.Args, cmd.Env, cmd.Dir = clear.Args, clear.Env, clear.Dir
+		cmd := exec.Command(ending.Path) // the test's context is over
+		cmd.Args, cmd.Env, cmd.Dir = ending.Args, ending.Env, ending.Dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}

@@ -111,9 +111,12 @@ func (c *conductor) employ(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
-	received, ended := make(chan message, 16), make(chan error, 1)
+	received, ended := make(chan message, 16), make(chan struct{})
 	go receive(theirs, received)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		_ = cmd.Wait() // cmd.ProcessState says how it ended
+		close(ended)
+	}()
 	done := c.state.Count.Done()
 	err = c.watch(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	if err != nil || c.failure != nil || c.heard != nil && c.state.Count.Running == 0 {
@@ -132,7 +135,7 @@ func (c *conductor) employ(ctx context.Context) error {
 }
 
 // watch follows a runner to its end.
-func (c *conductor) watch(received <-chan message, ended <-chan error, stop func()) error {
+func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop func()) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for over := false; !over || received != nil; {

@@ -191,8 +191,11 @@ func read(dir string) (*Question, error) {
 		return nil, err
 	}
 	q := &Question{}
-	if err := json.Unmarshal(data, q); err != nil || q.Schema != questionSchema {
-		return nil, fmt.Errorf("cannot read %s: it is not of this gpuard (schema %q, error %v)", filepath.Join(dir, questionFile), q.Schema, err)
+	if err := json.Unmarshal(data, q); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, questionFile), err)
+	}
+	if q.Schema != questionSchema {
+		return nil, fmt.Errorf("cannot read %s: it is of another gpuard (schema %q, not %q)", filepath.Join(dir, questionFile), q.Schema, questionSchema)
 	}
 	return q, nil
 }

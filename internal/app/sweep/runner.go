@@ -265,7 +265,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	}
 	seat, err := r.claim(ctx, words[0])
 	if ctx.Err() != nil && err != nil {
-		return nil // ended meanwhile: that is no failure
+		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
 	if err != nil {
 		return err

@@ -43,18 +43,18 @@ func Inherit(fd int, yes bool) {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flags) //nolint:gosec // a descriptor
 }
 
-func keep(family int, any unix.Sockaddr) (number, fd int, err error) {
+func keep(family int, every unix.Sockaddr) (number, fd int, err error) {
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}
-	if number, err = bind(fd, family, any); err != nil {
+	if number, err = bind(fd, family, every); err != nil {
 		_ = unix.Close(fd)
 		return 0, -1, err
 	}
 	return number, fd, nil
 }
 
-func bind(fd, family int, any unix.Sockaddr) (int, error) {
+func bind(fd, family int, every unix.Sockaddr) (int, error) {
 	if family == unix.AF_INET6 { // some machines say otherwise by default
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 			return 0, os.NewSyscallError("setsockopt", err)
@@ -63,7 +63,7 @@ func bind(fd, family int, any unix.Sockaddr) (int, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return 0, os.NewSyscallError("setsockopt", err)
 	}
-	if err := unix.Bind(fd, any); err != nil {
+	if err := unix.Bind(fd, every); err != nil {
 		return 0, os.NewSyscallError("bind", err)
 	}
 	name, err := unix.Getsockname(fd)

@@ -30,9 +30,9 @@ func (p *Program) keepInstance() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
 			task.Standing = func(s status.Standing) string { return Standing(s, time.Now(), 0) }
-			err := error(nil)
 			if hash != "" {
 				var care *job.Care
+				var err error
 				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
 					task.Care = *care // it has a log
 					task.Oversight, err = p.overseen(cmd, o)

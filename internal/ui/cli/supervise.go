@@ -108,7 +108,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	}
 	if !slices.ContainsFunc(supervising(), set) {
 		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
-			if set(flag) && !(ranks && flag == "grace") {
+			if set(flag) && (!ranks || flag != "grace") {
 				return nil, fmt.Errorf("cannot use --%s alone: it says how, and something has to ask for it, such as %s", flag, of)
 			}
 		}

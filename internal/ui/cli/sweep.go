@@ -231,7 +231,7 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweep
 	if refusal != nil {
 		fmt.Fprintln(p.Out, "The first would wait:")
 		Refusal(p.Out, refusal, p.term(p.Out))
-		return nil
+		return nil //nolint:nilerr // a sweep waits: that is an answer
 	}
 	fmt.Fprintln(p.Out, "The first, now:")
 	Plan(p.Out, plan, p.term(p.Out))

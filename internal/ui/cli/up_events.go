@@ -117,7 +117,7 @@ func happened(before, now *services.Row) string {
 		}
 	case service.Running:
 		started := other || !now.Since.Equal(before.Since) || now.Restarts != before.Restarts
-		ready := now.Instance.Ready != nil && now.Seen.Ready
+		ready := now.Ready != nil && now.Seen.Ready
 		switch {
 		case started && ready:
 			return startedOn(now) + ", and is ready"

@@ -11,7 +11,7 @@ import (
 
 // TestTeller goes through the life of a project, look by look.
 func TestTeller(t *testing.T) {
-	ready := func(r *services.Row) { r.Instance.Ready = &service.Ready{TCP: "8001"} }
+	ready := func(r *services.Row) { r.Ready = &service.Ready{TCP: "8001"} }
 	notReady := func(r *services.Row) { ready(r); r.Seen.Ready = false }
 	held := func(why string) func(*services.Row) {
 		return func(r *services.Row) { r.Kept, r.Why = false, why }
@@ -94,7 +94,7 @@ func TestBegun(t *testing.T) {
 		return func(r *services.Row) {
 			r.Kept = kept
 			if needs != "" {
-				r.Instance.After = []service.Dependency{{Service: needs, Until: service.UntilReady}}
+				r.After = []service.Dependency{{Service: needs, Until: service.UntilReady}}
 			}
 		}
 	}

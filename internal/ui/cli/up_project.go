@@ -49,8 +49,8 @@ func (s selection) has(row *services.Row) bool {
 
 // serviceOf is known of what is not wanted any more, too.
 func serviceOf(row *services.Row) string {
-	if row.Instance.Service != "" {
-		return row.Instance.Service
+	if row.Service != "" {
+		return row.Service
 	}
 	return row.Record.Service
 }

@@ -40,12 +40,13 @@ func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each fu
 	defer tick.Stop()
 	defer a.wipe()
 	a.began = time.Now()
-	for looked := (time.Time{}); ; {
+	for {
 		view, err := a.folder.Look(ctx)
 		if err != nil {
 			return err
 		}
-		if looked = time.Now(); each(view) {
+		looked := time.Now()
+		if each(view) {
 			return nil
 		}
 		if err := a.folder.Mend(ctx); err != nil {
@@ -166,7 +167,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 }
 
 func leans(row *services.Row, on map[string]bool) bool {
-	for _, d := range row.Instance.After {
+	for _, d := range row.After {
 		if on[d.Service] {
 			return true
 		}
