@@ -107,13 +107,13 @@ func newLook(a *app.App, folder *project.Folder) *look {
 func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
 	seen := map[string]service.Seen{}
 	for _, i := range wanted.Instances {
-		seen[i.Name] = l.one(i.Name)
+		seen[i.Name] = l.one(i.Name, i.Hash)
 	}
 	for _, name := range l.folder.Instances() {
 		if _, known := seen[name]; known {
 			continue
 		}
-		if one := l.one(name); one.Kept || one.Orphaned {
+		if one := l.one(name, ""); one.Kept || one.Orphaned {
 			seen[name] = one
 		}
 	}
@@ -121,13 +121,13 @@ func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
 }
 
 // one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends is dead
-// before the kernel has taken its lock: an end that it wrote counts until another one has written.
-func (l *look) one(name string) (s service.Seen) {
+// before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts meanwhile.
+func (l *look) one(name, hash string) (s service.Seen) {
 	s.Kept = l.folder.Kept(name)
 	r, found := l.folder.Record(name)
 	s.Record = r
 	switch {
-	case s.Kept && found && !l.lives(r) && (!over(r.State) || r.Boot != l.boot):
+	case s.Kept && found && !l.lives(r) && (!over(r.State) || r.Hash != hash):
 		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
 	case s.Kept:
 	case found && r.Boot != l.boot:

@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/host/project"
 )
 
-// TestKeeperThatLeaves: a keeper is dead before its lock is free. What it wrote last counts if that was an end; else the lock is
+// TestKeeperThatLeaves: a keeper is dead before its lock is free. An end of what is wanted that it wrote counts; else the lock is
 // that of another keeper, which has not written yet.
 func TestKeeperThatLeaves(t *testing.T) {
 	a := &app.App{Proc: proc.New("/proc")}
@@ -34,20 +34,20 @@ func TestKeeperThatLeaves(t *testing.T) {
 	}
 	defer lock.Release()
 	for _, c := range []struct {
-		boot        string
+		hash        string
 		wrote, seen service.State
 	}{
-		{boot, service.Done, service.Done},
-		{boot, service.Failed, service.Failed},
-		{boot, service.Running, ""},
-		{"another", service.Done, ""},
+		{"new", service.Done, service.Done},
+		{"new", service.Failed, service.Failed},
+		{"new", service.Running, ""},
+		{"old", service.Done, ""},
 	} {
-		r := service.Record{State: c.wrote, Boot: c.boot, Namespace: a.Proc.Namespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
+		r := service.Record{Hash: c.hash, State: c.wrote, Boot: boot, Namespace: a.Proc.Namespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
 		if err := folder.SetRecord("node", r); err != nil {
 			t.Fatal(err)
 		}
-		if got := newLook(a, folder).one("node"); !got.Kept || got.State != c.seen {
-			t.Errorf("%s of boot %s is seen as %q, want %q", c.wrote, c.boot, got.State, c.seen)
+		if got := newLook(a, folder).one("node", "new"); !got.Kept || got.State != c.seen {
+			t.Errorf("%s of the %s start is seen as %q, want %q", c.wrote, c.hash, got.State, c.seen)
 		}
 	}
 }
