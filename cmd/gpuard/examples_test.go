@@ -12,35 +12,29 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/text/project"
 )
 
-// promised are the instances of each example, with their GPUs as its page writes them.
-func promised() map[string][][2]string {
-	return map[string][][2]string{
-		"exo":                     {{"node-0", "0"}, {"node-1", "1"}, {"node-2", "2"}, {"node-3", "3"}},
-		"jupyter-beside-training": {{"train", "0"}, {"jupyter", "0"}},
-		"mtools":                  {{"image", "0"}, {"speech", "1"}, {"video-0", "3"}, {"video-1", "2"}},
-		"ollama-beside-vllm":      {{"vllm", "0"}, {"ollama", "0"}},
-		"train-and-infer":         {{"serve", "3"}, {"train", "1, 2"}, {"compare", "none"}},
-	}
-}
-
-// example is one folder below examples.
+// example is one folder below examples, and what its page promises.
 type example struct {
-	name, folder, page string
-	line, machine      string // what the page says to type without a GPU
+	name, folder  string
+	line, machine string            // what the page says to type without a GPU
+	promised      map[string]string // GPUs of each instance, as the page writes them
 }
 
 func examples(t *testing.T) (all []example) {
 	t.Helper()
 	files, err := filepath.Glob("../../examples/*/gpuard.yaml")
-	if err != nil || len(files) != len(promised()) {
-		t.Fatalf("there are %v (%v), and promises for %d examples", files, err, len(promised()))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no examples (%v)", err)
 	}
 	typed := regexp.MustCompile(`(?m)^    (PATH=\$PWD/\.\./stand-ins:\$PATH gpuard up --machine (\S+))$`)
+	row := regexp.MustCompile(`(?m)^\| ([a-z0-9-]+) \| ([0-9, ]+|none) \|`)
 	for _, file := range files {
 		folder, err := filepath.Abs(filepath.Dir(file))
 		if err != nil {
@@ -54,54 +48,13 @@ func examples(t *testing.T) (all []example) {
 		if len(found) != 1 {
 			t.Fatalf("%s has %d lines to type without a GPU, want one", file, len(found))
 		}
-		all = append(all, example{filepath.Base(folder), folder, string(page), found[0][1], found[0][2]})
+		e := example{filepath.Base(folder), folder, found[0][1], found[0][2], map[string]string{}}
+		for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
+			e.promised[cells[1]] = cells[2]
+		}
+		all = append(all, e)
 	}
 	return all
-}
-
-// TestExamplesAreWell: the files have no mistakes, and become what their pages list.
-func TestExamplesAreWell(t *testing.T) {
-	for _, e := range examples(t) {
-		t.Run(e.name, func(t *testing.T) {
-			file := filepath.Join(e.folder, "gpuard.yaml")
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, mistakes := project.Read(data, file)
-			if len(mistakes) > 0 {
-				t.Fatal(&service.Mistakes{File: file, List: mistakes})
-			}
-			m, err := gpu.Invent(e.machine)
-			if err != nil {
-				t.Fatal(err)
-			}
-			instances, _, err := service.Expand(p, service.Ground{Machine: m})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := promised()[e.name]
-			if len(instances) != len(want) {
-				t.Errorf("%d instances, want %v", len(instances), want)
-			}
-			for _, w := range want {
-				i := slices.IndexFunc(instances, func(i service.Instance) bool { return i.Name == w[0] })
-				if i < 0 || instances[i].Refused != "" {
-					t.Fatalf("no instance %s, or one that cannot be: %+v", w[0], instances)
-				}
-				program := instances[i].Command[0]
-				if slices.ContainsFunc(instances[i].Flags, func(f string) bool { return strings.HasPrefix(f, "--torchrun") }) {
-					program = "torchrun"
-				}
-				if _, err := exec.LookPath(filepath.Join(e.folder, "../stand-ins", program)); err != nil {
-					t.Errorf("nothing stands in for %s: %v", program, err)
-				}
-				if !strings.Contains(e.page, "| "+w[0]+" | "+w[1]+" |") {
-					t.Errorf("the page does not say that %s is on GPU %s", w[0], w[1])
-				}
-			}
-		})
-	}
 }
 
 // TestExoNodesKnowEachOther: the ports that the nodes listen on are those that the others look for.
@@ -139,31 +92,145 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 	}
 }
 
-// TestExamples: on the machine of its page, each example has the GPUs that the page promises, each time.
+// tried is an example that somebody tries as its page says.
+type tried struct {
+	*testing.T
+	example
+	state string
+}
+
+// cmd prepares a line that is typed in the folder of the example.
+func (e *tried) cmd(line string) *exec.Cmd {
+	cmd := program(e.T, e.state, nil, "-c", line)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		e.Fatal(err)
+	}
+	cmd.Path, cmd.Args[0], cmd.Dir = sh, "sh", e.folder
+	return cmd
+}
+
+func (e *tried) do(line string) string {
+	e.Helper()
+	got := run(e.T, e.cmd(line))
+	if got.code != 0 {
+		e.Fatalf("%s: %+v", line, got)
+	}
+	return got.out
+}
+
+// shown is an instance in the answer of ps.
+type shown struct {
+	Name    string
+	State   service.State
+	Ready   bool
+	PID     int
+	Devices []job.Given
+	Log     string
+}
+
+func (e *tried) ps() (all []shown, supervised bool) {
+	e.Helper()
+	var answer struct {
+		Supervised bool
+		Instances  []shown
+	}
+	if err := json.Unmarshal([]byte(e.do("gpuard ps --json")), &answer); err != nil {
+		e.Fatal(err)
+	}
+	return answer.Instances, answer.Supervised
+}
+
+// check fails the test unless all runs, by the stand-ins, where the page promises it.
+func (e *tried) check(all []shown) {
+	e.Helper()
+	got := map[string]string{}
+	for _, i := range all {
+		var on []string
+		for _, d := range i.Devices {
+			on = append(on, strconv.Itoa(d.Index))
+		}
+		got[i.Name] = cmp.Or(strings.Join(on, ", "), "none")
+		if i.State != service.Running || !i.Ready || i.PID == 0 {
+			e.Errorf("%s does not run: %+v", i.Name, i)
+		}
+	}
+	same(e, "devices", got, e.promised)
+}
+
+// ended fails the test unless each instance was said to have ended, once.
+func (e *tried) ended(said string) {
+	e.Helper()
+	for name := range e.promised {
+		if n := len(regexp.MustCompile(`(?m)^(gpuard: )?`+name+` ended$`).FindAllString(said, -1)); n != 1 {
+			e.Errorf("%d times it was said that %s ended:\n%s", n, name, said)
+		}
+	}
+}
+
+// TestExamples: what a page says to type starts the example on the GPUs that the page promises, each time. The first time it is
+// left in the background, the second time it is ended as the page says, by Ctrl-C.
 func TestExamples(t *testing.T) {
 	for _, e := range examples(t) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			c := &team{t: t, state: stateFolder(t), dir: e.folder, traces: t.TempDir(), machine: e.machine}
-			c.path = filepath.Join(e.folder, "../stand-ins") + ":" + os.Getenv("PATH")
-			t.Cleanup(c.clear)
-			for range 2 {
-				c.do("up")
-				s := c.until("all run", settled(len(promised()[e.name])))
-				for _, want := range promised()[e.name] {
-					var on []string
-					for _, g := range s.row(want[0]).Seen.Devices {
-						on = append(on, strconv.Itoa(g.Index))
-					}
-					if got := cmp.Or(strings.Join(on, ", "), "none"); got != want[1] {
-						t.Errorf("%s is on GPU %s, promised is %s", want[0], got, want[1])
-					}
+			e := &tried{t, e, stateFolder(t)}
+			clear := e.cmd("gpuard down --now")
+			t.Cleanup(func() {
+				if !t.Failed() {
+					return
 				}
-				c.do("down")
-				c.until("all have ended", nothing)
+				cmd := exec.Command(clear.Path) // the test's context is over
+				cmd.Args, cmd.Env, cmd.Dir = clear.Args, clear.Env, clear.Dir
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+			})
+			e.do(e.line + " -d")
+			first, _ := e.ps()
+			e.check(first)
+			for _, i := range first {
+				eventually(t, "a stand-in runs for "+i.Name, func() bool {
+					text, _ := os.ReadFile(i.Log)
+					return strings.Contains(string(text), " GPUARD_GPUS=")
+				})
 			}
+			e.ended(e.do("gpuard down"))
+			e.inFront(first)
+			eventually(t, "the supervisor has left", func() bool {
+				all, supervised := e.ps()
+				return len(all) == 0 && !supervised
+			})
 		})
 	}
+}
+
+// inFront types the very line of the page, looks at what runs, and ends it by Ctrl-C.
+func (e *tried) inFront(before []shown) {
+	e.Helper()
+	cmd := e.cmd(e.line)
+	var said strings.Builder
+	cmd.Stderr, cmd.SysProcAttr = &said, &unix.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		e.Fatal(err)
+	}
+	var again []shown
+	eventually(e, "all run", func() bool {
+		again, _ = e.ps()
+		return len(again) == len(before) && !slices.ContainsFunc(again, func(i shown) bool { return !i.Ready })
+	})
+	e.check(again)
+	for n, i := range again {
+		same(e, i.Name, i.Devices, before[n].Devices)
+	}
+	if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {
+		e.Error(err)
+	}
+	err := cmd.Wait()
+	if died(err) != unix.SIGINT && cmd.ProcessState.ExitCode() != 128+int(unix.SIGINT) { // of a shell that did not become gpuard
+		e.Errorf("ended with %v, want SIGINT", err)
+	}
+	e.ended(said.String())
 }
 
 // TestServicesComeBack: a service gets the GPU that it had, also when another one that would have taken it stands before it in the file.

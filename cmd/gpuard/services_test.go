@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -131,7 +130,6 @@ type team struct {
 	state, dir    string
 	traces        string
 	machine, last string // what the last look printed
-	path          string // PATH of the services; "" for that of the test
 }
 
 func newTeam(t *testing.T, machine, file string) *team {
@@ -150,7 +148,7 @@ func (c *team) write(file string) {
 }
 
 func (c *team) command(args ...string) *exec.Cmd {
-	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces, "PATH=" + cmp.Or(c.path, os.Getenv("PATH"))}, args...)
+	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces}, args...)
 	cmd.Args[0], cmd.Dir = "upkeep", c.dir
 	return cmd
 }
