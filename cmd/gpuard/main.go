@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -79,6 +80,7 @@ func start(root string, w waits) int {
 	}
 	nvidia := &driver{deadline: w.driver}
 	a := &app.App{
+		Name:        filepath.Base(os.Args[0]),
 		Read:        app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
 		Unread:      func() []gpu.Device { return pci.Others(root) },
 		Cards:       func() ([]site.Card, error) { return pci.Cards(root) },

@@ -30,6 +30,7 @@ type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 
 // App is what every use case needs.
 type App struct {
+	Name          string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
 	Read          Reader
 	Unread        func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
 	Cards         func() ([]site.Card, error)                                // what is on the PCI bus, whoever drives it; nil: not asked

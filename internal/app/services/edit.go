@@ -287,7 +287,7 @@ func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := background.Start(untagged(f.app.Env), errs, "project-supervise", folder.Path)
+	process, err := background.Start(f.app.Name, untagged(f.app.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}

@@ -224,7 +224,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &keeping{name, i.Hash, time.Now()}
-	process, err := background.Start(latest(env), errs, args...)
+	process, err := background.Start(s.app.Name, latest(env), errs, args...)
 	if err != nil {
 		s.bury(k)
 		return err

@@ -2,25 +2,29 @@
 package background
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Start starts this program again as a session of its own, in the root folder: without a terminal, with nothing open but errs
-// as its standard error. What this process got from its caller is not passed on by it either, from now on: whoever runs on in
-// the background would keep the caller's lease.
-func Start(env []string, errs *os.File, args ...string) (*os.Process, error) {
+// Start starts this program again, under its name, as a session of its own, in the root folder: without a terminal, with nothing
+// open but errs as its standard error. What this process got from its caller is not passed on by it either, from now on: whoever
+// runs on in the background would keep the caller's lease. Without a name nothing is started: this process is some other program
+// that uses our code, such as the tests of a package, and would begin anew in the background.
+func Start(name string, env []string, errs *os.File, args ...string) (*os.Process, error) {
+	if name == "" {
+		return nil, errors.New("cannot start gpuard in the background: this process is not gpuard")
+	}
 	if err := keepAll(); err != nil {
 		return nil, fmt.Errorf("cannot start gpuard in the background: %w", err)
 	}
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Args[0] = filepath.Base(os.Args[0])
+	cmd.Args[0] = name
 	cmd.Env, cmd.Dir, cmd.Stderr = env, "/", errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
