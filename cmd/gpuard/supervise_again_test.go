@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -224,5 +226,49 @@ func TestLogTells(t *testing.T) {
 	}
 	letGo(t, dir)
 	same(t, "exit", wait(), 0)
+	r.freed()
+}
+
+// TestEndedBeforeItIsRecorded: a command that has ended long before its lease could be written down as its own ended as it did.
+// Nobody else buries it meanwhile, and takes the exit code away.
+func TestEndedBeforeItIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	r.freed()
+	said, errs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close() //nolint:errcheck // read to its end
+	if _, err = unix.FcntlInt(errs.Fd(), unix.F_SETPIPE_SZ, 4096); err == nil {
+		_, err = errs.Write(make([]byte, 4096)) // so that gpuard stays where it says what it has leased
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", "--", "sh", "-c", "echo on; exit 7")
+	cmd.Stderr = errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = errs.Close()
+	eventually(t, "it has leased", func() bool { return r.leases() == 1 })
+	lock, err := os.OpenFile(filepath.Join(r.folder(), "lock"), os.O_RDWR, 0)
+	if err == nil {
+		err = unix.FcntlFlock(lock.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, said) //nolint:errcheck // what it says is not asked
+	_, _ = out.Read(make([]byte, 3))
+	time.Sleep(time.Second) // it has ended, and an orphan would have been buried
+	_ = lock.Close()
+	_ = cmd.Wait()
+	same(t, "exit", cmd.ProcessState.ExitCode(), 7)
 	r.freed()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ type supervision struct {
 	log   *logfile.Log
 	tree  *tree.Tree
 	now   atomic.Pointer[launch.Child] // that runs
+	birth sync.Mutex                   // held while one is started: only then is it known who is awaited
 	done  job.Result
 	left  time.Duration // of the limit of its time; 0 without one
 	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
@@ -137,11 +139,15 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 	if s.left > 0 {
 		most = s.left + s.care.Grace + dying
 	}
+	s.birth.Lock()
 	child, err := l.start(c, most)
+	if err == nil {
+		s.now.Store(child)
+	}
+	s.birth.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	s.now.Store(child)
 	s.done.Starts++
 	_ = s.told(l, child.PID()) // it runs, whoever hears of it
 	return child, nil
@@ -320,6 +326,8 @@ func (s *supervision) spares(pid int) bool {
 
 // awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were started.
 func (s *supervision) awaits(pid int) bool {
+	s.birth.Lock()
+	defer s.birth.Unlock()
 	child := s.now.Load()
 	return child != nil && (pid == child.PID() || child.Needs(pid))
 }

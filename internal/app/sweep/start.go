@@ -36,16 +36,18 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 	}
 	env := append([]string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), "GPUARD_SWEEP_DIR=" + dir}, seat.Env...)
 	began := time.Now()
+	r.mu.Lock() // who is awaited is known before anybody is buried
 	pid, err := batch.Start(batch.Command{Path: path, Dir: r.question.Folder, Argv: words, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
+	if err == nil {
+		r.live[pid] = seat
+	}
+	r.mu.Unlock()
 	if err != nil {
 		defer r.leave(run, 0)
 		_ = seat.Leave()
 		why := fmt.Sprintf("cannot run %q: %v", words[0], err)
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
-	r.mu.Lock()
-	r.live[pid] = seat
-	r.mu.Unlock()
 	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: devices(seat.Plan)}
 	if stat, err := r.app.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start

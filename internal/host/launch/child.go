@@ -235,6 +235,8 @@ func (c *Child) wait() {
 				c.resume()
 			}
 			continue
+		case err != nil: // somebody else has buried it: how it ended is not known, and so was no success
+			status = 0xff << 8
 		}
 		c.finish(status, usage)
 		return
