@@ -295,17 +295,20 @@ func TestRankLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo")
 	dir := t.TempDir()
-	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >before; exec gpuard run -q --machine demo --gpus 2 --ranks -- sh -c '
-if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi; sleep 60 & echo $! >left; wait; sleep 1'`)
+	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >before; exec gpuard run -q --machine demo --gpus 2 --grace 300ms --ranks -- sh -c '
+if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi
+(trap "" TERM; exec sleep 60) & echo $! >deaf; sleep 60 & echo $! >left; wait; sleep 1'`)
 	cmd.Env, cmd.Dir = program(t, r.state, nil).Env, dir
 	got := run(t, cmd)
 	same(t, "exit", got.code, 9)
-	text, err := os.ReadFile(filepath.Join(dir, "left"))
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"left", "deaf"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, name+" is gone", gone(strings.TrimSpace(string(text))), true)
 	}
-	same(t, "gone", gone(strings.TrimSpace(string(text))), true)
-	text, err = os.ReadFile(filepath.Join(dir, "before"))
+	text, err := os.ReadFile(filepath.Join(dir, "before"))
 	before, bad := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || bad != nil {
 		t.Fatal(err, bad)
