@@ -302,3 +302,123 @@ func TestServicesOrder(t *testing.T) {
 	same(t, "order", c.order(), []string{"start db", "start api", "start web", "end web", "end api", "end db"})
 	c.check()
 }
+
+// TestEachGPUOnFourDevices: `each: gpu` on 4 devices is 4 nodes with ports of their own, each on the same device after a restart of
+// everything, and after kill -9 of the supervisor, which costs no node its process.
+func TestEachGPUOnFourDevices(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	c := newTeam(t, "demo:4xL4", "services:\n  node:\n    each: gpu\n    command: [alone, --port, \"{{add 52415 .Ordinal}}\"]\n")
+	nodes := func(what string) (all []string) {
+		t.Helper()
+		s := c.until(what, settled(n))
+		devices := map[string]bool{}
+		for i := range n {
+			r := s.row(fmt.Sprintf("node-%d", i))
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.Seen.Main.PID))
+			same(t, what+": command", string(line), fmt.Sprintf("alone\x00--port\x00%d\x00", 52415+i))
+			if len(r.Seen.Devices) != 1 {
+				t.Fatalf("%s: %s has %v", what, r.Name, r.Seen.Devices)
+			}
+			id := string(r.Seen.Devices[0].UUID)
+			devices[id] = true
+			all = append(all, r.Name+" "+id)
+		}
+		same(t, what+": devices", len(devices), n)
+		return all
+	}
+	c.do("up")
+	first := nodes("all run")
+	c.do("down")
+	c.until("all is over", nothing)
+	c.do("up")
+	same(t, "after down and up", nodes("all run after down and up"), first)
+	c.do("restart")
+	same(t, "after restart", nodes("all run after restart"), first)
+	before := c.look()
+	for _, pid := range c.processes("project-supervise") {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	c.until("the supervisor is gone", func(s *sight) bool { return !s.Supervised })
+	contains(t, c.do("up"), "Start:[] Stay:[node-0 node-1 node-2 node-3]")
+	same(t, "after kill -9 of the supervisor", nodes("all run after kill -9"), first)
+	after := c.look()
+	for i := range n {
+		name := fmt.Sprintf("node-%d", i)
+		same(t, "process of "+name, after.row(name).Seen.Main, before.row(name).Seen.Main)
+	}
+	c.do("kill")
+	c.until("all is over", nothing)
+	c.check()
+}
+
+// TestServicesUnwatched: a line that shows readiness counts when it was written while nobody lived to read it, and one of an earlier
+// start does not.
+func TestServicesUnwatched(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", `services:
+  one: {command: [sh, -c, "until [ -e $ALONE/go ]; do sleep 0.02; done; echo usable; touch $ALONE/said; exec sleep 1012"], cpu: true, ready: {log: ^usable}}
+`)
+	c.do("up")
+	runs := func(s *sight) bool {
+		return s.Supervised && s.row("one").Fresh && s.row("one").Seen.Kept && s.row("one").Seen.State == service.Running && s.row("one").Seen.Main.PID != 0
+	}
+	killAll := func() *sight {
+		t.Helper()
+		s := c.until("it runs", runs)
+		for _, what := range []string{"project-supervise", "project-keep"} {
+			for _, pid := range c.processes(what) {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		c.until("nobody looks after it", func(s *sight) bool { return !s.Supervised && s.row("one").Seen.Orphaned })
+		return s
+	}
+	first := killAll()
+	if err := os.WriteFile(filepath.Join(c.traces, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := filepath.Join(c.traces, "said")
+	eventually(t, "it has said so", func() bool { _, err := os.Stat(said); return err == nil })
+	c.do("up")
+	same(t, "process", c.until("it is ready", settled(1)).row("one").Seen.Main, first.row("one").Seen.Main)
+	if err := os.Remove(filepath.Join(c.traces, "go")); err != nil {
+		t.Fatal(err)
+	}
+	c.do("restart")
+	c.until("it is started again", func(s *sight) bool { return runs(s) && s.row("one").Seen.Main != first.row("one").Seen.Main })
+	killAll()
+	c.do("up")
+	if s := c.until("it is found again", runs); s.row("one").Seen.Ready {
+		t.Error("ready by the line of an earlier start")
+	}
+	c.do("kill")
+	c.until("all is over", nothing)
+}
+
+// TestServicesUnderNohup: signals that who starts services ignores are not ignored by the services, nor by what looks after them.
+func TestServicesUnderNohup(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [sleep, \"1013\"], cpu: true}\n")
+	up := c.command("up")
+	up.Args = append([]string{"sh", "-c", "trap '' INT HUP; exec -a upkeep \"$@\"", "sh", up.Path}, up.Args[1:]...)
+	up.Path = "/bin/bash"
+	if got := run(t, up); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	s := c.until("it runs", settled(1))
+	pids := append(c.processes("project-supervise"), c.processes("project-keep")...)
+	same(t, "processes", len(pids), 2)
+	for _, pid := range append(pids, s.row("one").Seen.Main.PID) {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		set, err := strconv.ParseUint(string(line), 16, 64)
+		if err != nil || set&(1<<(unix.SIGHUP-1)|1<<(unix.SIGINT-1)|1<<(unix.SIGQUIT-1)) != 0 {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			t.Errorf("%q ignores %s (%v)", name, line, err)
+		}
+	}
+	c.do("kill")
+	c.until("all is over", nothing)
+}

@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/background"
 	"gpuard/internal/host/project"
+	"gpuard/internal/host/tail"
 )
 
 // Task is what a keeper looks after.
@@ -32,7 +33,9 @@ type Task struct {
 // Keep is the life of the keeper of one instance: what gpuard run is beside a command, with a record of it. It ends with the
 // instance. Another keeper's command that lives is found again and looked after, and not started a second time.
 func Keep(ctx context.Context, a *app.App, t Task) error {
-	background.Name("gpuard")
+	if err := background.Begin("gpuard"); err != nil {
+		return err
+	}
 	folder, err := project.Open(t.Dir)
 	if err != nil {
 		return err
@@ -327,9 +330,12 @@ func (k *keeper) started(l *app.Launch, pid int) error {
 		}
 	} else {
 		k.quiet()
-		k.watch()
 	}
+	inode, offset := tail.Mark(k.log())
 	k.set(func(r *service.Record) {
+		if pid == 0 {
+			r.Output = service.Place{Inode: inode, Offset: offset}
+		}
 		r.Lease, r.Devices, r.Share, r.Main = l.Lease, append([]job.Given{}, l.Plan.Devices...), l.Plan.Share, process
 		if r.Last = nil; len(r.Devices) > 0 {
 			for _, d := range r.Devices {
@@ -345,6 +351,7 @@ func (k *keeper) started(l *app.Launch, pid int) error {
 		}
 	})
 	if pid != 0 {
+		k.watch()
 		k.probe()
 	}
 	return nil

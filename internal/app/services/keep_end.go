@@ -53,12 +53,12 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	k.over(state, why)
 }
 
-// watch begins to look for what shows that the next start can be used, before that.
+// watch begins to look for what shows that a start can be used.
 func (k *keeper) watch() {
 	if k.instance.Ready == nil {
 		return
 	}
-	p, err := probing(*k.instance.Ready, k.log())
+	p, err := probing(*k.instance.Ready, k.log(), k.snapshot().Output)
 	if err != nil {
 		k.doom(err.Error())
 		return

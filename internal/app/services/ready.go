@@ -26,8 +26,8 @@ const (
 	answerable = 30 * time.Second // for one answer
 )
 
-// probing begins before the command is started, so that its first line is seen. Close it when done.
-func probing(r service.Ready, log string) (*prober, error) {
+// probing looks at the output of one start, from where the log ended before that. Close it when done.
+func probing(r service.Ready, log string, from service.Place) (*prober, error) {
 	p := &prober{ready: r}
 	if r.Log == "" {
 		return p, nil
@@ -37,7 +37,7 @@ func probing(r service.Ready, log string) (*prober, error) {
 		return nil, fmt.Errorf("cannot look for a line: %w", err)
 	}
 	p.output = tail.New()
-	p.output.Add(log, 0)
+	p.output.Resume(log, from.Inode, from.Offset)
 	return p, nil
 }
 

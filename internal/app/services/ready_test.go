@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/tail"
 )
 
 const patience = 30 * time.Second
@@ -28,7 +29,7 @@ func probe(t *testing.T, p *prober) (reasons []string, err error) {
 func TestReadyCommand(t *testing.T) {
 	t.Parallel()
 	count := filepath.Join(t.TempDir(), "count")
-	p, err := probing(service.Ready{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}, Interval: time.Millisecond}, "")
+	p, err := probing(service.Ready{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}, Interval: time.Millisecond}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestReadyCommand(t *testing.T) {
 
 func TestReadyTimeout(t *testing.T) {
 	t.Parallel()
-	p, err := probing(service.Ready{Command: []string{"sh", "-c", "echo never; exit 1"}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "")
+	p, err := probing(service.Ready{Command: []string{"sh", "-c", "echo never; exit 1"}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func TestReadyLog(t *testing.T) {
 	if err := os.WriteFile(log, []byte("server ready on 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := probing(service.Ready{Log: `ready on \d+$`}, log)
+	inode, offset := tail.Mark(log)
+	p, err := probing(service.Ready{Log: `ready on \d+$`}, log, service.Place{Inode: inode, Offset: offset})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestReadyLog(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := probing(service.Ready{Log: "("}, log); err == nil {
+	if _, err := probing(service.Ready{Log: "("}, log, service.Place{}); err == nil {
 		t.Error("a broken pattern is taken")
 	}
 }

@@ -137,9 +137,6 @@ type Folder struct {
 	file, path string
 }
 
-// File is the project's.
-func (f *Folder) File() string { return f.file }
-
 // open opens the folder; nil when the project was never up.
 func (f *Folder) open() (*project.Folder, error) {
 	folder, err := project.Open(f.path)

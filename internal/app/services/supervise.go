@@ -19,7 +19,9 @@ import (
 // Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
 // costs nothing: the keepers go on, and the next supervisor finds them by their locks.
 func Supervise(ctx context.Context, a *app.App, dir string) error {
-	background.Name("gpuard")
+	if err := background.Begin("gpuard"); err != nil {
+		return err
+	}
 	folder, err := project.Open(dir)
 	if err != nil {
 		return err
@@ -53,6 +55,7 @@ type supervisor struct {
 	keepers map[string]*keeping // that it started and that live
 	ended   chan *keeping
 	pauses  map[string]*pause
+	failed  bool // in the last round: on a disk that is full, nothing may change that would wake it
 }
 
 // keeping is a keeper that this supervisor started.
@@ -70,6 +73,7 @@ type pause struct {
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
+	onceMore     = 2 * time.Second // after a step that did not succeed
 )
 
 // sleep returns when something changed.
@@ -80,6 +84,9 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 		if left := time.Until(p.until); left > 0 && (soonest == 0 || left < soonest) {
 			soonest = left
 		}
+	}
+	if s.failed && (soonest == 0 || soonest > onceMore) {
+		soonest = onceMore
 	}
 	if soonest > 0 {
 		t := time.NewTimer(soonest)
@@ -123,8 +130,10 @@ func (s *supervisor) round() (over bool, err error) {
 	}
 	seen := s.look(&wanted)
 	actions := service.Next(wanted.Instances, seen)
+	s.failed = false
 	for _, act := range actions {
 		if err := s.do(act, &wanted, seen[act.Instance]); err != nil {
+			s.failed = true
 			s.say(err.Error())
 		}
 	}

@@ -41,9 +41,16 @@ type Record struct {
 	Restarts  int           `json:"restarts"`
 	Exit      *int          `json:"exit"` // of the last end; nil: none yet, by a signal, or nobody saw it
 	Signal    string        `json:"signal,omitempty"`
-	Last      []gpu.UUID    `json:"last"` // devices of its last start: the same again where they are free
-	Stop      string        `json:"stop"` // how it is asked to end, and how long it may take then
+	Last      []gpu.UUID    `json:"last"`   // devices of its last start: the same again where they are free
+	Output    Place         `json:"output"` // where its log ended before this start
+	Stop      string        `json:"stop"`   // how it is asked to end, and how long it may take then
 	Grace     time.Duration `json:"grace"`
+}
+
+// Place is a point in a file, which may have another name by now.
+type Place struct {
+	Inode  uint64 `json:"inode"` // 0: there was no file
+	Offset int64  `json:"offset"`
 }
 
 // Wanted is what a project shall be, until somebody says otherwise.

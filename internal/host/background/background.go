@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"syscall"
 
@@ -47,5 +48,16 @@ func keepAll() error {
 	return nil
 }
 
-// Name gives this process a name for ps and top: one that was started through a link in /proc has that of the link.
-func Name(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) } //nolint:gosec // no file is made there
+// Begin is the first thing that a process does which Start started: name is its name for ps and top, which else is that of a link
+// in /proc. Whoever started it may ignore signals (nohup, a job in the background of a script), and what runs on without
+// them shall not: such a process becomes itself once more, since exec leaves nothing of a signal that is caught.
+func Begin(name string) error {
+	if signal.Ignored(unix.SIGINT) || signal.Ignored(unix.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
+		if err := unix.Exec("/proc/self/exe", os.Args, os.Environ()); err != nil {
+			return fmt.Errorf("cannot start gpuard in the background: %w", err)
+		}
+	}
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
+	return nil
+}

@@ -104,16 +104,6 @@ func (f *Folder) Instances() []string {
 // Log is the file that the output of an instance goes to, unless it has one of its own.
 func (f *Folder) Log(instance string) string { return f.of(instance, logFile) }
 
-// Forget removes what is known of an instance that neither lives nor is wanted.
-func (f *Folder) Forget(instance string) {
-	lock, err := f.Keep(instance)
-	if err != nil || lock == nil {
-		return
-	}
-	_ = os.RemoveAll(f.of(instance, ""))
-	lock.Release()
-}
-
 func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
 
 func (f *Folder) of(instance, name string) string {

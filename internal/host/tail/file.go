@@ -71,6 +71,38 @@ func (f *file) begin(last int) {
 	f.open, f.at, f.old = older.open, older.at, nil
 }
 
+// Mark is where a file ends now, for Resume. The inode is 0 when there is no file.
+func Mark(path string) (inode uint64, offset int64) {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0, 0
+	}
+	return st.Ino, st.Size
+}
+
+// resume opens the file that had a number, from a point on.
+func (f *file) resume(inode uint64, offset int64) {
+	for _, path := range []string{f.path, f.rotated()} {
+		if number, size := Mark(path); number == inode && size >= offset && f.enter(path) {
+			f.at = offset
+			f.forget(path)
+			return
+		}
+	}
+	if inode != 0 && f.enter(f.rotated()) { // it was full more than once
+		f.forget(f.rotated())
+	} else {
+		f.enter(f.path)
+	}
+}
+
+// forget is for a file that was entered by its old name: nothing else had that before.
+func (f *file) forget(path string) {
+	if path != f.path {
+		f.old = nil
+	}
+}
+
 // back looks from the end of a file for its last lines: where they begin, and how many there are.
 func back(from *os.File, size int64, last int) (at int64, found int) {
 	block := make([]byte, 32<<10)

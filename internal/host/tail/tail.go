@@ -69,14 +69,25 @@ func (t *Tail) Close() {
 // Add begins with the last lines of a file, those of PATH.1 included; 0 is what is written after this call. The path is
 // absolute; the file, and its folder, may come later.
 func (t *Tail) Add(path string, last int) int {
+	return t.begin(path, func(f *file) { f.begin(last) })
+}
+
+// begin numbers a file, and looks for the place where to begin.
+func (t *Tail) begin(path string, place func(f *file)) int {
 	f := &file{number: len(t.files), path: path, watch: -1}
 	t.mu.Lock()
 	t.files = append(t.files, f)
 	t.mu.Unlock()
 	t.place(f) // before it is looked at: what comes in between is told
-	f.begin(last)
+	place(f)
 	t.wake(func(other *file) bool { return other == f })
 	return f.number
+}
+
+// Resume begins at a point that Mark told, also when the file has become PATH.1 since; with all that is left where that is gone
+// too.
+func (t *Tail) Resume(path string, inode uint64, offset int64) int {
+	return t.begin(path, func(f *file) { f.resume(inode, offset) })
 }
 
 // Look makes Now see what was written before this call, of which the kernel may not have told yet; it also ends a Wait.

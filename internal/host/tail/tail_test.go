@@ -344,3 +344,61 @@ func TestNothing(t *testing.T) {
 		t.Errorf("got %q, %v", line.Text, err)
 	}
 }
+
+// What was written behind a mark is told, wherever the file is by now.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	lines := func(inode uint64, offset int64) string {
+		f := tail.New()
+		defer f.Close()
+		f.Resume(path, inode, offset)
+		var all []string
+		for line, ok := f.Now(); ok; line, ok = f.Now() {
+			all = append(all, string(line.Text))
+		}
+		return strings.Join(all, " ")
+	}
+	write := func(name, text string) {
+		t.Helper()
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = file.WriteString(text)
+			_ = file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func() {
+		t.Helper()
+		if err := os.Rename(path, path+".1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	none, zero := tail.Mark(path)
+	is("no file yet", lines(none, zero), "")
+	write(path, "a\n")
+	is("a file that was not there", lines(none, zero), "a")
+	inode, offset := tail.Mark(path)
+	write(path, "b\n")
+	is("behind the mark", lines(inode, offset), "b")
+	rotate()
+	is("only the old file", lines(inode, offset), "b")
+	write(path, "c\n")
+	is("full once", lines(inode, offset), "b c")
+	keep, err := os.Open(path + ".1") // its number is not given to another
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keep.Close() //nolint:errcheck // read only
+	rotate()
+	write(path, "d\n")
+	is("full twice", lines(inode, offset), "c d")
+}

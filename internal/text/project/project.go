@@ -223,10 +223,13 @@ func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
 }
 
 // goodName is what can be a file's name, a word of a command line and a part of a host's name alike.
-var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+func goodName(name string) bool {
+	const first = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return name != "" && len(name) <= 63 && strings.Contains(first, name[:1]) && strings.Trim(name, first+"_.-") == ""
+}
 
 func (r *reader) wellNamed(name string, at lint.Place, what string) bool {
-	if goodName.MatchString(name) {
+	if goodName(name) {
 		return true
 	}
 	advice := "write lower case letters and digits, and - _ . behind the first, 63 at most"

@@ -266,7 +266,7 @@ func FuzzRead(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, i := range list {
-			if seen[i.Name] || !goodName.MatchString(i.Service) || i.Hash == "" || len(i.Command) == 0 {
+			if seen[i.Name] || !goodName(i.Service) || i.Hash == "" || len(i.Command) == 0 {
 				t.Errorf("%q: %+v", src, i)
 			}
 			seen[i.Name] = true
