@@ -3,6 +3,7 @@ package sweep
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 // What a runner leaves that was killed has become the children of the process that people see (PR_SET_CHILD_SUBREAPER(2const)),
 // running or ended. Which process is which run the journal says: all but the one that was just being made have a Start. That one
-// is the child that nobody knows, leads a session, and is not older than its Begin.
+// is the oldest child that nobody knows, leads a session, and is not older than its Begin.
 
 // inherit waits for the runs of a runner that is gone, and writes down how they end.
 func (c *conductor) inherit(runner int) error {
@@ -33,7 +34,7 @@ func (c *conductor) inherit(runner int) error {
 			if c.state.Runs[run].Phase == core.Running {
 				return p.PID == born.PID
 			}
-			return p.Session == p.PID && p.Start >= born.Ticks && !c.knows(p.PID)
+			return c.newborn(run, p)
 		})
 		switch {
 		case i < 0:
@@ -53,9 +54,19 @@ func (c *conductor) inherit(runner int) error {
 	return c.seeOff(open)
 }
 
-// knows reports whether a process is a run that has a Start.
-func (c *conductor) knows(pid int) bool {
-	return slices.ContainsFunc(c.state.In(core.Running), func(run int) bool { return c.state.Runs[run].Born().PID == pid })
+// newborn reports whether a child may be a run that has only its Begin. What others of our runs left behind has their folder in
+// its environment; one that has ended shows none, and one that is just being made the runner's.
+func (c *conductor) newborn(run int, p batch.Process) bool {
+	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
+		return false
+	}
+	env, _ := c.app.Proc.Environ(p.PID) // none of one that has ended
+	for _, pair := range env {
+		if dir, ours := strings.CutPrefix(pair, "GPUARD_SWEEP_DIR="); ours && filepath.Dir(dir) == filepath.Dir(c.folderOf(run)) {
+			return dir == c.folderOf(run)
+		}
+	}
+	return true
 }
 
 // settled lists the children when none is in the runner's session any more, which the one that was just being made is for a

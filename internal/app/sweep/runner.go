@@ -309,13 +309,20 @@ func (r *runner) another() bool {
 // stillborn writes down that a run cannot be started.
 func (r *runner) stillborn(run int, why error) error {
 	defer func() { <-r.slots }()
-	if err := r.journal.Reserve(1 << 16); err != nil {
+	if err := r.journal.Reserve(r.room()); err != nil {
 		return err
 	}
 	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
 		return err
 	}
 	return r.add(core.Event{Kind: core.End, Run: run, Exit: app.RunExit(why), Problem: why.Error()})
+}
+
+// room is what the events of one more run, and the ends of all that run, may take: a line names each device.
+func (r *runner) room() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(len(r.live)+16) << 12
 }
 
 // add writes an event.

@@ -21,7 +21,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 	dir := filepath.Join(r.dir, core.Folder(run, len(r.state.Runs)))
 	log, err := openLog(dir)
 	if err == nil {
-		err = r.journal.Reserve(1 << 16)
+		err = r.journal.Reserve(r.room())
 	}
 	if err != nil {
 		return err
@@ -171,12 +171,13 @@ func (r *runner) limit(pid int, most time.Duration) (late func() bool) {
 			return
 		case <-time.After(most):
 		}
-		batch.End(pid, "SIGTERM")
+		known := map[int]uint64{}
+		batch.End(pid, "SIGTERM", known)
 		select {
 		case <-ended:
 		case <-time.After(r.question.Grace):
 		}
-		batch.End(pid, "SIGKILL")
+		batch.End(pid, "SIGKILL", known)
 		over <- true
 	}()
 	return func() bool {

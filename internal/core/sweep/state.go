@@ -63,11 +63,22 @@ type Run struct {
 	Last   Event // End, or where it has not ended what came last
 
 	failures int   // since it was last asked for
-	begun    Event // the Begin, or Start, that it has not ended since
+	begun    Event // its last Begin, or Start
 }
 
 // Born is the event that says which process the run is, while its Phase is Begun or Running.
 func (r *Run) Born() Event { return r.begun }
+
+// Knows reports whether a process, made at that time, is that of some run's Start, also when the run has ended since: who was
+// killed before burying it leaves it there.
+func (s *State) Knows(pid int, ticks uint64) bool {
+	for i := range s.Runs {
+		if e := &s.Runs[i].begun; e.Kind == Start && e.PID == pid && e.Ticks == ticks {
+			return true
+		}
+	}
+	return false
+}
 
 // Retry is what a failure leads to.
 type Retry struct {
@@ -144,7 +155,6 @@ func (s *State) end(r *Run, e Event) {
 			s.move(r, Failed)
 		}
 	}
-	r.begun = Event{}
 }
 
 // move changes the phase, and the counts with it.

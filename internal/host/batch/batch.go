@@ -3,10 +3,12 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,7 +145,7 @@ type Process struct {
 	exit syscall.WaitStatus // of a dead one
 }
 
-// Processes lists all of them.
+// Processes lists all of them, the oldest first.
 func Processes() []Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -157,6 +159,7 @@ func Processes() []Process {
 			}
 		}
 	}
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
 	return all
 }
 
@@ -182,15 +185,20 @@ func one(pid int) (Process, bool) {
 }
 
 // End sends a signal ("SIGTERM") to a process, to all that descend from it and to all of its session, and reports whether one
-// of them lives.
-func End(leader int, signal string) bool {
+// of them lives. Those are noted in known, with their start, and count the next time too: what has lost its parent by then, and
+// has a session of its own, can be found in no other way.
+func End(leader int, signal string, known map[int]uint64) bool {
 	all := Processes()
-	chosen, found := map[int]bool{leader: true}, false
+	if p, ok := one(leader); ok {
+		known[leader] = p.Start
+	}
+	chosen, found := map[int]bool{}, false
 	for more := true; more; {
 		more = false
 		for _, p := range all {
-			if !chosen[p.PID] && (chosen[p.Parent] || p.Session == leader) && p.PID != os.Getpid() {
-				chosen[p.PID], more = true, true
+			start, before := known[p.PID]
+			if !chosen[p.PID] && (before && start == p.Start || chosen[p.Parent] || p.Session == leader) && p.PID != os.Getpid() {
+				chosen[p.PID], known[p.PID], more = true, p.Start, true
 			}
 		}
 	}
@@ -199,7 +207,7 @@ func End(leader int, signal string) bool {
 		if err != nil {
 			continue
 		}
-		if now, ok := one(pid); ok && !now.Dead && (pid == leader || chosen[now.Parent] || now.Session == leader) {
+		if now, ok := one(pid); ok && !now.Dead && now.Start == known[pid] {
 			found = unix.PidfdSendSignal(fd, unix.SignalNum(signal), nil, 0) == nil || found
 			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
 		}

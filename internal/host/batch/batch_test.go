@@ -123,21 +123,26 @@ func TestAwaitOther(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestEnd: a signal reaches the process, what descends from it, and what is left of its session.
+// TestEnd: a signal reaches the process, what descends from it, and what is left of its session, also what has a session of its
+// own when the process that started it ended at an earlier signal.
 func TestEnd(t *testing.T) {
-	pid, log := begin(t, `(sleep 1000 & echo $!); setsid sleep 1001 & echo $!; echo on; wait`)
+	pid, log := begin(t, `(sleep 60 & echo $!); setsid sh -c 'trap "" TERM; echo $$; sleep 60' & wait`)
 	var pids []string
-	for end := time.Now().Add(20 * time.Second); len(pids) != 3; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); len(pids) != 2; time.Sleep(5 * time.Millisecond) {
 		text, _ := os.ReadFile(log)
 		if pids = strings.Fields(string(text)); time.Now().After(end) {
 			t.Fatalf("%q", text)
 		}
 	}
-	if !End(pid, "SIGKILL") {
+	known := map[int]uint64{}
+	if !End(pid, "SIGTERM", known) {
 		t.Error("nobody was there")
 	}
 	_, _ = Await(pid)
-	for _, text := range pids[:2] {
+	if !End(pid, "SIGKILL", known) {
+		t.Error("what ignores SIGTERM was not found")
+	}
+	for _, text := range pids {
 		var n int
 		_, _ = fmt.Sscan(text, &n)
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -149,8 +154,10 @@ func TestEnd(t *testing.T) {
 			}
 		}
 	}
-	if End(pid, "SIGKILL") {
-		t.Error("a dead process counts as living")
+	for end := time.Now().Add(20 * time.Second); End(pid, "SIGKILL", known); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("dead processes count as living")
+		}
 	}
 	Bury(pid)
 }

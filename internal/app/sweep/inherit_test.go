@@ -1,0 +1,103 @@
+package sweep
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/internal/app"
+	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/batch"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/proc"
+)
+
+// left is a conductor of three runs of which a runner that was killed left something, as it may be between any two of its steps.
+func left(t *testing.T) *conductor {
+	dir := t.TempDir()
+	j, err := journal.Open(filepath.Join(dir, journalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	s := &Sweep{Dir: dir, Question: &Question{}, app: &app.App{Proc: proc.New("/proc"), Say: func(string) {}}, journal: j, state: core.NewState(3, core.Retry{})}
+	return &conductor{Sweep: s, show: func(Progress) {}, caught: &interrupt.Caught{}}
+}
+
+// child is a process in a session of its own, which ends with 3 when stdin does; it is that of run number of.
+func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func()) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "read x; exit 3")
+	cmd.Env = append(os.Environ(), "GPUARD_SWEEP_DIR="+c.folderOf(of))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := c.app.Proc.Stat(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = func() { _ = stdin.Close() }
+	t.Cleanup(func() {
+		end()
+		_, _ = cmd.Process.Wait() // it may be buried already
+	})
+	return cmd.Process.Pid, stat.Start, end
+}
+
+func (c *conductor) happened(t *testing.T, events ...core.Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := c.add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c *conductor) inherits(t *testing.T) {
+	t.Helper()
+	if err := c.inherit(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInheritOther: a run of which only the beginning was written is none of the processes that other runs have left, though they
+// are as young: it is done again, and not taken for done.
+func TestInheritOther(t *testing.T) {
+	c := left(t)
+	ended, born, end := c.child(t, 0)
+	end()
+	if _, err := batch.Await(ended); err != nil { // not buried: the runner was killed before it did that
+		t.Fatal(err)
+	}
+	_, _, _ = c.child(t, 2) // something that another run has left, in a session of its own
+	c.happened(t, core.Event{Kind: core.Begin, Run: 0, Ticks: born}, core.Event{Kind: core.Start, Run: 0, PID: ended, Ticks: born},
+		core.Event{Kind: core.End, Run: 0}, core.Event{Kind: core.Begin, Run: 1, Ticks: born})
+	c.inherits(t)
+	if got := c.state.Runs[1]; got.Phase != core.Waiting || got.Starts != 0 {
+		t.Errorf("a run that was never there: %+v", got)
+	}
+}
+
+// TestInheritBegun: the process of a run of which only the beginning was written is found, also beside one that it has itself put
+// into a session of its own, and beside those of others.
+func TestInheritBegun(t *testing.T) {
+	c := left(t)
+	_, before, _ := c.child(t, 0)
+	_, _, end := c.child(t, 1)
+	_, _, _ = c.child(t, 1)
+	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: before})
+	time.AfterFunc(50*time.Millisecond, end)
+	c.inherits(t)
+	if got := c.state.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last.Exit != 3 {
+		t.Errorf("a run that ended with 3: %+v", got)
+	}
+}
