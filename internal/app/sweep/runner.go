@@ -270,6 +270,9 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return err
 	}
+	if batch.HungUp(lifeFD) { // at once: who reads it may get a turn only later
+		r.cancel()
+	}
 	if ctx.Err() != nil {
 		return seat.Leave()
 	}

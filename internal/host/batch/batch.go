@@ -221,3 +221,10 @@ func Message(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
 
 // Patient makes a pipe one that never holds its writer up.
 func Patient(pipe int) { _ = unix.SetNonblock(pipe, true) }
+
+// HungUp reports whether all who could write to a pipe are gone.
+func HungUp(pipe int) bool {
+	fds := []unix.PollFd{{Fd: int32(pipe)}} //nolint:gosec // a descriptor
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLHUP != 0
+}
