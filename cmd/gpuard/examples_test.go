@@ -175,13 +175,13 @@ func TestExamples(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			e := &tried{t, e, stateFolder(t)}
-			clear := e.cmd("gpuard down --now")
+			ending := e.cmd("gpuard down --now")
 			t.Cleanup(func() {
 				if !t.Failed() {
 					return
 				}
-				cmd := exec.Command(clear.Path) // the test's context is over
-				cmd.Args, cmd.Env, cmd.Dir = clear.Args, clear.Env, clear.Dir
+				cmd := exec.Command(ending.Path) // the test's context is over
+				cmd.Args, cmd.Env, cmd.Dir = ending.Args, ending.Env, ending.Dir
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v: %s", err, out)
 				}
