@@ -401,7 +401,7 @@ func TestServicesUnderNohup(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [sleep, \"1013\"], cpu: true}\n")
 	up := c.command("up")
-	up.Args = append([]string{"sh", "-c", "trap '' INT HUP; exec -a upkeep \"$@\"", "sh", up.Path}, up.Args[1:]...)
+	up.Args = append([]string{"bash", "-c", "trap '' INT HUP; exec -a upkeep \"$@\"", "bash", up.Path}, up.Args[1:]...)
 	up.Path = "/bin/bash"
 	if got := run(t, up); got.code != 0 {
 		t.Fatalf("%+v", got)
