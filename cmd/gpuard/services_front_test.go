@@ -62,10 +62,12 @@ func (s *stage) run(args ...string) result {
 	return run(s.T, s.cmd(args...))
 }
 
-// gone waits until nothing of the project is up any more.
+// gone waits until nothing of the project is up any more, and its supervisor, which still writes into its folder, has left.
 func (s *stage) gone() {
 	s.Helper()
-	eventually(s, "nothing is up", func() bool { return strings.HasPrefix(s.run("ps").out, "nothing of ") })
+	eventually(s, "nothing is up", func() bool {
+		return strings.HasPrefix(s.run("ps").out, "nothing of ") && strings.Contains(s.run("ps", "--json").out, `"supervised": false`)
+	})
 }
 
 // order fails unless the texts stand in what was shown one after the other.
@@ -97,12 +99,12 @@ func TestUpCtrlC(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	tty := onTerminal(t, s.cmd("up"))
-	shown := tty.until("db +\\|.*db runs", "gpuard: web started without a GPU", "web +\\|.*web runs", "gpuard: web is ready")
-	s.order(shown, "db runs", "web started")
+	shown := tty.until("db +\\|.*db runs", "web +\\|.*web runs", "gpuard: web (started without a GPU, and )?is ready")
+	s.order(shown, "gpuard: db started", "is ready", "gpuard: web started")
 	tty.press("\x03")
-	shown = tty.until("gpuard: db ended")
-	s.order(shown, "ending all; Ctrl-C again kills at once", "web ends", "db ends", "gpuard: db ended")
-	s.order(shown, "web ends", "gpuard: web ended", "gpuard: db ended")
+	// Lines of two logs, and of a log and gpuard, come in no promised order.
+	shown = tty.until("web +\\|.*web ends", "db +\\|.*db ends", "gpuard: db ended")
+	s.order(shown, "ending all; Ctrl-C again kills at once", "gpuard: web ended", "gpuard: db ended")
 	if err := tty.cmd.Wait(); died(err) != unix.SIGINT {
 		t.Errorf("ended with %v, want SIGINT", err)
 	}
@@ -135,7 +137,7 @@ func TestUpHangup(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	tty := onTerminal(t, s.cmd("up"))
-	tty.until("gpuard: web is ready")
+	tty.until("gpuard: web (started without a GPU, and )?is ready")
 	if err := tty.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,4 +233,5 @@ func TestLogsFollow(t *testing.T) {
 	if err := tty.cmd.Wait(); err != nil {
 		t.Error(fmt.Errorf("logs -f: %w", err))
 	}
+	s.gone()
 }

@@ -69,17 +69,25 @@ func (f *Folder) SetRecord(instance string, r service.Record) error {
 
 // Ending is which start of an instance shall end, by its hash, and whether at once; "" none.
 func (f *Folder) Ending(instance string) (hash string, now bool) {
-	data, _ := read(f.of(instance, endFile))
-	hash, rest, _ := strings.Cut(strings.TrimSuffix(string(data), "\n"), " ")
-	return hash, rest != ""
+	hash = f.line(instance, endFile)
+	return hash, hash != "" && f.line(instance, hurryFile) == hash
 }
 
-// SetEnding asks the keeper of an instance for its end.
+// SetEnding asks the keeper of an instance for its end. Whoever asks without now takes back no now that was said before, or
+// is said at the same time: that is a file of its own.
 func (f *Folder) SetEnding(instance, hash string, now bool) error {
 	if now {
-		hash += " now"
+		if err := write(f.of(instance, hurryFile), []byte(hash+"\n")); err != nil {
+			return err
+		}
 	}
 	return write(f.of(instance, endFile), []byte(hash+"\n"))
+}
+
+// line reads a file of one line; "" none.
+func (f *Folder) line(instance, name string) string {
+	data, _ := read(f.of(instance, name))
+	return strings.TrimSuffix(string(data), "\n")
 }
 
 func readJSON(path string, v any) error {

@@ -28,6 +28,7 @@ const (
 	instancesFolder = "instances"
 	recordFile      = "record.json"
 	endFile         = "end"
+	hurryFile       = "now"
 	keeperLock      = "lock" // held by the keeper alone
 	lifeLock        = "life" // held by the command too, and by what that starts
 	logFile         = "log"

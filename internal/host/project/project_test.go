@@ -69,6 +69,18 @@ func TestFiles(t *testing.T) {
 	if w.Count != 7 || !slices.Equal(got, env) || p["node"][0] != "GPU-1" || r.State != service.Running || hash != "abc" || !now {
 		t.Errorf("%+v %q %v %+v %q %v", w, got, p, r, hash, now)
 	}
+	if err := f.SetEnding("one", "abc", false); err != nil {
+		t.Fatal(err)
+	}
+	if hash, now = f.Ending("one"); hash != "abc" || !now {
+		t.Errorf("asked again without haste: %q %v, and the haste of before counts", hash, now)
+	}
+	if err := f.SetEnding("one", "def", false); err != nil {
+		t.Fatal(err)
+	}
+	if hash, now = f.Ending("one"); hash != "def" || now {
+		t.Errorf("asked for the end of another start: %q %v", hash, now)
+	}
 	if names := f.Instances(); !slices.Equal(names, []string{"one"}) {
 		t.Errorf("%v", names)
 	}

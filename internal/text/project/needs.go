@@ -178,12 +178,13 @@ func (e *entry) probe(p yamltree.Pair, of string, out *service.Ready) {
 	switch p.Key.Text {
 	case "tcp":
 		out.TCP = text
-		if plain && !regexp.MustCompile(`^(.+:)?[0-9]{1,5}$`).MatchString(text) {
+		if plain && (!regexp.MustCompile(`^(.+:)?[0-9]{1,5}$`).MatchString(text) || !isPort(text[strings.LastIndex(text, ":")+1:])) {
 			e.wrong(p.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
 		}
 	case "http":
 		out.HTTP = text
-		if plain && !regexp.MustCompile(`^([0-9]{1,5}(/.*)?|https?://.+)$`).MatchString(text) {
+		port, _, _ := strings.Cut(text, "/")
+		if plain && !isPort(port) && !regexp.MustCompile(`^https?://.+$`).MatchString(text) {
 			e.wrong(p.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
 		}
 	default:
@@ -192,4 +193,10 @@ func (e *entry) probe(p yamltree.Pair, of string, out *service.Ready) {
 			e.wrong(p.Value.At, "log%s is not a regular expression: %v", of, err)
 		}
 	}
+}
+
+// isPort reports whether text is the number of a port that a program can listen at.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }

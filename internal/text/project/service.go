@@ -210,7 +210,7 @@ func (e *entry) flag(key Key, p yamltree.Pair) {
 	no := p.Value.Kind == yamltree.Scalar && p.Value.Plain && p.Value.Text == "false"
 	switch {
 	case key.Kind == Switch && !yes && !no:
-		e.wrong(p.Value.At, "%s%s is neither true nor false", key.Name, e.of())
+		e.wrong(p.Value.At, "%s%s is neither true nor false; write %s: true or %s: false", key.Name, e.of(), key.Name, key.Name)
 		return
 	case (key.Kind == Switch || key.Kind == Optional) && no:
 		return

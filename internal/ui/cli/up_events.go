@@ -128,7 +128,7 @@ func happened(before, now *services.Row) string {
 		}
 	case service.Restarting:
 		if other || now.Restarts != before.Restarts {
-			return orElse(gpu.Clean(now.Why), howEnded(now)+", and is started again")
+			return orElse(strings.TrimPrefix(gpu.Clean(now.Why), "the command "), howEnded(now)+", and is started again")
 		}
 	case service.Done, service.Failed, service.Refused:
 		if other || now.Fresh && !before.Fresh {

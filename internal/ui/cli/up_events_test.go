@@ -113,6 +113,7 @@ func TestBegun(t *testing.T) {
 		{"in line for a GPU", []services.Row{a(service.Waiting)}, ""},
 		{"waits for one in line", []services.Row{a(service.Waiting), b, c}, ""},
 		{"waits for one that failed", []services.Row{a(service.Failed), b, c}, ""},
+		{"waits for one that fails again and again", []services.Row{a(service.Restarting), b, c}, ""},
 		{"is about to start", []services.Row{a(service.Running), b, c}, "b waits: "},
 		{"is of the time before", []services.Row{instance("a", -1, service.Running, 1, 0, nil, func(r *services.Row) { r.Fresh = false })}, "a runs"},
 	} {

@@ -144,7 +144,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 		switch {
 		case !row.Wanted, row.Settled() && row.State == service.Running:
 		case row.Settled() && row.State == service.Done:
-		case row.Settled(), row.Fresh && row.State == service.Waiting && row.Kept:
+		case row.Settled(), row.Fresh && (row.State == service.Waiting && row.Kept || row.State == service.Restarting):
 			stuck[serviceOf(row)] = true
 		default:
 			open = append(open, row)
@@ -210,6 +210,11 @@ func doing(row *services.Row) string {
 	return "is starting"
 }
 
+// failing reports whether it did not start well and is about to be started again: that may go on for ever, and up -d does not.
+func failing(row *services.Row) bool {
+	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
+}
+
 // outcome is the error of instances that could not be started, have failed, or wait for one of those; nil when all is well.
 func outcome(view *services.View, which func(*services.Row) bool) error {
 	lost := map[string]bool{} // services
@@ -227,7 +232,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
-		case hasFailed(row), row.State == service.Waiting && !row.Kept && leans(row, lost):
+		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && leans(row, lost):
 			bad = append(bad, row.Name)
 		default:
 			good++
