@@ -202,33 +202,14 @@ func TestSweepOutlives(t *testing.T) {
 	_ = cmd.Wait()
 	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 2)
 	again := f.plain("--resume", f.dir)
-	var errs strings.Builder
-	out, err := again.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Start(); err != nil {
-		t.Fatal(err)
-	}
-	part := make([]byte, 4096)
-	for !strings.Contains(errs.String(), "runs of before go on (2): waiting for them") {
-		n, err := out.Read(part)
-		if errs.Write(part[:n]); err != nil {
-			t.Fatalf("it said only %q", errs.String())
-		}
-	}
+	errs, rest := started(t, again, "runs of before go on (2): waiting for them")
 	if !two() {
 		t.Error("more was started meanwhile")
 	}
 	if err := os.WriteFile(go2, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		n, err := out.Read(part)
-		if errs.Write(part[:n]); err != nil {
-			break
-		}
-	}
+	rest()
 	if err := again.Wait(); err != nil {
 		t.Errorf("%v: %s", err, errs.String())
 	}
@@ -261,34 +242,43 @@ func TestSweepAlone(t *testing.T) {
 		t.Fatal("the runner is gone with it")
 	}
 	again := f.plain("--resume", f.dir)
-	var errs strings.Builder
-	out, err := again.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Start(); err != nil {
-		t.Fatal(err)
-	}
-	part := make([]byte, 4096)
-	for !strings.Contains(errs.String(), "waiting for its end") {
-		n, err := out.Read(part)
-		if errs.Write(part[:n]); err != nil {
-			t.Fatalf("it said only %q", errs.String())
-		}
-	}
+	errs, rest := started(t, again, "waiting for its end")
 	same(t, "runs", count(), 2)
 	if err := os.WriteFile(go2, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		n, err := out.Read(part)
-		if errs.Write(part[:n]); err != nil {
-			break
-		}
-	}
+	rest()
 	if err := again.Wait(); err != nil {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 	contains(t, errs.String(), "6 runs in "+f.dir+", 2 done before")
 	exactlyOnce(t, began, 1, 6, 0)
+}
+
+// started starts a program, reads what it says on standard error until that has the text, and gives what reads the rest.
+func started(t *testing.T, cmd *exec.Cmd, text string) (said *strings.Builder, rest func()) {
+	t.Helper()
+	said = &strings.Builder{}
+	out, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := make([]byte, 4096)
+	more := func() bool {
+		n, err := out.Read(part)
+		said.Write(part[:n])
+		return err == nil
+	}
+	for !strings.Contains(said.String(), text) {
+		if !more() {
+			t.Fatalf("it said only %q", said)
+		}
+	}
+	return said, func() {
+		for more() {
+		}
+	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -54,8 +55,16 @@ func (p *Program) restartWith(cmd *cobra.Command, o *projectFlags, names []strin
 			t.anew([]string{view.Rows[i].Name})
 		}
 	}
-	last := view
-	err = a.until(ctx, signals, func(view *services.View) bool {
+	return p.untilBegun(cmd, signals, a, t, func(*services.View) {})
+}
+
+// untilBegun says what happens until nothing but waiting for devices is left to do, and then how it is. first gets the first look.
+func (p *Program) untilBegun(cmd *cobra.Command, signals <-chan os.Signal, a *attending, t *teller, first func(*services.View)) error {
+	var last *services.View
+	err := a.until(cmd.Context(), signals, func(view *services.View) bool {
+		if last == nil {
+			first(view)
+		}
 		last = view
 		a.lines(t.see(view))
 		return begun(view, t.only)
@@ -63,13 +72,13 @@ func (p *Program) restartWith(cmd *cobra.Command, o *projectFlags, names []strin
 	var by *interrupted
 	switch {
 	case errors.As(err, &by):
-		by.how = "they go on in the background: gpuard ps shows them"
+		by.how = "they go on in the background: gpuard ps shows them, gpuard down ends them"
 		return p.dieOf(by)
 	case err != nil:
 		return err
 	}
 	a.lines(held(last, t.only))
-	return p.brought(cmd, last, t.only, o.json)
+	return p.brought(cmd, last, t.only, a.quiet)
 }
 
 // brought is the answer of what starts services: whether they are as wanted.

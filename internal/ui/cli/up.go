@@ -92,25 +92,8 @@ func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names
 		return asMistake(err) // of a template
 	}
 	t.anew(change.Start)
-	var last *services.View
-	err = a.until(ctx, signals, func(view *services.View) bool {
-		if last == nil {
-			a.lines(unchanged(view, change))
-		}
-		last = view
-		a.lines(t.see(view))
-		return begun(view, t.only)
-	}, pending(t.only))
-	var by *interrupted
-	switch {
-	case errors.As(err, &by):
-		by.how = "they go on in the background: gpuard ps shows them, gpuard down ends them"
-		return p.dieOf(by)
-	case err != nil:
-		return err
-	}
-	a.lines(held(last, t.only))
-	return p.brought(cmd, last, t.only, a.quiet)
+	first := func(view *services.View) { a.lines(unchanged(view, change)) }
+	return p.untilBegun(cmd, signals, a, t, first)
 }
 
 // held are instances that wait for another one which waits, too.
