@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const seesPage = "docs/guide/what-your-program-sees.md"
+const seesPage = "docs/explanation/what-your-program-sees.md"
 
 // TestDocsWhatYourProgramSees runs every console example of the page and compares what it prints with what is written
 // there. GPUARD_UPDATE=1 writes the page again.

@@ -66,7 +66,7 @@ func typed(t *testing.T, shell, line string) (result, string) {
 
 // TestGuide runs every command of the guide.
 func TestGuide(t *testing.T) {
-	lines := commandsIn(t, "docs/guide/getting-started.md")
+	lines := commandsIn(t, "docs/tutorial/first-lease.md")
 	if len(lines) < 20 {
 		t.Fatalf("only %d commands were found in the guide", len(lines))
 	}
@@ -108,7 +108,7 @@ func TestGuide(t *testing.T) {
 func TestOtherGuides(t *testing.T) {
 	for _, page := range []string{"sharing", "waiting", "supervise", "drift", "health", "leftovers", "doctor", "sweep"} {
 		n := 0
-		for _, line := range commandsIn(t, "docs/guide/"+page+".md") {
+		for _, line := range commandsIn(t, "docs/how-to/"+page+".md") {
 			if regexp.MustCompile(`\b(4242|4711|k3f9)\b|--resume`).MatchString(line) {
 				continue
 			}
@@ -121,7 +121,7 @@ func TestOtherGuides(t *testing.T) {
 			})
 		}
 		if n == 0 {
-			t.Errorf("docs/guide/%s.md shows no command", page)
+			t.Errorf("docs/how-to/%s.md shows no command", page)
 		}
 	}
 }

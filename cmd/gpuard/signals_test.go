@@ -145,7 +145,7 @@ func TestNohup(t *testing.T) {
 }
 
 // TestIgnored: signals that were ignored or blocked before are so in the command: these, since the Go runtime forgets others
-// (docs/leases.md says which).
+// (docs/explanation/leases.md says which).
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *front) (seen []string) {
@@ -197,7 +197,7 @@ func TestSignalWhileClaiming(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if i%len(all) > 3 { // what the Go runtime makes of these before gpuard's own code runs, docs/leases.md says
+		if i%len(all) > 3 { // what the Go runtime makes of these before gpuard's own code runs, docs/explanation/leases.md says
 			for !awake(t, cmd.Process.Pid) { // at once, since the way to the command is short
 				time.Sleep(50 * time.Microsecond)
 			}

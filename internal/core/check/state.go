@@ -10,7 +10,7 @@ import (
 )
 
 // leasesPage is our own documentation of leases.
-const leasesPage = "docs/leases.md"
+const leasesPage = "docs/explanation/leases.md"
 
 // stateChecks look at gpuard's own folder and at what it can promise here.
 func stateChecks() []Check {
@@ -117,7 +117,7 @@ func quotaLevels() Check {
 		Code: "quota-levels", Title: "How hard a share of a GPU can be kept here",
 		Text: "`gpuard run --share 8G` gives a job a part of a GPU's memory. With `--quota watch` somebody measures and ends a job that takes more; with `--quota mps` NVIDIA's Multi-Process Service refuses it the memory at once. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
 			"Where a level is missing, a share is kept as hard as can be, and the job is told; `--require-quota` refuses instead.",
-		From: []string{"gpuard: docs/guide/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
+		From: []string{"gpuard: docs/how-to/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
 	}
 	return Check{Page: page, Look: func(s site.Site) []Finding {
 		st := s.State.Found

@@ -199,7 +199,7 @@ func TestExamples(t *testing.T) {
 
 // TestGuide: neither have the files in the guide.
 func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/guide/services.md")
+	guide, err := os.ReadFile("../../../docs/how-to/services.md")
 	if err != nil {
 		t.Fatal(err)
 	}

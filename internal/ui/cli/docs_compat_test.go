@@ -11,7 +11,7 @@ import (
 // compatibilityPage shows the tables of versions that doctor compares with.
 func compatibilityPage() string {
 	var b strings.Builder
-	b.WriteString(made + "# What works together\n\n[`gpuard doctor`](../guide/doctor.md) compares what it finds with these tables. They are files in `internal/core/compat/data`: a new release changes a line there and no code. " +
+	b.WriteString(made + "# What works together\n\n[`gpuard doctor`](../how-to/doctor.md) compares what it finds with these tables. They are files in `internal/core/compat/data`: a new release changes a line there and no code. " +
 		"What a table does not have gives no finding.\n")
 	for _, t := range compat.Tables() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| %s |\n|%s\n", t.Title, strings.NewReplacer(">", `\>`, "|", `\|`).Replace(t.Note), strings.Join(t.Columns, " | "), strings.Repeat(" --- |", len(t.Columns)))

@@ -18,14 +18,14 @@ import (
 func findingsPages() map[string]string {
 	pages := map[string]string{"findings/README.md": findingsIndex()}
 	for _, c := range check.Checks() {
-		by := "Found by [`gpuard doctor`](../../guide/doctor.md)."
+		by := "Found by [`gpuard doctor`](../../how-to/doctor.md)."
 		if c.Stops {
 			by += " As an error it means that no GPU program runs here."
 		}
 		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, by, "")
 	}
 	for code, rules := range rulesByCode() {
-		by := fmt.Sprintf("Found by [`gpuard lint`](../../guide/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(rules[0].Severity), code)
+		by := fmt.Sprintf("Found by [`gpuard lint`](../../how-to/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(rules[0].Severity), code)
 		examples := exampleText("Found", rules, func(r lint.Rule) []lint.Example { return r.Bad }) +
 			exampleText("Not found", rules, func(r lint.Rule) []lint.Example { return r.Good })
 		pages["findings/"+code+".md"] = findingMarkdown(rules[0].Page, by, examples)

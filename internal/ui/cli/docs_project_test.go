@@ -17,7 +17,7 @@ func projectPage() string {
 	keys := project.AllKeys()
 	var b strings.Builder
 	b.WriteString("# gpuard.yaml\n\n" + made + `The file of a project: programs that run for long, what each needs, and in which order they start. How to use it:
-[services](../guide/services.md). A key that is not here is an error, with its line and column. ` + "`gpuard.schema.json`" + ` is the same for editors:
+[services](../how-to/services.md). A key that is not here is an error, with its line and column. ` + "`gpuard.schema.json`" + ` is the same for editors:
 with this first line most of them complete keys and mark mistakes while one types.
 
     # yaml-language-server: $schema=…/docs/reference/gpuard.schema.json

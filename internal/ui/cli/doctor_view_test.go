@@ -163,7 +163,7 @@ func TestSentence(t *testing.T) {
 
 // TestExampleCodes: the codes that the help and the guide name are there.
 func TestExampleCodes(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/guide/doctor.md")
+	guide, err := os.ReadFile("../../../docs/how-to/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
