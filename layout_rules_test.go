@@ -23,6 +23,8 @@ func layerTable() []layer {
 	const core = "internal/core/"
 	return []layer{
 		{core + "near", nil},
+		{core + "quote", nil},
+		{core + "edit", nil},
 		{core + "gpu", []string{core + "near"}},
 		{core + "job", []string{core + "gpu"}},
 		{core + "visible", []string{core + "gpu", core + "job"}},

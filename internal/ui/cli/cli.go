@@ -115,7 +115,7 @@ Without a command it shows the machine.`,
 	root.Flags().AddFlagSet(status.Flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
-	root.AddCommand(p.run(), p.sweep(), p.hold(), p.env(), p.release(), p.evict(), p.up(), p.ps(), p.logs(), p.restart(), p.down(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.drain(), p.undrain(), p.completion())
+	root.AddCommand(p.run(), p.sweep(), p.hold(), p.env(), p.release(), p.evict(), p.up(), p.ps(), p.logs(), p.restart(), p.down(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.setup(), p.drain(), p.undrain(), p.completion())
 	root.AddCommand(p.superviseProject(), p.keepInstance())
 	root.InitDefaultHelpCmd()
 	return root

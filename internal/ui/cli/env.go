@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/visible"
 )
 
@@ -156,24 +157,24 @@ func (p *Program) closeEnv(cmd *cobra.Command) {
 func envWriter(format string) (func(io.Writer, []visible.Var, []string) error, error) {
 	switch format {
 	case "sh":
-		return lines("export %s=%s\n", "unset %s\n", quoteSh), nil
+		return lines("export %s=%s\n", "unset %s\n", quote.Sh), nil
 	case "fish":
-		return lines("set -gx %s %s\n", "set -e %s\n", quoteFish), nil
+		return lines("set -gx %s %s\n", "set -e %s\n", quote.Fish), nil
 	case "dotenv":
-		return lines("%s=%s\n", "", quoteSh), nil // a dotenv file can only set
+		return lines("%s=%s\n", "", quote.Sh), nil // a dotenv file can only set
 	case "json":
 		return envJSON, nil
 	}
 	return nil, usagef("cannot write the format %q: write sh, fish, dotenv or json", format)
 }
 
-func lines(set, unset string, quote func(string) string) func(io.Writer, []visible.Var, []string) error {
+func lines(set, unset string, word func(string) string) func(io.Writer, []visible.Var, []string) error {
 	return func(w io.Writer, vars []visible.Var, _ []string) error {
 		var b strings.Builder
 		for _, v := range vars {
 			switch {
 			case !v.Unset:
-				fmt.Fprintf(&b, set, v.Name, quote(v.Value))
+				fmt.Fprintf(&b, set, v.Name, word(v.Value))
 			case unset != "":
 				fmt.Fprintf(&b, unset, v.Name)
 			}
@@ -181,27 +182,6 @@ func lines(set, unset string, quote func(string) string) func(io.Writer, []visib
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-}
-
-// plainWord: these characters mean nothing to any shell.
-func plainWord(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("-_.,:/=+@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) < 0
-}
-
-func quoteSh(s string) string {
-	if plainWord(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-func quoteFish(s string) string {
-	if plainWord(s) {
-		return s
-	}
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
 // variablesAnswer is the JSON answer of env.

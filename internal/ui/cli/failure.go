@@ -85,6 +85,8 @@ func lineJSON(w io.Writer, answer any) error {
 
 // schema names the form of a command's JSON answer; plain gpuard is gpuard status.
 func schema(cmd *cobra.Command) string {
+	for ; cmd.HasParent() && cmd.Parent().HasParent(); cmd = cmd.Parent() { // of a group the group's own
+	}
 	if cmd.HasParent() {
 		return "gpuard." + cmd.Name() + "/1"
 	}

@@ -12,6 +12,7 @@ import (
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/sweep"
 )
 
@@ -252,7 +253,7 @@ func asTyped(words []string) string {
 	for i, w := range words {
 		quoted[i] = w
 		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$`!*?[](){}<>|&;~#") {
-			quoted[i] = quoteSh(w)
+			quoted[i] = quote.Sh(w)
 		}
 	}
 	return gpu.Clean(strings.Join(quoted, " "))

@@ -1,0 +1,311 @@
+// Package setup puts gpuard where people already work: shells, conda, Jupyter, systemd, desktops, workflows, and the machine.
+// Each target has a file that says what it wishes for; this one compares that with what is there, does it and undoes it.
+// Either everything that a target wishes is done, or nothing.
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/host/files"
+	"gpuard/internal/host/manifest"
+	"gpuard/internal/host/rewrite"
+)
+
+// Setup is what the targets need.
+type Setup struct {
+	App    *app.App
+	System bool // for the whole machine: the record is root's
+}
+
+// Wish is what one target wants.
+type Wish struct {
+	Key     string        // what it is remembered by, and taken away: "conda /home/ann/envs/train"
+	Changes []edit.Change // of files; what was wished for under this key before and is no more goes away
+	Try     []string      // commands that show that it works
+	Notes   []string      // what else there is to know, a sentence each
+}
+
+// Report is what was done, or would be.
+type Report struct {
+	Schema string   `json:"schema"` // "gpuard.setup/1"
+	Setup  string   `json:"setup"`
+	Done   bool     `json:"done"` // false: only looked at
+	Files  []File   `json:"files"`
+	Try    []string `json:"try"`
+	Notes  []string `json:"notes"`
+}
+
+// File is what became of one.
+type File struct {
+	Path   string      `json:"path"`
+	Action edit.Action `json:"action"`
+	Text   string      `json:"text"` // what gpuard put there, where it did
+}
+
+// Preview says what Apply would do.
+func (s *Setup) Preview(w Wish) (Report, error) {
+	path, err := s.record()
+	if err != nil {
+		return Report{}, err
+	}
+	record, err := manifest.Peek(path)
+	if err != nil {
+		return Report{}, err
+	}
+	steps, err := plan(&record, w)
+	return report(w, steps, false), err
+}
+
+// Apply does what w wants. The error is an *edit.Conflict where something stands in its way, and then nothing was changed.
+func (s *Setup) Apply(w Wish) (_ Report, err error) {
+	path, err := s.record()
+	if err != nil {
+		return Report{}, err
+	}
+	m, err := manifest.Open(path)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	steps, err := plan(&m.Record, w)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := perform(m, w.Key, steps); err != nil {
+		return Report{}, err
+	}
+	return report(w, steps, true), nil
+}
+
+// Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
+// says so after the rest is gone.
+func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
+	path, err := s.record()
+	if err != nil {
+		return Report{}, err
+	}
+	record, err := manifest.Peek(path)
+	if err != nil {
+		return Report{}, err
+	}
+	if len(record.Of(key)) == 0 {
+		return report(Wish{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), nil
+	}
+	if dry {
+		steps, err := undo(&record, key, nil)
+		return report(Wish{Key: key}, steps, false), err
+	}
+	m, err := manifest.Open(path)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	steps, err := undo(&m.Record, key, nil)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := perform(m, key, steps); err != nil {
+		return Report{}, err
+	}
+	for _, step := range steps {
+		if step.Action == edit.Left {
+			err = errors.Join(err, fmt.Errorf("cannot take %s away: somebody changed it since gpuard wrote it; take out what is gpuard's by hand", step.Path))
+		}
+	}
+	return report(Wish{Key: key}, steps, true), err
+}
+
+// Keys are the setups that are there now, sorted.
+func (s *Setup) Keys() ([]string, error) {
+	path, err := s.record()
+	if err != nil {
+		return nil, err
+	}
+	record, err := manifest.Peek(path)
+	var keys []string
+	for _, e := range record.Entries {
+		keys = append(keys, e.Setup)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}
+
+// record is where it is remembered what was set up.
+func (s *Setup) record() (string, error) {
+	if s.System {
+		return filepath.Join(s.App.Root, "var", "lib", "gpuard", "setup.json"), nil
+	}
+	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
+}
+
+// home is a path below a folder of the user's that a variable names, or below its usual place at home.
+func (s *Setup) home(variable, usual string, below ...string) (string, error) {
+	dir, _ := s.App.Env.Lookup(variable)
+	if !filepath.IsAbs(dir) {
+		home, _ := s.App.Env.Lookup("HOME")
+		if !filepath.IsAbs(home) {
+			return "", &app.Usage{Text: "cannot find your home folder: set HOME"}
+		}
+		dir = filepath.Join(home, usual)
+	}
+	return filepath.Join(append([]string{dir}, below...)...), nil
+}
+
+// Program is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads to
+// this program, because that path outlives an update.
+func Program() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the path of this program: %w", err)
+	}
+	if regexp.MustCompile(`/go-build[0-9]+/b[0-9]+/exe/`).MatchString(self) {
+		return "", &app.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
+	}
+	mine, err := os.Stat(self)
+	if err != nil {
+		return "", fmt.Errorf("cannot find this program: %w", err)
+	}
+	if found, err := exec.LookPath("gpuard"); err == nil && filepath.IsAbs(found) {
+		if info, err := os.Stat(found); err == nil && os.SameFile(info, mine) {
+			return found, nil
+		}
+	}
+	return self, nil
+}
+
+// look reads what there is of a change's file. A block goes into the file behind a symbolic link; a file of gpuard's own is none.
+func look(c *edit.Change, known []string) (edit.Found, error) {
+	info, err := os.Lstat(c.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		return edit.Found{Known: known}, nil
+	}
+	if err != nil {
+		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
+	}
+	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
+		real, err := filepath.EvalSymlinks(c.Path)
+		if err != nil {
+			return edit.Found{}, fmt.Errorf("cannot follow %s: %w", c.Path, err)
+		}
+		c.Path = real
+		info, err = os.Lstat(real)
+		if err != nil {
+			return edit.Found{}, fmt.Errorf("cannot read %s: %w", real, err)
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is not a plain file", Remedy: "move it away, and try again"}
+	}
+	text, err := files.Read(c.Path)
+	if err != nil {
+		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
+	}
+	return edit.Found{Exists: true, Content: string(text.Content), Known: known}, nil
+}
+
+// plan is every step to what w wants.
+func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
+	var steps []edit.Step
+	for _, c := range w.Changes {
+		now, err := look(&c, r.Known(c))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range r.Entries {
+			if e.Path == c.Path && e.Block == c.Block && e.Setup != w.Key {
+				return nil, &edit.Conflict{Path: c.Path, Why: "it belongs to another setup, " + e.Setup, Remedy: "take that one away first, with --remove"}
+			}
+		}
+		step, err := edit.Want(c, now)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	stale, err := undo(r, w.Key, steps)
+	return append(steps, stale...), err
+}
+
+// undo is every step that takes away what was set up under key, but for what the steps of a new wish are about.
+func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
+	var steps []edit.Step
+	for _, e := range r.Of(key) {
+		if slices.ContainsFunc(kept, func(s edit.Step) bool { return s.Path == e.Path && s.Block == e.Block }) {
+			continue
+		}
+		c := e.Change()
+		now, err := look(&c, e.Sums)
+		if err != nil {
+			return nil, err
+		}
+		step, err := edit.TakeAway(c, now, e.Made)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+// perform does the steps. The record knows of each before it is done.
+func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
+	var paths []string
+	for _, step := range steps {
+		if step.Action == edit.Create {
+			paths = append(paths, step.Path)
+		}
+		if step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert {
+			m.Intend(key, step)
+		}
+	}
+	if err := m.Prepare(paths); err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err := do(step); err != nil {
+			return err
+		}
+		switch step.Action {
+		case edit.Delete, edit.Cut, edit.Gone:
+			m.Forget(step.Path, step.Block)
+		case edit.Create, edit.Update, edit.Insert:
+			m.Done(step)
+		case edit.Same, edit.Left:
+		}
+	}
+	return nil
+}
+
+func do(step edit.Step) error {
+	switch step.Action {
+	case edit.Create:
+		return rewrite.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
+	case edit.Update, edit.Insert, edit.Cut:
+		return rewrite.Replace(step.Path, []byte(step.Before), []byte(step.After))
+	case edit.Delete:
+		return rewrite.Remove(step.Path, []byte(step.Before))
+	case edit.Same, edit.Gone, edit.Left:
+	}
+	return nil
+}
+
+func report(w Wish, steps []edit.Step, done bool) Report {
+	r := Report{Schema: "gpuard.setup/1", Setup: w.Key, Done: done, Files: []File{}, Try: append([]string{}, w.Try...), Notes: append([]string{}, w.Notes...)}
+	for _, step := range steps {
+		f := File{Path: step.Path, Action: step.Action}
+		if step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert {
+			f.Text = strings.ToValidUTF8(step.Content, "\uFFFD")
+		}
+		r.Files = append(r.Files, f)
+	}
+	return r
+}

@@ -1,0 +1,161 @@
+package edit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A block stands between two lines that say whose it is. The first one has the sum of the lines between, by which a change
+// is seen, and whether the line before it had no end and was given one, which goes again with the block:
+//
+//	# >>> gpuard setup shell 1f2e3d4c5b6a7988 >>>
+//	…
+//	# <<< gpuard setup shell <<<
+const (
+	begins = ">>> gpuard setup "
+	ends   = "<<< gpuard setup "
+	ended  = " line-end-added"
+)
+
+// block is where one stands in a text.
+type block struct {
+	from, to int    // bytes, with both marks and the last line's end
+	lines    string // between the marks
+	sum      string // that the first mark promises
+	added    bool   // the line before had no end
+}
+
+func (c Change) comment() string {
+	if c.Comment == "" {
+		return "#"
+	}
+	return c.Comment
+}
+
+// render is the block as it stands in the file.
+func (c Change) render(added bool) string {
+	note := ""
+	if added {
+		note = ended
+	}
+	mark := c.Indent + c.comment() + " "
+	return fmt.Sprintf("%s%s%s %s%s >>>\n%s%s%s%s <<<\n", mark, begins, c.Block, Sum(c.Content), note, c.Content, mark, ends, c.Block)
+}
+
+// find looks for the block of c; nil and no error: there is none.
+func (c Change) find(text string) (*block, error) {
+	var found *block
+	open, at := false, 0
+	for n, line := range numbered(text) {
+		here := at
+		at += len(line)
+		bare := strings.TrimSpace(line)
+		name, isBegin := strings.CutPrefix(bare, c.comment()+" "+begins+c.Block+" ")
+		isEnd := bare == c.comment()+" "+ends+c.Block+" <<<"
+		switch {
+		case !isBegin && !isEnd:
+			if open {
+				found.lines += line
+			}
+		case isBegin && found != nil, isEnd && !open:
+			return nil, c.broken(n)
+		case isBegin:
+			rest, ok := strings.CutSuffix(name, " >>>")
+			if !ok {
+				return nil, c.broken(n)
+			}
+			found, open = &block{from: here}, true
+			found.sum, found.added = strings.CutSuffix(rest, ended)
+		default:
+			found.to, open = at, false
+		}
+	}
+	if open {
+		return nil, c.broken(strings.Count(text, "\n") + 1)
+	}
+	return found, nil
+}
+
+// numbered yields the lines with their ends, and their numbers from 1.
+func numbered(text string) func(yield func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			if !yield(n, line) {
+				return
+			}
+		}
+	}
+}
+
+func (c Change) broken(line int) *Conflict {
+	return &Conflict{c.Path, fmt.Sprintf("the marks of gpuard's block %q do not match at line %d", c.Block, line), "take the lines of that block away by hand, and try again"}
+}
+
+func (c Change) edited() *Conflict {
+	return &Conflict{c.Path, fmt.Sprintf("somebody changed the lines of gpuard's block %q", c.Block), "move what is yours out of it, take the block away, and try again"}
+}
+
+func wantBlock(c Change, now Found) (Step, error) {
+	s := Step{Change: c, Before: now.Content}
+	if !now.Exists {
+		s.Action, s.After = Create, c.render(false)
+		return s, nil
+	}
+	b, err := c.find(now.Content)
+	switch {
+	case err != nil:
+		return s, err
+	case b == nil:
+		s.Action = Insert
+		s.After = c.insert(now.Content)
+	case Sum(b.lines) != b.sum:
+		return s, c.edited()
+	case b.lines == c.Content:
+		s.Action, s.After = Same, now.Content
+	default:
+		s.Action = Update
+		s.After = now.Content[:b.from] + c.render(b.added) + now.Content[b.to:]
+	}
+	return s, nil
+}
+
+func (c Change) insert(text string) string {
+	if c.Line > 0 {
+		at := 0
+		for n, line := range numbered(text) {
+			if n == c.Line {
+				return text[:at] + c.render(false) + text[at:]
+			}
+			at += len(line)
+		}
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		return text + "\n" + c.render(true)
+	}
+	return text + c.render(false)
+}
+
+func cutBlock(s Step, now Found, made bool) (Step, error) {
+	b, err := s.find(now.Content)
+	switch {
+	case err != nil:
+		return s, err
+	case b == nil:
+		s.Action, s.After = Gone, now.Content
+		return s, nil
+	case Sum(b.lines) != b.sum:
+		s.Action, s.After = Left, now.Content
+		return s, nil
+	}
+	before, after := now.Content[:b.from], now.Content[b.to:]
+	if b.added && after == "" {
+		before = strings.TrimSuffix(before, "\n")
+	}
+	s.Action, s.After = Cut, before+after
+	if made && s.After == "" {
+		s.Action = Delete
+	}
+	return s, nil
+}

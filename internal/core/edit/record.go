@@ -1,0 +1,84 @@
+package edit
+
+import (
+	"slices"
+)
+
+// Record is what gpuard remembers of what it wrote, so that it recognises it again, and takes away what it made and nothing else.
+type Record struct {
+	Schema  string   `json:"schema"` // "gpuard.record/1"
+	Entries []Entry  `json:"entries"`
+	Folders []string `json:"folders"` // that were made on the way, and go when they are empty
+}
+
+// Entry is one file, or one block in a file.
+type Entry struct {
+	Setup   string   `json:"setup"` // that it belongs to, such as "conda /home/ann/envs/train"
+	Path    string   `json:"path"`
+	Block   string   `json:"block,omitempty"`
+	Comment string   `json:"comment,omitempty"`
+	Sums    []string `json:"sums,omitempty"` // of a whole file: what was written, and in the middle of a change also what is about to be
+	Made    bool     `json:"made,omitempty"` // the file of the block was made for it
+}
+
+// Of are the entries of one setup.
+func (r *Record) Of(setup string) []Entry {
+	var mine []Entry
+	for _, e := range r.Entries {
+		if e.Setup == setup {
+			mine = append(mine, e)
+		}
+	}
+	return mine
+}
+
+// Known is what is remembered of the file that c is about, nil for nothing.
+func (r *Record) Known(c Change) []string {
+	for _, e := range r.Entries {
+		if e.Path == c.Path && e.Block == c.Block {
+			return append([]string{}, e.Sums...)
+		}
+	}
+	return nil
+}
+
+// Intend remembers a step that is about to be done for a setup. What is remembered of the file is still true if it never is.
+func (r *Record) Intend(setup string, s Step) {
+	i := slices.IndexFunc(r.Entries, func(e Entry) bool { return e.Path == s.Path && e.Block == s.Block })
+	if i < 0 {
+		r.Entries = append(r.Entries, Entry{Path: s.Path, Block: s.Block, Comment: s.Comment, Made: s.Action == Create})
+		i = len(r.Entries) - 1
+	}
+	e := &r.Entries[i]
+	e.Setup = setup
+	if sum := Sum(s.After); s.Block == "" && !slices.Contains(e.Sums, sum) {
+		e.Sums = append(e.Sums, sum)
+	}
+}
+
+// Done remembers that a step was done: of older texts nothing is known any more.
+func (r *Record) Done(s Step) {
+	for i := range r.Entries {
+		if e := &r.Entries[i]; e.Path == s.Path && e.Block == s.Block && s.Block == "" {
+			e.Sums = []string{Sum(s.After)}
+		}
+	}
+}
+
+// Forget drops an entry.
+func (r *Record) Forget(path, block string) {
+	r.Entries = slices.DeleteFunc(r.Entries, func(e Entry) bool { return e.Path == path && e.Block == block })
+}
+
+// Change is what takes the entry away again.
+func (e Entry) Change() Change {
+	return Change{Path: e.Path, Block: e.Block, Comment: e.Comment}
+}
+
+// Permissions of a whole file of gpuard's.
+func (c Change) Permissions() uint32 {
+	if c.Mode == 0 {
+		return 0o644
+	}
+	return c.Mode
+}

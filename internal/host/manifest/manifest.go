@@ -1,0 +1,187 @@
+// Package manifest keeps the record of what gpuard setup wrote: one file, changed under a lock, that goes away with its last
+// entry. It writes none of the files that the record is about.
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/edit"
+)
+
+const schema = "gpuard.record/1"
+
+// Manifest is the record, locked.
+type Manifest struct {
+	edit.Record
+
+	path   string
+	folder *os.File // locked; the record lies in it
+}
+
+// Peek reads the record without locking it; one that is not there is empty.
+func Peek(path string) (edit.Record, error) {
+	r := edit.Record{Schema: schema}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("cannot read the record of what was set up: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil || r.Schema != schema {
+		return r, fmt.Errorf("cannot read the record of what was set up: %s is damaged, or of another version; move it away, and delete what was set up by hand", path)
+	}
+	return r, nil
+}
+
+// Open locks the record, and makes its folder where there is none. Close ends that.
+func Open(path string) (*Manifest, error) {
+	for {
+		m, err := try(path)
+		if m != nil || err != nil {
+			return m, err
+		}
+	}
+}
+
+// try is nil without an error when the folder went away while its lock was waited for.
+func try(path string) (*Manifest, error) {
+	dir := filepath.Dir(path)
+	made := missing(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
+	}
+	folder, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil //nolint:nilnil // again
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
+	}
+	if err := locked(folder); err != nil {
+		_ = folder.Close()
+		return nil, fmt.Errorf("cannot lock the record of what is set up in %s: %w", dir, err)
+	}
+	mine, err := folder.Stat()
+	now, lost := os.Stat(dir)
+	if err != nil || lost != nil || !os.SameFile(mine, now) {
+		_ = folder.Close()
+		return nil, nil //nolint:nilnil // again
+	}
+	m := &Manifest{path: path, folder: folder}
+	if owner := mine.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		_ = folder.Close()
+		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user", dir)
+	}
+	if m.Record, err = Peek(path); err != nil {
+		_ = folder.Close()
+		return nil, err
+	}
+	m.remember(made)
+	return m, nil
+}
+
+func locked(f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// missing are the folders of a path that are not there, the outermost first.
+func missing(dir string) (list []string) {
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
+			slices.Reverse(list)
+			return list
+		}
+		list = append(list, dir)
+	}
+}
+
+func (m *Manifest) remember(folders []string) {
+	for _, f := range folders {
+		if !slices.Contains(m.Folders, f) {
+			m.Folders = append(m.Folders, f)
+		}
+	}
+}
+
+// Prepare makes the folders for files, after it has remembered which of them were not there, and saves the record.
+func (m *Manifest) Prepare(files []string) error {
+	var dirs []string
+	for _, file := range files {
+		dirs = append(dirs, missing(filepath.Dir(file))...)
+	}
+	m.remember(dirs)
+	if err := m.Save(); err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // as everybody makes them
+			return fmt.Errorf("cannot make a folder: %w", err)
+		}
+		if os.Geteuid() == 0 { // for everybody, whatever root's umask
+			if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as everybody makes them
+				return fmt.Errorf("cannot make a folder: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Save writes the record, wholly or not at all.
+func (m *Manifest) Save() error {
+	data, err := json.MarshalIndent(m.Record, "", "  ")
+	if err != nil {
+		return err
+	}
+	next := m.path + ".new" // nobody else writes it: the folder is locked
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot write the record of what is set up: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(next, m.path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+		return fmt.Errorf("cannot write the record of what is set up: %w", err)
+	}
+	return nil
+}
+
+// Close saves the record and unlocks it. Folders that were made and are empty go; so does a record without an entry.
+func (m *Manifest) Close() error {
+	defer m.folder.Close() //nolint:errcheck // nothing is written through it
+	if len(m.Entries) == 0 {
+		if err := os.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
+		}
+		_ = os.Remove(m.path + ".new") // of somebody who was killed
+		m.empty()
+		return nil
+	}
+	m.empty()
+	return m.Save()
+}
+
+// empty removes folders that were made and that nobody uses, the innermost first.
+func (m *Manifest) empty() {
+	slices.SortFunc(m.Folders, func(a, b string) int { return len(b) - len(a) })
+	m.Folders = slices.DeleteFunc(m.Folders, func(dir string) bool {
+		err := unix.Rmdir(dir)
+		return err == nil || errors.Is(err, os.ErrNotExist)
+	})
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/app/setup"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/quote"
+)
+
+// setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
+func (p *Program) setup() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
+		Long: `Writes the few lines that a tool needs so that what it starts gets its GPUs from
+gpuard. Shows what it writes, never touches what somebody else wrote, changes
+nothing when called again, and takes all of it away with --remove. Without a
+target it lists what is set up.`,
+		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
+  gpuard setup direnv --dry-run            what it would write
+  gpuard setup direnv --remove             all of it is gone again`,
+		Args: unknownTarget,
+		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },
+	}
+	cmd.AddCommand(p.setupDirenv())
+	return cmd
+}
+
+func unknownTarget(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
+}
+
+func (p *Program) listSetups() error {
+	keys, err := (&setup.Setup{App: p.App}).Keys()
+	if err != nil {
+		return err
+	}
+	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
+	if keys = append(keys, system...); len(keys) == 0 {
+		fmt.Fprintln(p.Out, "nothing is set up; see gpuard setup --help")
+	}
+	for _, key := range keys {
+		fmt.Fprintln(p.Out, key)
+	}
+	return nil
+}
+
+// target are the flags of every setup.
+type target struct {
+	dry, remove, json bool
+	system            bool // root's record
+}
+
+func (t *target) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written")
+	f.BoolVar(&t.remove, "remove", false, "take away what this wrote before")
+	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
+}
+
+// do brings about, shows or takes away what a target wishes. key is what it is remembered by; wish is asked only where
+// something is to be written.
+func (p *Program) do(t *target, key func() (string, error), wish func() (setup.Wish, error)) error {
+	s := &setup.Setup{App: p.App, System: t.system}
+	var r setup.Report
+	var err error
+	if t.remove {
+		var name string
+		if name, err = key(); err == nil {
+			r, err = s.Remove(name, t.dry)
+		}
+	} else {
+		var w setup.Wish
+		if w, err = wish(); err == nil && t.dry {
+			r, err = s.Preview(w)
+		} else if err == nil {
+			r, err = s.Apply(w)
+		}
+	}
+	if r.Setup == "" {
+		return err
+	}
+	if t.json {
+		r.Notes = append(p.said, r.Notes...)
+		return firstOf(err, writeJSON(p.Out, r))
+	}
+	showSetup(p.Out, r, p.App.Env)
+	return err
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showSetup says what became of each file, with the lines that gpuard wrote.
+func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }) {
+	home, _ := env.Lookup("HOME")
+	said := map[edit.Action][2]string{
+		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
+		edit.Delete: {"removed", "would remove"}, edit.Cut: {"took its lines out of", "would take its lines out of"},
+		edit.Same: {"is as it should be:", "is as it should be:"}, edit.Gone: {"is gone already:", "is gone already:"},
+		edit.Left: {"left, because somebody changed it:", "would leave, because somebody changed it:"},
+	}
+	for _, f := range r.Files {
+		path := f.Path
+		if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" && home != "/" {
+			path = "~/" + below
+		}
+		words := said[f.Action]
+		word := words[1]
+		if r.Done {
+			word = words[0]
+		}
+		fmt.Fprintf(w, "%s %s\n", word, path)
+		for line := range strings.Lines(f.Text) {
+			fmt.Fprintf(w, "  + %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	if len(r.Try) > 0 && r.Done {
+		fmt.Fprintln(w, "try it:")
+		for _, line := range r.Try {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+}
+
+// chosen are the flags of a choice of devices that were given, as words for another command line.
+func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
+	among.VisitAll(func(f *pflag.Flag) {
+		given := cmd.Flags().Lookup(f.Name)
+		switch {
+		case given == nil || !given.Changed:
+		case given.Value.Type() == "bool":
+			words = append(words, "--"+f.Name)
+		default:
+			value := given.Value.String()
+			if list, ok := given.Value.(pflag.SliceValue); ok {
+				value = strings.Join(list.GetSlice(), ",")
+			}
+			words = append(words, "--"+f.Name+"="+value)
+		}
+	})
+	return words
+}
+
+// choice are the flags that say which devices a setup is about.
+type choice struct{ specFlags }
+
+// flags checks them, and returns them as words for gpuard run and gpuard env.
+func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
+	if _, err := c.spec(cmd, nil); err != nil {
+		return nil, asUsage(err)
+	}
+	all := &cobra.Command{}
+	(&specFlags{}).add(p, all)
+	return chosen(cmd, all.Flags()), nil
+}
+
+// shellWords is a command line for messages.
+func shellWords(words ...string) string { return quote.Words(quote.Sh, words...) }
