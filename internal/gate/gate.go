@@ -38,6 +38,7 @@ func probes() []probe {
 		{"fish", program("fish")},
 		{"zsh", program("zsh")},
 		{"less", program("less")},
+		{"man", program("man")},
 		{"gpu", file("/dev/nvidiactl")},
 	}
 }

@@ -32,21 +32,20 @@ func flagGroups() []flagGroup {
 // manyFlags is from how many on they are grouped.
 const manyFlags = 16
 
-// flagText is the part of the help below the examples. Flags that are in no group stand first.
-func flagText(cmd *cobra.Command, width int) string {
+// flagsBelow are the flags of a command below a heading.
+type flagsBelow struct {
+	title string
+	flags []*pflag.Flag
+}
+
+// groupedFlags are the flags that are shown. Those that are in no group stand first.
+func groupedFlags(cmd *cobra.Command) (below []flagsBelow) {
 	var all []*pflag.Flag
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			all = append(all, f)
 		}
 	})
-	column := 0
-	for _, f := range all {
-		column = max(column, cells(flagName(f))+2)
-	}
-	if width > 0 && width < helpWidth {
-		column = 0
-	}
 	groups := []flagGroup{{"Flags", nil}}
 	if len(all) >= manyFlags {
 		groups = append(groups, flagGroups()...)
@@ -56,16 +55,37 @@ func flagText(cmd *cobra.Command, width int) string {
 			groups[0].names = append(groups[0].names, f.Name)
 		}
 	}
-	var b strings.Builder
 	for _, g := range groups {
-		var rows []string
+		var flags []*pflag.Flag
 		for _, name := range g.names {
 			if i := slices.IndexFunc(all, func(f *pflag.Flag) bool { return f.Name == name }); i >= 0 {
-				rows = append(rows, flagRows(all[i], column, width)...)
+				flags = append(flags, all[i])
 			}
 		}
-		if len(rows) > 0 {
-			fmt.Fprintf(&b, "\n%s:\n%s\n", g.title, strings.Join(rows, "\n"))
+		if len(flags) > 0 {
+			below = append(below, flagsBelow{g.title, flags})
+		}
+	}
+	return below
+}
+
+// flagText is the part of the help below the examples.
+func flagText(cmd *cobra.Command, width int) string {
+	groups := groupedFlags(cmd)
+	column := 0
+	for _, g := range groups {
+		for _, f := range g.flags {
+			column = max(column, cells(flagName(f))+2)
+		}
+	}
+	if width > 0 && width < helpWidth {
+		column = 0
+	}
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		for _, f := range g.flags {
+			b.WriteString(strings.Join(flagRows(f, column, width), "\n") + "\n")
 		}
 	}
 	return b.String()
@@ -88,8 +108,8 @@ func flagName(f *pflag.Flag) string {
 	return "  " + short + "--" + f.Name + value
 }
 
-// flagRows is one flag: its words in a column of their own, or below its name where column is 0.
-func flagRows(f *pflag.Flag, column, width int) (rows []string) {
+// flagWords is what a flag does, and what it is when it is not given.
+func flagWords(f *pflag.Flag) string {
 	value, words := pflag.UnquoteUsage(f)
 	if value != "" && f.NoOptDefVal != "" {
 		words += " (alone: " + f.NoOptDefVal + ")"
@@ -97,6 +117,12 @@ func flagRows(f *pflag.Flag, column, width int) (rows []string) {
 	if value != "" && f.DefValue != f.NoOptDefVal && !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
 		words += " (default " + f.DefValue + ")"
 	}
+	return words
+}
+
+// flagRows is one flag: its words in a column of their own, or below its name where column is 0.
+func flagRows(f *pflag.Flag, column, width int) (rows []string) {
+	words := flagWords(f)
 	if column == 0 {
 		return append(hang(strings.TrimSpace(flagName(f)), 2, width), hang(words, 6, width)...)
 	}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+)
+
+// Page is one page of the manual, in the language of man(7).
+type Page struct {
+	Name string // of its file: gpuard-run.1
+	Text string
+}
+
+// Manual is every page of section 1: gpuard(1) and one for each command.
+func Manual(version string) (pages []Page) {
+	for _, cmd := range withPages((&Program{App: &app.App{}}).root()) {
+		pages = append(pages, Page{pageOf(cmd) + ".1", manText(cmd, version)})
+	}
+	return pages
+}
+
+// withPages is cmd and what is below it, without what is not for people.
+func withPages(cmd *cobra.Command) []*cobra.Command {
+	list := []*cobra.Command{cmd}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			list = append(list, withPages(c)...)
+		}
+	}
+	return list
+}
+
+// pageOf is "gpuard-run" for gpuard run.
+func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+func manText(cmd *cobra.Command, version string) string {
+	cmd.LocalFlags() // joins the flags of the parents to the command's own
+	var b strings.Builder
+	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
+	b.WriteString(manHead(pageOf(cmd), 1, version))
+	section("NAME")
+	fmt.Fprintf(&b, "%s \\- %s\n", roff(pageOf(cmd)), roff(cmd.Short))
+	section("SYNOPSIS")
+	b.WriteString(".B " + roff(cmd.UseLine()) + "\n")
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString(".br\n.B " + roff(cmd.CommandPath()) + " COMMAND [flags]\n")
+	}
+	section("DESCRIPTION")
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short + "."
+	}
+	b.WriteString(paragraphs(about))
+	if cmd.HasAvailableSubCommands() {
+		section("COMMANDS")
+		for _, c := range withPages(cmd)[1:] {
+			if c.Parent() == cmd {
+				fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", roff(pageOf(c)), roff(c.Short))
+			}
+		}
+	}
+	section("OPTIONS")
+	b.WriteString(manFlags(cmd))
+	if cmd.Example != "" {
+		section("EXAMPLES")
+		b.WriteString(manExamples(cmd.Example))
+	}
+	section("EXIT STATUS")
+	b.WriteString(manExits(cmd))
+	section("ENVIRONMENT")
+	b.WriteString(manTerms(manVariables(), cmd))
+	section("FILES")
+	b.WriteString(manTerms(manFiles(), cmd))
+	section("SEE ALSO")
+	b.WriteString(manNeighbours(cmd))
+	return b.String()
+}
+
+// manHead begins a page. It has no date: the pages of one version are the same whenever they are made. Lines are not
+// stretched, and words are not cut in two, so that a flag can be searched for.
+func manHead(name string, section int, version string) string {
+	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(roff(name)), section, roff(version))
+}
+
+// paragraphs joins what was broken by hand; lines that begin with a blank stay as they are.
+func paragraphs(text string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		fixed := false
+		for line := range strings.Lines(part) {
+			line = strings.TrimRight(line, " \n")
+			if now := strings.HasPrefix(line, " "); now != fixed {
+				b.WriteString(map[bool]string{true: ".nf\n", false: ".fi\n"}[now])
+				fixed = now
+			}
+			b.WriteString(roff(line) + "\n")
+		}
+		if fixed {
+			b.WriteString(".fi\n")
+		}
+	}
+	return b.String()
+}
+
+// manFlags has the headings and the order of the help.
+func manFlags(cmd *cobra.Command) string {
+	var b strings.Builder
+	groups := groupedFlags(cmd)
+	for _, g := range groups {
+		if len(groups) > 1 {
+			b.WriteString(".SS " + roff(g.title) + "\n")
+		}
+		for _, f := range g.flags {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(flagName(f))), roff(flagWords(f)))
+		}
+	}
+	return b.String()
+}
+
+// manExamples puts the words behind a command below it: beside it they would not fit a page.
+func manExamples(text string) string {
+	var b strings.Builder
+	b.WriteString(".nf\n")
+	for line := range strings.Lines(text) {
+		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
+		code, words, _ := strings.Cut(line, "  ")
+		if strings.TrimSpace(code) == "" { // a line that goes on with the one above
+			code, words = line, ""
+		}
+		b.WriteString(roff(code) + "\n")
+		if words = strings.TrimSpace(words); words != "" {
+			b.WriteString("    " + roff(words) + "\n")
+		}
+	}
+	return b.String() + ".fi\n"
+}
+
+// manNeighbours are the program, its commands, and what stands beside a command of a group.
+func manNeighbours(cmd *cobra.Command) string {
+	var names []string
+	for _, c := range withPages(cmd.Root()) {
+		if c != cmd && (c == cmd.Root() || c.Parent() == cmd.Root() || c.Parent() == cmd.Parent()) {
+			names = append(names, ".BR "+roff(pageOf(c))+" (1)")
+		}
+	}
+	return strings.Join(names, ",\n") + "\n"
+}
+
+// roff protects text from being read as a request, and from the typography that would change what is copied from the page.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`).Replace(text)
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app"
+)
+
+// manExits says what the exit code of a command means.
+func manExits(cmd *cobra.Command) string {
+	table := func(list []app.Exit) string {
+		var b strings.Builder
+		for _, e := range list {
+			fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, roff(e.Meaning))
+		}
+		return b.String()
+	}
+	plain := []app.Exit{{Code: 0, Meaning: "yes, done"}, {Code: 1, Meaning: "no: refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
+	switch cmd.Name() {
+	case "run":
+		return roff("That of the command, and its death by a signal as that signal. gpuard's own:") + "\n" + table(app.Exits())
+	case "hold", "env":
+		return table(append([]app.Exit{{Code: 0, Meaning: "done"}}, app.Exits()...))
+	case "verify":
+		return table(app.VerifyExits())
+	case "sweep":
+		ends := []app.Exit{{Code: 0, Meaning: "all runs ended with 0"}, {Code: 1, Meaning: "some runs failed"}}
+		return table(append(ends, slices.DeleteFunc(app.Exits(), func(e app.Exit) bool { return e.Code < 122 })...))
+	case "doctor", "lint":
+		plain[0].Meaning, plain[1].Meaning = "no finding is a warning or an error", "a finding is a warning or an error"
+	case "explain":
+		plain[0].Meaning = "done, also when nothing is visible"
+	}
+	return table(plain)
+}
+
+// manTerm is a variable or a file, and the commands that it matters to; without any, to all.
+type manTerm struct {
+	name, words string
+	of          []string
+}
+
+func manTerms(list []manTerm, cmd *cobra.Command) string {
+	var b strings.Builder
+	for _, t := range list {
+		if !cmd.HasParent() || t.of == nil || slices.Contains(t.of, cmd.Name()) {
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(t.name), roff(t.words))
+		}
+	}
+	return b.String()
+}
+
+func manVariables() []manTerm {
+	leasing := []string{"run", "hold", "env", "sweep", "up", "restart"}
+	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
+	return []manTerm{
+		{"GPUARD_MACHINE", "does what --machine does", nil},
+		{"GPUARD_STATE", "the folder of the leases; it must be the same for everybody on the machine", nil},
+		{"GPUARD_LEASE", "the lease that a shell or a script is inside of; set for commands that are started", choosing},
+		{"GPUARD_GPUS", "set for commands that are started: the UUIDs of their devices, in their order", leasing},
+		{"CUDA_VISIBLE_DEVICES", "and its relatives of other vendors: which devices the caller may have at all. Set for commands that are started", choosing},
+		{"GPUARD_TRACE", "a file to which each decision about who may start appends a line of JSON", leasing},
+		{"NO_COLOR, COLUMNS, TERM", "whether there are colours, and the width of what goes into a pipe or a file", nil},
+	}
+}
+
+func manFiles() []manTerm {
+	project := []string{"up", "down", "ps", "logs", "restart"}
+	return []manTerm{
+		{"/run/gpuard", "leases and tickets, in a folder that root made; without it in /run/lock/gpuard, else in /var/tmp/gpuard", nil},
+		{"~/.local/state/gpuard", "state of invented and recorded machines ($XDG_STATE_HOME)", nil},
+		{"gpuard.yaml", "the services of a project, in the current folder or one above it", project},
+	}
+}
