@@ -1,0 +1,198 @@
+// Package policy says which devices a user may have, how many, how much of each and for how long, by the rules of
+// configuration files. It only judges what it is given: it opens no file, and knows no users but the one it is told of.
+//
+// In each file the first rule that names the user counts, and all files count together: what one of them forbids, no other
+// allows. So nobody widens by a file of their own what the machine's allows.
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Place is where something is written, from 1; Column counts bytes.
+type Place struct {
+	File         string
+	Line, Column int
+}
+
+// String is the place as people read it: the file and the line.
+func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// Rule says what some users may have.
+type Rule struct {
+	At      Place
+	Name    string        // for people; may be empty
+	Users   []string      // names, or ids in digits
+	Groups  []string      // the same; with neither of both it names everybody but root
+	Devices []string      // named as --device does; nil: all
+	Models  []string      // patterns as those of --model; nil: all
+	GPUs    *int          // devices at once, over all leases of the user; nil: any number
+	Memory  gpu.Bytes     // of a device; 0: all of it
+	Time    time.Duration // of a lease; 0: without a limit
+}
+
+// String names the rule and its place: `rule "students" (/etc/gpuard/config.yaml:4)`.
+func (r *Rule) String() string {
+	if r.Name == "" {
+		return "the rule at " + gpu.Clean(r.At.String())
+	}
+	return gpu.Clean(fmt.Sprintf("rule %q (%s)", r.Name, r.At))
+}
+
+// everybody reports whether the rule names nobody in particular.
+func (r *Rule) everybody() bool { return len(r.Users)+len(r.Groups) == 0 }
+
+// Login is what a login shell sees that has no lease.
+type Login string
+
+// What it sees, widest first.
+const (
+	LoginAll     Login = "all"     // every GPU
+	LoginAllowed Login = "allowed" // those that the rules allow its user
+	LoginNone    Login = "none"    // none
+)
+
+// Default is the value of a flag that was not given.
+type Default struct {
+	Flag  string // as on the command line, without its dashes
+	Value string // "" for a flag that stands alone
+	At    Place
+}
+
+// Tolerance is how much use of a device by others than leases still counts as free; nil: not said.
+type Tolerance struct {
+	Memory, Display *gpu.Bytes
+	Utilization     *float64 // 0..1
+}
+
+// File is what stands in one file.
+type File struct {
+	Machine  bool // the one of the machine, which alone may allow more than gpuard does by itself
+	Path     string
+	Rules    []Rule
+	Tolerate Tolerance
+	Defaults []Default
+	Login    Login // "" not said
+}
+
+// Policy are the files that count here: the machine's first, then the user's, then the project's, as far as there are any.
+type Policy []*File
+
+// User is who asks, by the kernel's word; names are those of the ids.
+type User struct {
+	UID    uint32
+	Names  []string
+	GIDs   []uint32
+	Groups []string
+}
+
+// For are the rules that bind a user: one of each file, the first that names them.
+func (p Policy) For(u User) (all Limits) {
+	for _, f := range p {
+		if i := slices.IndexFunc(f.Rules, func(r Rule) bool { return r.names(u) }); i >= 0 {
+			all = append(all, f.Rules[i])
+		}
+	}
+	return all
+}
+
+// Names reports whether a rule of any file tells users apart, so that names of the user are needed.
+func (p Policy) Names() bool {
+	return slices.ContainsFunc(p, func(f *File) bool {
+		return slices.ContainsFunc(f.Rules, func(r Rule) bool { return !r.everybody() })
+	})
+}
+
+func (r *Rule) names(u User) bool {
+	if r.everybody() {
+		return u.UID != 0
+	}
+	is := func(word string, id uint32, names []string) bool {
+		if n, err := strconv.ParseUint(word, 10, 32); err == nil {
+			return uint32(n) == id
+		}
+		return slices.Contains(names, word)
+	}
+	return slices.ContainsFunc(r.Users, func(word string) bool { return is(word, u.UID, u.Names) }) ||
+		slices.ContainsFunc(r.Groups, func(word string) bool {
+			return slices.Contains(u.Groups, word) || slices.ContainsFunc(u.GIDs, func(id uint32) bool { return is(word, id, nil) })
+		})
+}
+
+// Limits are rules that hold together.
+type Limits []Rule
+
+// Count is the rule that gives the fewest devices at once; nil when none limits them.
+func (l Limits) Count() *Rule {
+	return l.least(func(r *Rule) (int64, bool) {
+		if r.GPUs == nil {
+			return 0, false
+		}
+		return int64(*r.GPUs), true
+	})
+}
+
+// Size is the rule that gives the least memory of a device; nil when none limits it.
+func (l Limits) Size() *Rule {
+	return l.least(func(r *Rule) (int64, bool) { return int64(r.Memory), r.Memory > 0 })
+}
+
+// Longest is the rule that gives the shortest time; nil when none limits it.
+func (l Limits) Longest() *Rule {
+	return l.least(func(r *Rule) (int64, bool) { return int64(r.Time), r.Time > 0 })
+}
+
+// least is the first of the rules with the smallest value.
+func (l Limits) least(of func(*Rule) (value int64, said bool)) (found *Rule) {
+	var least int64
+	for i := range l {
+		if v, said := of(&l[i]); said && (found == nil || v < least) {
+			found, least = &l[i], v
+		}
+	}
+	return found
+}
+
+// Tolerance is what holds where base is without any file: the machine's file changes it, every other one only to less.
+func (p Policy) Tolerance(base Tolerance) Tolerance {
+	for _, f := range p {
+		base.Memory = either(base.Memory, f.Tolerate.Memory, f.Machine)
+		base.Display = either(base.Display, f.Tolerate.Display, f.Machine)
+		base.Utilization = either(base.Utilization, f.Tolerate.Utilization, f.Machine)
+	}
+	return base
+}
+
+func either[T gpu.Bytes | float64](base, said *T, counts bool) *T {
+	if said == nil || base != nil && !counts && *base < *said {
+		return base
+	}
+	return said
+}
+
+// Login is what a login shell without a lease sees: the least that a file says.
+func (p Policy) Login() Login {
+	order := []Login{LoginAll, LoginAllowed, LoginNone}
+	most := 0
+	for _, f := range p {
+		most = max(most, slices.Index(order, f.Login))
+	}
+	return order[most]
+}
+
+// Defaults are the values of flags that were not given, each once: of the file that is nearest to the user.
+func (p Policy) Defaults() (all []Default) {
+	for _, f := range slices.Backward(p) {
+		for _, d := range f.Defaults {
+			if !slices.ContainsFunc(all, func(other Default) bool { return other.Flag == d.Flag }) {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+func rule(name string, line int, users, groups []string) Rule {
+	return Rule{Name: name, At: Place{"f", line, 3}, Users: users, Groups: groups}
+}
+
+// TestFor: the first rule of a file that names somebody counts, by name and by number; root is not everybody.
+func TestFor(t *testing.T) {
+	p := Policy{{Machine: true, Rules: []Rule{
+		rule("a", 2, []string{"alice", "1003"}, nil), rule("s", 3, nil, []string{"students", "44"}), rule("", 4, nil, nil), rule("r", 5, []string{"root"}, nil),
+	}}}
+	for _, c := range []struct {
+		u    User
+		want string
+	}{
+		{User{UID: 1000, Names: []string{"alice"}, Groups: []string{"students"}}, `rule "a" (f:2)`},
+		{User{UID: 1003, Names: []string{"bob"}}, `rule "a" (f:2)`},
+		{User{UID: 1004, Names: []string{"carol"}, GIDs: []uint32{100, 7}, Groups: []string{"users", "students"}}, `rule "s" (f:3)`},
+		{User{UID: 1005, GIDs: []uint32{44}}, `rule "s" (f:3)`},
+		{User{UID: 44, Names: []string{"students"}}, "the rule at f:4"}, // names of users are not those of groups
+		{User{UID: 0, Names: []string{"root"}}, `rule "r" (f:5)`},
+		{User{UID: 0, Names: []string{"toor"}, Groups: []string{"students"}}, `rule "s" (f:3)`},
+		{User{UID: 0, Names: []string{"toor"}}, ""},
+	} {
+		got := ""
+		for _, r := range p.For(c.u) {
+			got += r.String()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s, want %s", c.u, got, c.want)
+		}
+	}
+	if !p.Names() || (Policy{{Rules: []Rule{{}}}}).Names() || (Policy{}).Names() {
+		t.Error("names are needed where a rule has some")
+	}
+}
+
+// TestTogether: of several files the tightest value counts, and it knows its rule.
+func TestTogether(t *testing.T) {
+	one, two := rule("m", 1, nil, nil), rule("u", 9, nil, nil)
+	one.GPUs, one.Memory, two.GPUs, two.Time = new(2), 40*gpu.GiB, new(0), time.Hour
+	l := Policy{{Machine: true, Rules: []Rule{one}}, {Rules: []Rule{two}}}.For(User{UID: 5})
+	if len(l) != 2 || l.Count().Name != "u" || l.Size().Name != "m" || l.Longest().Name != "u" || (Limits{}).Count() != nil || (Limits{one}).Longest() != nil {
+		t.Errorf("%+v", l)
+	}
+	p := Policy{{Machine: true, Login: LoginAllowed, Defaults: []Default{{Flag: "mem", Value: "8G"}, {Flag: "wait"}}, Tolerate: Tolerance{Memory: new(gpu.GiB), Utilization: new(0.5)}},
+		{Login: LoginAll, Defaults: []Default{{Flag: "mem", Value: "4G"}}, Tolerate: Tolerance{Memory: new(2 * gpu.GiB), Utilization: new(0.1)}}}
+	base := Tolerance{Memory: new(256 * gpu.MiB), Display: new(2 * gpu.GiB), Utilization: new(0.05)}
+	got := p.Tolerance(base)
+	if *got.Memory != gpu.GiB || *got.Display != 2*gpu.GiB || *got.Utilization != 0.1 || p.Login() != LoginAllowed || (Policy{}).Login() != LoginAll {
+		t.Errorf("%s %s %v %s", got.Memory, got.Display, *got.Utilization, p.Login())
+	}
+	if text := fmt.Sprint(p.Defaults()); text != "[{mem 4G :0} {wait  :0}]" {
+		t.Error(text)
+	}
+}
+
+// TestNarrows: a file more never gives a user a wider count, size, time, login or tolerance than without it.
+func TestNarrows(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func(of ...string) []string { return of[:random.IntN(len(of)+1)] }
+	file := func(machine bool) *File {
+		f := &File{Machine: machine, Login: []Login{"", LoginAll, LoginAllowed, LoginNone}[random.IntN(4)]}
+		for i := range random.IntN(4) {
+			r := rule("", i+1, word("alice", "7"), word("staff", "students"))
+			if random.IntN(2) == 0 {
+				r.GPUs = new(random.IntN(4))
+			}
+			r.Memory, r.Time = gpu.Bytes(random.IntN(3)), time.Duration(random.IntN(3))
+			f.Rules = append(f.Rules, r)
+		}
+		if random.IntN(2) == 0 {
+			f.Tolerate = Tolerance{Memory: new(gpu.Bytes(random.IntN(9))), Display: new(gpu.Bytes(random.IntN(9))), Utilization: new(random.Float64())}
+		}
+		return f
+	}
+	order := map[Login]int{LoginAll: 0, LoginAllowed: 1, LoginNone: 2}
+	base := Tolerance{Memory: new(gpu.Bytes(4)), Display: new(gpu.Bytes(4)), Utilization: new(0.5)}
+	for range 20000 {
+		p := Policy{file(true)}
+		more := append(p[:1:1], file(false), file(false))
+		u := User{UID: uint32(random.IntN(9)), Names: word("alice", "bob"), Groups: word("staff", "students")}
+		a, b := p.For(u), more.For(u)
+		for _, of := range []func(Limits) (int64, bool){
+			func(l Limits) (int64, bool) {
+				if r := l.Count(); r != nil {
+					return int64(*r.GPUs), true
+				}
+				return 0, false
+			},
+			func(l Limits) (int64, bool) { r := l.Size(); return int64(value(r).Memory), r != nil },
+			func(l Limits) (int64, bool) { r := l.Longest(); return int64(value(r).Time), r != nil },
+		} {
+			have, limited := of(a)
+			now, still := of(b)
+			if limited && (!still || now > have) {
+				t.Fatalf("%+v with %+v is wider than with %+v", u, more, p)
+			}
+		}
+		x, y := p.Tolerance(base), more.Tolerance(base)
+		if len(b) < len(a) || order[more.Login()] < order[p.Login()] || *y.Memory > *x.Memory || *y.Display > *x.Display || *y.Utilization > *x.Utilization {
+			t.Fatalf("%+v with %+v is wider than with %+v", u, more, p)
+		}
+	}
+}
+
+func value(r *Rule) Rule {
+	if r == nil {
+		return Rule{}
+	}
+	return *r
+}
+
+// TestMistakes: all of a file, in its order, and nothing that moves a terminal.
+func TestMistakes(t *testing.T) {
+	err := &Mistakes{File: "/etc/x\x1b", List: []Mistake{{4, 2, "b"}, {1, 9, "a\x07"}}, Do: "ask root to mend it"}
+	if got := err.Error(); got != "cannot read /etc/x:1:9: a\ncannot read /etc/x:4:2: b; ask root to mend it" {
+		t.Errorf("%q", got)
+	}
+}

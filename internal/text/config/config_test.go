@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/policy"
+)
+
+// TestExample: the file that people begin with is right, says every key of a rule once, and whole lines are remarks.
+func TestExample(t *testing.T) {
+	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml")
+	if len(mistakes) > 0 {
+		t.Fatal(&policy.Mistakes{File: f.Path, List: mistakes})
+	}
+	students := f.Rules[1]
+	if len(f.Rules) != 3 || students.Name != "students" || students.At.Line != 10 || students.At.Column != 5 || fmt.Sprint(students.Groups, students.Devices, *students.GPUs) != "[students] [0 1] 1" ||
+		students.Memory != 40*gpu.GiB || students.Time != 24*time.Hour || f.Rules[0].GPUs != nil || fmt.Sprint(f.Rules[0].Users) != "[alice 1003]" {
+		t.Errorf("%+v", f.Rules)
+	}
+	if *f.Tolerate.Memory != 256*gpu.MiB || *f.Tolerate.Display != 2*gpu.GiB || *f.Tolerate.Utilization != 0.05 || f.Login != policy.LoginAll {
+		t.Errorf("%+v %s", f.Tolerate, f.Login)
+	}
+	if got := fmt.Sprint(f.Defaults); got != "[{mem 8G /etc/gpuard/config.yaml:28} {wait 10m /etc/gpuard/config.yaml:29} {place packed /etc/gpuard/config.yaml:30}]" {
+		t.Error(got)
+	}
+	for _, key := range append(AllKeys().File, append(AllKeys().Rule, AllKeys().Tolerate...)...) {
+		if !strings.Contains(Example(), key.Name+":") {
+			t.Errorf("%s is not in the example", key.Name)
+		}
+	}
+	for i, line := range strings.Split(Example(), "\n") {
+		if before, _, found := strings.Cut(line, "#"); found && before != "" {
+			t.Errorf("line %d has a remark behind something", i+1)
+		}
+	}
+}
+
+// TestForms: what can be written in several ways, and what says nothing.
+func TestForms(t *testing.T) {
+	f, mistakes := Read([]byte("x-all: &all {gpus: 0}\nrules:\n- <<: *all\n  users: bob,  1004\n  models: '*A100*'\n- users:\n    - eve\ntolerate: {memory: 0}\nlogin: none\n"+
+		"defaults: {drift: true, verify: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f")
+	if len(mistakes) > 0 || fmt.Sprint(f.Rules[0].Users, f.Rules[0].Models, *f.Rules[0].GPUs, f.Rules[1].Users, *f.Tolerate.Memory) != "[bob 1004] [*A100*] 0 [eve] 0 B" || f.Login != policy.LoginNone {
+		t.Errorf("%+v %v", f, mistakes)
+	}
+	var got []string
+	for _, d := range f.Defaults {
+		got = append(got, d.Flag+"="+d.Value)
+	}
+	if text := strings.Join(got, " "); text != "drift= no-wait= fallback=other,cpu retry=2:any gpus=2" {
+		t.Error(text)
+	}
+	for _, nothing := range []string{"", "# a remark\n", "---\n", "rules:\n- groups: [a]\n  gpus: 1\n- gpus: 2\n- users: [root]\n  gpus: 3\n"} {
+		if f, mistakes := Read([]byte(nothing), "f"); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
+			t.Errorf("%q: %v", nothing, mistakes)
+		}
+	}
+}
+
+// TestMistakes: what is said about each, and where.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ src, want string }{
+		{"- a\n", "1:1: the file is not a map"},
+		{"rules: [\n", "this is not YAML"},
+		{"rules:\n\t- gpus: 1\n", "that cannot start any token; indent with blanks, YAML takes no tabs"},
+		{"rules:\n- models: *A100*\n", "2:11: this is not YAML: there is no anchor &A100* for the alias *A100*; a value that begins with * needs quotes"},
+		{"rules: {gpus: 1}\n", "1:9: rules is not a list; begin each rule with a dash"},
+		{"rules: []\n", "1:8: rules is an empty list"},
+		{"rules:\n", "1:1: rules has no value"},
+		{"rules: [a]\n", "1:9: rule 1 is not a map"},
+		{"rule:\n- gpus: 1\n", "1:1: unknown key \"rule\"; did you mean rules?"},
+		{"xyzzy: 1\n", "1:1: unknown key \"xyzzy\"; there are rules, tolerate, defaults, login"},
+		{"rules:\n- gpu: 1\n", "2:3: unknown key \"gpu\" of rule 1; did you mean gpus?"},
+		{"rules:\n- gpus: 1\n  gpus: 2\n", "3:3: gpus stands twice in rule 1, first in line 2"},
+		{"rules:\n- gpus: -1\n", "2:9: gpus of rule 1 is \"-1\"; write a whole number, such as gpus: 2"},
+		{"rules:\n- gpus: [1]\n", "2:9: gpus of rule 1 is not one text; write for instance gpus: 2"},
+		{"rules:\n- gpus:\n", "2:3: gpus of rule 1 has no value; write for instance gpus: 2"},
+		{"rules:\n- mem: 40\n", "2:8: mem of rule 1 is \"40\"; write a number and a unit, such as mem: 40G"},
+		{"rules:\n- mem: 0\n", "2:8: mem of rule 1 is \"0\"; write a number and a unit"},
+		{"rules:\n- time: 24\n", "2:9: time of rule 1 is \"24\": the unit is missing; write 24s for seconds, or 24m for minutes"},
+		{"rules:\n- users: []\n", "2:10: users of rule 1 is an empty list"},
+		{"rules:\n- users: [a, ~]\n", "2:14: users of rule 1 has something in its list that is not one text"},
+		{"rules:\n- groups: 'a,,b'\n", "2:11: groups of rule 1 has an empty name in its list"},
+		{"rules:\n- groups: 99999999999\n", "2:11: \"99999999999\" in groups of rule 1 is neither a name nor a number"},
+		{"rules:\n- devices: [0-3]\n", "2:12: devices of rule 1: ranges such as 0-3 are not understood; write every number"},
+		{"rules:\n- models: ['[AH]100']\n", "2:11: models of rule 1: only * and ? stand for other characters, \"[\" does not"},
+		{"rules:\n- gpus: 1\n- groups: [a]\n  gpus: 2\n", "3:3: this rule never counts: the one of line 2 names everybody"},
+		{"tolerate: 5\n", "1:11: tolerate is not a map"},
+		{"tolerate: {utilization: 5}\n", "1:25: utilization of tolerate is \"5\"; write a number from 0 to 1, such as utilization: 0.1"},
+		{"tolerate: {utilization: .nan}\n", "1:25: utilization of tolerate is"},
+		{"tolerate: {memory: 5}\n", "1:20: memory of tolerate is \"5\"; write a number and a unit"},
+		{"defaults: {tiemout: 5h}\n", "1:12: unknown key \"tiemout\" of defaults; did you mean timeout?"},
+		{"defaults: {no_wait: 5}\n", "1:21: no_wait of defaults is neither true nor false"},
+		{"defaults: {place: pack}\n", "1:19: place of defaults is \"pack\"; did you mean packed?"},
+		{"defaults: {gpus: x}\n", "1:18: gpus of defaults is \"x\"; write a whole number"},
+		{"login: some\n", "1:8: login is \"some\"; write all, allowed or none"},
+		{"login: all\n---\nlogin: none\n", "a second document begins"},
+		{strings.Repeat("#", largest+1), "1:1: the file is longer than 256 KiB"},
+	} {
+		f, mistakes := Read([]byte(c.src), "f")
+		text := (&policy.Mistakes{File: f.Path, List: mistakes}).Error()
+		if len(mistakes) != 1 || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "cannot read f:") {
+			t.Errorf("%.60q: %d mistakes: %s\nwant %s", c.src, len(mistakes), text, c.want)
+		}
+	}
+}
+
+// FuzzRead: no bytes make it panic; what it lets pass names whom it means and where it stands; and mistakes have places.
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "a: &a [*a]\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		file, mistakes := Read(src, "f")
+		for _, m := range mistakes {
+			if m.Line < 1 || m.Column < 1 || m.Text == "" {
+				t.Fatalf("%+v", m)
+			}
+		}
+		if len(mistakes) > 0 {
+			return
+		}
+		for _, r := range file.Rules {
+			if r.At.Line < 1 || r.Memory < 0 || r.Time < 0 || r.GPUs != nil && *r.GPUs < 0 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		for _, d := range file.Defaults {
+			if d.Flag == "" || strings.Contains(d.Value, "\n") {
+				t.Fatalf("%+v", d)
+			}
+		}
+	})
+}
