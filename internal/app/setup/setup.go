@@ -98,7 +98,10 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		return Report{}, err
 	}
 	if len(record.Of(key)) == 0 {
-		return report(Wish{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), nil
+		if len(record.Entries) == 0 && !dry {
+			err = manifest.Tidy(path)
+		}
+		return report(Wish{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), err
 	}
 	if dry {
 		steps, err := undo(&record, key, nil)
@@ -271,6 +274,9 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 		return err
 	}
 	for _, step := range steps {
+		if err := rewrite.Tidy(step.Path); err != nil { // of somebody who was killed
+			return fmt.Errorf("cannot change %s: %w", step.Path, err)
+		}
 		if err := do(step); err != nil {
 			return err
 		}

@@ -171,10 +171,23 @@ func (m *Manifest) Close() error {
 		}
 		_ = os.Remove(m.path + ".new") // of somebody who was killed
 		m.empty()
+		_ = unix.Rmdir(filepath.Dir(m.path)) // it has gpuard's name, so it goes whoever made it, when nothing else is in it
 		return nil
 	}
 	m.empty()
 	return m.Save()
+}
+
+// Tidy removes what somebody left who was killed, of a record without entries.
+func Tidy(path string) error {
+	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	m, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return m.Close()
 }
 
 // empty removes folders that were made and that nobody uses, the innermost first.

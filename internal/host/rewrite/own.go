@@ -1,37 +1,45 @@
 package rewrite
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // Create writes a file that is not there, wholly or not at all, with exactly this mode. The error is os.ErrExist where
 // something has that name meanwhile.
-func Create(path string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".gpuard-*")
-	if err != nil {
+func Create(path string, text []byte, mode fs.FileMode) error {
+	if err := create(path, text, mode); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it has the other name by now
+	return nil
+}
+
+func create(path string, text []byte, mode fs.FileMode) error {
+	f, named, err := temporary(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // synced before it gets its name
+	if named {
+		defer os.Remove(aside(path)) //nolint:errcheck // its other name
+	}
 	_, err = f.Write(text)
 	if err == nil {
 		err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	if err == nil {
+		err = f.Sync()
 	}
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // a file system that cannot
-		err = os.Link(f.Name(), path)
+	switch {
+	case err != nil:
+		return err
+	case named:
+		return os.Link(aside(path), path)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return nil
+	return name(f, path)
 }
 
 // Remove removes a file that holds exactly before.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,18 +24,37 @@ func Replace(path string, before, after []byte) error {
 	if err := replaceable(path, info); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	next, err := prepare(path, info, after)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	defer os.Remove(next)
-	if err := same(path, info, before); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	if err := os.Rename(next, path); err != nil {
+	if err := take(path, info, before, after); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
+}
+
+// take puts the new text in the old one's place.
+func take(path string, info fs.FileInfo, before, after []byte) error {
+	f, named, err := temporary(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // synced before it gets its name
+	if err = prepare(path, info, f, after); err == nil {
+		err = same(path, info, before)
+	}
+	if err == nil && !named {
+		if err = Tidy(path); err == nil {
+			err = name(f, aside(path))
+			named = err == nil
+		}
+	}
+	if err == nil {
+		if err = os.Rename(aside(path), path); err == nil {
+			return nil
+		}
+	}
+	if named {
+		_ = os.Remove(aside(path))
+	}
+	return err
 }
 
 func replaceable(path string, info fs.FileInfo) error {
@@ -55,34 +73,23 @@ func replaceable(path string, info fs.FileInfo) error {
 
 func status(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
-// prepare makes the new file beside the old one. The file system has it before it takes the name, so that a crash leaves
-// one of the two.
-func prepare(path string, old fs.FileInfo, text []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".gpuard-*")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		err = errors.Join(err, f.Close())
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
+// prepare fills the new file. The file system has it before it takes the name, so that a crash leaves one of the two.
+func prepare(path string, old fs.FileInfo, f *os.File, text []byte) error {
 	if _, err := f.Write(text); err != nil {
-		return "", err
+		return err
 	}
 	if now, err := f.Stat(); err != nil || status(now).Uid != status(old).Uid || status(now).Gid != status(old).Gid {
 		if err := f.Chown(int(status(old).Uid), int(status(old).Gid)); err != nil {
-			return "", fmt.Errorf("it would get another owner: %w", err)
+			return fmt.Errorf("it would get another owner: %w", err)
 		}
 	}
 	if err := copyAttributes(path, f); err != nil {
-		return "", err
+		return err
 	}
 	if err := unix.Fchmod(int(f.Fd()), status(old).Mode&0o7777); err != nil { // after the owner, whose change takes set-user-ID away
-		return "", err
+		return err
 	}
-	return f.Name(), f.Sync()
+	return f.Sync()
 }
 
 // copyAttributes gives the new file the extended attributes of the old one.

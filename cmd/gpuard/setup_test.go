@@ -1,0 +1,228 @@
+package main
+
+import (
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// tree is everything below a folder: kind, mode and content of each path.
+func tree(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		what := ""
+		switch {
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			what = string(data)
+		case info.Mode().Type() == fs.ModeSymlink:
+			if what, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		rel, err := filepath.Rel(dir, path)
+		all[rel] = info.Mode().String() + " " + what
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// sameTree fails where two trees differ, with the paths that do.
+func sameTree(t testing.TB, when string, before, after map[string]string) {
+	t.Helper()
+	for path := range before {
+		if now, there := after[path]; !there {
+			t.Errorf("%s: %s is gone", when, path)
+		} else if now != before[path] {
+			t.Errorf("%s: %s was %q and is %q", when, path, before[path], now)
+		}
+	}
+	for path := range after {
+		if _, there := before[path]; !there {
+			t.Errorf("%s: %s is new: %q", when, path, after[path])
+		}
+	}
+}
+
+// onPath is a folder with the program under its name, for PATH: what setup writes names it.
+func onPath(t testing.TB) string {
+	t.Helper()
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "gpuard"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// setupIn prepares gpuard setup for somebody whose home is that folder, on an invented machine.
+func setupIn(t testing.TB, home, bin string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := program(t, filepath.Join(home, "..", "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"),
+		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME="}, append([]string{"setup"}, args...)...)
+	cmd.Dir = home
+	return cmd
+}
+
+// person is a home with files that somebody edited.
+func person(t testing.TB) string {
+	t.Helper()
+	home := filepath.Join(t.TempDir(), "home")
+	for path, text := range map[string]string{".envrc": "export A=1\nexport B=2", "dots/envrc": "layout python\n", "empty/.keep": "", ".local/state/other": ""} {
+		file := filepath.Join(home, path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o640); err != nil { //nolint:gosec // a mode that is not the usual one
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(home, "linked"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../dots/envrc", filepath.Join(home, "linked", ".envrc")); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// TestSetupLeavesNothing: what setup writes goes again, and every byte is as it was: in a file of somebody's, in one behind a
+// symbolic link, and where there was none.
+func TestSetupLeavesNothing(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	before := tree(t, home)
+	for _, folder := range []string{"", "linked", "empty"} {
+		now := tree(t, home)
+		if got := run(t, setupIn(t, home, bin, "direnv", "--dry-run", filepath.Join(home, folder))); got.code != 0 || !strings.Contains(got.out, "would ") {
+			t.Fatalf("%+v", got)
+		}
+		sameTree(t, "after --dry-run", now, tree(t, home))
+		for range 2 {
+			if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1", filepath.Join(home, folder))); got.code != 0 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		if maps.Equal(now, tree(t, home)) {
+			t.Fatal("nothing was written")
+		}
+		if text, err := os.ReadFile(filepath.Join(home, folder, ".envrc")); err != nil || strings.Count(string(text), "gpuard env --device=1") != 1 {
+			t.Fatalf("%s: %v: %s", folder, err, text)
+		}
+		if got := run(t, setupIn(t, home, bin)); !strings.Contains(got.out, "direnv "+filepath.Join(home, folder)) {
+			t.Errorf("the list of what is set up: %+v", got)
+		}
+	}
+	for _, folder := range []string{"linked", "", "empty"} {
+		for range 2 {
+			if got := run(t, setupIn(t, home, bin, "direnv", "--remove", filepath.Join(home, folder))); got.code != 0 {
+				t.Fatalf("%+v", got)
+			}
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, home))
+}
+
+// TestSetupKilled: a setup that is killed at any moment leaves what the next one completes, and what --remove takes away wholly.
+func TestSetupKilled(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	before := tree(t, home)
+	for round := range 40 {
+		for _, args := range [][]string{{"direnv", "--device", "0"}, {"direnv", "--device", "1,2"}, {"direnv", "--remove"}} {
+			runAndKill(t, setupIn(t, home, bin, args...), time.Duration(1+rand.IntN(30000))*time.Microsecond)
+		}
+		if round%4 == 0 {
+			if got := run(t, setupIn(t, home, bin, "direnv", "--device", "3")); got.code != 0 {
+				t.Fatalf("round %d: %+v", round, got)
+			}
+		}
+		if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 0 {
+			t.Fatalf("round %d: %+v", round, got)
+		}
+		sameTree(t, "after a kill", before, tree(t, home))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestSetupAtOnce: of several at the same moment none loses what another wrote.
+func TestSetupAtOnce(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	before := tree(t, home)
+	folders := []string{"", "linked", "empty", "dots"}
+	for _, flag := range []string{"--device=0", "--remove"} {
+		var all sync.WaitGroup
+		for _, folder := range append(folders, folders...) {
+			cmd := setupIn(t, home, bin, "direnv", flag, filepath.Join(home, folder))
+			all.Go(func() {
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v: %s", flag, err, out)
+				}
+			})
+		}
+		all.Wait()
+		if got := run(t, setupIn(t, home, bin)); flag != "--remove" && strings.Count(got.out, "direnv ") != len(folders) {
+			t.Errorf("%+v", got)
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, home))
+}
+
+// TestSetupRefuses: what somebody wrote is not written over, and then nothing is written at all.
+func TestSetupRefuses(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "0")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	file := filepath.Join(home, ".envrc")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.Replace(string(text), "--device=0", "--device=3", 1)
+	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, home)
+	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1")); got.code != 1 || !strings.Contains(got.err, "cannot write "+file+": somebody changed") {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 1 || !strings.Contains(got.err, "cannot take "+file+" away") {
+		t.Errorf("%+v", got)
+	}
+	sameTree(t, "after refusals", before, tree(t, home))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+}
