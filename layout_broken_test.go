@@ -87,6 +87,16 @@ func brokenCases() []broken {
 		{"names that say something", one("internal/core/pick/a.go", "package pick\nfunc GetPlan() {}\n"), "without Get"},
 		{"names that say something", one("internal/core/pick/a.go", "package pick\nfunc Getenv() {}\n"), ""},
 		{"words that do not belong here", one("docs/a.md", "see /wo"+"rk/main\n"), "docs/a.md:1"},
+		{"links that lead somewhere", one("a.md", "see [b](b.md)\n"), "a.md:1: the link b.md leads nowhere"},
+		{"links that lead somewhere", map[string]string{"d/a.md": "# A\n\n[b](../b.md#bb)\n", "b.md": "# B\n"}, "d/a.md:3: the link ../b.md#bb leads nowhere"},
+		{"links that lead somewhere", map[string]string{"d/a.md": "# A\n[b](../b.md#b-c), [d](../d), [self](#a), [out](https://x)\n", "b.md": "# `B` c\n"}, ""},
+		{"translations in step", translation("# 甲\n[英文](a.md)\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](c)\n"), ""},
+		{"translations in step", translation("# 甲\n[英文](a.md)\n\n### 乙\n```sh\ngpuard run  # 注\n```\n- [c](c)\n"), "a.md:4: a heading of level 2\n  and a.zh-CN.md:4: a heading of level 3"},
+		{"translations in step", translation("# 甲\n[英文](a.md)\n\n## 乙\n```sh\ngpuard hold  # 注\n```\n- [c](c)\n"), "a.zh-CN.md:6: the line gpuard hold"},
+		{"translations in step", translation("# 甲\n[英文](a.md)\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](d)\n"), "a.zh-CN.md:8: a link to d"},
+		{"translations in step", translation("# 甲\n[英文](a.md)\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](c)\n\n另\n"), "a.md: nothing more\n  and a.zh-CN.md:10: one more paragraph"},
+		{"translations in step", translation("# 甲\n英文\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](c) [a](a.md)\n"), "a.zh-CN.md: the first line below the title has no link to a.md"},
+		{"translations in step", one("a.zh-CN.md", ""), "there is no a.md"},
 		{"every requirement is explained", map[string]string{
 			"go.mod": "require (\n\tgithub.com/a/b v1.2.3\n\tgithub.com/c/d v1.0.0 // indirect\n)\n", "docs/dependencies.md": "nothing\n",
 		}, "no row for github.com/a/b"},
@@ -97,6 +107,11 @@ func brokenCases() []broken {
 			"go.mod": "require github.com/a/b v1.2.3\n", "docs/dependencies.md": "| github.com/a/b | v1.2.3 | what for |\n",
 		}, ""},
 	}
+}
+
+// translation is a page with its translation.
+func translation(text string) map[string]string {
+	return map[string]string{"a.md": "# A\n[Chinese](a.zh-CN.md)\n\n## B\n```sh\ngpuard run  # note\n```\n- [c](c)\n", "a.zh-CN.md": text}
 }
 
 func one(name, text string) map[string]string { return map[string]string{name: text} }

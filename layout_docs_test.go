@@ -1,0 +1,147 @@
+package layout
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gpuard/test/pages"
+)
+
+// chinese is how the name of a page in Chinese ends.
+const chinese = ".zh-CN.md"
+
+// pagesOf are the pages of the repository, by path.
+func (t tree) pagesOf() map[string][]pages.Block {
+	all := map[string][]pages.Block{}
+	for _, s := range t {
+		if strings.HasSuffix(s.path, ".md") && !strings.Contains(s.path, "testdata/") {
+			all[s.path] = pages.Read(string(s.text))
+		}
+	}
+	return all
+}
+
+// led is the file that a link of a page leads to, and the place in it.
+func led(page, to string) (file, place string) {
+	to, place, _ = strings.Cut(to, "#")
+	if to == "" {
+		return page, place
+	}
+	return path.Join(path.Dir(page), to), place
+}
+
+// linksResolve: every relative link of a page leads to a file or a folder that is there, and to a heading that it has.
+func linksResolve(repo tree) (bad []string) {
+	all := repo.pagesOf()
+	there := map[string]bool{".": true}
+	for _, s := range repo {
+		for name := s.path; name != "."; name = path.Dir(name) {
+			there[name] = true
+		}
+	}
+	for page, blocks := range all {
+		for _, l := range pages.Links(blocks) {
+			if !l.Relative() {
+				continue
+			}
+			file, place := led(page, l.To)
+			if !there[file] {
+				bad = append(bad, fmt.Sprintf("%s:%d: the link %s leads nowhere: there is no %s", page, l.Line, l.To, file))
+			} else if to, isPage := all[file]; isPage && place != "" && !pages.Anchors(to)[place] {
+				bad = append(bad, fmt.Sprintf("%s:%d: the link %s leads nowhere: %s has no heading of that name", page, l.Line, l.To, file))
+			}
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// translated: a page in Chinese has what the page in English has, in the same order: headings, paragraphs, rows, items and code.
+// Commands are the same, only a comment behind them may differ; links lead to the same places. Each begins with a link to the other.
+func translated(repo tree) (bad []string) {
+	all := repo.pagesOf()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		base, isChinese := strings.CutSuffix(name, chinese)
+		if !isChinese {
+			continue
+		}
+		english := base + ".md"
+		if all[english] == nil {
+			bad = append(bad, fmt.Sprintf("%s: there is no %s that it translates", name, english))
+			continue
+		}
+		bad = append(bad, apart(english, name, outline(all[english]), outline(all[name]))...)
+		bad = append(bad, apart(english, name, goals(english, all[english]), goals(name, all[name]))...)
+		for from, to := range map[string]string{name: english, english: name} {
+			links := pages.Links(all[from])
+			if len(links) == 0 || links[0].To != path.Base(to) || len(all[from]) < 2 || links[0].Line > all[from][1].Line {
+				bad = append(bad, fmt.Sprintf("%s: the first line below the title has no link to %s", from, path.Base(to)))
+			}
+		}
+	}
+	return bad
+}
+
+// piece is a part of a page that its translation has too; line is where it stands.
+type piece struct {
+	line int
+	what string
+}
+
+func outline(blocks []pages.Block) (all []piece) {
+	comment := regexp.MustCompile(`(^|\s+)# .*$`)
+	for _, b := range blocks {
+		switch b.Kind {
+		case pages.Heading:
+			all = append(all, piece{b.Line, fmt.Sprintf("a heading of level %d", b.Level)})
+		case pages.Code:
+			all = append(all, piece{b.Line, "code: " + b.Info})
+			for n, line := range b.Lines() {
+				all = append(all, piece{b.Line + n, "the line " + comment.ReplaceAllString(line, " #")})
+			}
+		default:
+			all = append(all, piece{b.Line, "one more " + string(b.Kind)})
+		}
+	}
+	return all
+}
+
+// goals are the files that a page leads to, in the order of their names, because words have another order in each language.
+// A page that is translated counts as one with its translation.
+func goals(page string, blocks []pages.Block) (all []piece) {
+	for _, l := range pages.Links(blocks) {
+		what := l.To
+		if l.Relative() {
+			file, place := led(page, l.To)
+			if plain, ok := strings.CutSuffix(file, chinese); ok {
+				file, place = plain+".md", ""
+			} else if file == page {
+				place = ""
+			}
+			what = strings.TrimSuffix(file+"#"+place, "#")
+		}
+		all = append(all, piece{l.Line, "a link to " + what})
+	}
+	slices.SortStableFunc(all, func(a, b piece) int { return strings.Compare(a.what, b.what) })
+	return all
+}
+
+// apart says where two pages part.
+func apart(english, other string, a, b []piece) []string {
+	say := func(page string, all []piece, i int) string {
+		if i < len(all) {
+			return fmt.Sprintf("%s:%d: %s", page, all[i].line, all[i].what)
+		}
+		return page + ": nothing more"
+	}
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i].what != b[i].what {
+			return []string{say(english, a, i) + "\n  and " + say(other, b, i)}
+		}
+	}
+	return nil
+}
