@@ -24,7 +24,7 @@ func hasty() { os.Exit(start("/", haste())) }
 func haste() waits {
 	const moment = 20 * time.Millisecond
 	return waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment,
-		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment}
+		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment, again: 75 * moment}
 }
 
 // pausing is the program with all the time in the world before a command that failed is started again.

@@ -46,7 +46,7 @@ func main() {
 
 func usual() waits {
 	return waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour,
-		look: 5 * time.Second, minute: time.Minute}
+		look: 5 * time.Second, minute: time.Minute, again: 15 * time.Second}
 }
 
 // waits are the long patiences of the program; tests give shorter ones.
@@ -56,6 +56,7 @@ type waits struct {
 	lock   time.Duration // for the lock of the lease folder
 	log    time.Duration // between two looks at the kernel's log while a command is watched; 0 is what the program has
 	touch  time.Duration // between two touches of a lease by its holder
+	again  time.Duration // for a next start of a command whose lease is kept for that
 	look   time.Duration // between two looks at the GPUs of a job that may move
 	minute time.Duration // of the policy of such moves
 	turn   time.Duration // for somebody who is next in the line to come; 0 is what the program has
@@ -68,7 +69,7 @@ type waits struct {
 func start(root string, w waits) int {
 	switch {
 	case app.Holder():
-		return ended(app.Keep(os.Args[2:], w.touch))
+		return ended(app.Keep(os.Args[2:], w.touch, w.again))
 	case logfile.Copying():
 		return ended(logfile.Copy(os.Args[2:]))
 	case app.Probing():

@@ -41,6 +41,7 @@ type question struct {
 	env     visible.Env      // whose masks, lease and allocation count
 	own     []int            // processes of a running subject
 	trees   map[string][]int // of shared leases
+	kept    *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
 	line    *line            // who else waits for the same devices; nil when nobody does
 }
 
@@ -74,7 +75,13 @@ func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decisio
 		return nil, err
 	}
 	c := &claiming{app: a, question: q, folder: folder, boot: boot}
-	d, err := c.claim(ctx)
+	var d *decision
+	if q.kept, err = a.keptFor(spec); err == nil && q.kept != nil {
+		d, err = c.succeed(ctx)
+	}
+	if err == nil && d == nil {
+		d, err = c.claim(ctx)
+	}
 	if err != nil {
 		_ = folder.Close()
 		return nil, a.named(folder, err)
@@ -242,6 +249,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 		return job.Lease{
 			Devices: given(plan), Parent: parent, Allocation: q.allocation(), Apart: q.whose.apart, Share: plan.Share, Quota: plan.Quota,
 			PID: q.whose.pid, Start: q.whose.start, Namespace: a.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
+			Kept: q.kept,
 		}, nil
 	})
 }

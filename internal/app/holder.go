@@ -11,10 +11,11 @@ import (
 )
 
 // Keep is the life of a holder process: it keeps a reference to the lease until the command is gone, removes the entry, and
-// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id. The entry is touched every
-// so often, as long as it takes: systemd-tmpfiles removes what is old.
-func Keep(args []string, touch time.Duration) error {
-	if len(args) != 4 {
+// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id, and then what a lease waits for
+// that outlives its command, which is for most at most. The entry is touched every so often, as long as it takes:
+// systemd-tmpfiles removes what is old.
+func Keep(args []string, touch, most time.Duration) error {
+	if len(args) != 4 && len(args) != 7 {
 		return usagef("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
 	w, err := launch.Watching(args[0], args[1])
@@ -40,6 +41,9 @@ func Keep(args []string, touch time.Duration) error {
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	if close(over); err != nil {
 		return err
+	}
+	if outlive(w, folder, lease, args[4:], most) {
+		return w.Drop()
 	}
 	// The lock goes first: nobody waits for us to find the folder lock free.
 	if err := w.Drop(); err != nil {

@@ -77,6 +77,10 @@ func (l *Launch) lease(ctx context.Context) error {
 		return nil
 	}
 	self, err := a.Proc.Stat(os.Getpid())
+	if err == nil && spec.KeepWhile != "" {
+		spec.KeepWhile, err = resolved(spec.KeepWhile)
+		l.spec.KeepWhile = spec.KeepWhile
+	}
 	if err == nil {
 		spec, err = a.harden(ctx, spec)
 	}
@@ -118,7 +122,7 @@ func (l *Launch) Exec() error {
 	}
 	fd, err := launch.Inherit(l.held.Held.Lock)
 	if err == nil && launch.CanHold() {
-		err = launch.StartHolder(fd, l.held.Folder.Path, l.Lease)
+		err = launch.StartHolder(fd, append([]string{l.held.Folder.Path, l.Lease}, l.afterlife()...)...)
 	}
 	if err == nil {
 		err = l.verifier(os.Getpid())

@@ -118,7 +118,10 @@ func (w *waiting) holder(r job.Reason) status.Holder {
 		l := q.seen.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.app.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
 		if l.Ended {
-			h.PID, h.Keeper = 0, "somebody"
+			if h.PID, h.Awaited = 0, l.Awaited(); !h.Awaited.IsZero() {
+				return h
+			}
+			h.Keeper = "somebody"
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
 			}

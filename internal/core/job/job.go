@@ -29,6 +29,7 @@ type Spec struct {
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
+	KeepWhile  string          // --keep-while: file that stands for the command: while it is there, the lease waits for a next start of that
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
 }
 
@@ -158,6 +159,7 @@ type Lease struct {
 	Apart      bool       `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be given back while that runs
 	Ended      bool       `json:"ended,omitempty"`      // the command is gone, somebody else still holds the lock
 	HeldBy     []Blocker  `json:"held_by,omitempty"`    // who does, when Ended
+	Kept       *Kept      `json:"kept,omitempty"`       // it outlives its command for a next start of that; nil: it does not
 	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
 }

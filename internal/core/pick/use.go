@@ -102,7 +102,7 @@ func (q *question) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
-	if first := by[0]; first.Ended {
+	if first := by[0]; first.Ended && first.Awaited().IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
 		if q.in.UID != 0 && q.in.UID != first.UID {
 			o.remedy = fmt.Sprintf("ask %s to end lease %s (gpuard release %[2]s)", or(gpu.Clean(first.User), "its owner"), first.ID)

@@ -110,6 +110,9 @@ func stillHeld(l job.Lease) string {
 	if !l.Ended {
 		return ""
 	}
+	if until := l.Awaited(); !until.IsZero() {
+		return ", whose command has ended and which is kept for its next start until " + until.Format(time.TimeOnly)
+	}
 	var names []string
 	for _, b := range l.HeldBy {
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, or(short(b.Command), "unknown command")))

@@ -21,5 +21,6 @@ type Holder struct {
 	PID     int       // 0 when unknown
 	Since   time.Time // zero when unknown
 	Keeper  string    // who keeps the lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
+	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not
 	Text    string    // what is in the way where no command is: "drained: fan exchange (root, since 2 Jan 15:04)"
 }

@@ -92,6 +92,7 @@ type Lease struct {
 	Quota      job.Quota  `json:"quota,omitempty"`  // how hard the share is kept; "" by nobody
 	Ended      bool       `json:"ended"`            // the command is gone, somebody else holds the lease
 	HeldBy     []Keeper   `json:"held_by"`          // who does, as far as it is known
+	KeptUntil  *time.Time `json:"kept_until"`       // it ended, and its lease waits for its next start until then; null for others
 	Remedy     string     `json:"remedy"`           // what ends a lease whose command is gone; "" for others
 	Unreadable bool       `json:"unreadable"`       // only its devices are known
 	Here       bool       `json:"here"`             // whoever asks is inside of it
@@ -258,6 +259,7 @@ func leaseOf(l job.Lease) Lease {
 	out := Lease{
 		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
+		KeptUntil: known(l.Awaited()),
 	}
 	for _, b := range l.HeldBy {
 		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command)})

@@ -49,7 +49,7 @@ func roleTraced(args []string) error {
 		return err
 	}
 	deed := map[string]func(*Folder, []gpu.UUID) (string, error){
-		"claim": claimOnly, "end": claimAndEnd, "respect": claimUnlessSomebodyWaits, "queue": queueAndClaim, "withdraw": queueAndWithdraw,
+		"claim": claimOnly, "end": claimAndEnd, "respect": claimUnlessSomebodyWaits, "queue": queueAndClaim, "withdraw": queueAndWithdraw, "succeed": succeedOnly,
 	}[args[1]]
 	_, _ = unix.Getpgid(0)
 	id, err := deed(f, uuids(args[2:]))

@@ -23,7 +23,7 @@ func flagGroups() []flagGroup {
 		{"Waiting", []string{"wait", "no-wait", "fallback"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
 		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
-		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"}},
+		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while"}},
 		{"Answer", []string{"dry-run", "quiet", "json", "lease", "format"}},
 		{"Other", []string{"machine", "private-state", "help"}},
 	}

@@ -18,6 +18,7 @@ type runOptions struct {
 	wait             waitFlags
 	dry, json, quiet bool
 	verify           string
+	keepWhile        string
 }
 
 const (
@@ -56,6 +57,9 @@ func (p *Program) run() *cobra.Command {
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := o.read(p, cmd, args)
+			if err == nil {
+				err = o.keep(cmd, &spec, care)
+			}
 			if err != nil {
 				return &failure{err, 125}
 			}
@@ -65,6 +69,7 @@ func (p *Program) run() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.add(p, cmd)
+	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s after the end")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
@@ -94,6 +99,26 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 		err = o.ranks.read(cmd, &spec, &o.care, o.json)
 	}
 	return spec, care, err
+}
+
+// keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there.
+func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care) error {
+	spec.KeepWhile = o.keepWhile
+	err := filled(cmd, "keep-while")
+	if err == nil {
+		err = together(cmd, []conflict{
+			{"keep-while", "cpu", "there is no lease to keep"}, {"keep-while", "torchrun", "it is for one process"}, {"keep-while", "ranks", "it is for one process"},
+		})
+	}
+	switch {
+	case err != nil || o.keepWhile == "":
+		return err
+	case care != nil:
+		return errors.New("cannot use --keep-while with --timeout, --retry, --log or --drift: gpuard stays beside the command then, and its lease ends with gpuard; leave one of them out")
+	case spec.Quota == job.MPS || spec.Require == job.MPS:
+		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
+	}
+	return nil
 }
 
 func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *runOptions) error {

@@ -172,6 +172,8 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 		text += fmt.Sprintf(" (PID %d)", h.PID)
 	}
 	switch {
+	case !h.Awaited.IsZero():
+		text += " has ended, kept for its next start until " + h.Awaited.In(now.Location()).Format(time.TimeOnly)
 	case h.Keeper != "":
 		text += " has ended, still held by " + h.Keeper
 	case !h.Since.IsZero() && brevity < 2:

@@ -276,6 +276,9 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 		names = []string{"somebody"}
 	}
 	text := fmt.Sprintf("the lease %s is still held by %s", l.ID, strings.Join(names, ", "))
+	if l.KeptUntil != nil {
+		text = fmt.Sprintf("the lease %s is kept for the next start of its command until %s", l.ID, l.KeptUntil.In(v.s.Now.Location()).Format(time.TimeOnly))
+	}
 	if l.Remedy != "" {
 		text += "; " + l.Remedy
 	}

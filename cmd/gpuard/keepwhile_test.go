@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelRig is a machine with one device, and a file that stands for a program which is started again and again.
+type kernelRig struct {
+	*rig
+	file string
+}
+
+func newKernelRig(t *testing.T) *kernelRig {
+	t.Helper()
+	k := &kernelRig{newRig(t, "demo:1xL4"), filepath.Join(t.TempDir(), "kernel.json")}
+	k.write()
+	return k
+}
+
+func (k *kernelRig) write() {
+	k.t.Helper()
+	if err := os.WriteFile(k.file, []byte("{}"), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *kernelRig) remove() {
+	k.t.Helper()
+	if err := os.Remove(k.file); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// kernel is the program, with flags before those that keep its lease.
+func (k *kernelRig) kernel(flags []string, command ...string) *exec.Cmd {
+	cmd := k.job(command...)
+	cmd.Args = append(append([]string{"gpuard", "run", "-q", "--machine", k.machine, "--keep-while", k.file}, flags...), append([]string{"--"}, command...)...)
+	return cmd
+}
+
+// begin starts it with a command that says its lease, and returns that.
+func (k *kernelRig) begin(flags ...string) (cmd *exec.Cmd, lease string) {
+	k.t.Helper()
+	cmd = k.kernel(flags, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`)
+	return cmd, strings.Fields(saysLine(k.t, cmd))[0]
+}
+
+func saysLine(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q: %v", cmd.Args, err)
+	}
+	return line
+}
+
+func endNow(cmd *exec.Cmd) { _, _ = cmd.Process.Kill(), cmd.Wait() }
+
+// TestKeepWhile: a lease outlives its command while the file is there, the next start has it, whoever waits in line does not
+// get it, and it ends soon after the file.
+func TestKeepWhile(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	first, lease := k.begin()
+	waiter := k.waiter("sh", "-c", `echo "$GPUARD_LEASE" >"$DEVICES/served"`)
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endNow(waiter) })
+	eventually(t, "somebody waits for the device", func() bool { return k.waits(waiter.Process.Pid) })
+	for range 5 {
+		endNow(first)
+		eventually(t, "the lease waits for the next start", func() bool {
+			s, _ := statusOf(t, program(t, k.state, nil, "status", "--machine", k.machine, "--json"))
+			held := s.Devices[0].Leases
+			return len(held) == 1 && held[0].ID == lease && held[0].Ended && held[0].KeptUntil != nil
+		})
+		contains(t, run(t, program(t, k.state, nil, "status", "--machine", k.machine)).out, "is kept for the next start of its command until")
+		contains(t, run(t, k.job("true")).err, "kept for its", "wait until lease "+lease)
+		next, again := k.begin()
+		same(t, "lease after a restart", again, lease)
+		if !k.waits(waiter.Process.Pid) {
+			t.Fatal("the waiter got the device between two starts")
+		}
+		first = next
+	}
+	endNow(first)
+	k.remove()
+	removed := time.Now()
+	if err := waiter.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the waiter had run %s after the end", time.Since(removed))
+	if served, _ := os.ReadFile(filepath.Join(k.devices, "served")); strings.TrimSpace(string(served)) == lease {
+		t.Error("the waiter got the same lease")
+	}
+	k.freed()
+}
+
+// TestKeepWhileNeverLapses: with two others who try without a pause, nobody gets the device while it is started again and again.
+func TestKeepWhileNeverLapses(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	first, lease := k.begin()
+	var others sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := run(t, k.job("true")); got.code != 120 {
+					t.Errorf("somebody else got the device: exit %d, %s", got.code, got.err)
+					return
+				}
+			}
+		})
+	}
+	for range 15 {
+		endNow(first)
+		time.Sleep(rand.N(5 * time.Millisecond))
+		next, again := k.begin()
+		same(t, "lease after a restart", again, lease)
+		first = next
+	}
+	close(stop)
+	others.Wait()
+}
+
+// TestKeepWhileKilled: kill -9 of the next start at any moment leaves the lease, or none, and never two on a device.
+func TestKeepWhileKilled(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if got := run(t, k.job("occupy")); got.code != 0 && got.code != 120 {
+				t.Errorf("exit %d, %s", got.code, got.err)
+			}
+		}
+	})
+	served, killed := 0, 0
+	for range 60 {
+		cmd := k.kernel([]string{"--wait", "20s"}, "occupy")
+		cmd.Env = append(cmd.Env, "LINGER=3ms")
+		switch got := runAndKill(t, cmd, rand.N(40*time.Millisecond)); got.code {
+		case 0:
+			served++
+		case -1:
+			killed++
+		default:
+			t.Errorf("exit %d, %s", got.code, got.err)
+		}
+	}
+	t.Logf("%d ran to their end, %d were killed", served, killed)
+	close(stop)
+	others.Wait()
+	k.remove()
+	k.freed()
+	k.check()
+	k.all(1)
+}
+
+// TestKeepWhileOther: who asks for something else gives the lease back and claims anew; another file is another program.
+func TestKeepWhileOther(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	first, lease := k.begin()
+	endNow(first)
+	next, other := k.begin("--mem", "8G")
+	if other == lease {
+		t.Error("another request has the lease of the first")
+	}
+	same(t, "leases", k.leases(), 1)
+	endNow(next)
+	mine := k.file
+	k.file = filepath.Join(t.TempDir(), "other.json")
+	k.write()
+	cmd := k.kernel([]string{"--no-wait", "--mem", "8G"}, "true")
+	contains(t, run(t, cmd).err, "cannot give 1 GPU")
+	k.file = mine
+	again, same8 := k.begin("--mem", "8G")
+	same(t, "lease", same8, other)
+	endNow(again)
+	if got := run(t, k.release(other)); got.code != 0 {
+		t.Errorf("a lease that is kept cannot be released: exit %d, %s", got.code, got.err)
+	}
+	k.freed()
+}
+
+// TestKeepWhileBeside: the same file while the first still runs is one more run, which waits for a device of its own.
+func TestKeepWhileBeside(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	first, _ := k.begin()
+	if got := run(t, k.kernel([]string{"--no-wait"}, "true")); got.code != 120 {
+		t.Errorf("exit %d, %s", got.code, got.err)
+	}
+	endNow(first)
+	k.remove()
+	k.freed()
+}
+
+// TestKeepWhileParentEnds: nobody starts it again when who started it is gone, whatever becomes of the file.
+func TestKeepWhileParentEnds(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	inner := k.kernel(nil, "sh", "-c", `echo $$; exec sleep 600`)
+	server := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `"$@" & wait; sleep 600`, "server", "./gpuard"}, inner.Args[1:]...)...)
+	server.Dir = t.TempDir()
+	if err := os.Symlink(inner.Path, filepath.Join(server.Dir, "gpuard")); err != nil {
+		t.Fatal(err)
+	}
+	server.Env = inner.Env
+	pid, err := strconv.Atoi(strings.TrimSpace(saysLine(t, server)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	_ = unix.Kill(pid, unix.SIGKILL)
+	eventually(t, "the lease waits for the next start", func() bool {
+		s, _ := statusOf(t, program(t, k.state, nil, "status", "--machine", k.machine, "--json"))
+		return len(s.Devices[0].Leases) == 1 && s.Devices[0].Leases[0].KeptUntil != nil
+	})
+	endNow(server)
+	if spent := k.freed(); spent > 10*time.Second { // it would be 15 s
+		t.Errorf("the lease ends %s after its parent", spent)
+	}
+}
+
+// TestKeepWhileEnds: without a next start the lease ends by itself, though the file stays; and at once where the file never was.
+func TestKeepWhileEnds(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	cmd := k.kernel(nil, "true")
+	cmd.Args[0] = "hasty" // 1.5 s in place of 15
+	started := time.Now()
+	if got := run(t, cmd); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	k.freed()
+	if spent := time.Since(started); spent < time.Second {
+		t.Errorf("the lease was kept for %s only", spent)
+	}
+	k.remove()
+	if got := run(t, k.kernel(nil, "true")); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	if spent := k.freed(); spent > 10*time.Second {
+		t.Errorf("without the file the lease was kept for %s", spent)
+	}
+}

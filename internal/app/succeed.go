@@ -1,0 +1,145 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+)
+
+// A lease that outlives its command (--keep-while FILE), for programs that are ended and started again as a matter of course,
+// such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user with the same
+// FILE and the same request takes it over, under the folder lock and without a word between the two processes.
+
+// keptFor is how the lease of a spec is recognised by the next start; nil where it is not kept.
+func (a *App) keptFor(spec job.Spec) (*job.Kept, error) {
+	if spec.KeepWhile == "" {
+		return nil, nil //nolint:nilnil // not asked for
+	}
+	inside, _ := a.Env.Lookup("GPUARD_LEASE")
+	spec.Command = nil // it may differ in what makes no difference, such as a port
+	request, err := json.Marshal(struct {
+		job.Spec
+		Inside string
+	}{spec, inside})
+	if err != nil {
+		return nil, err
+	}
+	return &job.Kept{File: digest([]byte(spec.KeepWhile)), Request: digest(request)}, nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// resolved is the real place of a file that need not be there yet.
+func resolved(path string) (string, error) {
+	whole, err := filepath.Abs(path)
+	if err == nil {
+		var dir string
+		if dir, err = filepath.EvalSymlinks(filepath.Dir(whole)); err == nil {
+			return filepath.Join(dir, filepath.Base(whole)), nil
+		}
+	}
+	return "", usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
+}
+
+// succeed takes over the lease that an earlier start of the same left. One that is for another request is given back. The
+// answer is nil where there is none.
+func (c *claiming) succeed(ctx context.Context) (*decision, error) {
+	q, kept := c.question, c.question.kept
+	var other *job.Lease
+	held, err := c.folder.Succeed(func(own []job.Lease) (job.Lease, bool) {
+		for _, l := range own {
+			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.app.Proc.Namespace() || !l.Ended && c.app.commandAlive(l) {
+				continue
+			}
+			if l.Kept.Request != kept.Request {
+				other = &l
+				continue
+			}
+			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.whose.pid, q.whose.start, q.whose.command, false, nil, kept
+			return l, true
+		}
+		return job.Lease{}, false
+	})
+	if err == nil && other != nil && held == nil {
+		err = c.folder.Release(*other, c.boot)
+	}
+	if err != nil || held == nil {
+		return nil, err
+	}
+	q.plan = planOf(q.machine, held.Lease.Devices)
+	if len(q.plan.Devices) < len(held.Lease.Devices) && q.partial {
+		if err = c.readWhole(ctx); err == nil {
+			q.plan = planOf(q.machine, held.Lease.Devices)
+		}
+	}
+	q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
+	if err == nil && len(q.plan.Devices) == len(held.Lease.Devices) {
+		return q.decided(held, c.folder), nil
+	}
+	// A device is not there any more: the lease is of no use, and another is asked for.
+	_ = c.folder.Release(held.Lease, c.boot)
+	_ = held.Lock.Close()
+	return nil, err
+}
+
+// afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the command again.
+func (l *Launch) afterlife() []string {
+	if l.held.Held.Lease.Kept == nil {
+		return nil
+	}
+	parent := os.Getppid()
+	s, err := l.app.Proc.Stat(parent)
+	if err != nil {
+		return nil // gone already
+	}
+	return []string{l.spec.KeepWhile, strconv.Itoa(parent), strconv.FormatUint(s.Start, 10)}
+}
+
+// outlive keeps the lease of a command that has ended while a next start of it may come, and reports whether the lease is
+// somebody else's business now. args are those of afterlife.
+func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
+	if len(args) == 0 || lease.Kept == nil {
+		return false
+	}
+	parent, err := sameProcess(args[1], args[2])
+	if err != nil {
+		return false
+	}
+	defer parent.Close() //nolint:errcheck // close-on-exec anyway
+	if err := folder.Await(lease, time.Now().Add(most).Truncate(time.Second)); err != nil {
+		return w.Gone()
+	}
+	_ = w.Linger(args[0], parent, most, most/30) // with an error it ends at once
+	return w.Gone()
+}
+
+// sameProcess opens a process that is named by number and start.
+func sameProcess(number, start string) (*os.File, error) {
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, err
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := proc.New("/proc").Stat(pid); err != nil || strconv.FormatUint(s.Start, 10) != start {
+		_ = pidfd.Close()
+		return nil, fmt.Errorf("process %d is another one", pid)
+	}
+	return pidfd, nil
+}

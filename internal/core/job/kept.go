@@ -1,0 +1,18 @@
+package job
+
+import "time"
+
+// Kept is what a lease that outlives its command is waiting for: the next start of the same (--keep-while).
+type Kept struct {
+	File    string    `json:"file"`    // SHA-256 of the path of the file that stands for the command: only its users know it
+	Request string    `json:"request"` // SHA-256 of what was asked for: who asks for something else does not take the lease over
+	Until   time.Time `json:"until"`   // wall clock, for people: when nobody waits any more; zero while the command runs
+}
+
+// Awaited is when a lease ends whose command is gone and that is kept for a next start; zero for every other lease.
+func (l *Lease) Awaited() time.Time {
+	if l.Ended && l.Kept != nil {
+		return l.Kept.Until
+	}
+	return time.Time{}
+}
