@@ -51,3 +51,21 @@ func (g Given) Runtime() string {
 	}
 	return "cuda"
 }
+
+// Owned are the devices, as DeviceHash, that the living leases of a user have, each once: parts of a lease and several shares of
+// a device count as one. What the lease except, and its parts, have does not count.
+func Owned(held []Lease, uid uint32, except string) map[string]bool {
+	devices := map[string]bool{}
+	for _, l := range held {
+		if l.UID != uid || except != "" && (l.ID == except || l.Parent == except) {
+			continue
+		}
+		for _, id := range l.Devices {
+			devices[DeviceHash(id)] = true
+		}
+		for _, hash := range l.Hashes {
+			devices[hash] = true
+		}
+	}
+	return devices
+}

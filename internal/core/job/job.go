@@ -102,7 +102,7 @@ type Reason struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
 	Verdict   Verdict   `json:"verdict"`
-	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
+	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
 	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
 	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as something to type where there is something
 	Lease     string    `json:"lease,omitempty"`     // blocking lease

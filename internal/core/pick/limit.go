@@ -13,7 +13,7 @@ import (
 // answer cannot say (its model, its memory) is not held against it here: it is sick, and may recover.
 func (q *question) never(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
-		q.unnamed, q.unseen, q.unwanted, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
+		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
 	} {
 		if o := rule(u); o != nil {
 			return o
@@ -100,8 +100,7 @@ func (q *question) slices(d *gpu.Device) string {
 // wrongModel matches the whole name, with or without the maker: people copy what status shows.
 func (q *question) wrongModel(u *unit) *obstacle {
 	wanted, name := strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)
-	fits := glob(wanted, name) || glob(wanted, strings.ToLower(gpu.Model(u.dev.Name)))
-	if wanted == "" || fits || name == "" && u.dev.Problem != "" {
+	if wanted == "" || isModel(wanted, u.dev.Name) || name == "" && u.dev.Problem != "" {
 		return nil
 	}
 	shown := gpu.Brief(u.dev.Name)
@@ -111,6 +110,12 @@ func (q *question) wrongModel(u *unit) *obstacle {
 	}
 	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", or(shown, "its model"), gpu.Brief(q.spec.Model)),
 		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, or(shown, "it"))}
+}
+
+// isModel matches the name of a device, with and without its maker, against a pattern.
+func isModel(pattern, name string) bool {
+	pattern = strings.ToLower(pattern)
+	return glob(pattern, strings.ToLower(name)) || glob(pattern, strings.ToLower(gpu.Model(name)))
 }
 
 // family is the word of a model's name that people remember: the first with a digit, "A100" of "NVIDIA A100-SXM4-80GB".

@@ -14,6 +14,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 )
 
 // Context is who asks, from where, and what else is going on.
@@ -30,6 +31,9 @@ type Context struct {
 	Kept       map[gpu.UUID]job.Ticket // devices that must stay for somebody who waits and stands before this job
 	Waiting    bool                    // others wait for devices: pack instead of spreading
 	Tolerate   Tolerance
+	Limits     policy.Limits // rules that bind the asker; inside of a lease they say nothing
+	Endless    bool          // what is asked for has no end of its own: it is for a process that runs already
+	Moving     string        // lease that is given back for this one, so that it does not count as the asker's
 }
 
 // Tolerance is how much use by processes without a lease still counts as free.
@@ -59,8 +63,12 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 		u.use = q.usage(u)
 	}
 	q.decideMode()
+	q.fill()
 	for _, u := range q.units {
 		u.reason = q.judge(u)
+	}
+	if wrong == nil {
+		wrong = q.beyond()
 	}
 	if wrong != nil {
 		wrong.Reasons = q.reasons()
@@ -85,6 +93,7 @@ type question struct {
 	vendor gpu.Vendor  // whose devices are meant; "" until candidates, and when no vendor has enough
 	need   int
 	spread bool
+	full   *full // the asker has as many devices as a rule gives at once; nil: not so
 }
 
 func ask(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *question {
@@ -107,11 +116,15 @@ func (q *question) judge(u *unit) job.Reason {
 	r := job.Reason{UUID: u.id(), Index: u.dev.Index, Name: u.name(), Processes: u.use.processes}
 	if b := q.never(u); b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Processes = job.Never, b.code, b.text, b.remedy, nil
+		u.by = b.rule
 		return r
 	}
 	b := u.use.busy
 	if b == nil {
 		b = q.lacking(u)
+	}
+	if b == nil {
+		b = q.tooMany(u)
 	}
 	if b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Lease = job.Busy, b.code, b.text, b.remedy, b.lease
@@ -122,7 +135,7 @@ func (q *question) judge(u *unit) job.Reason {
 }
 
 // obstacle is why a device cannot be given.
-type obstacle struct{ code, text, remedy, lease string }
+type obstacle struct{ code, text, remedy, lease, rule string }
 
 // candidates are the devices to choose from, nil when there are too few. The devices of one job are of one vendor, because
 // no program sees several, and vendors do not stand in for each other: a program built for one finds nothing on another's

@@ -15,6 +15,13 @@ func (q *question) refusal() *job.Refusal {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		r.Never = slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict == job.Never })
 		q.refuseNamed(r)
+		if q.full != nil && !r.Never {
+			q.refuseFull(r)
+		}
+		return r
+	}
+	if q.full != nil && !r.Never {
+		q.refuseFull(r)
 		return r
 	}
 	if r.Never {
@@ -256,7 +263,7 @@ func (q *question) fitting() int {
 func (q *question) obstacles() string {
 	words := []struct{ code, text string }{
 		{"hidden", "hidden"}, {"excluded", "excluded"}, {"not-named", "not named"}, {"mig", "split"}, {"model", "of another model"},
-		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"},
+		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"policy", "forbidden by " + q.forbidding()},
 	}
 	var parts []string
 	for _, w := range words {
@@ -272,6 +279,17 @@ func (q *question) obstacles() string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// forbidding names the rules that keep devices from the asker.
+func (q *question) forbidding() string {
+	var rules []string
+	for _, u := range q.units {
+		if u.by != "" {
+			rules = append(rules, u.by)
+		}
+	}
+	return listed(unique(rules), "and")
 }
 
 func (q *question) neverRemedy() string {

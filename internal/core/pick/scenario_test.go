@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 )
 
 // now is the moment of every scenario: 15:00 on some day.
@@ -340,6 +341,8 @@ func (s *scenario) readQuestion(f []string) error {
 			s.spec.Any = true
 		case "waiting":
 			s.in.Waiting = true
+		case "endless":
+			s.in.Endless = true
 		default:
 			if len(f) < 2 || !s.readFlag(f[0], f[1]) && !s.readPlace(f[0], f[1]) {
 				return fmt.Errorf("unknown word %s", f[0])
@@ -375,10 +378,42 @@ func (s *scenario) readFlag(flag, value string) bool {
 		s.spec.Quota = job.Quota(value)
 	case "--place":
 		s.spec.Place = job.Place(value)
+	case "--timeout":
+		s.spec.Timeout, _ = time.ParseDuration(value)
+	case "rule":
+		s.in.Limits = append(s.in.Limits, ruleOf(value))
+	case "moving":
+		s.in.Moving = value
 	default:
 		return false
 	}
 	return true
+}
+
+// ruleOf reads "name=students line=4 gpus=2 devices=0,1 models=*A100* mem=40G time=24h".
+func ruleOf(text string) policy.Rule {
+	r := policy.Rule{At: policy.Place{File: "/etc/gpuard/config.yaml", Line: 4, Column: 5}}
+	for _, word := range strings.Fields(text) {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "name":
+			r.Name = value
+		case "line":
+			r.At.Line = atoi(value)
+		case "gpus":
+			r.GPUs = new(atoi(value))
+		case "devices":
+			r.Devices = strings.Split(value, ",")
+		case "models":
+			r.Models = strings.Split(value, ",")
+		case "mem":
+			r.Memory = bytes(value)
+		case "time":
+			r.Time, _ = time.ParseDuration(value)
+		default:
+			panic(word)
+		}
+	}
+	return r
 }
 
 // readPlace reads from where the question is asked.

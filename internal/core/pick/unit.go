@@ -19,6 +19,7 @@ type unit struct {
 	twin   bool           // its UUID is empty or not its own, so a lease could not name it
 	out    bool           // --exclude names it
 	had    bool           // the job had it before (Spec.Prefer)
+	by     string         // the rule that forbids it; "" none
 	use    use
 	reason job.Reason
 }

@@ -19,6 +19,9 @@
 //   - so many devices are free at the reservation that there are enough without those it takes;
 //   - both want shares, and beside its share the device still has room for those of all that wait before it.
 //
+// A ticket whose owner has, together with what it wants, more devices than it says they may have at once (Ticket.Max) neither
+// starts nor keeps anything until leases of that owner end. Further shares of devices that its owner has cost none.
+//
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
 // Where one lease has no enforced end there is no reservation, and only the third case remains. A device that is kept
 // for a ticket counts for those behind it as free at that ticket's reservation at the earliest.
@@ -129,19 +132,7 @@ func (q *Question) impatient(t job.Ticket) bool { return q.Now-t.Arrival > int64
 
 // holds counts devices, not leases: who has several shares of one device holds one.
 func (q *Question) holds(uid uint32) int {
-	devices := map[string]bool{}
-	for _, l := range q.Held {
-		if l.UID != uid {
-			continue
-		}
-		for _, id := range l.Devices {
-			devices[job.DeviceHash(id)] = true
-		}
-		for _, hash := range l.Hashes {
-			devices[hash] = true
-		}
-	}
-	return len(devices)
+	return len(job.Owned(q.Held, uid, ""))
 }
 
 // byArrival orders any two tickets: nobody's order depends on the order of a list.

@@ -171,6 +171,8 @@ func (s *scenario) ticket(f []string) {
 			t.Memory = size(value)
 		case "timeout":
 			t.Timeout = duration(value)
+		case "max":
+			t.Max = number(value)
 		case "passed":
 			s.q.Passed[t.ID] = true
 		case "inside":

@@ -94,15 +94,28 @@ func (q *Question) end(l job.Lease) int64 {
 	return l.Until
 }
 
-// devices are those of the ticket that exist, each once.
+// devices are those of the ticket that exist and that its owner may have now, each once.
 func (w *walk) devices(t job.Ticket) []gpu.UUID {
 	var out []gpu.UUID
+	may := w.q.may(t)
 	for _, id := range t.Devices {
-		if _, exists := w.q.Rooms[id]; exists && !slices.Contains(out, id) {
+		if _, exists := w.q.Rooms[id]; exists && may(id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
 	return out
+}
+
+// may tells which devices the ticket's owner may get now. It follows what pick.Place does with the same rule.
+func (q *Question) may(t job.Ticket) func(gpu.UUID) bool {
+	if t.Max <= 0 {
+		return func(gpu.UUID) bool { return true }
+	}
+	own := job.Owned(q.Held, t.UID, "")
+	if len(own)+t.Count <= t.Max {
+		return func(gpu.UUID) bool { return true }
+	}
+	return func(id gpu.UUID) bool { return t.Share > 0 && len(own) <= t.Max && own[job.DeviceHash(id)] }
 }
 
 // room tells whether the device could be given to the ticket now, if nobody else waited.

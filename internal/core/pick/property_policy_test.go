@@ -1,0 +1,85 @@
+package pick
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
+)
+
+// ruled is a question with up to three rules, of as many files.
+func ruled(random *rand.Rand) puzzle {
+	data := make([]byte, 400)
+	for i := range data {
+		data[i] = byte(random.IntN(256))
+	}
+	p := puzzleOf(data)
+	for range random.IntN(4) {
+		var r policy.Rule
+		if random.IntN(2) == 0 {
+			r.GPUs = new(random.IntN(4))
+		}
+		if random.IntN(3) == 0 {
+			r.Memory = gpu.Bytes(1+random.IntN(100)) * gpu.GiB
+		}
+		if random.IntN(3) == 0 {
+			r.Devices = []string{"0", "GPU-1", "2"}[:1+random.IntN(3)]
+		}
+		p.in.Limits = append(p.in.Limits, r)
+	}
+	return p
+}
+
+// TestRulesNarrow: what is given with one rule more is within the rules and would be given without it too; and a refusal for
+// ever without it is one with it.
+func TestRulesNarrow(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	given, refused := 0, 0
+	for range 30000 {
+		p := ruled(random)
+		if slices.ContainsFunc(p.machine.Devices, func(d gpu.Device) bool { return d.Vendor != p.machine.Devices[0].Vendor }) {
+			continue // where all of one vendor are forbidden, another one is meant
+		}
+		plan, no := Place(p.spec, p.machine, p.held, p.in)
+		less := p.in
+		less.Limits = less.Limits[:max(0, len(less.Limits)-1)]
+		_, before := Place(p.spec, p.machine, p.held, less)
+		switch {
+		case before != nil && no == nil:
+			t.Fatalf("%+v is given %+v with %+v and refused with less: %v", p.spec, plan, p.in.Limits, before)
+		case before != nil && before.Never && !no.Never:
+			t.Fatalf("%+v can be waited for with %+v: %v, and with less never: %v", p.spec, p.in.Limits, no, before)
+		case no != nil && before == nil:
+			refused++
+		}
+		if no != nil || p.in.Parent != nil || p.spec.CPU {
+			continue
+		}
+		given++
+		own := job.Owned(p.held, p.in.UID, "")
+		allowed := Allowed(p.machine, p.in.Limits[:0:0])
+		for i := range p.in.Limits {
+			r := p.in.Limits[i]
+			r.Memory = 0 // of shares it says something else
+			allowed = slices.DeleteFunc(allowed, func(id gpu.UUID) bool { return !slices.Contains(Allowed(p.machine, policy.Limits{r}), id) })
+		}
+		for _, d := range plan.Devices {
+			own[job.DeviceHash(d.UUID)] = true
+			if len(p.in.Limits) > 0 && !slices.Contains(allowed, d.UUID) {
+				t.Fatalf("%+v is given %s with %+v", p.spec, d.UUID, p.in.Limits)
+			}
+		}
+		if r := p.in.Limits.Count(); r != nil && len(own) > *r.GPUs {
+			t.Fatalf("%+v is given %+v, which makes %d of %d devices", p.spec, plan.Devices, len(own), *r.GPUs)
+		}
+		if r := p.in.Limits.Size(); r != nil && plan.Share > r.Memory {
+			t.Fatalf("%+v is given a share of %s of %s", p.spec, plan.Share, r.Memory)
+		}
+	}
+	if given < 300 || refused < 100 {
+		t.Errorf("%d given, %d refused by one rule more: too few to say anything", given, refused)
+	}
+}
