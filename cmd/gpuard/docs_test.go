@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,118 +9,241 @@ import (
 	"testing"
 
 	"gpuard/internal/gate"
-	"gpuard/test/executable"
+	"gpuard/internal/text/project"
+	"gpuard/test/pages"
 )
 
-// commandsIn are the indented lines of a page that type something into a shell.
-func commandsIn(t *testing.T, page string) (lines []string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", page))
-	if err != nil {
-		t.Fatal(err)
+// ending is how a command of a page ends where that is not 0.
+type ending struct {
+	pattern string // of the command
+	code    int
+	why     string // part of what it prints
+}
+
+// endings are written out: what a page shows ends with 0 unless it is here.
+func endings() []ending {
+	const invented = "on an invented machine"
+	return []ending{
+		{`gpuard run .*--no-wait --gpus 3 `, 120, "ask for 2 GPUs"},
+		{`gpuard lint ([a-z]+\.sh|jobs/|\.)`, 1, "mask-range"},
+		{`gpuard lint .*>`, 1, ""},
+		{`gpuard verify `, 2, invented},
+		{`gpuard run --verify `, 125, invented},
+		{`gpuard evict .*4711`, 2, "it is not on this machine"},
 	}
-	for line := range strings.Lines(string(data)) {
-		line, indented := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
-		line = strings.TrimPrefix(line, "$ ")
-		first, _, _ := strings.Cut(line, " ")
-		if indented && slices.Contains([]string{"gpuard", "go", "eval", "source", "export", "nohup"}, first) {
-			lines = append(lines, line)
+}
+
+// ends fails the test unless a command ended as it should.
+func ends(t *testing.T, command string, got reply) {
+	t.Helper()
+	want, why := 0, ""
+	for _, e := range endings() {
+		if regexp.MustCompile(e.pattern).MatchString(command) {
+			want, why = e.code, e.why
 		}
 	}
-	return lines
+	if got.code != want || !strings.Contains(got.out, why) {
+		t.Errorf("%s\nends with %d, want %d and %q:\n%s", command, got.code, want, why, got.out)
+	}
 }
 
-// stubs are the programs that the pages start. The worker waits until four of it run, and each says what it sees.
-const (
-	stub   = "#!/bin/sh\necho \"$CUDA_VISIBLE_DEVICES\" >>seen\n"
-	worker = `#!/bin/sh
-echo "$CUDA_VISIBLE_DEVICES" >>seen
-[ "$1" = worker.py ] || exit 0
-n=0
-until [ "$(wc -l <seen)" -ge 4 ]; do
-	n=$((n + 1))
-	[ $n -lt 500 ] || exit 1
-	sleep 0.02
-done
-`
-)
-
-// typed runs one line of a page in a shell on an idle invented machine, in a folder of its own.
-func typed(t *testing.T, shell, line string) (result, string) {
+// typedPages are those of which every block of code is run, compared or read; what their commands leave is there for the next block.
+func typedPages(t *testing.T) []string {
 	t.Helper()
-	bin, work := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{bin + "/python": worker, bin + "/torchrun": stub, bin + "/pytest": stub, work + "/app": stub, work + "/train.sh": stub} {
-		executable.Write(t, name, []byte(text))
+	all := []string{"docs/explanation/what-your-program-sees.md"}
+	for _, pattern := range []string{"README*.md", "docs/tutorial/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there is no %s (%v)", pattern, err)
+		}
+		for _, name := range found {
+			all = append(all, strings.TrimPrefix(filepath.ToSlash(name), "../../"))
+		}
 	}
-	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "SHELL=/bin/sh", "PATH=" + bin + ":" + os.Getenv("PATH")})
-	found, err := exec.LookPath(shell)
+	return all
+}
+
+func readPage(t *testing.T, page string) (string, []pages.Block) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Path, cmd.Args, cmd.Dir = found, []string{shell, "-c", line}, work
-	got := run(t, cmd)
-	seen, _ := os.ReadFile(filepath.Join(work, "seen"))
-	return got, string(seen)
+	return string(text), pages.Read(string(text))
 }
 
-// TestGuide runs every command of the guide.
-func TestGuide(t *testing.T) {
-	lines := commandsIn(t, "docs/tutorial/first-lease.md")
-	if len(lines) < 20 {
-		t.Fatalf("only %d commands were found in the guide", len(lines))
-	}
-	for _, line := range lines {
-		t.Run(line, func(t *testing.T) {
+// TestPages runs every command of the pages that people begin with, in the order in which they stand there, and compares what
+// is printed with what the page shows. GPUARD_UPDATE=1 writes what it shows again.
+func TestPages(t *testing.T) {
+	for _, name := range typedPages(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			shell := "bash"
-			for _, other := range []string{"zsh", "fish"} {
-				if strings.Contains(line, "completion "+other) {
-					gate.Need(t, other)
-					shell = other
+			text, blocks := readPage(t, name)
+			p := page{t, name, standing(t), strings.Split(text, "\n"), 0}
+			for _, b := range blocks {
+				if b.Kind == pages.Code {
+					p.block(b)
 				}
 			}
-			if shell == "zsh" {
-				line = "autoload -U compinit && compinit -u -D && " + line
+			if p.commands < 8 {
+				t.Errorf("%s has only %d commands", name, p.commands)
 			}
-			if strings.HasSuffix(line, "&") {
-				line += " wait $!" // its end counts
-			}
-			got, seen := typed(t, shell, line)
-			if got.code != 0 {
-				t.Errorf("ends with %d:\n%s%s", got.code, got.out, got.err)
-			}
-			if strings.Contains(line, "--gpus 99") && !strings.Contains(got.out, "exit code 122") {
-				t.Errorf("is not refused for ever: %s", got.out)
-			}
-			if strings.Contains(line, "worker.py") {
-				numbers := strings.Fields(seen)
-				slices.Sort(numbers)
-				if strings.Join(numbers, " ") != "0 1 2 3" {
-					t.Errorf("four workers see %q", numbers)
+			if os.Getenv("GPUARD_UPDATE") != "" {
+				now := strings.Join(slices.DeleteFunc(p.lines, func(line string) bool { return line == replaced }), "\n")
+				if err := os.WriteFile(filepath.Join("..", "..", name), []byte(now), 0o644); err != nil {
+					t.Fatal(err)
 				}
 			}
 		})
 	}
 }
 
-// TestOtherGuides runs what the other pages show, as it stands there, but for those about a process or a lease that is not here.
-func TestOtherGuides(t *testing.T) {
-	for _, page := range []string{"sharing", "waiting", "supervise", "drift", "health", "leftovers", "doctor", "sweep"} {
-		n := 0
-		for _, line := range commandsIn(t, "docs/how-to/"+page+".md") {
-			if regexp.MustCompile(`\b(4242|4711|k3f9)\b|--resume`).MatchString(line) {
-				continue
-			}
-			n++
-			t.Run(page+" "+line, func(t *testing.T) {
-				t.Parallel()
-				if got, _ := typed(t, "bash", line); got.code != 0 {
-					t.Errorf("ends with %d:\n%s%s", got.code, got.out, got.err)
-				}
-			})
+// replaced is a line of a page that has gone into another one.
+const replaced = "\x00"
+
+// page is one that is being typed.
+type page struct {
+	*testing.T
+	name, folder string
+	lines        []string // of the page; what a block shows is replaced in place
+	commands     int
+}
+
+func (p *page) block(b pages.Block) {
+	p.Helper()
+	switch b.Info {
+	case "sh", "zsh", "fish":
+		p.script(b)
+	case "console":
+		p.console(b)
+	case "yaml":
+		p.file(b)
+	default:
+		p.Errorf("%s:%d: what is a block %q? It is sh (commands), zsh or fish, console (commands after \"$ \" and what they print), or yaml with the name of a file in a comment", p.name, b.Line, b.Info)
+	}
+}
+
+func (p *page) session(shell string) session {
+	s := session{shell: shell, columns: 80}
+	if strings.Contains(p.name, "explanation") {
+		s.columns = 120
+	}
+	return s
+}
+
+// script runs the commands of a block in one shell.
+func (p *page) script(b pages.Block) {
+	p.Helper()
+	shell := b.Info
+	if shell == "sh" {
+		shell = "bash"
+	} else if !gate.Has(shell) {
+		p.Logf("%s:%d: there is no %s", p.name, b.Line, shell)
+		return
+	}
+	commands := commandsIn(b.Lines())
+	p.commands += len(commands)
+	for i, got := range p.session(shell).run(p.T, p.folder, commands) {
+		ends(p.T, commands[i], got)
+		p.promises(commands[i], got)
+	}
+}
+
+// commandsIn are the commands of a block: a line each, unless it goes on in the next.
+func commandsIn(lines []string) (all []string) {
+	goesOn := false
+	for _, line := range lines {
+		switch {
+		case goesOn:
+			all[len(all)-1] += "\n" + line
+		case strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#"):
+			continue
+		default:
+			all = append(all, line)
 		}
-		if n == 0 {
-			t.Errorf("docs/how-to/%s.md shows no command", page)
+		goesOn = strings.HasSuffix(line, "\\")
+	}
+	return all
+}
+
+// promises are what the text around a command says of it.
+func (p *page) promises(command string, got reply) {
+	p.Helper()
+	seen, _ := os.ReadFile(filepath.Join(p.folder, "workers"))
+	switch {
+	case strings.HasPrefix(command, "go run ") && !regexp.MustCompile(`(?m)^[0-3]\n\z`).MatchString(got.out):
+		p.Errorf("%s prints %q, want the number of a GPU", command, got.out)
+	case strings.Contains(command, "--gpus 99") && !strings.Contains(got.out, "exit code 122"):
+		p.Errorf("%s is not refused for ever: %s", command, got.out)
+	case strings.Contains(command, "worker.py"):
+		numbers := strings.Fields(string(seen))
+		slices.Sort(numbers)
+		if strings.Join(numbers, " ") != "0 1 2 3" {
+			p.Errorf("four workers see %q", numbers)
+		}
+	}
+}
+
+// console runs the commands of a block in one shell and compares what they print with what the block shows.
+func (p *page) console(b pages.Block) {
+	p.Helper()
+	var commands, shown []string
+	for _, line := range b.Lines() {
+		switch command, begins := strings.CutPrefix(line, "$ "); {
+		case begins:
+			commands, shown = append(commands, command), append(shown, "")
+		case len(shown) == 0:
+			p.Fatalf("%s:%d: a block of a console begins with a command after \"$ \"", p.name, b.Line)
+		default:
+			shown[len(shown)-1] += line + "\n"
+		}
+	}
+	p.commands += len(commands)
+	now := ""
+	for i, got := range p.session("bash").run(p.T, p.folder, commands) {
+		ends(p.T, commands[i], got)
+		out := steady(p.T, commands[i], got.out)
+		if out != shown[i] && os.Getenv("GPUARD_UPDATE") == "" {
+			p.Errorf("%s:%d is stale (GPUARD_UPDATE=1 go test ./cmd/gpuard -run TestPages writes it again)\n$ %s\nthe page:\n%s\nnow:\n%s", p.name, b.Line, commands[i], shown[i], out)
+		}
+		now += "$ " + commands[i] + "\n" + out
+	}
+	for i := range b.Lines() { // the lines of the others keep their numbers
+		p.lines[b.Line-1+i] = replaced
+	}
+	p.lines[b.Line-1] = strings.TrimSuffix(now, "\n")
+}
+
+// file writes a file that a page shows, and reads it with its own reader.
+func (p *page) file(b pages.Block) {
+	p.Helper()
+	name := strings.TrimPrefix(b.Lines()[0], "# ")
+	switch name {
+	case "gpuard.yaml":
+		if _, mistakes := project.Read([]byte(b.Text), name); len(mistakes) > 0 {
+			p.Errorf("%s:%d: %v", p.name, b.Line, mistakes)
+		}
+	default:
+		p.Errorf("%s:%d: the first line names the file, and the test has a reader for it: not %q", p.name, b.Line, name)
+	}
+	if err := os.WriteFile(filepath.Join(p.folder, filepath.Base(name)), []byte(b.Text), 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// TestReadme: the two commands that it promises for a fresh machine are there. (The acceptance run types them as they stand, in a
+// fresh clone; TestPages tries the first.)
+func TestReadme(t *testing.T) {
+	_, blocks := readPage(t, "README.md")
+	var lines []string
+	for _, b := range blocks {
+		if b.Kind == pages.Code && b.Info == "sh" {
+			lines = append(lines, b.Lines()...)
+		}
+	}
+	for _, want := range []string{`go run ./cmd/gpuard run --machine demo -- sh -c 'echo $CUDA_VISIBLE_DEVICES'`, "go test ./..."} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("README.md lacks the command %s", want)
 		}
 	}
 }
@@ -151,25 +273,4 @@ func TestVariables(t *testing.T) {
 		*list = slices.Compact(*list)
 	}
 	same(t, "variables in docs/reference/variables.md", strings.Join(told, " "), strings.Join(code, " "))
-}
-
-// TestReadme: the two commands that it promises for a fresh machine are there, the first prints one device, and every other
-// command that it shows is understood. (The acceptance run types the two as they stand, in a fresh clone.)
-func TestReadme(t *testing.T) {
-	lines := commandsIn(t, "README.md")
-	const first = `go run ./cmd/gpuard run --machine demo -- sh -c 'echo $CUDA_VISIBLE_DEVICES'`
-	if !slices.Contains(lines, first) || !slices.Contains(lines, "go test ./...") {
-		t.Fatalf("README.md lacks one of its two commands: %q", lines)
-	}
-	got, _ := typed(t, "sh", strings.Replace(first, "go run ./cmd/gpuard", "gpuard", 1))
-	if got.code != 0 || !regexp.MustCompile(`^[0-3]\n$`).MatchString(got.out) {
-		t.Errorf("the first command ends with %d and prints %q\n%s", got.code, got.out, got.err)
-	}
-	for _, line := range lines {
-		if strings.HasPrefix(line, "gpuard ") {
-			if got, _ := typed(t, "sh", line); got.code != 0 {
-				t.Errorf("%s: ends with %d\n%s", line, got.code, got.err)
-			}
-		}
-	}
 }

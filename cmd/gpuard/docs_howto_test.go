@@ -1,0 +1,101 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/gate"
+	"gpuard/test/pages"
+)
+
+// linesIn are the lines of a how-to that type something into a shell, each of them for itself.
+func linesIn(blocks []pages.Block) (lines []string) {
+	first := regexp.MustCompile(`^(sudo )?(gpuard|go|eval|source|export|nohup)\b`)
+	for _, b := range blocks {
+		if b.Kind != pages.Code || !slices.Contains([]string{"indented", "sh", "bash", "zsh", "fish", "console"}, b.Info) {
+			continue
+		}
+		for _, line := range commandsIn(b.Lines()) {
+			// "gpuard: …" and "gpuard.yaml" are what is printed, not what is typed.
+			if line = strings.TrimPrefix(line, "$ "); first.MatchString(line) && !regexp.MustCompile(`^gpuard[:.-]`).MatchString(line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// set is what a line of a how-to takes for granted.
+type set struct {
+	pattern string // of the line
+	before  string // typed first
+	skip    string // why the line is not typed
+}
+
+// sets are written out; a pattern that no line has is an error.
+func sets() []set {
+	const (
+		// The command of the lease is sleep only after gpuard has become it.
+		job     = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
+		project = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
+		script  = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
+	)
+	return []set{
+		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
+		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
+		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
+		{pattern: `gpuard lint`, before: script},
+		{pattern: `gpuard up -d`, before: project},
+		{pattern: `gpuard (ps|restart|down)\b`, before: project + "; gpuard up -d"},
+		{pattern: `gpuard (up|logs -f node) +#`, skip: "stays until Ctrl-C: TestExamples and the tests of services do that"},
+		{pattern: `fakegpu|/tmp/gpuard`, skip: "needs a C compiler: test/fakegpu does that"},
+		{pattern: `git diff`, skip: "in a repository of the reader"},
+	}
+}
+
+// TestHowTo types what the how-to pages show, each line in a shell of its own.
+func TestHowTo(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "how-to", "*.md"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d pages: %v", len(files), err)
+	}
+	used := map[string]bool{}
+	for _, file := range files {
+		name := filepath.Base(file)
+		_, blocks := readPage(t, filepath.Join("docs", "how-to", name))
+		for _, line := range linesIn(blocks) {
+			s := session{shell: "bash", columns: 80, said: map[string]string{"4242": "$job", "4711": "$job",
+				"k3f9": `"$(gpuard status --json | sed -n 's/.*"id": "\([a-z0-9]*\)".*/\1/p' | head -n 1)"`}}
+			skip := ""
+			for _, x := range sets() {
+				if regexp.MustCompile(x.pattern).MatchString(line) {
+					used[x.pattern], s.before, skip = true, x.before, x.skip
+				}
+			}
+			if skip != "" {
+				continue
+			}
+			t.Run(name+" "+line, func(t *testing.T) {
+				t.Parallel()
+				for _, other := range []string{"zsh", "fish"} {
+					if strings.Contains(line, "completion "+other) {
+						gate.Need(t, other)
+						s.shell = other
+					}
+				}
+				if strings.Contains(line, "gpuard setup ") { // whatever it would write belongs to the tests of setup
+					line = regexp.MustCompile(`\s+#.*`).ReplaceAllString(line, "") + " --dry-run"
+				}
+				ends(t, line, s.run(t, standing(t), []string{line})[0])
+			})
+		}
+	}
+	for _, s := range sets() {
+		if !used[s.pattern] {
+			t.Errorf("no line of a how-to has %q any more", s.pattern)
+		}
+	}
+}
