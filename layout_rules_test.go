@@ -25,6 +25,7 @@ func layerTable() []layer {
 		{core + "near", nil},
 		{core + "quote", nil},
 		{core + "edit", nil},
+		{core + "inquire", []string{core + "gpu"}},
 		{core + "gpu", []string{core + "near"}},
 		{core + "job", []string{core + "gpu"}},
 		{core + "visible", []string{core + "gpu", core + "job"}},

@@ -22,6 +22,7 @@ type envOptions struct {
 	wait        waitFlags
 	format      string
 	json, lease bool
+	ask         bool
 }
 
 func (p *Program) env() *cobra.Command {
@@ -56,6 +57,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	}
 	o.spec.add(p, cmd)
 	o.wait.add(cmd)
+	addAsk(cmd, &o.ask)
 	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
@@ -79,6 +81,9 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		o.format = "json"
 	}
 	write, err := envWriter(o.format)
+	if err == nil {
+		spec, err = p.asked(cmd, o.ask, spec)
+	}
 	if err != nil {
 		return err
 	}
@@ -159,7 +164,7 @@ func envWriter(format string) (func(io.Writer, []visible.Var, []string) error, e
 	case "sh":
 		return lines("export %s=%s\n", "unset %s\n", quote.Sh), nil
 	case "fish":
-		return lines("set -gx %s %s\n", "set -e %s\n", quote.Fish), nil
+		return lines("set -gx %s %s\n", "set -e %s; or true\n", quote.Fish), nil
 	case "dotenv":
 		return lines("%s=%s\n", "", quote.Sh), nil // a dotenv file can only set
 	case "json":

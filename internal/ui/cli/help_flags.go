@@ -19,7 +19,7 @@ type flagGroup struct {
 func flagGroups() []flagGroup {
 	return []flagGroup{
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
-		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu"}},
+		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
 		{"Waiting", []string{"wait", "no-wait", "fallback"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
 		{"Several processes", []string{"torchrun", "ranks", "nproc"}},

@@ -17,6 +17,7 @@ type runOptions struct {
 	ranks            rankFlags
 	wait             waitFlags
 	dry, json, quiet bool
+	ask              bool
 	verify           string
 	keepWhile        string
 }
@@ -43,6 +44,7 @@ wrongly, 126 not executable, 127 not found.`
   gpuard run --wait 10m -- ./app           at most ten minutes in line
   gpuard run --fallback cpu -- pytest      without a GPU when none is free
   gpuard run --cpu -- pytest               no GPU at all
+  gpuard run --ask -- ./app                which GPU, you say
   gpuard run --timeout 24h --retry 3 --log train.log -- python train.py
   gpuard run --dry-run                     what would be chosen, and why`
 )
@@ -60,8 +62,11 @@ func (p *Program) run() *cobra.Command {
 			if err == nil {
 				err = o.keep(cmd, &spec, care)
 			}
+			if err == nil {
+				spec, err = p.asked(cmd, o.ask, spec)
+			}
 			if err != nil {
-				return &failure{err, 125}
+				return &failure{err, app.RunExit(err)}
 			}
 			return p.runWith(cmd, spec, care, o)
 		},
@@ -70,6 +75,7 @@ func (p *Program) run() *cobra.Command {
 	f.SetInterspersed(false)
 	o.add(p, cmd)
 	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s after the end")
+	addAsk(cmd, &o.ask)
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")

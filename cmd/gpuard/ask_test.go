@@ -1,0 +1,161 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+	"gpuard/test/executable"
+)
+
+// interactive starts a shell as a person has one, whose prompt is the one of these tests. env comes last and wins.
+func interactive(t *testing.T, f *front, shell string, env ...string) *terminal {
+	t.Helper()
+	words := map[string][]string{
+		"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
+		"zsh":  {"zsh", "-fi", "+Z"},
+		"fish": {"fish", "--no-config", "-i", "-C", "function fish_prompt; echo -n '" + prompt + "'; end; function fish_title; end"},
+		"dash": {"dash", "-i"},
+	}[shell]
+	if shell == "zsh" || shell == "fish" {
+		gate.Need(t, shell)
+	}
+	cmd := f.cmd(words...)
+	cmd.Env = append(cmd.Env, append([]string{"TERM=dumb", "GPUARD_MACHINE=demo", "PROMPT=" + prompt, "PROMPT_EOL_MARK="}, env...)...)
+	s := onTerminal(t, cmd)
+	s.until(prompt)
+	return s
+}
+
+// TestAsk: a person chooses in the middle of an eval. What is typed wrong is asked again, Ctrl-C is heard by gpuard alone,
+// and the shell goes on, with its terminal as it was.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	for shell, get := range map[string]string{
+		"bash": `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
+		"zsh":  `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
+		"dash": `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
+		"fish": `gpuard env --ask --any --format fish </dev/null | source; and echo "<$CUDA_VISIBLE_DEVICES>"; or echo "<failed>"`,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
+			s := interactive(t, f, shell)
+			const question = `Which GPU\? \[Enter: any free one, 0 1 2 3, c: none\] $`
+			for _, c := range []struct{ keys, want string }{
+				{"9\nno\n2\n", "<2>"},
+				{"\x03", "<failed>"},
+				{"1\x1c", "<failed>"},
+				{"\x04", "<failed>"},
+				{"c\n", "<-1>"},
+			} {
+				s.line("stty -a >before")
+				s.press(get + "\n")
+				for key := range strings.Lines(c.keys) {
+					s.until(question)
+					s.press(key)
+				}
+				s.until(c.want + "(.|\n)*" + prompt + "$")
+				s.line("stty -a >after")
+				before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
+				after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
+				if len(before) == 0 || string(before) != string(after) {
+					t.Errorf("%q: the terminal was\n%s\nand is\n%s", c.keys, before, after)
+				}
+			}
+			if f.leases() != 0 {
+				t.Error("something was leased")
+			}
+		})
+	}
+}
+
+// TestAskRun: run asks before it leases; what is leased already is said, and what a mask hides is not offered.
+func TestAskRun(t *testing.T) {
+	t.Parallel()
+	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := interactive(t, f, "bash", "CUDA_VISIBLE_DEVICES=0,1,3")
+	s.press("gpuard run --device 1 -- sleep 1000 &\n")
+	s.until(`GPU 1 .* is cuda:0.*\n`)
+	s.press("gpuard run --ask -- sh -c 'echo \"<$CUDA_VISIBLE_DEVICES>\"'\n")
+	s.until(`Which GPU\? \[Enter: any free one, 0 1 3, c: none\] `)
+	s.press("3\n")
+	s.until(`<3>`)
+	eventually(t, "the shell is back", func() bool { return f.leases() == 1 })
+	s.press("gpuard run --no-wait --ask true\n")
+	s.until(`1 +NVIDIA A100-SXM4-80GB +80.0 GiB +leased as .*`, `Which GPU\?`)
+	s.press("\x03")
+	s.until(`cancelled: nothing was leased`)
+	s.press("echo code $?; kill %1\n")
+	s.until(`code 125`)
+	f.over()
+}
+
+// TestAskWindow: without a terminal a window asks; without that either, it is said what to type.
+func TestAskWindow(t *testing.T) {
+	t.Parallel()
+	const show = "#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >>\"$LOG\"\n"
+	ask := func(t *testing.T, name, script string, env []string, args ...string) (result, string) {
+		t.Helper()
+		dir := t.TempDir()
+		if name != "" {
+			executable.Write(t, filepath.Join(dir, name), []byte(show+script))
+		}
+		log := filepath.Join(dir, "log")
+		cmd := program(t, stateFolder(t), append(env, "PATH="+dir+":/usr/bin:/bin", "LOG="+log, "ANSWERS="+filepath.Join(dir, "answers")), append([]string{"run", "--machine", "demo", "--ask", "-q"}, args...)...)
+		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+		got := run(t, cmd)
+		said, _ := os.ReadFile(log)
+		return got, string(said)
+	}
+	command := []string{"--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}
+	x := []string{"DISPLAY=:7", "WAYLAND_DISPLAY="}
+	got, said := ask(t, "zenity", "echo 2\n", x, command...)
+	if got.code != 0 || got.out != "2\n" {
+		t.Errorf("zenity: %+v", got)
+	}
+	contains(t, said, "--list\n", "--text=Which GPU?\n", "--column=GPU\n", "\n3\nNVIDIA A100-SXM4-80GB\n80.0 GiB\nfree\n", "\nc\nno GPU\n")
+	if got, _ := ask(t, "zenity", "exit 1\n", x, command...); got.code != 125 || got.out != "" || !strings.Contains(got.err, "cancelled: nothing was leased") {
+		t.Errorf("a window that was closed: %+v", got)
+	}
+	if got, _ := ask(t, "zenity", "if test -e \"$ANSWERS\"; then echo 1; else echo 99; : >\"$ANSWERS\"; fi\n", x, command...); got.out != "1\n" {
+		t.Errorf("a wrong answer first: %+v", got)
+	}
+	got, said = ask(t, "kdialog", "printf '0\\n3\\n'\n", []string{"DISPLAY=", "WAYLAND_DISPLAY=wayland-0"}, append([]string{"--gpus", "2"}, command...)...)
+	if got.out != "0,3\n" {
+		t.Errorf("kdialog: %+v", got)
+	}
+	contains(t, said, "--checklist\nWhich 2 GPUs?\n", "\n0\nNVIDIA A100-SXM4-80GB  80.0 GiB  free\noff\n")
+	for name, env := range map[string][]string{"no program": x, "no desktop": {"DISPLAY=", "WAYLAND_DISPLAY="}} {
+		if got, _ := ask(t, "", "", env, command...); got.code != 125 || !strings.Contains(got.err, "gpuard: cannot ask which GPU: there is no terminal") || !strings.Contains(got.err, "--device 0") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got, _ := ask(t, "", "", x, append([]string{"--device", "1"}, command...)...); got.code != 125 || !strings.Contains(got.err, "cannot use --ask with --device") {
+		t.Errorf("a device that is known: %+v", got)
+	}
+}
+
+// TestAskKilled: a signal finds the terminal as it was.
+func TestAskKilled(t *testing.T) {
+	t.Parallel()
+	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := interactive(t, f, "bash")
+	s.line("stty -a >before")
+	s.press("gpuard run --ask true; stty -a >after; echo code $?\n")
+	s.until(`Which GPU\?`)
+	group := s.foreground(s.cmd.Process.Pid)
+	if err := unix.Kill(-group, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.until("code 0")
+	before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
+	after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
+	if string(before) != string(after) {
+		t.Errorf("the terminal was\n%s\nand is\n%s", before, after)
+	}
+}

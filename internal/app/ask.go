@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/inquire"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/dialog"
+	"gpuard/internal/host/interrupt"
+)
+
+// Ask lets a person choose among the devices that could serve spec, and returns the spec with that choice. Nothing is leased
+// by then: whatever is chosen may be taken before it is asked for.
+func (a *App) Ask(ctx context.Context, spec job.Spec) (job.Spec, error) {
+	m, err := a.machine(ctx, reading(spec))
+	if err != nil {
+		return spec, err
+	}
+	q, err := a.choices(spec, m)
+	if err != nil || len(q.Choices) == 0 { // why not is for the refusal to say
+		return spec, err
+	}
+	answer, err := a.put(ctx, q)
+	if errors.Is(err, dialog.ErrCancelled) {
+		return spec, errors.New("cancelled: nothing was leased")
+	}
+	if err != nil {
+		return spec, err
+	}
+	switch {
+	case answer.None:
+		return job.Spec{Command: spec.Command, CPU: true, IDs: spec.IDs}, nil
+	case len(answer.Devices) > 0:
+		spec.Devices, spec.GPUs = answer.Devices, 0
+	}
+	return spec, nil
+}
+
+// choices lists the devices that could serve spec, some of them only later. What never can, or is hidden, is left out.
+func (a *App) choices(spec job.Spec, m gpu.Machine) (inquire.Question, error) {
+	q := inquire.Question{Count: max(spec.GPUs, 1)}
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		label := strings.TrimPrefix(gpuName(m, *d), "GPU ")
+		if len(d.MIG) == 0 {
+			if err := a.consider(&q, spec, m, inquire.Choice{Label: label, Device: label, Model: d.Name, Free: unused(d.MemoryTotal, d.MemoryUsed)}); err != nil {
+				return q, err
+			}
+		}
+		for j, s := range d.MIG {
+			c := inquire.Choice{Label: fmt.Sprintf("%s.%d", label, j), Device: string(s.UUID), Model: d.Name + " " + s.Profile, Free: unused(s.MemoryTotal, s.MemoryUsed)}
+			if err := a.consider(&q, spec, m, c); err != nil {
+				return q, err
+			}
+		}
+	}
+	return q, nil
+}
+
+// consider asks what somebody would be told who named this device.
+func (a *App) consider(q *inquire.Question, spec job.Spec, m gpu.Machine, c inquire.Choice) error {
+	spec.Devices, spec.GPUs = []string{c.Device}, 0
+	plan, refusal, err := a.decideOn(spec, m)
+	if err != nil {
+		return err
+	}
+	if c.Use = "free"; refusal == nil && len(plan.Devices) > 0 {
+		q.Choices = append(q.Choices, c)
+		return nil
+	}
+	if refusal == nil || refusal.Never {
+		return nil
+	}
+	c.Use = "not free"
+	for _, r := range refusal.Reasons {
+		if r.Verdict == job.Busy && r.Code != "not-named" {
+			c.Use = r.Text
+		}
+	}
+	q.Choices = append(q.Choices, c)
+	return nil
+}
+
+// unused is the memory that is free, "?" where the driver does not say.
+func unused(total, used *gpu.Bytes) string {
+	if total == nil || used == nil {
+		return "?"
+	}
+	return fmt.Sprintf("%.1f GiB", float64(*total-*used)/float64(gpu.GiB))
+}
+
+// put asks on the terminal, or where there is none in a window.
+func (a *App) put(ctx context.Context, q inquire.Question) (inquire.Answer, error) {
+	t, err := dialog.OpenTerminal()
+	if err == nil {
+		defer t.Close()
+		return a.putOn(t, q)
+	}
+	x, _ := a.Env.Lookup("DISPLAY")
+	wayland, _ := a.Env.Lookup("WAYLAND_DISPLAY")
+	if x+wayland == "" {
+		return inquire.Answer{}, usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
+	}
+	w := dialog.Window{Title: "gpuard", Text: q.Text(), Columns: []string{"GPU", "Model", "Free", "Use"}, Rows: q.Rows(), Several: q.Count > 1}
+	for {
+		text, err := w.Show(ctx)
+		if err != nil && !errors.Is(err, dialog.ErrCancelled) {
+			return inquire.Answer{}, usagef("cannot ask which GPU: there is no terminal, and %v; name one, such as --device %s", err, q.Choices[0].Label)
+		}
+		if err != nil {
+			return inquire.Answer{}, err
+		}
+		answer, err := q.Read(text)
+		if err == nil {
+			return answer, nil
+		}
+		w.Text = err.Error()
+	}
+}
+
+// putOn asks until the answer is one. A signal finds the terminal as it was before.
+func (a *App) putOn(t *dialog.Terminal, q inquire.Question) (inquire.Answer, error) {
+	caught := interrupt.Catch()
+	defer caught.Stop()
+	type line struct {
+		text string
+		err  error
+	}
+	lines := make(chan line, 1)
+	read := func() {
+		text, err := t.Read()
+		lines <- line{text, err}
+	}
+	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + q.Line()); err != nil {
+		return inquire.Answer{}, err
+	}
+	go read()
+	for {
+		select {
+		case sig := <-caught.Signals:
+			if err := obey(t, sig); err != nil {
+				return inquire.Answer{}, err
+			}
+		case l := <-lines:
+			if l.err != nil {
+				return inquire.Answer{}, l.err
+			}
+			answer, err := q.Read(l.text)
+			if err == nil {
+				return answer, nil
+			}
+			if err := t.Show(err.Error() + "\n" + q.Line()); err != nil {
+				return inquire.Answer{}, err
+			}
+			go read()
+		}
+	}
+}
+
+// obey does what a signal would have done, with the terminal as it was.
+func obey(t *dialog.Terminal, sig os.Signal) error {
+	switch sig {
+	case syscall.SIGCONT:
+		return t.Resume()
+	case syscall.SIGTSTP:
+		t.Suspend()
+		interrupt.Suspend()
+		return t.Resume()
+	}
+	t.Suspend()
+	interrupt.Die(sig)
+	return nil
+}

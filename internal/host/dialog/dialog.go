@@ -1,0 +1,163 @@
+// Package dialog asks a person for a line, on the terminal of the session or in a window. It does not know what about, and
+// reads and writes nothing that is meant for somebody else: standard input and output may lead elsewhere.
+package dialog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrCancelled is for somebody who does not answer: Ctrl-C, Ctrl-D, or a window that was closed.
+var ErrCancelled = errors.New("cancelled")
+
+// Terminal is the session's own, whatever standard input and output are.
+type Terminal struct {
+	file   *os.File
+	before unix.Termios
+}
+
+// The keys that end a line as Enter does; what they mean is found at its end.
+const ctrlC, ctrlBackslash = 0x03, 0x1c
+
+// OpenTerminal fails where the session has none.
+func OpenTerminal() (*Terminal, error) {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	t := &Terminal{file: f}
+	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == nil {
+		t.before = *mode
+		err = t.Resume()
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Resume makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would also
+// reach a shell that evaluates the answer, in the middle of what it does. In the background this stops the process, as reading would.
+func (t *Terminal) Resume() error {
+	mode := t.before
+	mode.Lflag |= unix.ICANON | unix.ECHO | unix.ECHOE | unix.ECHOK
+	mode.Lflag &^= unix.ISIG
+	mode.Iflag |= unix.ICRNL
+	mode.Cc[unix.VEOL], mode.Cc[unix.VEOL2] = ctrlC, ctrlBackslash
+	return unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &mode)
+}
+
+// Suspend gives the terminal back as it was.
+func (t *Terminal) Suspend() { _ = unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &t.before) }
+
+// Close does that, and ends a Read.
+func (t *Terminal) Close() {
+	t.Suspend()
+	_ = t.file.Close()
+}
+
+// Width is the number of columns, 0 when unknown.
+func (t *Terminal) Width() int {
+	size, err := unix.IoctlGetWinsize(int(t.file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// Show writes text.
+func (t *Terminal) Show(text string) error {
+	_, err := io.WriteString(t.file, strings.ReplaceAll(text, "\n", "\r\n"))
+	return err
+}
+
+// Read returns one line, or ErrCancelled.
+func (t *Terminal) Read() (string, error) {
+	line := make([]byte, 4096) // the kernel's own limit
+	n, err := t.file.Read(line)
+	line = line[:n]
+	switch {
+	case errors.Is(err, io.EOF), bytes.ContainsAny(line, string([]byte{ctrlC, ctrlBackslash})):
+		_ = t.Show("\n")
+		return "", ErrCancelled
+	case err != nil:
+		return "", err
+	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D behind something
+		_ = t.Show("\n")
+	}
+	return strings.TrimSpace(string(line)), nil
+}
+
+// Window is a list to choose from, shown by a program of the desktop.
+type Window struct {
+	Title, Text string
+	Columns     []string
+	Rows        [][]string // the first cell of each is what is answered
+	Several     bool       // more than one can be chosen
+}
+
+// Show asks, and returns the first cells of what was chosen, separated by blanks.
+func (w Window) Show(ctx context.Context) (string, error) {
+	for _, known := range []struct {
+		name string
+		args func() []string
+	}{{"zenity", w.zenity}, {"kdialog", w.kdialog}} {
+		path, err := exec.LookPath(known.name)
+		if err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, path, known.args()...)
+		cmd.Stderr = os.Stderr
+		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return "", ErrCancelled
+		}
+		return strings.Join(strings.Fields(string(out)), " "), err
+	}
+	return "", fmt.Errorf("neither zenity nor kdialog is installed: %w", exec.ErrNotFound)
+}
+
+// zenity: https://help.gnome.org/users/zenity/stable/list.html
+func (w Window) zenity() []string {
+	args := []string{"--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
+	if w.Several {
+		args = append(args, "--multiple")
+	}
+	for _, c := range w.Columns {
+		args = append(args, "--column="+c)
+	}
+	for _, row := range w.Rows {
+		args = append(args, row...)
+	}
+	return args
+}
+
+// kdialog: https://develop.kde.org/docs/administration/kdialog/
+func (w Window) kdialog() []string {
+	args := []string{"--title", w.Title, "--separate-output"}
+	kind := "--menu"
+	if w.Several {
+		kind = "--checklist"
+	}
+	args = append(args, kind, w.Text)
+	for _, row := range w.Rows {
+		text := strings.TrimSpace(strings.Join(row[1:], "  "))
+		args = append(args, row[0], text)
+		if w.Several {
+			args = append(args, "off")
+		}
+	}
+	return args
+}

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/job"
+)
+
+// addAsk is the flag of what can ask somebody which device is wanted.
+func addAsk(cmd *cobra.Command, ask *bool) {
+	cmd.Flags().BoolVar(ask, "ask", false, "ask which device: on the terminal, else in a window (zenity or kdialog)")
+}
+
+// asked is the spec with what a person answered, or as it is where nobody is to be asked.
+func (p *Program) asked(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, error) {
+	if !ask {
+		return spec, nil
+	}
+	var conflicts []conflict
+	for _, name := range []string{"device", "mig", "cpu"} {
+		conflicts = append(conflicts, conflict{"ask", name, "the device is known"})
+	}
+	for _, name := range []string{"ranks", "torchrun"} {
+		conflicts = append(conflicts, conflict{"ask", name, "the number of processes follows from that of the devices"})
+	}
+	if err := together(cmd, conflicts); err != nil {
+		return spec, asUsage(err)
+	}
+	return p.App.Ask(cmd.Context(), spec)
+}
