@@ -1,5 +1,5 @@
 // Package unit reads systemd units and podman's quadlets: which programs they start, with which variables and devices. It
-// starts nothing.
+// writes the words of their command lines, and starts nothing.
 package unit
 
 import (

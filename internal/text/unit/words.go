@@ -53,44 +53,53 @@ func (r *reader) words(v text) []lint.Word {
 	return words
 }
 
-// split cuts a value into words. Quotes protect blanks and go away wherever they stand, and backslashes write characters as
-// in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a variable or a specifier is computed.
+// split cuts a value into words.
 func (t text) split() []lint.Word {
 	var words []lint.Word
 	for at := 0; ; {
-		for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
-			at++
-		}
-		if at >= len(t.bytes) {
-			return words
-		}
-		begin, quote := at, byte(0)
-		var out strings.Builder
-		for ; at < len(t.bytes); at++ {
-			c := t.bytes[at]
-			if quote == 0 && strings.IndexByte(blanks, c) >= 0 {
-				break
-			}
-			switch {
-			case c == '\\' && at+1 < len(t.bytes):
-				char, width := unescape(t.bytes[at:])
-				out.WriteString(char)
-				at += width - 1
-			case c == quote:
-				quote = 0
-			case quote == 0 && (c == '"' || c == '\''):
-				quote = c
-			default:
-				out.WriteByte(c)
-			}
-		}
-		if quote != 0 {
+		w, _, next, ok := t.word(at)
+		if !ok {
 			return words // systemd ignores a value whose quotes do not close
 		}
-		w := lint.Word{Text: out.String(), Known: true, At: t.place(begin, at), Raw: t.bytes[begin:at]}
-		w.Known = !specifier(w.Text) && !variable(w.Text)
 		words = append(words, w)
+		at = next
 	}
+}
+
+// word is the next word, where it begins and where it ends. Quotes protect blanks and go away wherever they stand, and
+// backslashes write characters as in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a
+// variable or a specifier is computed. It is none at the end, and one whose quotes do not close.
+func (t text) word(at int) (w lint.Word, begin, end int, ok bool) {
+	for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
+		at++
+	}
+	begin = at
+	quote := byte(0)
+	var out strings.Builder
+	for ; at < len(t.bytes); at++ {
+		c := t.bytes[at]
+		if quote == 0 && strings.IndexByte(blanks, c) >= 0 {
+			break
+		}
+		switch {
+		case c == '\\' && at+1 < len(t.bytes):
+			char, width := unescape(t.bytes[at:])
+			out.WriteString(char)
+			at += width - 1
+		case c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		default:
+			out.WriteByte(c)
+		}
+	}
+	if begin == at || quote != 0 {
+		return w, begin, at, false
+	}
+	w = lint.Word{Text: out.String(), Known: true, At: t.place(begin, at), Raw: t.bytes[begin:at]}
+	w.Known = !specifier(w.Text) && !variable(w.Text)
+	return w, begin, at, true
 }
 
 // unescape reads an escape of systemd.syntax(7); what is none stays as it is.

@@ -28,7 +28,7 @@ target it lists what is set up.`,
 		Args: unknownTarget,
 		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },
 	}
-	cmd.AddCommand(p.setupDirenv())
+	cmd.AddCommand(p.setupDirenv(), p.setupSystemd())
 	return cmd
 }
 

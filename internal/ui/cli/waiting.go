@@ -35,12 +35,15 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 
 // read checks the flags and tells the app.
 func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
-	err := together(cmd, []conflict{
+	contradictions := []conflict{
 		{"wait", "no-wait", "they contradict each other"},
 		{"wait", "cpu", "a job without a GPU waits for none"},
 		{"fallback", "cpu", "a job without a GPU needs nothing in its place"},
-		{"wait", "dry-run", "a dry run answers at once"},
-	})
+	}
+	if cmd.Flags().Lookup("remove") == nil { // a setup only shows what it would write
+		contradictions = append(contradictions, conflict{"wait", "dry-run", "a dry run answers at once"})
+	}
+	err := together(cmd, contradictions)
 	if err == nil {
 		err = filled(cmd, "wait", "fallback")
 	}

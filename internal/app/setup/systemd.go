@@ -1,0 +1,238 @@
+package setup
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/quote"
+	"gpuard/internal/host/files"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/text/unit"
+)
+
+// Systemd gives a service its devices: a unit that is there gets a drop-in that starts its commands by gpuard run, and without
+// one a whole unit is written. gpuard becomes the command, which so is the main process of the unit: what it notifies, its
+// sockets and its watchdog are as they were.
+type Systemd struct {
+	Setup   *Setup
+	Unit    string   // "vllm", "vllm.service", "vllm@.service"
+	User    bool     // of the user's manager, not of the system's
+	Flags   []string // of gpuard run
+	NoWait  bool     // they say that it does not wait for a device
+	Command []string // of a unit that is not there
+	Folder  string   // that the command of such a unit works in
+}
+
+// dropIn sorts behind override.conf, which is what systemctl edit writes.
+const dropIn = "zz-gpuard.conf"
+
+// name is the unit's with its ending.
+func (s Systemd) name() (string, error) {
+	name := s.Unit
+	base, kind, dotted := cutLast(name, ".")
+	switch {
+	case dotted && kind == "container":
+		return "", &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: the lease of gpuard run does not reach into a container; pass the device with AddDevice= in that file", name)}
+	case dotted && (kind == "socket" || kind == "timer" || kind == "path" || kind == "target"):
+		return "", &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it starts no program itself; write the service that it starts, such as %s.service", name, base)}
+	case !dotted || kind != "service":
+		name += ".service"
+	}
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
+	if bare := strings.TrimSuffix(name, ".service"); bare == "" || bare[0] == '@' || strings.Trim(bare, allowed) != "" || len(name) > 255 {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot find the unit %q: that is no name of a unit; write it as systemctl shows it, such as vllm.service", s.Unit)}
+	}
+	return name, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// Key is what the setup is remembered by.
+func (s Systemd) Key() (string, error) {
+	name, err := s.name()
+	if s.User {
+		name = "--user " + name
+	}
+	return "systemd " + name, err
+}
+
+// Wish is the drop-in, or the unit.
+func (s Systemd) Wish() (Wish, error) {
+	name, err := s.name()
+	if err != nil {
+		return Wish{}, err
+	}
+	program, err := Program()
+	if err != nil {
+		return Wish{}, err
+	}
+	if strings.ContainsAny(program, "$\n") {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %s in a unit: systemd would read its $; install gpuard elsewhere", program)}
+	}
+	where, err := s.Setup.unitFolders(s.User)
+	if err != nil {
+		return Wish{}, err
+	}
+	found, err := where.find(name)
+	if err != nil {
+		return Wish{}, err
+	}
+	own := filepath.Join(where.own, name)
+	switch {
+	case len(s.Command) > 0 && found.path != "" && found.path != own:
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot write the unit %s: it is there already, %s; leave the command out, and what that starts gets the GPU", name, found.path)}
+	case len(s.Command) > 0:
+		return s.whole(name, own, program)
+	case found.path == "":
+		return Wish{}, s.missing(name)
+	}
+	return s.beside(name, found, filepath.Join(where.own, name+".d", dropIn), program)
+}
+
+func (s Systemd) missing(name string) error {
+	kind, other := "of the system", ""
+	if s.User {
+		kind = "of yours"
+	}
+	if where, err := s.Setup.unitFolders(!s.User); err == nil {
+		if found, err := where.find(name); err == nil && found.path != "" {
+			other = fmt.Sprintf(", but %s is a unit of the system: sudo gpuard setup systemd %s", found.path, name)
+			if !s.User {
+				other = fmt.Sprintf(", but %s is one of a user's manager: write --user", found.path)
+			}
+		}
+	}
+	if other == "" {
+		other = fmt.Sprintf("; to have it written, say what it starts: gpuard setup systemd %s -- COMMAND", strings.TrimSuffix(name, ".service"))
+	}
+	return &app.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
+}
+
+// run is the beginning of a command line, up to where the command follows.
+func (s Systemd) run(program string, literal bool) string {
+	line := ""
+	for _, word := range append(append([]string{program, "run"}, s.Flags...), "--") {
+		line += unit.Word(word, literal) + " "
+	}
+	return line
+}
+
+// whole is a unit of our own.
+func (s Systemd) whole(name, path, program string) (Wish, error) {
+	command := append([]string{}, s.Command...)
+	file, err := launch.Find(command[0])
+	if err != nil {
+		return Wish{}, &app.Usage{Text: err.Error()}
+	}
+	if command[0], err = filepath.Abs(file); err != nil {
+		return Wish{}, fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = unit.Word(word, false)
+	}
+	if strings.ContainsAny(s.Folder, "\n\\") || strings.TrimSpace(s.Folder) != s.Folder {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
+	}
+	target, pause := "multi-user.target", ""
+	if s.User {
+		target = "default.target"
+	}
+	if s.NoWait {
+		pause = "RestartSec=30\n"
+	}
+	about := strings.ReplaceAll(printable(filepath.Base(command[0])), "%", "%%")
+	text := fmt.Sprintf(`# Written by gpuard setup systemd, which changes it and takes it away (--remove).
+[Unit]
+Description=%s, on devices that gpuard leases
+
+[Service]
+Type=exec
+WorkingDirectory=%s
+ExecStart=%s%s
+Restart=on-failure
+%s
+[Install]
+WantedBy=%s
+`, about, strings.ReplaceAll(s.Folder, "%", "%%"), s.run(program, false), strings.Join(words, " "), pause, target)
+	w := s.wish(name, path, text)
+	w.Try = append([]string{w.Try[0], s.systemctl("enable", "--now", name)}, w.Try[2:]...)
+	if !s.User {
+		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as somebody else")
+	}
+	return w, nil
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\\' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// beside is a drop-in for a unit that is there.
+func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
+	u := service{name: name, program: program, user: s.User, entries: unit.Entries([]byte(found.text)), text: found.text}
+	root := filepath.Join("/", s.Setup.App.Root)
+	u.shared = files.Is(filepath.Join(root, "run", "gpuard")) || files.Is(filepath.Join(root, "run", "lock"))
+	commands, err := u.commands()
+	if err != nil {
+		return Wish{}, err
+	}
+	if found.later != "" {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropIn, filepath.Base(found.later))}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Written by gpuard setup systemd, which changes it and takes it away (--remove).\n[Service]\nExecStart=\n")
+	for _, line := range commands {
+		b.WriteString("ExecStart=")
+		for i, c := range line {
+			if i > 0 {
+				b.WriteString(" ; ")
+			}
+			b.WriteString(c.Prefix + s.run(program, strings.Contains(c.Prefix, ":")) + c.Line)
+		}
+		b.WriteString("\n")
+	}
+	if !s.NoWait && u.tells() {
+		b.WriteString("# While it waits in line it has not started, and that may take long.\nTimeoutStartSec=infinity\n")
+	}
+	if u.readOnly() {
+		b.WriteString("# Where the leases are, in a system that the service can only read.\nReadWritePaths=-/run/gpuard -/run/lock\n")
+	}
+	w := s.wish(name, path, b.String())
+	w.Notes = append(w.Notes, u.notes(s.NoWait)...)
+	return w, nil
+}
+
+// wish is what both have in common.
+func (s Systemd) wish(name, path, text string) Wish {
+	key, _ := s.Key()
+	w := Wish{Key: key, Changes: []edit.Change{{Path: path, Content: text}}}
+	which := name
+	if strings.Contains(name, "@.") {
+		which = strings.Replace(name, "@.", "@*.", 1)
+	}
+	w.Try = []string{s.systemctl("daemon-reload"), s.systemctl("restart", which), s.systemctl("status", which), "gpuard status"}
+	if s.User {
+		w.Notes = append(w.Notes, "it ends when you log out, unless your manager goes on: loginctl enable-linger")
+	}
+	return w
+}
+
+func (s Systemd) systemctl(words ...string) string {
+	if s.User {
+		words = append([]string{"--user"}, words...)
+	}
+	return "systemctl " + quote.Words(quote.Sh, words...)
+}

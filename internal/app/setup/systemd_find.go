@@ -1,0 +1,196 @@
+package setup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/unit"
+)
+
+// unitFolders is where a manager looks for its units (systemd.unit(5), "Unit file load path").
+type unitFolders struct {
+	all []string // the first one counts
+	own string   // of the administrator, or of the user
+}
+
+// found is a unit with its drop-ins.
+type found struct {
+	path  string // "" there is none
+	text  string // of the unit and of everything that is dropped in, but for ours
+	later string // a drop-in that is read after ours and says what is started; "" none
+}
+
+func (s *Setup) unitFolders(user bool) (unitFolders, error) {
+	below := func(paths ...string) []string {
+		for i, p := range paths {
+			paths[i] = filepath.Join("/", s.App.Root, p)
+		}
+		return paths
+	}
+	if !user {
+		etc := below("/etc/systemd/system")[0]
+		return unitFolders{append(append(below("/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early"), etc),
+			below("/run/systemd/system", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system", "/run/systemd/generator.late")...), etc}, nil
+	}
+	own, err := s.home("XDG_CONFIG_HOME", ".config", "systemd", "user")
+	if err != nil {
+		return unitFolders{}, err
+	}
+	data, _ := s.home("XDG_DATA_HOME", ".local/share", "systemd", "user") // HOME is set
+	all := []string{own + ".control"}
+	runtime, _ := s.App.Env.Lookup("XDG_RUNTIME_DIR")
+	beneath := func(names ...string) {
+		for _, name := range names {
+			if filepath.IsAbs(runtime) {
+				all = append(all, filepath.Join(runtime, "systemd", name))
+			}
+		}
+	}
+	beneath("user.control", "transient", "generator.early")
+	all = append(all, own)
+	all = append(all, s.listed("XDG_CONFIG_DIRS", []string{"/etc/xdg"}, "systemd", "user")...)
+	all = append(all, below("/etc/systemd/user")...)
+	beneath("user")
+	all = append(all, below("/run/systemd/user")...)
+	beneath("generator")
+	all = append(all, data)
+	all = append(all, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "systemd", "user")...)
+	all = append(all, below("/usr/local/lib/systemd/user", "/usr/lib/systemd/user", "/lib/systemd/user")...)
+	beneath("generator.late")
+	return unitFolders{all, own}, nil
+}
+
+// listed are folders below those that a variable lists, or below the usual ones of the machine.
+func (s *Setup) listed(variable string, usual []string, below ...string) (dirs []string) {
+	value, _ := s.App.Env.Lookup(variable)
+	for _, dir := range filepath.SplitList(value) {
+		if filepath.IsAbs(dir) {
+			dirs = append(dirs, filepath.Join(append([]string{dir}, below...)...))
+		}
+	}
+	if len(dirs) == 0 {
+		for _, dir := range usual {
+			dirs = append(dirs, filepath.Join(append([]string{"/", s.App.Root, dir}, below...)...))
+		}
+	}
+	return dirs
+}
+
+// template is the unit that an instance is one of; "" for others.
+func template(name string) string {
+	before, after, ok := strings.Cut(name, "@")
+	if !ok || strings.HasPrefix(after, ".") {
+		return ""
+	}
+	return before + "@" + filepath.Ext(after)
+}
+
+// find reads a unit and what is dropped into it.
+func (u unitFolders) find(name string) (f found, err error) {
+	for _, n := range []string{name, template(name)} {
+		for _, dir := range u.all {
+			if n != "" && f.path == "" {
+				path := filepath.Join(dir, n)
+				if _, err := os.Lstat(path); err == nil {
+					f.path = path
+				}
+			}
+		}
+	}
+	if f.path == "" {
+		return f, nil
+	}
+	real, err := filepath.EvalSymlinks(f.path)
+	switch base := filepath.Base(real); {
+	case err != nil:
+		return f, fmt.Errorf("cannot read the unit %s: %w", name, err)
+	case real == os.DevNull:
+		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it is masked; systemctl unmask %[1]s", name)}
+	case base != name && base != template(name) && strings.HasSuffix(base, ".service"):
+		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
+	}
+	texts, later, err := u.dropIns(name)
+	if err != nil {
+		return f, err
+	}
+	text, err := files.Read(real)
+	if err != nil {
+		return f, fmt.Errorf("cannot read the unit %s: %w", f.path, err)
+	}
+	f.text, f.later = strings.Join(append([]string{string(text.Content)}, texts...), "\n\n[]\n"), later
+	return f, nil
+}
+
+// dropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same name the
+// first one counts, wherever they lie.
+func (u unitFolders) dropIns(name string) (texts []string, later string, err error) {
+	paths := map[string]string{}
+	for _, dir := range u.all {
+		for _, n := range droppedInto(name) {
+			folder := filepath.Join(dir, n+".d")
+			names, err := files.Names(folder, ".conf")
+			if err != nil {
+				return nil, "", fmt.Errorf("cannot read %s: %w", folder, err)
+			}
+			for _, file := range names {
+				if path := filepath.Join(folder, file); paths[file] == "" {
+					paths[file] = path
+				}
+			}
+		}
+	}
+	order := make([]string, 0, len(paths))
+	for file, path := range paths {
+		if real, err := filepath.EvalSymlinks(path); file != dropIn && (err != nil || real != os.DevNull) {
+			order = append(order, file)
+		}
+	}
+	slices.Sort(order)
+	for _, file := range order {
+		text, err := files.Read(paths[file])
+		if err != nil {
+			return nil, "", fmt.Errorf("cannot read %s: %w", paths[file], err)
+		}
+		starts := slices.ContainsFunc(unit.Entries(text.Content), func(e unit.Entry) bool { return e.Section == "Service" && e.Key == "ExecStart" })
+		if starts && file > dropIn {
+			later = paths[file]
+		}
+		texts = append(texts, string(text.Content))
+	}
+	return texts, later, nil
+}
+
+// droppedInto are the names whose folders hold drop-ins for a unit: its own, its template's, those of every beginning of its
+// name up to a dash, and all services'.
+func droppedInto(name string) []string {
+	names := []string{name}
+	if t := template(name); t != "" {
+		names = append(names, t)
+	}
+	base, _, _ := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
+	for i := len(base) - 1; i > 0; i-- {
+		if base[i] == '-' && i < len(base)-1 {
+			names = append(names, base[:i+1]+".service")
+		}
+	}
+	return append(names, "service")
+}
+
+// Units are the services of a manager, for completion.
+func (s *Setup) Units(user bool) (names []string) {
+	where, err := s.unitFolders(user)
+	if err != nil {
+		return nil
+	}
+	for _, dir := range where.all {
+		more, _ := files.Names(dir, ".service")
+		names = append(names, more...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

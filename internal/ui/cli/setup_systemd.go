@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+// leasing are the flags of a setup after which something runs with a lease: which devices, and what while none is free.
+type leasing struct {
+	choice
+
+	wait waitFlags
+}
+
+func (l *leasing) add(p *Program, cmd *cobra.Command) {
+	l.choice.add(p, cmd)
+	l.wait.add(cmd)
+}
+
+// flags checks them, and returns them as words for gpuard run.
+func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
+	words, err := l.choice.flags(p, cmd)
+	if err == nil {
+		err = l.wait.read(p, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := &cobra.Command{}
+	(&waitFlags{}).add(all)
+	return append(words, chosen(cmd, all.Flags())...), nil
+}
+
+// waits reports whether what runs may wait in line.
+func (l *leasing) waits() bool {
+	return !l.cpu && !l.wait.noWait && (len(l.wait.fallback) == 0 || slices.Contains(l.wait.fallback, "wait"))
+}
+
+const setupSystemdLong = `Lets a service of systemd run with a lease, for as long as it runs. A unit that is
+there gets a drop-in that starts each of its commands by gpuard run. Where there is
+none, UNIT -- COMMAND writes one. The command stays the main process of the unit, so
+what it notifies, its sockets and its watchdog are as they were.
+
+As root it is about the services of the system, else about yours; --user is about
+root's own. When ExecStart= of the unit changes, call it again.`
+
+func (p *Program) setupSystemd() *cobra.Command {
+	var t target
+	var l leasing
+	var user bool
+	cmd := &cobra.Command{
+		Use:   "systemd [flags] UNIT [-- COMMAND [ARG...]]",
+		Short: "A lease for a service of systemd",
+		Long:  setupSystemdLong,
+		Example: `  sudo gpuard setup systemd ollama --device 0
+  gpuard setup systemd vllm --mem 40G -- ./serve.sh --port 8000
+  gpuard setup systemd 'tts@' --share 8G --fallback cpu   every instance
+  gpuard setup systemd --remove vllm`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				s := setup.Systemd{User: user || os.Geteuid() != 0}
+				t.system = !s.User
+				s.Setup = &setup.Setup{App: p.App, System: t.system}
+				var err error
+				if s.Unit, s.Command, err = unitAndCommand(cmd, args); err != nil {
+					return err
+				}
+				if s.Flags, err = l.flags(p, cmd); err != nil {
+					return err
+				}
+				if s.Folder, err = os.Getwd(); err != nil {
+					return fmt.Errorf("cannot find the current folder: %w", err)
+				}
+				s.NoWait = !l.waits()
+				return p.do(&t, s.Key, s.Wish)
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return p.programs(cmd, args[1:], typed)
+			}
+			return (&setup.Setup{App: p.App}).Units(user || os.Geteuid() != 0), noFiles
+		},
+	}
+	l.add(p, cmd)
+	t.add(cmd)
+	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for others that is so anyway)")
+	return cmd
+}
+
+// unitAndCommand tells what stands before -- from what stands behind.
+func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []string, err error) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 {
+		dash = len(args)
+	}
+	switch {
+	case dash == 0:
+		return "", nil, usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
+	case dash > 1:
+		return "", nil, usagef("cannot set up %d services at once: write one UNIT, and a command behind --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
+	case dash < len(args) && args[dash] == "":
+		return "", nil, usagef("cannot write a service that starts \"\": say which command it starts")
+	}
+	return args[0], args[dash:], nil
+}
