@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
-		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank})
+		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank, "served": served})
 }
 
 // heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.

@@ -38,6 +38,8 @@ func probes() []probe {
 		{"fish", program("fish")},
 		{"zsh", program("zsh")},
 		{"less", program("less")},
+		{"systemd", program("systemd-analyze")},
+		{"desktop-file-validate", program("desktop-file-validate")},
 		{"man", program("man")},
 		{"gpu", file("/dev/nvidiactl")},
 	}

@@ -74,8 +74,8 @@ func (s Systemd) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	if strings.ContainsAny(program, "$\n") {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %s in a unit: systemd would read its $; install gpuard elsewhere", program)}
+	if strings.ContainsAny(program, "$\n\"'\\") {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
 	where, err := s.Setup.unitFolders(s.User)
 	if err != nil {

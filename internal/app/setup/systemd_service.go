@@ -64,7 +64,9 @@ func (u service) kind() string {
 }
 
 // tells: the unit has started when the program says so, and until then a clock runs.
-func (u service) tells() bool { return slices.Contains([]string{"notify", "notify-reload", "dbus"}, u.kind()) }
+func (u service) tells() bool {
+	return slices.Contains([]string{"notify", "notify-reload", "dbus"}, u.kind())
+}
 
 // readOnly: the folder of the leases cannot be written to from inside.
 func (u service) readOnly() bool {

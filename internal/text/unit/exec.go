@@ -39,36 +39,30 @@ type Command struct {
 // Commands cuts the value of an Exec…= line into its commands, between which a ; stands (systemd.service(5), "Command lines").
 func Commands(value string) ([]Command, error) {
 	var list []Command
-	var words []lint.Word
-	from := 0
-	t := text{bytes: value}
-	end := func(to int) error {
-		if len(words) > 0 {
-			c, err := command(words[0], strings.Trim(value[from:to], blanks))
-			if err != nil {
-				return err
-			}
-			list = append(list, c)
+	var first *lint.Word
+	from, to := 0, 0
+	end := func() error {
+		if first == nil {
+			return nil
 		}
-		words = nil
-		return nil
+		c, err := command(*first, value[from:to])
+		list, first = append(list, c), nil
+		return err
 	}
+	t := text{bytes: value}
 	for at := 0; ; {
 		w, begin, next, ok := t.word(at)
-		if !ok {
-			if begin < len(value) {
-				return nil, fmt.Errorf("the quotes of %q do not close", value)
+		switch {
+		case !ok && begin < len(value):
+			return nil, fmt.Errorf("the quotes of %q do not close", value)
+		case !ok || w.Raw == ";":
+			if err := end(); err != nil || !ok {
+				return list, err
 			}
-			return list, end(len(value))
+		case first == nil:
+			first, from = &w, begin
 		}
-		if at = next; w.Raw != ";" {
-			words = append(words, w)
-			continue
-		}
-		if err := end(begin); err != nil {
-			return nil, err
-		}
-		from = next
+		at, to = next, next
 	}
 }
 

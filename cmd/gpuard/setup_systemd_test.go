@@ -1,0 +1,405 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+	parse "gpuard/internal/text/unit"
+)
+
+// planted writes files below a folder.
+func planted(t testing.TB, dir string, texts map[string]string) {
+	t.Helper()
+	for path, text := range texts {
+		file := filepath.Join(dir, path)
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if target, link := strings.CutPrefix(text, "-> "); err == nil && link {
+			err = os.Symlink(target, file)
+		} else if err == nil {
+			err = os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // as it is there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const mine = ".config/systemd/user/"
+
+// units are as people have them: the files, the arguments of setup, and of the answer what must be in it.
+func units() []struct {
+	name  string
+	files map[string]string
+	args  []string
+	want  []string
+} {
+	const written = "ExecStart=\n  + ExecStart="
+	return []struct {
+		name  string
+		files map[string]string
+		args  []string
+		want  []string
+	}{
+		{"simple", map[string]string{mine + "vllm.service": "[Service]\nExecStart=/bin/sh -c 'exec sleep 1'\nRestart=always\n"},
+			[]string{"vllm", "--device", "1", "--mem", "20G"},
+			[]string{"wrote ~/" + mine + "vllm.service.d/zz-gpuard.conf", written + "GPUARD run --device=1 --mem=20G -- /bin/sh -c 'exec sleep 1'\n",
+				"note: Type=simple: it counts as started while", "systemctl --user restart vllm.service\n", "loginctl enable-linger"}},
+		{"notify with prefix and line ends", map[string]string{mine + "a.service": "[Service]\nType=notify\nWatchdogSec=5\nExecStart=-!/bin/echo \\\n  \"a b\" \\\n# why\n  $X ${Y}z %i %% \\x20\n"},
+			[]string{"a.service", "--gpus", "2"},
+			[]string{written + `-!GPUARD run --gpus=2 -- /bin/echo    "a b"    $X ${Y}z %i %% \x20` + "\n", "TimeoutStartSec=infinity"}},
+		{"no variables", map[string]string{mine + "a.service": "[Service]\nType=exec\nExecStart=:/bin/echo $X\n"},
+			[]string{"a", "--model", "*A$1%*", "--no-wait"},
+			[]string{written + `:GPUARD run "--model=*A$1%%*" --no-wait -- /bin/echo $X` + "\n"}},
+		{"several commands", map[string]string{mine + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a ; -/bin/echo ; b\nExecStart=/bin/echo \\; c\n"},
+			[]string{"a", "--share", "8G"},
+			[]string{"GPUARD run --share=8G -- /bin/echo a ; -GPUARD run --share=8G -- /bin/echo ; GPUARD run --share=8G -- b\n", "ExecStart=GPUARD run --share=8G -- /bin/echo \\; c\n", "note: each of its commands gets a lease of its own"}},
+		{"changed by others", map[string]string{
+			mine + "a@.service": "[Service]\nExecStart=/bin/echo one\n", mine + "a@.service.d/10-x.conf": "[Service]\nExecStart=\nExecStart=/bin/echo two\nEnvironment=CUDA_VISIBLE_DEVICES=3\n",
+			mine + "a@x.service.d/override.conf": "[Service]\nExecStart=\nExecStart=/bin/echo three %i\nPrivateTmp=yes\n", ".local/share/systemd/user/a@x.service.d/override.conf": "[Service]\nExecStart=/bin/not\n"},
+			[]string{"a@x"}, []string{written + "GPUARD run -- /bin/echo three %i\n", "a@x.service.d/zz-gpuard.conf", "Environment=CUDA_VISIBLE_DEVICES=3 is obeyed"}},
+		{"template", map[string]string{mine + "a@.service": "[Service]\nExecStart=/bin/echo %i\n"},
+			[]string{"a@"}, []string{"a@.service.d/zz-gpuard.conf", "restart 'a@*.service'\n"}},
+		{"elsewhere", map[string]string{".local/share/systemd/user/a.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "a.service.d/20.conf": "[Unit]\nDescription=x\n"},
+			[]string{"a", "--cpu"}, []string{mine + "a.service.d/zz-gpuard.conf", written + "GPUARD run --cpu -- /bin/echo 1\n"}},
+		{"closed in", map[string]string{mine + "a.service": "[Service]\nType=exec\nExecStart=/bin/echo 1\nProtectSystem=strict\nPrivateDevices=yes\nProtectProc=invisible\nKillMode=process\nDevicePolicy=closed\n"},
+			[]string{"a", "--no-wait"}, []string{"ReadWritePaths=-/run/gpuard", "note: PrivateDevices=", "note: ProtectProc=", "note: KillMode=", "note: DevicePolicy="}},
+		{"whole", nil, []string{"tts", "--fallback", "cpu", "--", "sleep", "a $b", "%c;", ";", `"\`, "é"},
+			[]string{"wrote ~/" + mine + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- /usr/bin/sleep "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
+	}
+}
+
+// TestSetupSystemd: what is written starts what the unit starts, systemd takes it, and all of it goes again.
+func TestSetupSystemd(t *testing.T) {
+	t.Parallel()
+	bin := onPath(t)
+	for _, c := range units() {
+		home := filepath.Join(t.TempDir(), "home")
+		planted(t, home, map[string]string{".bashrc": "", mine + "other.service": "[Service]\nExecStart=/bin/true"})
+		planted(t, home, c.files)
+		before := tree(t, home)
+		args := append([]string{"systemd", "--user"}, c.args...)
+		if got := run(t, setupIn(t, home, bin, slices.Concat(args[:2], []string{"--dry-run"}, args[2:])...)); got.code != 0 {
+			t.Fatalf("%s: %+v", c.name, got)
+		}
+		sameTree(t, c.name+" after --dry-run", before, tree(t, home))
+		got := run(t, setupIn(t, home, bin, args...))
+		for _, want := range c.want {
+			if said := strings.ReplaceAll(got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) {
+				t.Errorf("%s: no %q in %d %s%s", c.name, want, got.code, said, got.err)
+			}
+		}
+		now := tree(t, home)
+		if got = run(t, setupIn(t, home, bin, args...)); got.code != 0 || !strings.Contains(got.out, "is as it should be") {
+			t.Errorf("%s again: %+v", c.name, got)
+		}
+		sameTree(t, c.name+" again", now, tree(t, home))
+		accepted(t, c.name, home, c.args[0])
+		if got := run(t, setupIn(t, home, bin, "systemd", "--user", "--remove", c.args[0])); got.code != 0 {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		sameTree(t, c.name+" after --remove", before, tree(t, home))
+	}
+}
+
+// accepted asks systemd itself, where it is installed.
+func accepted(t *testing.T, name, home, unit string) {
+	t.Helper()
+	if !gate.Has("systemd") {
+		return
+	}
+	if unit = strings.TrimSuffix(unit, ".service"); strings.HasSuffix(unit, "@") {
+		unit += "one"
+	}
+	cmd := exec.Command("systemd-analyze", "--user", "--man=no", "verify", unit+".service")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+home+"/.config", "XDG_DATA_HOME="+home+"/.local/share")
+	said, err := cmd.CombinedOutput()
+	if text := regexp.MustCompile(`(?m)^.*Command b is not executable.*\n`).ReplaceAllString(string(said), ""); err != nil && text == string(said) || text != "" {
+		t.Errorf("%s: systemd-analyze verify: %v\n%s", name, err, said)
+	}
+}
+
+// TestSetupSystemdVerified: it is not for want of systemd that nothing was asked.
+func TestSetupSystemdVerified(t *testing.T) {
+	gate.Need(t, "systemd")
+	home := t.TempDir()
+	planted(t, home, map[string]string{mine + "bad.service": "[Service]\nExecStart=/bin/true\n", mine + "bad.service.d/x.conf": "[Service]\nNoSuch=1\n"})
+	cmd := exec.Command("systemd-analyze", "--user", "--man=no", "verify", "bad.service")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+home+"/.config")
+	if said, _ := cmd.CombinedOutput(); !strings.Contains(string(said), "NoSuch") {
+		t.Errorf("systemd-analyze does not look at drop-ins: %s", said)
+	}
+}
+
+// TestSetupSystemdOddPath: systemd finds the program under the name that was written.
+func TestSetupSystemdOddPath(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "systemd")
+	odd := filepath.Join(t.TempDir(), "a b %i ;é")
+	if err := os.Rename(onPath(t), odd); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(t.TempDir(), "home")
+	planted(t, home, map[string]string{".bashrc": ""})
+	got := run(t, setupIn(t, home, odd, "systemd", "--user", "a", "--", "sleep", "1"))
+	if got.code != 0 || !strings.Contains(got.out, `ExecStart="`) {
+		t.Fatalf("%+v", got)
+	}
+	accepted(t, "odd", home, "a")
+	odder := filepath.Join(t.TempDir(), "it's")
+	if err := os.Rename(odd, odder); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, setupIn(t, home, odder, "systemd", "--user", "b", "--", "sleep", "1")); got.code != 2 || !strings.Contains(got.err, "systemd takes no such name for a program") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSetupSystemdRefuses: what would not work is not written.
+func TestSetupSystemdRefuses(t *testing.T) {
+	t.Parallel()
+	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	texts := map[string]string{mine + "masked.service": "-> /dev/null", mine + "alias.service": "-> none.service", mine + "later.service.d/zzz.conf": "[Service]\nExecStart=\nExecStart=/bin/echo 2\n",
+		mine + "later.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service.d/zz-gpuard.conf": "# mine\n"}
+	for name, lines := range map[string]string{"forking": "Type=forking\nExecStart=/bin/true", "none": "Type=oneshot\nExecStop=/bin/true", "argv0": "ExecStart=@/bin/true t", "bad": `ExecStart=/bin/echo "a`,
+		"own": "ExecStart=/usr/bin/gpuard run -- x", "box": "ExecStart=/usr/bin/podman run x", "inside": "RootDirectory=/x\nExecStart=/bin/true", "shell": "ExecStart=|echo 1"} {
+		texts[mine+name+".service"] = "[Service]\n" + lines + "\n"
+	}
+	planted(t, home, texts)
+	before := tree(t, home)
+	for _, c := range [][]string{
+		{"cannot give forking.service a GPU: Type=forking", "forking"}, {"it starts no program", "none"}, {"begins with @", "argv0"}, {"do not close", "bad"}, {"it starts gpuard itself", "own"},
+		{"into it", "box"}, {"RootDirectory", "inside"}, {"begins with |", "shell"}, {"is masked", "masked"}, {"another name of none.service", "alias"}, {"zzz.conf is read after zz-gpuard.conf", "later"},
+		{"gpuard did not write it", "mine"}, {"there is none of yours; to have it written", "nosuch"}, {"that is no name of a unit", "a/b"}, {"that is no name of a unit", "@x"}, {"it starts no program itself", "a.timer"},
+		{"into a container", "a.container"}, {"without its name"}, {"cannot set up 2 services", "a", "b"}, {"it is there already", "mine", "--", "sleep", "1"}, {"no such command in PATH", "new", "--", "nosuchprogram"},
+		{"cannot ask for --mem", "mine", "--mem", "20"}, {"they contradict each other", "mine", "--wait", "--no-wait"}, {"cannot write a service that starts", "new", "--", ""},
+	} {
+		got := run(t, setupIn(t, home, bin, append([]string{"systemd", "--user"}, c[1:]...)...))
+		if want := 2; !strings.Contains(got.err, c[0]) || got.code != want && !strings.Contains(got.err, "did not write it") && !strings.Contains(got.err, "already") || got.out != "" {
+			t.Errorf("%q: want %q, got %+v", c[1:], c[0], got)
+		}
+	}
+	sameTree(t, "refused", before, tree(t, home))
+}
+
+// TestSetupSystemdEdited: what a person changed since stays as it is, and is named.
+func TestSetupSystemdEdited(t *testing.T) {
+	t.Parallel()
+	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 1\n"})
+	ours := filepath.Join(home, mine, "a.service.d/zz-gpuard.conf")
+	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 2\n"})
+	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 || !strings.Contains(got.out, "changed ") || !strings.Contains(got.out, "/bin/echo 2") {
+		t.Errorf("a unit that changed: %+v", got)
+	}
+	planted(t, home, map[string]string{mine + "a.service.d/zz-gpuard.conf": "# by hand\n"})
+	for _, flag := range []string{"--gpus=2", "--remove"} {
+		if got := run(t, setupIn(t, home, bin, "systemd", "--user", flag, "a")); got.code == 0 || !strings.Contains(got.err, ours) || !strings.Contains(got.err, "somebody changed it") {
+			t.Errorf("%s: %+v", flag, got)
+		}
+		if text, err := os.ReadFile(ours); err != nil || string(text) != "# by hand\n" {
+			t.Errorf("%s: %q %v", flag, text, err)
+		}
+	}
+}
+
+// TestSetupSystemdOfTheMachine: root's setups are the system's, below its own folders.
+func TestSetupSystemdOfTheMachine(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	root, bin := t.TempDir(), onPath(t)
+	home := filepath.Join(root, "root")
+	planted(t, root, map[string]string{"root/.bashrc": "", "usr/lib/systemd/system/ollama.service": "[Service]\nUser=ollama\nExecStart=/usr/bin/ollama serve\n", "etc/hostname": "a", "var/lib/x": ""})
+	before := tree(t, root)
+	system := func(args ...string) result {
+		cmd := setupIn(t, home, bin, append([]string{"systemd"}, args...)...)
+		cmd.Args[0] = "surveyed"
+		cmd.Env = append(cmd.Env, "SITE="+root)
+		return run(t, cmd)
+	}
+	for range 2 {
+		if got := system("ollama", "--device", "0"); got.code != 0 || !strings.Contains(got.out, root+"/etc/systemd/system/ollama.service.d/zz-gpuard.conf") {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if got := system("new", "--", "sleep", "1"); got.code != 0 || !strings.Contains(got.out, "WantedBy=multi-user.target") || !strings.Contains(got.out, "it runs as root") || strings.Contains(got.out, "linger") {
+		t.Errorf("%+v", got)
+	}
+	if got := system("--user", "ollama"); got.code != 2 || !strings.Contains(got.err, "is a unit of the system") {
+		t.Errorf("%+v", got)
+	}
+	for _, unit := range []string{"ollama", "new"} {
+		if got := system("--remove", unit); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, root))
+}
+
+// served is a service: it says that it is ready, answers one caller on the socket that it was given, and ends.
+func served() {
+	said := map[string]string{"args": strings.Join(os.Args[1:], "|"), "pid": fmt.Sprint(os.Getpid())}
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CUDA_VISIBLE_DEVICES", "GPUARD_LEASE"} {
+		said[name] = os.Getenv(name)
+	}
+	err := func() error {
+		notify, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+		if err != nil {
+			return err
+		}
+		if _, err = io.WriteString(notify, "READY=1"); err != nil {
+			return err
+		}
+		l, err := net.FileListener(os.NewFile(3, "socket"))
+		if err != nil {
+			return err
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		return errors.Join(json.NewEncoder(conn).Encode(said), conn.Close())
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// TestServiceIsMainProcess: started by systemd's own hand, from the line that was written, the command is the process that
+// systemd knows: its socket is number 3 and meant for it, and what it notifies comes from that process.
+func TestServiceIsMainProcess(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "systemd")
+	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	planted(t, home, map[string]string{".bashrc": ""})
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "served"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, setupIn(t, home, bin, "systemd", "--user", "web", "--device", "2", "--", "served", "a  b", `"c\`, "$HOME", "%i", ";"))
+	if got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	sock, notify := filepath.Join(home, "sock"), filepath.Join(home, "notify")
+	ready := credentials(t, notify)
+	cmd := program(t, filepath.Join(home, "state"), nil)
+	if cmd.Path, err = exec.LookPath("systemd-socket-activate"); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Args = []string{"systemd-socket-activate", "-l", sock, "--fdname=web"}
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=5000000", "GPUARD_MACHINE=demo")
+	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID=1", "GPUARD_MACHINE", "GPUARD_STATE", "GORACE"} {
+		cmd.Args = append(cmd.Args, "-E", name)
+	}
+	cmd.Args = append(cmd.Args, execWords(t, filepath.Join(home, mine, "web.service"))...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn := dialed(t, sock)
+	var said map[string]string
+	if err := json.NewDecoder(conn).Decode(&said); err != nil {
+		t.Fatal(err)
+	}
+	main := fmt.Sprint(cmd.Process.Pid)
+	want := map[string]string{"args": `a  b|"c\|$HOME|%i|;`, "pid": main, "LISTEN_PID": main, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "web", "NOTIFY_SOCKET": notify,
+		"WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "1", "CUDA_VISIBLE_DEVICES": "2", "GPUARD_LEASE": said["GPUARD_LEASE"]}
+	for name, value := range want {
+		if said[name] != value || value == "" {
+			t.Errorf("%s is %q, want %q", name, said[name], value)
+		}
+	}
+	if from := ready(); from != main {
+		t.Errorf("READY=1 came from %s, and the main process is %s", from, main)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// execWords are the words of a unit's ExecStart as systemd would start them.
+func execWords(t *testing.T, path string) (words []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parse.Read(path, text)
+	if err != nil || len(f.Steps) != 1 {
+		t.Fatalf("%+v %v", f, err)
+	}
+	for _, w := range f.Steps[0].Words {
+		words = append(words, strings.ReplaceAll(w.Text, "%%", "%"))
+	}
+	return words
+}
+
+// credentials listens as systemd does, and tells which process said READY=1.
+func credentials(t *testing.T, path string) func() string {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		text, more := make([]byte, 100), make([]byte, 100)
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		n, m, _, _, err := conn.ReadMsgUnix(text, more)
+		if err != nil || string(text[:n]) != "READY=1" {
+			t.Fatalf("%q %v", text[:n], err)
+		}
+		messages, err := unix.ParseSocketControlMessage(more[:m])
+		if err != nil || len(messages) != 1 {
+			t.Fatalf("%v %v", messages, err)
+		}
+		who, err := unix.ParseUnixCredentials(&messages[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(who.Pid)
+	}
+}
+
+// dialed connects to a socket that is about to be there.
+func dialed(t *testing.T, path string) net.Conn {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			t.Cleanup(func() { _ = conn.Close() })
+			return conn
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
