@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -101,7 +100,7 @@ func (a *App) unprotected(path string, owner uint32) string {
 	if !a.hardware() || owner == 0 {
 		return ""
 	}
-	remedy := "to have root own a better one, type: " + store.AsRoot(filepath.Join(a.Run, "gpuard"))
+	remedy := "to have root own a better one, type: " + store.AsRoot()
 	if own, _ := a.Env.Lookup("GPUARD_STATE"); own != "" {
 		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
 	}

@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/manifest"
 	"gpuard/internal/host/rewrite"
+	"gpuard/internal/host/store"
 )
 
 // Setup is what the targets need.
@@ -30,6 +31,7 @@ type Setup struct {
 type Wish struct {
 	Key     string        // what it is remembered by, and taken away: "conda /home/ann/envs/train"
 	Changes []edit.Change // of files; what was wished for under this key before and is no more goes away
+	Leases  string        // the folder of the machine's leases, made unless it is there; "" where that is not asked for
 	Try     []string      // commands that show that it works
 	Notes   []string      // what else there is to know, a sentence each
 }
@@ -62,7 +64,9 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 		return Report{}, err
 	}
 	steps, err := plan(&record, w)
-	return report(w, steps, false), err
+	r := report(w, steps, false)
+	r.leases(w.Leases)
+	return r, err
 }
 
 // Apply does what w wants. The error is an *edit.Conflict where something stands in its way, and then nothing was changed.
@@ -80,10 +84,13 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := perform(m, w.Key, steps); err != nil {
-		return Report{}, err
+	r := report(w, steps, true)
+	if r.leases(w.Leases) {
+		if err := store.Create(w.Leases); err != nil {
+			return Report{}, err
+		}
 	}
-	return report(w, steps, true), nil
+	return r, perform(m, w.Key, steps)
 }
 
 // Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
@@ -302,6 +309,21 @@ func do(step edit.Step) error {
 	case edit.Same, edit.Gone, edit.Left:
 	}
 	return nil
+}
+
+// leases puts the folder of the leases before the files, and returns whether it is missing.
+func (r *Report) leases(folder string) bool {
+	if folder == "" {
+		return false
+	}
+	f := File{Path: folder, Action: edit.Same}
+	_, err := os.Lstat(folder)
+	missing := errors.Is(err, os.ErrNotExist)
+	if missing {
+		f.Action = edit.Create
+	}
+	r.Files = slices.Insert(r.Files, 0, f)
+	return missing
 }
 
 func report(w Wish, steps []edit.Step, done bool) Report {

@@ -21,7 +21,7 @@ func stateFolder() Check {
 	page := Page{
 		Code: "state-folder", Title: "gpuard cannot keep leases here",
 		Text: "Leases are files that live as long as somebody holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `gpuard run` refuses rather than lease behind the others' backs: two folders that do not know each other give the same GPU away twice. For the same reason a container needs the machine's folder mounted.\n\n" +
-			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo env GPUARD_STATE=/run/gpuard \"$(command -v gpuard)\" run -q -- true`. Programs that do not go through gpuard are not touched by any of this.",
+			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo \"$(command -v gpuard)\" setup machine`. Programs that do not go through gpuard are not touched by any of this.",
 		From: []string{"gpuard: " + leasesPage},
 	}
 	return Check{Page: page, Look: func(s site.Site) []Finding {
@@ -58,12 +58,12 @@ func statePlace() Check {
 	page := Page{
 		Code: "state-place", Title: "Leases lie in a place that could be better",
 		Text: "`/run/gpuard`, made by root, is the best place: it is empty after a reboot, and users cannot touch each other's leases there. In a folder that an ordinary user made first, that user could remove leases of others, so users cooperate; `/var/tmp` survives reboots and is cleaned by age. A folder that `GPUARD_STATE` names is seen only by those who name it too.\n\n" +
-			"`sudo env GPUARD_STATE=/run/gpuard \"$(command -v gpuard)\" run -q -- true` makes the best place at any time, also while leases are alive elsewhere, since those count too. `/run` is emptied at each boot, so the line belongs into what root runs then.",
+			"`sudo \"$(command -v gpuard)\" setup machine` makes the best place, now and at each boot. That is possible at any time, also while leases are alive elsewhere, since those count too.",
 		From: []string{"gpuard: " + leasesPage},
 	}
 	return Check{Page: page, Look: func(s site.Site) []Finding {
 		st := s.State.Found
-		const better = `sudo env GPUARD_STATE=/run/gpuard "$(command -v gpuard)" run -q -- true`
+		const better = `sudo "$(command -v gpuard)" setup machine`
 		var found []Finding
 		add := func(seen, why, do string) { found = append(found, Finding{page.Code, Info, seen, why, do}) }
 		switch {

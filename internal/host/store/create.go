@@ -58,8 +58,33 @@ func takeOver(aside, path string) error {
 // asidePrefix begins the name of a folder that is being built.
 const asidePrefix = ".gpuard."
 
-// parts of a state folder, in the order in which they are moved in: without its format it counts as unfinished.
-func parts() []string { return []string{"leases", "tickets", "lock", "format"} }
+// Part is a folder or a file that a new state folder has.
+type Part struct {
+	Name    string // "" is the state folder itself
+	Mode    uint32 // all twelve bits
+	Folder  bool
+	Content string
+}
+
+// Parts lists what Create makes, for those who have another program make the same. It is in the order in which the parts are
+// moved in: without its format a folder counts as unfinished.
+func Parts() []Part {
+	return []Part{
+		{Mode: 0o1777, Folder: true},
+		{Name: "leases", Mode: 0o1777, Folder: true},
+		{Name: "tickets", Mode: 0o1777, Folder: true},
+		{Name: "lock", Mode: 0o666},
+		{Name: "format", Mode: 0o644, Content: strconv.Itoa(Format) + "\n"},
+	}
+}
+
+// inside are the names of the parts of a state folder.
+func inside() (names []string) {
+	for _, p := range Parts()[1:] {
+		names = append(names, p.Name)
+	}
+	return names
+}
 
 // Vacant reports whether the folder has no format yet and holds nothing that is not ours: it is empty, or the state of
 // invented machines ("machines") or a project's ("projects-UID") came first, perhaps beside what a Create that was interrupted has moved in.
@@ -73,7 +98,7 @@ func Vacant(path string) bool {
 		switch name := e.Name(); {
 		case (name == "machines" || strings.HasPrefix(name, "projects-")) && e.IsDir():
 			invented = true
-		case name == "format" || !slices.Contains(parts(), name) && !strings.HasPrefix(name, asidePrefix):
+		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, asidePrefix):
 			return false
 		}
 	}
@@ -86,7 +111,7 @@ func moveIn(aside, path string) error {
 	if err := unix.Chmod(path, 0o1777); err != nil {
 		return err
 	}
-	for _, name := range parts() {
+	for _, name := range inside() {
 		err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(aside, name), unix.AT_FDCWD, filepath.Join(path, name), unix.RENAME_NOREPLACE)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
@@ -96,22 +121,23 @@ func moveIn(aside, path string) error {
 }
 
 func fill(dir string) error {
-	for _, sub := range []string{"leases", "tickets"} {
-		p := filepath.Join(dir, sub)
-		if err := unix.Mkdir(p, 0o700); err != nil {
+	parts := Parts()
+	for _, p := range parts[1:] {
+		at := filepath.Join(dir, p.Name)
+		if !p.Folder {
+			if err := writeNew(at, []byte(p.Content), os.FileMode(p.Mode)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := unix.Mkdir(at, 0o700); err != nil {
 			return err
 		}
-		if err := unix.Chmod(p, 0o1777); err != nil {
+		if err := unix.Chmod(at, p.Mode); err != nil {
 			return err
 		}
 	}
-	if err := writeNew(filepath.Join(dir, "lock"), nil, 0o666); err != nil {
-		return err
-	}
-	if err := writeNew(filepath.Join(dir, "format"), []byte(strconv.Itoa(Format)+"\n"), 0o644); err != nil {
-		return err
-	}
-	return unix.Chmod(dir, 0o1777)
+	return unix.Chmod(dir, parts[0].Mode)
 }
 
 // writeNew creates a file that must not exist, readable by nobody else until it is complete.

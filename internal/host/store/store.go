@@ -59,14 +59,12 @@ func Locate(run, tmp string) (path, warning string) {
 		return filepath.Join(lockDir, "gpuard"), ""
 	}
 	return filepath.Join(tmp, "gpuard"), "leases are kept in " + filepath.Join(tmp, "gpuard") +
-		", which survives reboots and is cleaned by age; for a better place: " + AsRoot(best)
+		", which survives reboots and is cleaned by age; for a better place: " + AsRoot()
 }
 
-// AsRoot is what to type so that root makes the state folder path. A leading "sudo" looks for programs in folders of its
-// own, so the shell finds this one first.
-func AsRoot(path string) string {
-	return "sudo env GPUARD_STATE=" + path + ` "$(command -v gpuard)" run -q -- true`
-}
+// AsRoot is what to type so that root makes the best state folder, now and at each boot. sudo looks for programs in folders of
+// its own, so the shell finds this one first.
+func AsRoot() string { return `sudo "$(command -v gpuard)" setup machine` }
 
 // Candidates lists every place where leases for real hardware may lie, best first.
 func Candidates(run, tmp string) []string {

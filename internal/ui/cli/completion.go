@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
@@ -25,14 +26,7 @@ const completeWithin = 2 * time.Second
 
 // completion prints the script that a shell needs.
 func (p *Program) completion() *cobra.Command {
-	type writer func(root *cobra.Command, w io.Writer) error
 	shells := []string{"bash", "zsh", "fish", "powershell"}
-	writers := []writer{
-		bashScript,
-		func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
-		func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
-		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) },
-	}
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
@@ -43,19 +37,40 @@ key, for bash, zsh, fish or powershell.`,
   gpuard completion fish | source          # in ~/.config/fish/config.fish`,
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i := -1
-			if len(args) == 1 {
-				i = slices.Index(shells, args[0])
-			}
 			if len(args) == 0 {
 				return fmt.Errorf("cannot write a completion script: name the shell, such as gpuard completion %s", p.shell(shells))
 			}
-			if i < 0 {
+			if len(args) > 1 || !slices.Contains(shells, args[0]) {
 				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
 			}
-			return report(func() error { return writers[i](cmd.Root(), p.Out) })
+			return report(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
 		},
 	}
+}
+
+func completionScript(root *cobra.Command, shell string, w io.Writer) error {
+	switch shell {
+	case "bash":
+		return bashScript(root, w)
+	case "zsh":
+		return root.GenZshCompletion(w)
+	case "fish":
+		return root.GenFishCompletion(w, true)
+	}
+	return root.GenPowerShellCompletionWithDesc(w)
+}
+
+// Completions are the scripts of the shells whose folders for them gpuard knows, by the shell's name.
+func Completions() (map[string]string, error) {
+	scripts := map[string]string{}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		var b strings.Builder
+		if err := completionScript((&Program{App: &app.App{}}).root(), shell, &b); err != nil {
+			return nil, err
+		}
+		scripts[shell] = b.String()
+	}
+	return scripts, nil
 }
 
 // shell is the one that the caller uses, as far as SHELL says.

@@ -33,8 +33,8 @@ func elsewhere(word string) string {
 	switch word {
 	case "version":
 		return "write gpuard --version"
-	case "setup", "init", "install":
-		return "it needs no set-up; for everybody on a machine, let root claim first after each boot: gpuard run --quiet -- true"
+	case "init", "install":
+		return "it needs no set-up; for everybody on a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
 	case "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
 	case "wait", "queue", "tickets":

@@ -29,6 +29,7 @@ target it lists what is set up.`,
 		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },
 	}
 	cmd.AddCommand(p.setupDirenv(), p.setupSystemd())
+	cmd.AddCommand(p.setupMachine())
 	return cmd
 }
 
@@ -94,7 +95,7 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		return err
 	}
 	if t.json {
-		r.Notes = append(p.said, r.Notes...)
+		r.Notes = append(append([]string{}, p.said...), r.Notes...)
 		return firstOf(err, writeJSON(p.Out, r))
 	}
 	showSetup(p.Out, r, p.App.Env)
@@ -109,6 +110,9 @@ func firstOf(errs ...error) error {
 	}
 	return nil
 }
+
+// longest is how many lines of a file are shown; --json has all of them.
+const longest = 60
 
 // showSetup says what became of each file, with the lines that gpuard wrote.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }) {
@@ -130,6 +134,10 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			word = words[0]
 		}
 		fmt.Fprintf(w, "%s %s\n", word, path)
+		if n := strings.Count(f.Text, "\n"); n > longest {
+			fmt.Fprintf(w, "  + %d lines\n", n)
+			continue
+		}
 		for line := range strings.Lines(f.Text) {
 			fmt.Fprintf(w, "  + %s\n", strings.TrimRight(line, "\n"))
 		}

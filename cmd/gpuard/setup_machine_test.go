@@ -1,0 +1,220 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/app/setup"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/store"
+)
+
+// setupMachine is gpuard setup machine on a machine whose files lie below a folder.
+func setupMachine(t *testing.T, root string, flags ...string) (got result, files map[string]string) {
+	t.Helper()
+	cmd := program(t, "", []string{"SITE=" + root, "PATH=" + onPath(t) + ":" + os.Getenv("PATH")}, append([]string{"setup", "machine", "--json"}, flags...)...)
+	cmd.Args[0] = "surveyed"
+	got = run(t, cmd)
+	var r setup.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil && got.code != 1 {
+		t.Errorf("%v: %s%s", err, got.out, got.err)
+	}
+	files = map[string]string{}
+	for _, f := range r.Files {
+		name, below := strings.CutPrefix(f.Path, root+"/")
+		if !below {
+			t.Errorf("%s is not below %s", f.Path, root)
+		}
+		files[name] = string(f.Action)
+	}
+	return got, files
+}
+
+// machineFolder is a machine that somebody uses already.
+func machineFolder(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{"etc/tmpfiles.d/other.conf": "d /run/other\n", "usr/bin/systemd-tmpfiles": "", "run/utmp": "", "usr/local/share/man/man1/else.1": "x"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+const (
+	policy    = "etc/gpuard/config.yaml"
+	atBoot    = "etc/tmpfiles.d/gpuard.conf"
+	runManual = "usr/local/share/man/man1/gpuard-run.1"
+	tabOfZsh  = "usr/local/share/zsh/site-functions/_gpuard"
+	tabOfFish = "etc/fish/completions/gpuard.fish"
+	tabOfBash = "usr/local/share/bash-completion/completions/gpuard"
+)
+
+// TestSetupMachine: it is all there, twice changes nothing, and taken away the machine is as before but for the folder of the leases.
+func TestSetupMachine(t *testing.T) {
+	t.Parallel()
+	root := machineFolder(t)
+	before := tree(t, root)
+	if got, files := setupMachine(t, root, "--dry-run"); got.code != 0 || files[policy] != "create" || files["run/gpuard"] != "create" {
+		t.Errorf("--dry-run: exit %d, %v", got.code, files)
+	}
+	sameTree(t, "after --dry-run", before, tree(t, root))
+	got, files := setupMachine(t, root)
+	for _, name := range []string{policy, atBoot, runManual, tabOfBash, tabOfZsh, tabOfFish, "run/gpuard"} {
+		if files[name] != "create" {
+			t.Errorf("%s: %q in %s%s", name, files[name], got.out, got.err)
+		}
+	}
+	for line := range strings.Lines(tree(t, root)[policy][len("-rw-r--r-- "):]) {
+		if line != "\n" && line[0] != '#' {
+			t.Errorf("the policy says something: %s", line)
+		}
+	}
+	whole := tree(t, root)
+	if _, files := setupMachine(t, root); files[policy] != "same" || files[runManual] != "same" || files["run/gpuard"] != "same" {
+		t.Errorf("the second time: %v", files)
+	}
+	sameTree(t, "the second time", whole, tree(t, root))
+	if got, files := setupMachine(t, root, "--remove"); got.code != 0 || files[policy] != "delete" {
+		t.Errorf("--remove: exit %d, %v %s", got.code, files, got.err)
+	}
+	after := tree(t, root)
+	if err := os.RemoveAll(filepath.Join(root, "run/gpuard")); err != nil {
+		t.Fatal(err)
+	}
+	if len(after) == len(tree(t, root)) {
+		t.Error("the folder of the leases is gone, in which there could be some")
+	}
+	sameTree(t, "after --remove", before, tree(t, root))
+}
+
+// TestSetupMachinePolicy: what somebody wrote into the policy stays, whether gpuard wrote the file first or not.
+func TestSetupMachinePolicy(t *testing.T) {
+	t.Parallel()
+	const mine = "login: none\n"
+	for _, first := range []bool{true, false} {
+		root := machineFolder(t)
+		file := filepath.Join(root, policy)
+		if first {
+			setupMachine(t, root)
+		} else if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, files := setupMachine(t, root); got.code != 0 || files[policy] != "" && files[policy] != "left" || files[runManual] == "" || !strings.Contains(got.out, "stays as it is") {
+				t.Errorf("exit %d, %v %s%s", got.code, files, got.out, got.err)
+			}
+		}
+		got, _ := setupMachine(t, root, "--remove")
+		if now, err := os.ReadFile(file); string(now) != mine {
+			t.Errorf("the policy is %q now: %v", now, err)
+		}
+		if _, err := os.Lstat(filepath.Join(root, atBoot)); err == nil {
+			t.Errorf("something else stayed: %s%s", got.out, got.err)
+		}
+		if first != (got.code == 1 && strings.Contains(got.out+got.err, "config.yaml")) {
+			t.Errorf("--remove: exit %d, %s%s", got.code, got.out, got.err)
+		}
+	}
+}
+
+// TestSetupMachinePackaged: what a package has installed is not there a second time.
+func TestSetupMachinePackaged(t *testing.T) {
+	t.Parallel()
+	root := machineFolder(t)
+	for _, name := range []string{"usr/lib/tmpfiles.d/gpuard.conf", "usr/share/man/man1/gpuard.1.gz", "usr/share/bash-completion/completions/gpuard", "usr/share/zsh/vendor-completions/_gpuard", "usr/share/fish/vendor_completions.d/gpuard.fish"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, files := setupMachine(t, root)
+	if len(files) != 2 || files[policy] != "create" || files["run/gpuard"] != "create" {
+		t.Errorf("%v %s%s", files, got.out, got.err)
+	}
+	contains(t, got.out, "a package has installed tmpfiles.d/gpuard.conf, the manual, the completion for bash, the completion for zsh, the completion for fish already")
+}
+
+// TestSetupMachineNotRoot: only root can, and is told how.
+func TestSetupMachineNotRoot(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	for _, flag := range []string{"--json=false", "--remove"} {
+		got := run(t, as(alice, program(t, "", nil, "setup", "machine", flag)))
+		if got.code != 1 {
+			t.Errorf("%s: exit %d", flag, got.code)
+		}
+		contains(t, got.err, `only root can; type: sudo "$(command -v gpuard)" setup machine`)
+	}
+	if got := run(t, as(alice, program(t, "", nil, "setup", "machine", "--dry-run"))); got.code != 0 {
+		t.Errorf("--dry-run: exit %d, %s", got.code, got.err)
+	}
+}
+
+// TestSetupMachineAtBoot: systemd-tmpfiles makes the folder that gpuard makes, and two users lease in it without being able to
+// harm each other.
+func TestSetupMachineAtBoot(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root", "systemd")
+	root := machineFolder(t)
+	setupMachine(t, root)
+	made := filepath.Join(root, "run/gpuard")
+	own := tree(t, made)
+	if err := os.RemoveAll(made); err != nil { // the machine was started anew
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-tmpfiles", "--create", "--root="+root, filepath.Join(root, atBoot)).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	sameTree(t, "by systemd-tmpfiles", own, tree(t, made))
+	for name := range own {
+		if info, err := os.Lstat(filepath.Join(made, name)); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
+			t.Errorf("%s is not root's: %v", name, err)
+		}
+	}
+	r := forUsers(t, "demo:1xL4")
+	place := r.folder()
+	eventually(t, "the first run is over", func() bool { return len(holdersOf(place)) == 0 })
+	if err := os.RemoveAll(place); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(made, place); err != nil {
+		t.Fatal(err)
+	}
+	first := as(alice, r.job("sh", "-c", "echo $GPUARD_LEASE; read line"))
+	in, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := begin(t, first)
+	if got := run(t, as(bob, r.job("true"))); got.code != 120 || !strings.Contains(got.err, "leased as "+id) {
+		t.Errorf("bob beside alice: exit %d, %s", got.code, got.err)
+	}
+	for _, part := range store.Parts()[1:] {
+		theft := exec.Command("/bin/sh", "-c", `mv "$0" "$0".mine`, filepath.Join(place, part.Name))
+		theft.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: bob, Gid: bob}}
+		if out, err := theft.CombinedOutput(); err == nil {
+			t.Errorf("bob took %s away: %s", part.Name, out)
+		}
+	}
+	_ = in.Close()
+	_ = first.Wait()
+	if got := run(t, as(bob, r.job("true"))); got.code != 0 {
+		t.Errorf("bob after alice: exit %d, %s", got.code, got.err)
+	}
+}

@@ -1,0 +1,145 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/quote"
+	"gpuard/internal/host/manifest"
+	"gpuard/internal/host/store"
+	"gpuard/internal/text/config"
+)
+
+// Machine is gpuard for everybody: a folder for the leases that root owns, from each boot on, a policy to fill in, the manual, and completions.
+// What a package of the distribution has installed already is left to it.
+type Machine struct {
+	Setup       *Setup
+	Pages       map[string]string // of the manual, by the names of their files, such as gpuard-run.1
+	Completions map[string]string // scripts, by the names of the shells
+}
+
+// Key is what the setup is remembered by.
+func (Machine) Key() (string, error) { return "machine", nil }
+
+// Allowed is an error for everybody but root.
+func (m Machine) Allowed(what string) error {
+	if os.Geteuid() == 0 || m.Setup.App.Root != "/" {
+		return nil
+	}
+	return fmt.Errorf("cannot %s for everybody: only root can; type: %s", what, store.AsRoot())
+}
+
+// Wish is every file for the machine that is not there yet.
+func (m Machine) Wish() (Wish, error) {
+	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.App.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
+	files, packaged := m.files()
+	if len(packaged) > 0 {
+		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
+	}
+	for _, c := range files {
+		theirs, err := m.theirs(c)
+		switch {
+		case err != nil:
+			return Wish{}, err
+		case theirs:
+			w.Notes = append(w.Notes, c.Path+" is there already, and stays as it is")
+		default:
+			w.Changes = append(w.Changes, c)
+		}
+	}
+	if !m.there("usr/bin/systemd-tmpfiles") && !m.there("bin/systemd-tmpfiles") {
+		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leases+" again after a boot: let root call gpuard setup machine then")
+	}
+	if self, err := os.Executable(); err == nil && (strings.HasPrefix(self, "/home/") || strings.HasPrefix(self, "/root/")) {
+		w.Notes = append(w.Notes, "gpuard itself lies in somebody's home; for everybody: sudo install "+quote.Sh(self)+" /usr/local/bin/gpuard")
+	}
+	return w, nil
+}
+
+// leases is where systemd-tmpfiles makes the folder.
+const leases = "/run/gpuard"
+
+// files are what a machine without the package needs, and the names of what the package has put into its place.
+func (m Machine) files() (wanted []edit.Change, packaged []string) {
+	add := func(what, place, text string, elsewhere ...string) {
+		if slices.ContainsFunc(elsewhere, m.there) {
+			packaged = append(packaged, what)
+			return
+		}
+		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: text})
+	}
+	add("config.yaml", "etc/gpuard/config.yaml", policyToFill())
+	add("tmpfiles.d/gpuard.conf", "etc/tmpfiles.d/gpuard.conf", Tmpfiles(), "usr/lib/tmpfiles.d/gpuard.conf")
+	if m.there("usr/share/man/man1/gpuard.1.gz") {
+		packaged = append(packaged, "the manual")
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(m.Pages)) {
+			add(name, path.Join("usr/local/share/man/man"+strings.TrimPrefix(path.Ext(name), "."), name), m.Pages[name])
+		}
+	}
+	// Where each shell looks for what the administrator puts there: bash-completion's README.md, zsh's default fpath, fish's
+	// completions.rst.
+	add("the completion for bash", "usr/local/share/bash-completion/completions/gpuard", m.Completions["bash"], "usr/share/bash-completion/completions/gpuard")
+	add("the completion for zsh", "usr/local/share/zsh/site-functions/_gpuard", m.Completions["zsh"], "usr/share/zsh/vendor-completions/_gpuard", "usr/share/zsh/site-functions/_gpuard")
+	add("the completion for fish", "etc/fish/completions/gpuard.fish", m.Completions["fish"], "usr/share/fish/vendor_completions.d/gpuard.fish")
+	return wanted, packaged
+}
+
+// policyToFill is an example that means nothing until somebody takes the marks away: of keys it is "#", of prose "# ".
+func policyToFill() string {
+	var b strings.Builder
+	for line := range strings.Lines(config.Example()) {
+		if line != "\n" && !strings.HasPrefix(line, "#") {
+			b.WriteString("#")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func (m Machine) there(place string) bool {
+	_, err := os.Lstat(filepath.Join(m.Setup.App.Root, place))
+	return err == nil
+}
+
+// theirs reports whether a person has written what stands in a file's place.
+func (m Machine) theirs(c edit.Change) (bool, error) {
+	at, err := m.Setup.record()
+	if err != nil {
+		return false, err
+	}
+	record, err := manifest.Peek(at)
+	if err != nil {
+		return false, err
+	}
+	var conflict *edit.Conflict
+	now, err := look(&c, record.Known(c))
+	if err == nil {
+		_, err = edit.Want(c, now)
+	}
+	if errors.As(err, &conflict) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Tmpfiles is tmpfiles.d/gpuard.conf: the folder of the leases as store.Create makes it (tmpfiles.d(5)).
+func Tmpfiles() string {
+	var b strings.Builder
+	b.WriteString("# The leases of gpuard, in a folder of root's, where users cannot touch each other's.\n")
+	for _, p := range store.Parts() {
+		kind, text := "f", strings.ReplaceAll(p.Content, "\n", `\n`)
+		if p.Folder {
+			kind = "d"
+		}
+		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %s %04o root root - %s", kind, path.Join(leases, p.Name), p.Mode, text)))
+	}
+	return b.String()
+}

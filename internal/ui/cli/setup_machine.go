@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+func (p *Program) setupMachine() *cobra.Command {
+	t := target{system: true}
+	cmd := &cobra.Command{
+		Use:   "machine [flags]",
+		Short: "For everybody here, by root: leases, policy, manual",
+		Long: `Makes /run/gpuard, now and at each boot (by tmpfiles.d): a folder for the leases
+that root owns, where no user can touch another's. Writes a policy to fill in,
+/etc/gpuard/config.yaml, in which every line is a comment, unless there is one.
+Installs the manual and completions for bash, zsh and fish. What a package of
+gpuard has installed already is left as it is.`,
+		Example: `  sudo gpuard setup machine
+  gpuard setup machine --dry-run           what it would write
+  sudo gpuard setup machine --remove`,
+		Args: noArguments,
+		RunE: func(_ *cobra.Command, _ []string) error {
+			return report(func() error {
+				scripts, err := Completions()
+				if err != nil {
+					return err
+				}
+				m := setup.Machine{Setup: &setup.Setup{App: p.App, System: true}, Pages: map[string]string{}, Completions: scripts}
+				for _, page := range Manual(version()) {
+					m.Pages[page.Name] = page.Text
+				}
+				if !t.dry {
+					words := "set gpuard up"
+					if t.remove {
+						words = "take away what was set up"
+					}
+					if err := m.Allowed(words); err != nil {
+						return err
+					}
+				}
+				return p.do(&t, m.Key, m.Wish)
+			})
+		},
+	}
+	t.add(cmd)
+	return cmd
+}
