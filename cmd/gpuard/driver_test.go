@@ -27,6 +27,13 @@ func haste() waits {
 		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment, again: 75 * moment}
 }
 
+// lastingly is the program that keeps leases for a next start ten minutes long.
+func lastingly() {
+	w := usual()
+	w.again = 10 * time.Minute
+	os.Exit(start("/", w))
+}
+
 // pausing is the program with all the time in the world before a command that failed is started again.
 func pausing() {
 	w := usual()

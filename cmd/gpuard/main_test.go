@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name
 		main()
 	}
-	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
+	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
 		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank, "served": served})
 }
 

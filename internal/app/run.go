@@ -78,7 +78,7 @@ func (l *Launch) lease(ctx context.Context) error {
 	}
 	self, err := a.Proc.Stat(os.Getpid())
 	if err == nil && spec.KeepWhile != "" {
-		spec.KeepWhile, err = resolved(spec.KeepWhile)
+		spec.KeepWhile, err = a.kept(spec)
 		l.spec.KeepWhile = spec.KeepWhile
 	}
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -41,6 +42,36 @@ func (a *App) keptFor(spec job.Spec) (*job.Kept, error) {
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// connectionFile is the last file *.json that is named by an argument, as a word of its own or behind an =; "" for none.
+// VS Code puts quotes around a path with blanks, which only the kernel takes off.
+func connectionFile(command []string) (found string) {
+	for _, word := range command[min(1, len(command)):] {
+		if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "-") {
+			word = value
+		}
+		if len(word) > 1 && word[0] == '"' && word[len(word)-1] == '"' {
+			word = word[1 : len(word)-1]
+		}
+		if info, err := os.Stat(word); err == nil && info.Mode().IsRegular() && filepath.Ext(word) == ".json" {
+			found = word
+		}
+	}
+	return found
+}
+
+// kept finds the file that the lease of a spec is kept for.
+func (a *App) kept(spec job.Spec) (string, error) {
+	if spec.KeepWhile != job.OfKernel {
+		return resolved(spec.KeepWhile)
+	}
+	file := connectionFile(spec.Command)
+	if file == "" {
+		a.Say("no connection file is among the arguments of " + baseName(spec.Command) + ", so its lease ends with it, also at a restart")
+		return "", nil
+	}
+	return resolved(file)
 }
 
 // resolved is the real place of a file that need not be there yet.
@@ -123,7 +154,7 @@ func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []stri
 	if err := folder.Await(lease, time.Now().Add(most).Truncate(time.Second)); err != nil {
 		return w.Gone()
 	}
-	_ = w.Linger(args[0], parent, most, most/30) // with an error it ends at once
+	_ = w.Linger(args[0], parent, most, most/15) // with an error it ends at once
 	return w.Gone()
 }
 

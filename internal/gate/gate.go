@@ -33,6 +33,7 @@ func probes() []probe {
 		{"ptrace", traceable},
 		{"python3", program("python3")},
 		{"torch", torch},
+		{"jupyter", jupyter},
 		{"parallel", program("parallel")},
 		{"tsp", program("tsp")},
 		{"fish", program("fish")},
@@ -87,6 +88,11 @@ func file(path string) func() error {
 
 // torch is the distribution's PyTorch, for the distribution's Python.
 func torch() error { return exec.Command("/usr/bin/python3", "-c", "import torch").Run() }
+
+// jupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
+func jupyter() error {
+	return exec.Command("/usr/bin/python3", "-c", "import jupyter_client, ipykernel").Run()
+}
 
 func root() error {
 	if os.Geteuid() != 0 {

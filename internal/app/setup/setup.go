@@ -50,7 +50,7 @@ type Report struct {
 type File struct {
 	Path   string      `json:"path"`
 	Action edit.Action `json:"action"`
-	Text   string      `json:"text"` // what gpuard put there, where it did
+	Text   string      `json:"text"` // what gpuard put there, where it did; "" for a copy of another file
 }
 
 // Preview says what Apply would do.
@@ -330,7 +330,7 @@ func report(w Wish, steps []edit.Step, done bool) Report {
 	r := Report{Schema: "gpuard.setup/1", Setup: w.Key, Done: done, Files: []File{}, Try: append([]string{}, w.Try...), Notes: append([]string{}, w.Notes...)}
 	for _, step := range steps {
 		f := File{Path: step.Path, Action: step.Action}
-		if step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert {
+		if (step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert) && !step.Copy {
 			f.Text = strings.ToValidUTF8(step.Content, "\uFFFD")
 		}
 		r.Files = append(r.Files, f)

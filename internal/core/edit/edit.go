@@ -14,6 +14,7 @@ type Change struct {
 	Path    string // absolute
 	Content string // of the whole file; with Block of the lines between its marks, the last one ended
 	Mode    uint32 // of a whole file; 0 means 0644
+	Copy    bool   // it is a copy of another file, such as a picture: nobody needs to be shown its content
 	Block   string // name of the block, such as "shell"; "" where the whole file is gpuard's
 	Comment string // what begins a comment in a file with a block; "" means "#"
 	Indent  string // before the marks of the block

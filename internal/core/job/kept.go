@@ -16,3 +16,8 @@ func (l *Lease) Awaited() time.Time {
 	}
 	return time.Time{}
 }
+
+// OfKernel is the file of --keep-while for a kernel of Jupyter: its connection file, which is among its arguments. A command line
+// that names that file twice would not do: VS Code fills in one place only (microsoft/vscode-jupyter: kernelProcess.node.ts,
+// updateConnectionArgs).
+const OfKernel = "kernel"

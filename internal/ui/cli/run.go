@@ -74,7 +74,7 @@ func (p *Program) run() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.add(p, cmd)
-	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s after the end")
+	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s; kernel: the connection file of a Jupyter kernel")
 	addAsk(cmd, &o.ask)
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")

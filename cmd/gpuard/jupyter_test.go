@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// notebook is a Jupyter client with one kernel.
+type notebook struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// tell says what to do, and returns the answer.
+func (n *notebook) tell(what string) (answer string) {
+	n.t.Helper()
+	if _, err := fmt.Fprintln(n.in, what); err != nil {
+		n.t.Fatal(err)
+	}
+	line, err := n.out.ReadString('\n')
+	if err == nil {
+		err = json.Unmarshal([]byte(line), &answer)
+	}
+	if err != nil {
+		n.t.Fatalf("%s: %v", what, err)
+	}
+	return answer
+}
+
+// kernel is the state of the running kernel: what it sees, its lease and its process.
+func (n *notebook) kernel() (mask, lease string, pid int) {
+	n.t.Helper()
+	words := strings.Fields(n.tell(`run import os; print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["GPUARD_LEASE"], os.getpid())`))
+	if len(words) != 3 {
+		n.t.Fatalf("the kernel says %v", words)
+	}
+	pid, err := strconv.Atoi(words[2])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return words[0], words[1], pid
+}
+
+// jupyterRig is a person with a kernel of gpuard's on a machine with one device.
+type jupyterRig struct {
+	*rig
+	home, bin   string
+	connections string // where the client writes its connection files
+}
+
+func newJupyter(t *testing.T) *jupyterRig {
+	t.Helper()
+	gate.Need(t, "jupyter")
+	j := &jupyterRig{newRig(t, "demo:1xL4"), t.TempDir(), onPath(t), t.TempDir()}
+	if got := run(t, setupIn(t, j.home, j.bin, "jupyter")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	return j
+}
+
+// env is that of everything Jupyter.
+func (j *jupyterRig) env() []string {
+	return []string{"HOME=" + j.home, "PATH=/usr/bin:/bin", "GPUARD_MACHINE=" + j.machine, "GPUARD_STATE=" + j.state,
+		"TMPDIR=" + j.connections, "PYTHONDONTWRITEBYTECODE=1", raceOptions()}
+}
+
+func (j *jupyterRig) open(kernel string) *notebook {
+	j.t.Helper()
+	script, err := filepath.Abs("testdata/jupyter.py")
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n := &notebook{t: j.t, cmd: exec.CommandContext(j.t.Context(), "/usr/bin/python3", script, kernel)}
+	log, err := os.CreateTemp(j.home, "client-*.log") // no pipe: a kernel may have it longer than the client
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n.cmd.Env, n.cmd.Dir, n.cmd.Stderr = j.env(), j.home, log
+	out, err := n.cmd.StdoutPipe()
+	if err == nil {
+		n.in, err = n.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = n.cmd.Start()
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n.out = bufio.NewReader(out)
+	j.t.Cleanup(func() {
+		_, _ = n.cmd.Process.Kill(), n.cmd.Wait()
+		if text, _ := os.ReadFile(log.Name()); j.t.Failed() {
+			j.t.Logf("the client and its kernels say:\n%s", text)
+		}
+		_ = log.Close()
+	})
+	return n
+}
+
+// files counts the connection files that are there.
+func (j *jupyterRig) files() int {
+	found, _ := filepath.Glob(filepath.Join(j.connections, "*.json"))
+	return len(found)
+}
+
+// TestJupyter: a kernel of Jupyter has a lease that status shows and that a restart keeps, however the kernel ended and whoever
+// waits in line; it ends soon after the kernel is shut down, and the waiter gets the device.
+func TestJupyter(t *testing.T) {
+	t.Parallel()
+	j := newJupyter(t)
+	n := j.open("python3-gpuard")
+	n.tell("start")
+	mask, lease, pid := n.kernel()
+	same(t, "what the kernel sees", mask, "0")
+	s, _ := statusOf(t, program(t, j.state, nil, "status", "--machine", j.machine, "--json"))
+	if held := s.Devices[0].Leases; len(held) != 1 || held[0].ID != lease || held[0].PID != pid || held[0].Ended {
+		t.Errorf("status shows %+v, and the kernel is process %d with lease %s", held, pid, lease)
+	}
+	waiter := j.waiter("sh", "-c", "exit 7")
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = waiter.Process.Kill(), waiter.Wait() })
+	eventually(t, "somebody waits", func() bool { return j.waits(waiter.Process.Pid) })
+	same(t, "interrupt", n.tell("interrupt"), "KeyboardInterrupt")
+	for _, restart := range []string{"restart", "restart now", "revive"} {
+		_, _, before := n.kernel()
+		if restart == "revive" {
+			_ = unix.Kill(before, unix.SIGKILL)
+		}
+		n.tell(restart)
+		mask, again, after := n.kernel()
+		same(t, restart+": lease", again, lease)
+		same(t, restart+": what it sees", mask, "0")
+		if after == before {
+			t.Errorf("%s: it is the same process", restart)
+		}
+		if !j.waits(waiter.Process.Pid) {
+			t.Fatalf("%s: the waiter got the device", restart)
+		}
+	}
+	same(t, "connection files while it runs", j.files(), 1)
+	n.tell("shutdown")
+	ended := time.Now()
+	_ = waiter.Wait()
+	same(t, "exit of the waiter", waiter.ProcessState.ExitCode(), 7)
+	spent := time.Since(ended)
+	if t.Logf("the waiter had run %s after the end of the kernel", spent); spent > 10*time.Second { // it would be 15 s
+		t.Error("it waited for a restart that could not come")
+	}
+	same(t, "connection files at the end", j.files(), 0)
+	j.freed()
+}
+
+// TestJupyterKilled: nothing of a Jupyter that was killed keeps the device.
+func TestJupyterKilled(t *testing.T) {
+	t.Parallel()
+	j := newJupyter(t)
+	n := j.open("python3-gpuard")
+	n.tell("start")
+	_, _, pid := n.kernel()
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) }) // its own watch of its parent ends it before
+	eventually(t, "the lease has ended", func() bool { return j.leases() == 0 })
+	same(t, "connection files that a killed client leaves", j.files(), 1)
+
+	m := j.open("python3-gpuard")
+	m.tell("start")
+	_, lease, pid := m.kernel()
+	_ = unix.Kill(pid, unix.SIGKILL)
+	eventually(t, "the lease waits for the next start", func() bool {
+		s, _ := statusOf(t, program(t, j.state, nil, "status", "--machine", j.machine, "--json"))
+		held := s.Devices[0].Leases
+		return len(held) == 1 && held[0].ID == lease && held[0].KeptUntil != nil
+	})
+	killed := time.Now()
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait()
+	j.freed()
+	t.Logf("free %s after the end of kernel and client", time.Since(killed))
+}
+
+// TestJupyterOfVSCode: the command line is changed as VS Code does it, and started by the interpreter that a person chose there.
+func TestJupyterOfVSCode(t *testing.T) {
+	t.Parallel()
+	j := newJupyter(t)
+	var spec struct{ Argv []string }
+	text, err := os.ReadFile(filepath.Join(j.home, ".local/share/jupyter/kernels/python3-gpuard/kernel.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &spec)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := filepath.Join(j.bin, "python3")
+	if err := os.Symlink("/usr/bin/python3", chosen); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(j.connections, "of VS Code", "kernel-v2.json")
+	writeFile(t, file, "{}", 0)
+	i := slices.Index(spec.Argv, "{connection_file}")
+	if i < 1 || spec.Argv[i-1] != "-f" {
+		t.Fatalf("argv is %q", spec.Argv)
+	}
+	args := append(slices.Delete(spec.Argv, i-1, i+1), `--f="`+file+`"`)
+	k := slices.Index(args, "ipykernel_launcher")
+	args = slices.Replace(args, k-1, k+1, "-c", "import os, sys; print(os.environ['GPUARD_LEASE'], sys.executable, sys.argv[1], flush=True)")
+	lease := ""
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), chosen, args[1:]...)
+		cmd.Env = j.env()
+		out, err := cmd.Output()
+		words := strings.SplitN(strings.TrimSpace(string(out)), " ", 3)
+		if err != nil || len(words) != 3 || words[1] != chosen || words[2] != `--f="`+file+`"` || lease != "" && words[0] != lease {
+			t.Errorf("%v: %q after lease %q", err, out, lease)
+		}
+		lease = words[0]
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	j.freed()
+}
+
+// TestSetupJupyter: the kernel is over the one that Jupyter would start, with everything in its folder; two calls do as much as
+// one, and --remove leaves every byte as it was.
+func TestSetupJupyter(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	own := filepath.Join(home, ".local/share/jupyter/kernels")
+	spec := `{"argv": ["{resource_dir}/start", "-f", "{connection_file}"], "display_name": "Mine (local)", "language": "r",
+ "env": {"CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "${HOME}/lib"}, "interrupt_mode": "message", "own": [1, 2]}`
+	for path, text := range map[string]string{"Mine/kernel.json": spec, "Mine/start": "#!/bin/sh\n", "Mine/img/logo-64x64.png": "\x89PNG\xff"} {
+		writeFile(t, filepath.Join(own, path), text, 0o750)
+	}
+	before := tree(t, home)
+	setup := func(want int, args ...string) result {
+		t.Helper()
+		got := run(t, setupIn(t, home, bin, append([]string{"jupyter"}, args...)...))
+		if got.code != want {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		return got
+	}
+	choice := []string{"--kernel", "mine", "--mem", "20G", "--fallback", "cpu"}
+	setup(0, append(choice, "--dry-run")...)
+	sameTree(t, "after --dry-run", before, tree(t, home))
+	got := setup(0, choice...)
+	contains(t, got.out, "CUDA_VISIBLE_DEVICES", `"Mine (GPU, mem 20G, fallback cpu)"`)
+	if strings.Contains(got.out, "PNG") {
+		t.Errorf("a picture is shown:\n%s", got.out)
+	}
+	written := tree(t, home)
+	setup(0, choice...)
+	sameTree(t, "after the second time", written, tree(t, home))
+	folder := filepath.Join(own, "mine-gpuard-mem20g-fallbackcpu")
+	var read struct {
+		Argv []string
+		Env  map[string]string
+		Mode string `json:"interrupt_mode"`
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "kernel.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "argv", read.Argv, []string{filepath.Join(bin, "gpuard"), "run", "--mem=20G", "--fallback=cpu", "--keep-while=kernel", "--",
+		"{resource_dir}/start", "-f", "{connection_file}"})
+	same(t, "env", read.Env, map[string]string{"LD_LIBRARY_PATH": "${HOME}/lib"})
+	same(t, "interrupt_mode", read.Mode, "message")
+	if info, err := os.Stat(filepath.Join(folder, "start")); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("the kernel's own program: %v, %v", info, err)
+	}
+	setup(0, "--kernel", "mine", "--cpu")
+	if text, _ := os.ReadFile(filepath.Join(own, "mine-gpuard-cpu", "kernel.json")); strings.Contains(string(text), "keep-while") || !strings.Contains(string(text), "Mine (no GPU)") {
+		t.Errorf("without a GPU: %s", text)
+	}
+	setup(0, "--kernel", "mine", "--cpu", "--remove")
+	contains(t, setup(1, "--kernel", "mien").err, "did you mean --kernel mine?")
+	contains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
+	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
+	contains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")
+
+	// Somebody edits it: it stays, and that is said.
+	edited := append([]byte(" "), text...)
+	writeFile(t, filepath.Join(folder, "kernel.json"), string(edited), 0)
+	contains(t, setup(1, append(choice, "--name", "Other")...).err, "somebody changed it")
+	contains(t, setup(1, append(choice, "--remove")...).err, "somebody changed it")
+	if left, _ := os.ReadFile(filepath.Join(folder, "kernel.json")); string(left) != string(edited) {
+		t.Errorf("what somebody edited is %q", left)
+	}
+	writeFile(t, filepath.Join(folder, "kernel.json"), string(text), 0)
+	setup(0, append(choice, "--remove")...)
+	sameTree(t, "after --remove", before, tree(t, home))
+}
+
+// TestSetupJupyterInAnEnvironment: a kernel of an environment is set up there, and whose interpreter it is stays open.
+func TestSetupJupyterInAnEnvironment(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	venv := filepath.Join(home, "venv")
+	writeFile(t, filepath.Join(venv, "share/jupyter/kernels/python3/kernel.json"), `{"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3 (ipykernel)"}`, 0o644)
+	before := tree(t, home)
+	setup := func(venv string, args ...string) result {
+		cmd := setupIn(t, home, bin, append([]string{"jupyter"}, args...)...)
+		cmd.Env = append(cmd.Env, "VIRTUAL_ENV="+venv)
+		return run(t, cmd)
+	}
+	if got := setup(venv); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(venv, "share/jupyter/kernels/python3-gpuard/kernel.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first word is filled in by Jupyter, or by VS Code, and so is one place with the connection file.
+	contains(t, string(text), "\"argv\": [\n  \"python\",\n  \"-c\",", `"Python 3 (GPU)"`)
+	same(t, "places with the connection file", strings.Count(string(text), "{connection_file}"), 1)
+	if got := setup(venv, "--remove"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	sameTree(t, "after --remove", before, tree(t, home))
+	writeFile(t, filepath.Join(venv, "share/jupyter/kernels/python3/kernel.json"), "{\n \"argv\": [,]}", 0)
+	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it")
+}
+
+// TestJupyterGuide: what the page about Jupyter says to type works, in this order, and leaves nothing that it does not say.
+func TestJupyterGuide(t *testing.T) {
+	t.Parallel()
+	home, bin, state := t.TempDir(), onPath(t), stateFolder(t)
+	kernels := filepath.Join(home, ".local/share/jupyter/kernels")
+	writeFile(t, filepath.Join(kernels, "python3/kernel.json"), `{"argv": ["python3", "-f", "{connection_file}"], "display_name": "Python 3"}`, 0)
+	n := 0
+	for _, line := range commandsIn(t, "docs/how-to/jupyter.md") {
+		cmd := program(t, state, []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "XDG_STATE_HOME=", "XDG_DATA_HOME="})
+		cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", line}, home
+		if got := run(t, cmd); got.code != 0 {
+			t.Errorf("%s: exit %d\n%s%s", line, got.code, got.out, got.err)
+		}
+		n++
+	}
+	left, _ := filepath.Glob(filepath.Join(kernels, "*-gpuard*"))
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	same(t, "kernels", left, []string{"python3-gpuard", "python3-gpuard-cpu", "python3-gpuard-fallbackcpu", "python3-gpuard-gpus2", "python3-gpuard-share8g"})
+	if n < 8 {
+		t.Errorf("only %d commands were found", n)
+	}
+}
+
+func writeFile(t testing.TB, path, text string, mode os.FileMode) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err == nil && mode != 0 {
+		err = os.Chmod(path, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

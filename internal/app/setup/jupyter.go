@@ -1,0 +1,288 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/near"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/kernelspec"
+)
+
+// Jupyter is a kernel whose processes each have a lease, over one that is there.
+type Jupyter struct {
+	App    *app.App
+	Kernel string   // that it is over; "" is python3
+	Name   string   // for people; "" is made from that of the kernel
+	Flags  []string // of gpuard run
+	CPU    bool     // no GPU, and so no lease
+}
+
+// kernelName is what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
+var kernelName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// base is the name of the kernel that it is over.
+func (j Jupyter) base() (string, error) {
+	switch {
+	case j.Kernel == "":
+		return "python3", nil
+	case !kernelName.MatchString(j.Kernel):
+		return "", &app.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
+	}
+	return strings.ToLower(j.Kernel), nil
+}
+
+// name is that of the new kernel: the same one for the same choice.
+func (j Jupyter) name() (string, error) {
+	base, err := j.base()
+	name := base + "-gpuard"
+	for _, flag := range j.Flags {
+		word := strings.Map(func(r rune) rune {
+			if kernelName.MatchString(string(r)) {
+				return r
+			}
+			return '-'
+		}, strings.ReplaceAll(strings.TrimLeft(strings.ToLower(flag), "-"), "=", ""))
+		name += "-" + word
+	}
+	if len(name) > 100 {
+		name = name[:80] + "-" + edit.Sum(strings.Join(j.Flags, "\n"))
+	}
+	return name, err
+}
+
+// Key is what the setup is remembered by: its folder.
+func (j Jupyter) Key() (string, error) {
+	name, err := j.name()
+	if err != nil {
+		return "", err
+	}
+	dir, err := j.recorded(name)
+	if dir == "" && err == nil {
+		if dir, err = j.user(); err == nil {
+			dir = filepath.Join(dir, name)
+		}
+	}
+	return "jupyter " + dir, err
+}
+
+// recorded is where a kernel of this name was set up before, "" for nowhere.
+func (j Jupyter) recorded(name string) (string, error) {
+	keys, err := (&Setup{App: j.App}).Keys()
+	if err != nil {
+		return "", err
+	}
+	where, err := j.places()
+	for _, p := range where {
+		if dir := filepath.Join(p.kernels, name); slices.Contains(keys, "jupyter "+dir) {
+			return dir, nil
+		}
+	}
+	return "", err
+}
+
+// Wish is a folder with a kernel.json, and with whatever else lies beside that of the kernel that it is over.
+func (j Jupyter) Wish() (Wish, error) {
+	base, err := j.base()
+	if err != nil {
+		return Wish{}, err
+	}
+	if strings.TrimSpace(j.Name) != j.Name || gpu.Clean(j.Name) != j.Name {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
+	}
+	found, err := j.find(base)
+	if err != nil {
+		return Wish{}, err
+	}
+	dir, err := j.destination(found)
+	if err != nil {
+		return Wish{}, err
+	}
+	own, spec, notes, err := j.spec(found)
+	if err != nil {
+		return Wish{}, err
+	}
+	changes, err := beside(found.folder, dir)
+	if err != nil {
+		return Wish{}, err
+	}
+	return Wish{
+		Key:     "jupyter " + dir,
+		Changes: append(changes, edit.Change{Path: filepath.Join(dir, "kernel.json"), Content: own}), // last: before it, the folder is no kernel
+		Try:     []string{"jupyter kernelspec list", "gpuard status"},
+		Notes: append([]string{
+			fmt.Sprintf("in Jupyter and VS Code it is the kernel %q, over the one in %s", spec.Display, found.folder),
+		}, notes...),
+	}, nil
+}
+
+// spec is the new kernel.json.
+func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []string, err error) {
+	path := filepath.Join(over.folder, "kernel.json")
+	file, err := files.Read(path)
+	if err == nil {
+		spec, err = kernelspec.Read(file.Content)
+	}
+	if err != nil {
+		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it, or make it again: python3 -m ipykernel install --user", over.name, path, err)
+	}
+	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
+		return "", spec, nil, &app.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
+	}
+	program, err := Program()
+	if err != nil {
+		return "", spec, nil, err
+	}
+	run := append([]string{program, "run"}, j.Flags...)
+	if !j.CPU {
+		run = append(run, "--keep-while="+job.OfKernel)
+	}
+	argv := slices.Concat(run, []string{"--"}, spec.Argv)
+	if python.MatchString(filepath.Base(spec.Argv[0])) {
+		argv = slices.Concat([]string{spec.Argv[0], "-c", start}, argv)
+	}
+	spec, dropped, err := spec.With(argv, j.display(spec.Display, over.name), visible.Variables())
+	if err != nil {
+		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w", over.name, path, err)
+	}
+	if len(dropped) > 0 {
+		notes = append(notes, fmt.Sprintf("what chooses devices was left out of its variables, since gpuard does that: %s", strings.Join(dropped, ", ")))
+	}
+	text, err = spec.Text()
+	return text, spec, notes, err
+}
+
+// python is an interpreter as the first word of a command line. It has to stay that: Jupyter puts its own interpreter in place of
+// a "python" without a path (jupyter_client/manager.py, format_kernel_cmd), and VS Code puts the interpreter that a person chose in
+// place of whatever stands there (microsoft/vscode-jupyter: kernelProcess.node.ts, launchAsObservable).
+var python = regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`)
+
+// start makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same interpreter.
+const start = `import os, sys; a = sys.argv[1:]; a[a.index("--") + 1] = sys.executable; os.execv(a[0], a)`
+
+// display is the name for people: "Python 3 (GPU)", "Python 3 (GPU, mem 20G)".
+func (j Jupyter) display(of, name string) string {
+	if j.Name != "" {
+		return j.Name
+	}
+	if i := strings.LastIndex(of, " ("); i > 0 && strings.HasSuffix(of, ")") {
+		of = of[:i]
+	}
+	if of == "" {
+		of = name
+	}
+	if j.CPU {
+		return of + " (no GPU)"
+	}
+	words := []string{"GPU"}
+	for _, flag := range j.Flags {
+		words = append(words, strings.ReplaceAll(strings.TrimLeft(flag, "-"), "=", " "))
+	}
+	return of + " (" + strings.Join(words, ", ") + ")"
+}
+
+// most is how many files a kernel's folder may have; usually there are three pictures.
+const most = 100
+
+// beside wishes for copies of everything in a kernel's folder but its kernel.json.
+func beside(from, to string) (changes []edit.Change, err error) {
+	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil || rel == "kernel.json" {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return nil //nolint:nilerr // a link that leads nowhere, or to no file: no kernel needs it
+		}
+		text, err := files.Read(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true}); len(changes) > most {
+			return fmt.Errorf("it has more than %d files", most)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy the kernel in %s: %w", from, err)
+	}
+	return changes, nil
+}
+
+// destination is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the same
+// Jupyters find it, and it goes when that goes. Everything else is the user's.
+func (j Jupyter) destination(over kernel) (string, error) {
+	name, err := j.name()
+	if err != nil {
+		return "", err
+	}
+	dir, err := j.recorded(name)
+	if err != nil {
+		return "", err
+	}
+	if dir == "" {
+		parent, err := j.user()
+		if err != nil {
+			return "", err
+		}
+		if over.prefix != "" && writable(over.kernels) {
+			parent = over.kernels
+		}
+		dir = filepath.Join(parent, name)
+	}
+	all, _, err := j.kernels()
+	for _, k := range all {
+		if k.name == name && k.folder != dir {
+			err = &app.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
+		}
+	}
+	return dir, err
+}
+
+func writable(dir string) bool {
+	const w = 2 // access(2), W_OK
+	return syscall.Access(dir, w) == nil
+}
+
+// find finds the kernel that Jupyter would start by that name.
+func (j Jupyter) find(name string) (kernel, error) {
+	all, where, err := j.kernels()
+	if err != nil {
+		return kernel{}, err
+	}
+	var names []string
+	for _, k := range all {
+		if k.name == name {
+			return k, nil
+		}
+		names = append(names, k.name)
+	}
+	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
+	switch meant := near.Word(name, names); {
+	case meant != "":
+		text += "; did you mean --kernel " + meant + "?"
+	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made
+		text += "; make one: python3 -m ipykernel install --user"
+	case len(names) > 0:
+		text += "; there are " + strings.Join(names, ", ")
+	default:
+		text += "; jupyter kernelspec list shows what Jupyter finds"
+	}
+	return kernel{}, errors.New(text)
+}

@@ -1,0 +1,118 @@
+package setup
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/host/files"
+)
+
+// place is a folder of kernels.
+type place struct {
+	kernels string
+	prefix  string // of the Python environment that it is in; "" for those of the user and of the system
+}
+
+// kernel is one that Jupyter finds.
+type kernel struct {
+	place
+	name   string // in small letters
+	folder string
+}
+
+// user is where a user's own kernels lie.
+func (j Jupyter) user() (string, error) {
+	if dir, _ := j.App.Env.Lookup("JUPYTER_DATA_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "kernels"), nil
+	}
+	return (&Setup{App: j.App}).home("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
+}
+
+// places are the folders of kernels, the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also looks into the
+// environment that it runs in itself, and we ask no Python: it is taken to be the active one, or that of the jupyter or the
+// python3 in PATH.
+func (j Jupyter) places() ([]place, error) {
+	var all []place
+	add := func(base, prefix string) {
+		if dir := filepath.Join(base, "kernels"); filepath.IsAbs(dir) && !slices.ContainsFunc(all, func(p place) bool { return p.kernels == dir }) {
+			all = append(all, place{dir, prefix})
+		}
+	}
+	path, _ := j.App.Env.Lookup("JUPYTER_PATH")
+	for _, dir := range filepath.SplitList(path) {
+		add(dir, "")
+	}
+	user, err := j.user()
+	if err != nil {
+		return nil, err
+	}
+	active, others := j.environments()
+	if prefer, set := j.App.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); !set || !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer)) {
+		for _, prefix := range active {
+			add(filepath.Join(prefix, "share", "jupyter"), prefix)
+		}
+	}
+	add(filepath.Dir(user), "")
+	for _, prefix := range append(active, others...) {
+		add(filepath.Join(prefix, "share", "jupyter"), prefix)
+	}
+	add(filepath.Join(j.App.Root, "usr", "local", "share", "jupyter"), "")
+	add(filepath.Join(j.App.Root, "usr", "share", "jupyter"), "")
+	return all, nil
+}
+
+// environments are the prefixes of Python environments: of the active one, and of what PATH leads to.
+func (j Jupyter) environments() (active, others []string) {
+	system := []string{filepath.Join(j.App.Root, "usr"), filepath.Join(j.App.Root, "usr", "local"), filepath.Clean(j.App.Root)}
+	add := func(list *[]string, prefix string) {
+		if filepath.IsAbs(prefix) && !slices.Contains(system, filepath.Clean(prefix)) && !slices.Contains(*list, filepath.Clean(prefix)) {
+			*list = append(*list, filepath.Clean(prefix))
+		}
+	}
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		prefix, _ := j.App.Env.Lookup(name)
+		add(&active, prefix)
+	}
+	for _, program := range []string{"jupyter", "python3"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			continue
+		}
+		add(&others, filepath.Dir(filepath.Dir(path)))
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			add(&others, filepath.Dir(filepath.Dir(real)))
+		}
+	}
+	return active, others
+}
+
+// kernels are those that Jupyter finds, in the order in which it looks, and the folders that were looked into.
+func (j Jupyter) kernels() (all []kernel, where []string, err error) {
+	places, err := j.places()
+	for _, p := range places {
+		where = append(where, p.kernels)
+		names, err := files.Names(p.kernels)
+		if err != nil {
+			continue // not ours to read, and not Jupyter's
+		}
+		for _, name := range names {
+			folder := filepath.Join(p.kernels, name)
+			if kernelName.MatchString(name) && files.Is(filepath.Join(folder, "kernel.json")) {
+				all = append(all, kernel{p, strings.ToLower(name), folder})
+			}
+		}
+	}
+	return all, where, err
+}
+
+// Names are those of the kernels that are there, for completion.
+func (j Jupyter) Names() []string {
+	all, _, _ := j.kernels()
+	var names []string
+	for _, k := range all {
+		names = append(names, k.name)
+	}
+	return names
+}

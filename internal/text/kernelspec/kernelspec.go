@@ -1,0 +1,178 @@
+// Package kernelspec reads and writes the kernel.json of a Jupyter kernel
+// (https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs). What it does not know stays as it is, in its order.
+package kernelspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Spec is one kernel.json.
+type Spec struct {
+	Argv    []string // command line; {connection_file} and the like are filled in by Jupyter
+	Display string   // name for people
+	fields  []field  // all, in the order of the file
+}
+
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// Read reads a kernel.json. The error says what is wrong, and in which line where that is known, but not of which file.
+func Read(data []byte) (Spec, error) {
+	fields, err := object(data)
+	if err != nil {
+		return Spec{}, err
+	}
+	s := Spec{fields: fields}
+	for _, f := range fields {
+		switch f.name {
+		case "argv":
+			if json.Unmarshal(f.value, &s.Argv) != nil || slices.Contains(s.Argv, "") {
+				return Spec{}, errors.New(`"argv" is not a list of words`)
+			}
+		case "display_name":
+			if json.Unmarshal(f.value, &s.Display) != nil {
+				return Spec{}, errors.New(`"display_name" is not a text`)
+			}
+		}
+	}
+	if len(s.Argv) == 0 {
+		return Spec{}, errors.New(`"argv" is missing: it says what is started`)
+	}
+	return s, nil
+}
+
+// With is the spec with another command line and name, and without some of the variables of its env. dropped are those that it had.
+func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
+	changed = Spec{Argv: argv, Display: display, fields: slices.Clone(s.fields)}
+	if err = changed.set("argv", argv); err == nil {
+		err = changed.set("display_name", display)
+	}
+	i := slices.IndexFunc(changed.fields, func(f field) bool { return f.name == "env" })
+	if err != nil || i < 0 || string(changed.fields[i].value) == "null" {
+		return changed, nil, err
+	}
+	env, err := object(changed.fields[i].value)
+	if err != nil {
+		return Spec{}, nil, errors.New(`"env" is not an object with variables`)
+	}
+	env = slices.DeleteFunc(env, func(f field) bool {
+		gone := slices.Contains(without, f.name)
+		if gone {
+			dropped = append(dropped, f.name)
+		}
+		return gone
+	})
+	if dropped != nil {
+		changed.fields[i].value, err = written(env)
+	}
+	return changed, dropped, err
+}
+
+// Text is the file.
+func (s Spec) Text() (string, error) {
+	plain, err := written(s.fields)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, plain, "", " "); err != nil {
+		return "", err
+	}
+	return b.String() + "\n", nil
+}
+
+func (s *Spec) set(name string, value any) error {
+	text, err := plain(value)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(s.fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		s.fields = append(s.fields, field{name, text})
+		return nil
+	}
+	s.fields[i].value = text
+	return nil
+}
+
+// plain writes < and > as they are: they mean nothing here, and people read the file.
+func plain(value any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+func written(fields []field) (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range fields {
+		name, err := plain(f.name)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(f.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// object reads one JSON object with its fields in their order.
+func object(data []byte) ([]field, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	at := func(err error) error {
+		before := data[:min(int64(len(data)), d.InputOffset())]
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			before = data[:min(int64(len(data)), max(0, syntax.Offset))]
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it ends too early")
+		}
+		return fmt.Errorf("line %d: %w", bytes.Count(before, []byte("\n"))+1, err)
+	}
+	first, err := d.Token()
+	if err != nil {
+		return nil, at(err)
+	}
+	if first != json.Delim('{') {
+		return nil, at(errors.New("it is not a JSON object"))
+	}
+	var fields []field
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, at(err)
+		}
+		var f field
+		f.name, _ = name.(string)
+		if slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name }) {
+			return nil, at(fmt.Errorf("%q is there twice", f.name))
+		}
+		if err := d.Decode(&f.value); err != nil {
+			return nil, at(err)
+		}
+		fields = append(fields, f)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, at(err)
+	}
+	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
+		return nil, at(errors.New("something stands behind its end"))
+	}
+	return fields, nil
+}
