@@ -41,6 +41,7 @@ func sets() []set {
 		// The command of the lease is sleep only after gpuard has become it.
 		job     = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
 		project = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
+		kernel  = `export JUPYTER_DATA_DIR="$PWD/jupyter"; mkdir -p jupyter/kernels/python3; echo '{"argv": ["python3", "{connection_file}"]}' >jupyter/kernels/python3/kernel.json`
 		script  = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
 	)
 	return []set{
@@ -48,6 +49,7 @@ func sets() []set {
 		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
+		{pattern: `gpuard setup jupyter`, before: kernel},
 		{pattern: `gpuard up -d`, before: project},
 		{pattern: `gpuard (ps|restart|down)\b`, before: project + "; gpuard up -d"},
 		{pattern: `gpuard (up|logs -f node) +#`, skip: "stays until Ctrl-C: TestExamples and the tests of services do that"},

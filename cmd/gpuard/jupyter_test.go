@@ -350,7 +350,8 @@ func TestJupyterGuide(t *testing.T) {
 	kernels := filepath.Join(home, ".local/share/jupyter/kernels")
 	writeFile(t, filepath.Join(kernels, "python3/kernel.json"), `{"argv": ["python3", "-f", "{connection_file}"], "display_name": "Python 3"}`, 0)
 	n := 0
-	for _, line := range commandsIn(t, "docs/how-to/jupyter.md") {
+	_, blocks := readPage(t, "docs/how-to/jupyter.md")
+	for _, line := range linesIn(blocks) {
 		cmd := program(t, state, []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "XDG_STATE_HOME=", "XDG_DATA_HOME="})
 		cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", line}, home
 		if got := run(t, cmd); got.code != 0 {
