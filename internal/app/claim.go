@@ -173,9 +173,9 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &question{app: a, whose: whose, spec: spec, env: a.Env}
+	q := &question{app: a, whose: whose, spec: spec, env: a.unmasked()}
 	if env, err := a.Proc.Environ(whose.pid); whose.running && err == nil {
-		q.env = env // as far as it was not changed since its start, which cannot be seen
+		q.env, _, _ = visible.Env(env).Lift() // as far as it was not changed since its start, which cannot be seen
 	}
 	var unusable error
 	if a.hardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed

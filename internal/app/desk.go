@@ -106,7 +106,7 @@ func (d *Desk) seat(ctx context.Context, command string, claim func(*claiming) (
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: apply(d.app.Env, vars), Lock: got.Held.Lock, desk: d, held: got.Held, machine: got.Machine}, nil
+	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: apply(d.app.unmasked(), vars), Lock: got.Held.Lock, desk: d, held: got.Held, machine: got.Machine}, nil
 }
 
 // ask reads the machine; the first time it also finds the folder.
@@ -118,7 +118,7 @@ func (d *Desk) ask(ctx context.Context, whose subject) (q *question, err error) 
 		}
 		return q, err
 	}
-	q = &question{app: d.app, whose: whose, spec: d.spec, env: d.app.Env, since: d.folder.Generation(d.boot)}
+	q = &question{app: d.app, whose: whose, spec: d.spec, env: d.app.unmasked(), since: d.folder.Generation(d.boot)}
 	if q.machine, q.partial, err = d.app.glance(ctx, reading(d.spec)); err != nil && q.partial {
 		q.partial = false
 		q.machine, err = d.app.whole(ctx, reading(d.spec))

@@ -100,6 +100,9 @@ func (a *App) Explain(ctx context.Context, what []string, runtime string, contai
 	} else if lonely(given) {
 		x.note(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
 	}
+	if _, gone, _ := env.Lift(); len(gone) > 1 { // beside the mark
+		x.note(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
+	}
 	x.see(asked, env, inside)
 	return x, nil
 }
@@ -195,7 +198,7 @@ func (a *App) replaced(given []string) visible.Env {
 	}
 	env := slices.DeleteFunc(slices.Clone(a.Env), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		return slices.Contains(visible.Variables(), name)
+		return slices.Contains(visible.Variables(), name) || name == "GPUARD_LOGIN"
 	})
 	return append(slices.Clone(visible.Env(given)), env...)
 }

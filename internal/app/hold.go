@@ -58,6 +58,9 @@ func (a *App) Undo(ctx context.Context, h *Holding) error {
 func (a *App) HoldShell(ctx context.Context, spec job.Spec) (*Holding, error) {
 	shell := a.Proc.Shell(os.Getppid())
 	h, _, err := a.hold(ctx, spec, shell, false)
+	if err == nil {
+		h.Variables = a.forShell(h.Variables)
+	}
 	return h, err
 }
 

@@ -42,7 +42,7 @@ func (a *App) Ground(ctx context.Context) (service.Ground, error) {
 	if err != nil {
 		return service.Ground{}, err
 	}
-	q := question{app: a, machine: m, env: a.Env}
+	q := question{app: a, machine: m, env: a.unmasked()}
 	in, _ := q.context(held, time.Now())
 	return service.Ground{Machine: m, In: in}, nil
 }

@@ -101,13 +101,13 @@ func (l *Launch) lease(ctx context.Context) error {
 		return err
 	}
 	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
-	l.env = apply(a.Env, vars)
+	l.env = apply(a.unmasked(), vars)
 	return nil
 }
 
 // without is the environment of a job that gets no device: every vendor's variable says none.
 func (a *App) without(spec job.Spec) []string {
-	return apply(a.Env, append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
+	return apply(a.unmasked(), append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
 }
 
 // Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.
@@ -262,7 +262,7 @@ func (a *App) decideOn(spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, er
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
-	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.Env, trees: a.trees(held)}
+	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.unmasked(), trees: a.trees(held)}
 	now := time.Now()
 	if q.line, err = a.lineNow(&q, held, now); err != nil {
 		return job.Plan{}, nil, err

@@ -123,7 +123,7 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 		return nil, err
 	}
 	vars := append(visible.WriteOver(a.Env, targets(plan), visible.Form(spec.IDs), m), own("", plan)...)
-	return append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...), nil
+	return a.forShell(append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...)), nil
 }
 
 // Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held

@@ -79,6 +79,8 @@ func unmask(env visible.Env, names []string) string {
 	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
 	switch {
+	case onlyLogin(env, masks):
+		return "start programs by gpuard run, which ignores this: the rule for logins without a lease set it"
 	case set("GPUARD_LEASE"):
 		return "ask the surrounding gpuard run for a GPU (leave out --cpu)"
 	case visible.Allocation(env) == "":
@@ -87,6 +89,12 @@ func unmask(env visible.Env, names []string) string {
 		return "find what changes " + enumerate(masks) + " after Slurm set it, as a profile or the job script, and take it out there"
 	}
 	return "ask Slurm for a GPU, as with sbatch --gpus=1"
+}
+
+// onlyLogin: the masks are those that the login rule set.
+func onlyLogin(env visible.Env, masks []string) bool {
+	without, _, _ := env.Lift()
+	return !slices.ContainsFunc(masks, func(name string) bool { _, still := without.Lookup(name); return still })
 }
 
 // masksAlone judges where devices cannot be counted: -1 needs none.

@@ -57,6 +57,7 @@ const (
 	CodeLeaseGone       = "lease-gone"
 	CodeOutsideLease    = "outside-lease"
 	CodeLeaseUnseen     = "lease-unseen"
+	CodeLogin           = "login-rule"
 )
 
 // Doubtful reports whether the note makes the reading a guess: the driver of this machine may read it otherwise.
@@ -117,5 +118,6 @@ func Codes() []Note {
 		{CodeLeaseGone, "the lease that the process names is not alive"},
 		{CodeOutsideLease, "the process sees a device that its lease does not hold"},
 		{CodeLeaseUnseen, "the process does not see a device that its lease holds"},
+		{CodeLogin, "the rule for logins without a lease hides devices, and gpuard run ignores it"},
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/quote"
 	"gpuard/internal/core/visible"
 )
@@ -21,6 +24,7 @@ type envOptions struct {
 	spec        specFlags
 	wait        waitFlags
 	format      string
+	login       string
 	json, lease bool
 	ask         bool
 }
@@ -36,6 +40,9 @@ moment later. With --lease the shell that evaluates the output has the lease,
 until that shell ends or gpuard release gives it back; it waits for one as run
 does. When nothing can be given the output is the command false, so that the
 eval fails too.
+With --login it prints what a shell that has no lease shall see, by "login" in
+config.yaml: nothing for all. gpuard ignores these variables when it leases,
+unless somebody changes them.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
@@ -43,6 +50,9 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
   gpuard env --cpu --format fish | source`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("login") {
+				return report(func() error { return p.printLogin(cmd, o) })
+			}
 			if !o.lease {
 				return report(func() error { return p.printEnv(cmd, o) })
 			}
@@ -61,6 +71,10 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
+	f := cmd.Flags()
+	f.StringVar(&o.login, "login", "", "what a shell without a lease shall see: `WHICH` is all, allowed or none; alone, by config.yaml")
+	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // a file may be stricter
+	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), noFiles))
 	p.privateState(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, noFiles))
 	return cmd
@@ -74,13 +88,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err := o.waiting(p, cmd); err != nil {
 		return err
 	}
-	if o.json {
-		if cmd.Flags().Changed("format") && o.format != "json" {
-			return usagef("cannot use --json with --format %s: write one of them", o.format)
-		}
-		o.format = "json"
-	}
-	write, err := envWriter(o.format)
+	write, err := o.writer(cmd)
 	if err == nil {
 		spec, err = p.asked(cmd, o.ask, spec)
 	}
@@ -111,6 +119,42 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		}
 		return write(p.Out, h.Variables, nil)
 	})
+}
+
+func (o *envOptions) writer(cmd *cobra.Command) (func(io.Writer, []visible.Var, []string) error, error) {
+	if o.json {
+		if cmd.Flags().Changed("format") && o.format != "json" {
+			return nil, usagef("cannot use --json with --format %s: write one of them", o.format)
+		}
+		o.format = "json"
+	}
+	return envWriter(o.format)
+}
+
+// printLogin prints what the login rule says. Where that fails the variables that hide everything are printed all the same.
+func (p *Program) printLogin(cmd *cobra.Command, o *envOptions) error {
+	var wrong error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"login", "format", "json", "machine"}, f.Name) {
+			wrong = usagef("cannot use --login with --%s: a login chooses nothing and leases nothing", f.Name)
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	if !slices.Contains(loginWords(), o.login) {
+		return usagef("cannot read --login=%s: write one of %s", o.login, strings.Join(loginWords(), ", "))
+	}
+	write, err := o.writer(cmd)
+	if err != nil {
+		return err
+	}
+	vars, err := p.App.Login(cmd.Context(), policy.Login(o.login))
+	return errors.Join(write(p.Out, vars, p.said), err)
+}
+
+func loginWords() []string {
+	return []string{string(policy.LoginAll), string(policy.LoginAllowed), string(policy.LoginNone)}
 }
 
 // waiting is for a lease only: variables alone are known at once.
@@ -147,7 +191,7 @@ func idiom(format string) string {
 // closeEnv makes the eval of a failed answer fail: an empty one would succeed, and the shell would go on with every GPU.
 // The words mean nothing to any shell.
 func (p *Program) closeEnv(cmd *cobra.Command) {
-	if cmd == nil || cmd.Name() != "env" || p.wantsJSON(cmd) || p.term(p.Out).TTY {
+	if cmd == nil || cmd.Name() != "env" || cmd.Flags().Changed("login") || p.wantsJSON(cmd) || p.term(p.Out).TTY {
 		return
 	}
 	for i, word := range p.Args { // where the parser stopped at a mistake, the flag has not been read

@@ -30,6 +30,7 @@ target it lists what is set up.`,
 	}
 	cmd.AddCommand(p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
 	cmd.AddCommand(p.setupMachine())
+	cmd.AddCommand(p.setupShell())
 	return cmd
 }
 

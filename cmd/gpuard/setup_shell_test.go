@@ -1,0 +1,292 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/gate"
+	"gpuard/test/executable"
+)
+
+// rcOf is what an interactive shell reads, and how it says what its prompt is.
+func rcOf(shell string) (file, prompt string) {
+	switch shell {
+	case "bash":
+		return ".bashrc", "stty echo 2>/dev/null\nPS1='%s'" // readline shows nothing without it
+	case "zsh":
+		return ".zshrc", "autoload -Uz compinit && compinit -D -u\nPROMPT='%s'"
+	}
+	return ".config/fish/config.fish", "function fish_prompt; echo -n '%s'; end"
+}
+
+// withRC is a home in which the file of the shell is a link, lies elsewhere, and ends without a line end.
+func withRC(t *testing.T, shell string) (home, rc string) {
+	t.Helper()
+	if shell != "bash" {
+		gate.Need(t, shell)
+	}
+	home = filepath.Join(t.TempDir(), "home")
+	name, prompt := rcOf(shell)
+	link := filepath.Join(home, name)
+	rc = filepath.Join(home, "dots", shell)
+	for _, dir := range []string{filepath.Dir(link), filepath.Dir(rc)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	putText(t, rc, "# mine\n"+fmt.Sprintf(prompt, "early> "))
+	if shell == "fish" { // else its first start fills it, in the background
+		if err := os.MkdirAll(filepath.Join(home, ".local/share/fish/generated_completions"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(rc, link); err != nil {
+		t.Fatal(err)
+	}
+	return home, rc
+}
+
+func putText(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as such files are
+		t.Fatal(err)
+	}
+}
+
+// addLine adds a line to a file, as somebody's editor would.
+func addLine(t testing.TB, path, line string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+		line = "\n" + line
+	}
+	putText(t, path, string(text)+line+"\n")
+}
+
+// shellIn prepares a shell of somebody whose home is that folder, on an invented machine.
+func shellIn(t testing.TB, home, bin, shell string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := setupIn(t, home, bin)
+	cmd.Path, cmd.Args = path, append([]string{shell}, args...)
+	cmd.Env = append(cmd.Env, "SHELL="+path, "TERM=xterm", "ZDOTDIR="+home, "LC_ALL=C.UTF-8", "PS1=", "PROMPT_COMMAND=", "INPUTRC=/dev/null")
+	return cmd
+}
+
+// succeeds runs a command and fails unless it succeeds.
+func succeeds(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	got := run(t, cmd)
+	if got.code != 0 {
+		t.Fatalf("%q ended with %d: %s%s", cmd.Args, got.code, got.out, got.err)
+	}
+	return got.out
+}
+
+// enter types a line and returns what was shown up to pattern.
+func (s *terminal) enter(line, pattern string) string {
+	s.t.Helper()
+	s.press(line + "\r")
+	return s.until(pattern)
+}
+
+// TestShellSetup: in a real shell on a terminal Tab completes, and the prompt shows the lease, also where it is set behind
+// gpuard's lines.
+func TestShellSetup(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			home, rc := withRC(t, shell)
+			bin := onPath(t)
+			succeeds(t, setupIn(t, home, bin, "shell", shell))
+			_, set := rcOf(shell)
+			addLine(t, rc, fmt.Sprintf(set, "ready> "))
+
+			s := onTerminal(t, shellIn(t, home, bin, shell, "-i"))
+			if shown := s.until("ready> "); strings.Contains(shown, "gpu") {
+				t.Errorf("without a lease the prompt is %q", shown)
+			}
+			s.press("gpuard run --dev\t")
+			s.until("--device")
+			s.press(" \t\t")
+			s.until("A100")
+			if shown := s.enter("\x15"+"echo \"<$GPUARD_LEASE>\"", "<>[^$]*ready> "); strings.Contains(shown, "[gpu") {
+				t.Errorf("without a lease the prompt is %q", shown)
+			}
+			s.enter("gpuard run -q --device 2", `\[gpu 2 [a-z][a-z0-9]{3}\] ready> `)
+			s.enter("echo \"<$CUDA_VISIBLE_DEVICES>\"", `<2>[^$]*\[gpu 2 [a-z][a-z0-9]{3}\] ready> `)
+			if shown := s.enter("exit", "ready> "); strings.Contains(shown, "[gpu 2 ") && !strings.Contains(shown, "exit") {
+				t.Errorf("after the lease the prompt is %q", shown)
+			}
+			s.enter("gpuard run -q --gpus 2 --device 0,3 --ids uuid", `\[gpu GPU-[0-9a-f]{8}… [a-z][a-z0-9]{3}\] ready> `)
+			s.enter("exit", "ready> ")
+			s.enter("gpuard run -q --cpu", `\[no gpu\] ready> `)
+			s.enter("exit", "ready> ")
+			choose := `eval "$(gpuard env --device 1)"`
+			if shell == "fish" {
+				choose = "gpuard env --device 1 --format fish | source"
+			}
+			s.enter(choose, `\[gpu 1\] ready> `)
+			s.enter("false", `\[gpu 1\] ready> `)
+			back := "unset GPUARD_GPUS; echo \"<gone>\""
+			if shell == "fish" {
+				back = "set -e GPUARD_GPUS; echo \"<gone>\""
+			}
+			if shown := s.enter(back, "<gone>[^\"]*ready> "); strings.Contains(shown[strings.LastIndex(shown, "<gone>"):], "[gpu") {
+				t.Errorf("after all the prompt is %q", shown)
+			}
+		})
+	}
+}
+
+// TestShellLogin: a shell without a lease sees no GPU, what gpuard starts sees its own, and the shell is as before after it.
+func TestShellLogin(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			home, _ := withRC(t, shell)
+			bin := onPath(t)
+			succeeds(t, setupIn(t, home, bin, "shell", shell, "--login"))
+			s := onTerminal(t, shellIn(t, home, bin, shell, "-i"))
+			s.until("early> ")
+			const show = `echo "<$CUDA_VISIBLE_DEVICES>"`
+			s.enter(show, "<-1>")
+			s.enter("gpuard run -q --device 1 -- sh -c 'echo \"<$CUDA_VISIBLE_DEVICES,${GPUARD_LOGIN-gone}>\"'", "<1,gone>")
+			s.enter(show, "<-1>")
+			s.enter("gpuard run -q --device 3", `\[gpu 3 `)
+			s.enter(show, "<3>") // its own rc does not hide what was leased
+			s.enter("exit", "early> ")
+			s.enter(show, "<-1>")
+		})
+	}
+}
+
+// TestShellSetupGoes: twice, and taken away, every byte is as it was, also with what somebody wrote before and after.
+func TestShellSetupGoes(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			home, rc := withRC(t, shell)
+			bin := onPath(t)
+			before := tree(t, home)
+			succeeds(t, setupIn(t, home, bin, "shell", shell, "--dry-run"))
+			sameTree(t, "--dry-run", before, tree(t, home))
+			succeeds(t, setupIn(t, home, bin, "shell", shell))
+			once := tree(t, home)
+			succeeds(t, setupIn(t, home, bin, "shell", shell))
+			sameTree(t, "twice", once, tree(t, home))
+			succeeds(t, setupIn(t, home, bin, "shell", shell, "--login=allowed", "--no-prompt"))
+			succeeds(t, setupIn(t, home, bin, "shell", shell, "--remove"))
+			sameTree(t, "--remove", before, tree(t, home))
+
+			succeeds(t, setupIn(t, home, bin, "shell", shell))
+			addLine(t, rc, "# behind it")
+			succeeds(t, setupIn(t, home, bin, "shell", shell, "--remove"))
+			text, err := os.ReadFile(rc)
+			_, set := rcOf(shell)
+			if want := "# mine\n" + fmt.Sprintf(set, "early> ") + "\n# behind it\n"; err != nil || string(text) != want {
+				t.Errorf("%v: %q is left, want %q", err, text, want)
+			}
+		})
+	}
+}
+
+// TestShellStartsNothing: gpuard runs neither when the shell starts nor for a prompt, and a gpuard that is gone or fails keeps
+// nobody from working and says nothing on standard output.
+func TestShellStartsNothing(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			home, _ := withRC(t, shell)
+			bin := onPath(t)
+			succeeds(t, setupIn(t, home, bin, "shell", shell))
+			program := filepath.Join(bin, "gpuard")
+			called := filepath.Join(bin, "called")
+			if err := os.Remove(program); err != nil {
+				t.Fatal(err)
+			}
+			executable.Write(t, program, []byte("#!/bin/sh\necho called >>"+called+"\necho some error >&2\nexit 1\n"))
+			s := onTerminal(t, shellIn(t, home, bin, shell, "-i"))
+			s.until("early> ")
+			s.enter("echo \"<$GPUARD_GPUS>\"", "<>[^$]*early> ")
+			if text, err := os.ReadFile(called); err == nil {
+				t.Errorf("gpuard was started: %s", text)
+			}
+			s.press("gpuard run --dev\t")
+			s.enter("\x15echo \"<$GPUARD_GPUS>\"", "<>[^$]*early> ") // Tab found nothing, and that is all
+
+			succeeds(t, setupBack(t, home, bin, "shell", shell, "--login"))
+			for _, kind := range []string{"broken", "gone"} {
+				if err := os.Remove(program); err != nil {
+					t.Fatal(err)
+				}
+				if kind == "broken" {
+					executable.Write(t, program, []byte("#!/bin/sh\necho some error >&2\nexit 1\n"))
+				}
+				for _, flags := range [][]string{{"-ic", "echo fine"}, {"-lic", "echo fine"}, {"-eic", "echo fine"}} {
+					if shell == "fish" && flags[0] == "-eic" {
+						continue
+					}
+					got := run(t, shellIn(t, home, bin, shell, flags...))
+					if got.out != "fine\n" || got.code != 0 || strings.Count(got.err, "some error") > 1 {
+						t.Errorf("with gpuard %s, %s %s ended with %d: %q, %q", kind, shell, flags[0], got.code, got.out, got.err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// setupBack puts the program back and prepares a setup with it.
+func setupBack(t testing.TB, home, bin string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Remove(filepath.Join(bin, "gpuard"))
+	}
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "gpuard"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return setupIn(t, home, bin, args...)
+}
+
+// TestShellSetupWords: what cannot be set up, and what else there is to know.
+func TestShellSetupWords(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	for _, c := range []struct {
+		env, want string
+		args      []string
+	}{
+		{"SHELL=/bin/dash", `cannot set up the shell "dash": write gpuard setup shell and one of bash, zsh, fish`, nil},
+		{"SHELL=", `cannot set up the shell "."`, nil},
+		{"SHELL=/bin/bash", `cannot read --login=all: write one of none, allowed`, []string{"--login=all"}},
+	} {
+		cmd := setupIn(t, home, bin, append([]string{"shell"}, c.args...)...)
+		cmd.Env = append(cmd.Env, c.env)
+		if got := run(t, cmd); got.code != 2 || !strings.Contains(got.err, c.want) {
+			t.Errorf("%s: exit %d, %s; want %q", c.env, got.code, got.err, c.want)
+		}
+	}
+	putText(t, filepath.Join(home, ".profile"), "PATH=$PATH:~/bin\n")
+	cmd := setupIn(t, home, bin, "shell", "--dry-run")
+	cmd.Env = append(cmd.Env, "SHELL=/usr/bin/bash")
+	contains(t, succeeds(t, cmd), "would write ~/.bashrc", ".profile, which does not read .bashrc")
+}

@@ -1,0 +1,129 @@
+package setup
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/quote"
+)
+
+// The lines for each shell. They start no process before the first Tab.
+//
+//go:embed rc.bash rc-prompt.bash rc.zsh rc-prompt.zsh rc-prompt.fish
+var shellLines embed.FS
+
+// Shells are those that can be set up.
+func Shells() []string { return []string{"bash", "zsh", "fish"} }
+
+// Shell is completion, the lease in the prompt and the login rule for an interactive shell.
+type Shell struct {
+	Setup  *Setup
+	Name   string       // one of Shells
+	Prompt bool         // with the lease in the prompt
+	Login  policy.Login // what it sees without a lease; "" as without gpuard
+}
+
+// Key is what the setup is remembered by.
+func (s Shell) Key() (string, error) { return "shell " + s.Name, nil }
+
+// Wish is a block in .bashrc or .zshrc; fish has files of gpuard's own.
+func (s Shell) Wish() (Wish, error) {
+	program, err := Program()
+	if err != nil {
+		return Wish{}, err
+	}
+	w := Wish{Key: "shell " + s.Name, Try: []string{"exec " + s.Name, "gpuard run --cpu"}}
+	if s.Name == "fish" {
+		return s.fish(w, program)
+	}
+	rc, notes, err := s.file()
+	if err != nil {
+		return Wish{}, err
+	}
+	text := s.lines("rc." + s.Name)
+	if s.Prompt {
+		text += s.lines("rc-prompt." + s.Name)
+	}
+	text = strings.ReplaceAll(text, "@PROGRAM@", quote.Sh(program))
+	if s.Login != "" {
+		text += loginPosix(program, s.Login)
+	}
+	w.Changes, w.Notes = []edit.Change{{Path: rc, Block: "shell", Content: text}}, notes
+	return w, nil
+}
+
+// file is what an interactive shell reads, and what else there is to know about it.
+func (s Shell) file() (path string, notes []string, err error) {
+	if s.Name == "zsh" {
+		if path, err = s.Setup.home("ZDOTDIR", ".", ".zshrc"); err != nil {
+			return "", nil, err
+		}
+		if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "compinit") {
+			notes = append(notes, "zsh completes commands only after compinit; if Tab finds nothing, put this into "+path+": autoload -Uz compinit && compinit")
+		}
+		return path, notes, nil
+	}
+	if path, err = s.Setup.home("", ".", ".bashrc"); err != nil {
+		return "", nil, err
+	}
+	// A login shell reads the first of these, which decides whether it reads .bashrc too (bash(1), INVOCATION).
+	for _, name := range []string{".bash_profile", ".bash_login", ".profile"} {
+		profile := filepath.Join(filepath.Dir(path), name)
+		text, err := os.ReadFile(profile)
+		if err == nil && !strings.Contains(string(text), "bashrc") {
+			notes = append(notes, fmt.Sprintf("a login shell, as by ssh, reads %s, which does not read .bashrc; put this into it: . ~/.bashrc", profile))
+		}
+		if err == nil {
+			break
+		}
+	}
+	return path, notes, nil
+}
+
+// fish loads completions from files by itself, when they are needed.
+func (s Shell) fish(w Wish, program string) (Wish, error) {
+	folder, err := s.Setup.home("XDG_CONFIG_HOME", ".config", "fish")
+	if err != nil {
+		return Wish{}, err
+	}
+	text := ""
+	if s.Prompt {
+		text = s.lines("rc-prompt.fish")
+	}
+	if s.Login != "" {
+		text += "status is-interactive; or status is-login; and " + loginFish(program, s.Login)
+	}
+	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: quote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
+	if text != "" {
+		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(folder, "conf.d", "gpuard.fish"), Content: text})
+	}
+	return w, nil
+}
+
+func (s Shell) lines(name string) string {
+	text, err := shellLines.ReadFile(name)
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return string(text)
+}
+
+// NameShell is the shell that was meant: the one that is named, else the login shell, as far as SHELL says.
+func (s *Setup) NameShell(named string) (string, error) {
+	if named == "" {
+		path, _ := s.App.Env.Lookup("SHELL")
+		named = filepath.Base(path)
+	}
+	for _, known := range Shells() {
+		if named == known {
+			return known, nil
+		}
+	}
+	return "", &app.Usage{Text: fmt.Sprintf("cannot set up the shell %q: write gpuard setup shell and one of %s", named, strings.Join(Shells(), ", "))}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+	"gpuard/internal/core/policy"
+)
+
+func (p *Program) setupShell() *cobra.Command {
+	var t target
+	var noPrompt bool
+	var login string
+	cmd := &cobra.Command{
+		Use:   "shell [flags] [bash | zsh | fish]",
+		Short: "Completion, the lease in the prompt, logins without GPUs",
+		Long: `Adds a block to ~/.bashrc or ~/.zshrc, or files for fish: completion by the Tab
+key, and the lease before the prompt, such as [gpu 2 k3f9]; [no gpu] under --cpu.
+Without a name it is for your login shell. Nothing is started before the first
+Tab.
+
+With --login an interactive shell that has no lease sees no GPU, or with
+--login=allowed those that the rules in config.yaml give you. gpuard run gets a
+GPU all the same. sudo gpuard setup machine does that for everybody.`,
+		Example: `  gpuard setup shell                       for your login shell
+  gpuard setup shell fish --no-prompt
+  gpuard setup shell --login               no GPU without a lease
+  gpuard setup shell --remove`,
+		Args: cobra.MaximumNArgs(1), ValidArgs: setup.Shells(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				s := setup.Shell{Setup: &setup.Setup{App: p.App}, Prompt: !noPrompt, Login: policy.Login(login)}
+				if cmd.Flags().Changed("login") && login != string(policy.LoginNone) && login != string(policy.LoginAllowed) {
+					return usagef("cannot read --login=%s: write one of none, allowed", login)
+				}
+				name := ""
+				if len(args) > 0 {
+					name = args[0]
+				}
+				var err error
+				if s.Name, err = s.Setup.NameShell(name); err != nil {
+					return err
+				}
+				return p.do(&t, s.Key, s.Wish)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&noPrompt, "no-prompt", false, "leave the prompt alone")
+	f.StringVar(&login, "login", "", "a shell without a lease sees `WHICH` GPUs: none or allowed")
+	f.Lookup("login").NoOptDefVal = string(policy.LoginNone)
+	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions([]string{"none", "allowed"}, noFiles))
+	t.add(cmd)
+	return cmd
+}
