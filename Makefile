@@ -5,10 +5,12 @@ FUZZTIME ?= 20000x
 PROBES   ?= 10000
 LINT     := .cache/bin/golangci-lint
 LINT_VERSION := v2.15.0
+NFPM     := .cache/bin/nfpm
+NFPM_VERSION := v2.45.2
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build test race lint vet fuzz bench docs check soak gpu-check clean
+.PHONY: all build test race lint vet fuzz bench docs check soak gpu-check release clean
 
 all: build test
 
@@ -69,6 +71,16 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 	GPUARD_GATES=gpu GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -run '^TestSharesOnHardware$$' -v ./cmd/gpuard
 	GPUARD_GATES=gpu $(GO) test -count 1 ./...
 	bin/gpuard explain --probe
+
+release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 and arm64, in dist/release
+	$(GO) run ./cmd/release -version "$(VERSION)" -nfpm $(NFPM)
+
+$(NFPM): .cache/bin/nfpm-$(NFPM_VERSION)
+	ln -sf nfpm-$(NFPM_VERSION) $@
+
+.cache/bin/nfpm-$(NFPM_VERSION):
+	GOBIN=$(CURDIR)/.cache/bin $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	mv .cache/bin/nfpm $@
 
 clean:
 	rm -rf bin dist .cache bench/out

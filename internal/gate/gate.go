@@ -4,8 +4,10 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -42,6 +44,9 @@ func probes() []probe {
 		{"systemd", program("systemd-analyze")},
 		{"desktop-file-validate", program("desktop-file-validate")},
 		{"man", program("man")},
+		{"nfpm", nfpm},
+		{"dpkg", program("dpkg")},
+		{"rpm", program("rpm")},
 		{"gpu", file("/dev/nvidiactl")},
 	}
 }
@@ -92,6 +97,21 @@ func torch() error { return exec.Command("/usr/bin/python3", "-c", "import torch
 // jupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
 func jupyter() error {
 	return exec.Command("/usr/bin/python3", "-c", "import jupyter_client, ipykernel").Run()
+}
+
+// nfpm is what make release makes packages with, at the place where make installs it.
+func nfpm() error {
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, lost := os.Stat(filepath.Join(dir, "go.mod")); lost == nil {
+			if _, err = os.Stat(filepath.Join(dir, ".cache/bin/nfpm")); err != nil {
+				err = fmt.Errorf("%w; make .cache/bin/nfpm installs it", err)
+			}
+			return err
+		}
+		dir = filepath.Dir(dir)
+	}
+	return errors.Join(err, errors.New("this is not in the repository"))
 }
 
 func root() error {

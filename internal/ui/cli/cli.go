@@ -126,8 +126,14 @@ func (p *Program) machineVariable() string {
 	return m
 }
 
-// version is what the build knows: the module's version for an installed program, the commit for a local build.
+// released is the version of a release, written here by the linker (cmd/release).
+var released string
+
+// version is what the build knows: that of a release, the module's for an installed program, the commit for a local build.
 func version() string {
+	if released != "" {
+		return released
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -1,0 +1,108 @@
+// Command release builds what is given to people: for each architecture an archive, a package for Debian and one for Red Hat
+// and their kin, and their checksums. The same commit and version give the same bytes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+func main() {
+	var r release
+	flag.StringVar(&r.version, "version", "", "of the release, such as v1.2.3")
+	flag.StringVar(&r.out, "out", "dist/release", "folder for it, which must not be there or be one of an earlier release")
+	flag.StringVar(&r.nfpm, "nfpm", ".cache/bin/nfpm", "the program that makes packages")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := r.make(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "release: "+err.Error())
+		os.Exit(1)
+	}
+	fmt.Println("release: " + r.version + " is in " + r.out)
+}
+
+// release is one of them. The paths of a caller are those of the repository's root, in which it is called.
+type release struct {
+	version, out, nfpm string
+
+	when time.Time // of the commit: files are not younger, whenever they are built
+	work string    // folder for what is on the way
+}
+
+// architectures by Go's names, which Debian shares.
+func architectures() []string { return []string{"amd64", "arm64"} }
+
+// make puts the release into its place in one step: whoever looks there finds all of it, or what was there before.
+func (r *release) make(ctx context.Context) (err error) {
+	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`).MatchString(r.version) {
+		return fmt.Errorf("cannot release the version %q: write it like v1.2.3, or v1.2.3-rc.1 (make release VERSION=v1.2.3)", r.version)
+	}
+	if err := ours(r.out); err != nil {
+		return err
+	}
+	if r.nfpm, err = filepath.Abs(r.nfpm); err != nil {
+		return err
+	}
+	if r.when, err = committed(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(r.out), 0o755); err != nil {
+		return fmt.Errorf("cannot make the folder of the release: %w", err)
+	}
+	if r.work, err = os.MkdirTemp(filepath.Dir(r.out), ".release-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the release: %w", err)
+	}
+	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
+	done := filepath.Join(r.work, "done")
+	if err := os.Mkdir(done, 0o755); err != nil {
+		return err
+	}
+	common, err := r.common(ctx)
+	if err != nil {
+		return err
+	}
+	for _, arch := range architectures() {
+		program, err := r.build(ctx, arch)
+		if err != nil {
+			return err
+		}
+		if err := r.archive(done, arch, program, common); err != nil {
+			return err
+		}
+		for _, kind := range []string{"deb", "rpm"} {
+			if err := r.pack(ctx, done, arch, kind, program, common); err != nil {
+				return err
+			}
+		}
+	}
+	if err := checksums(done); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return fmt.Errorf("cannot replace the earlier release: %w", err)
+	}
+	return os.Rename(done, r.out)
+}
+
+// ours refuses to replace a folder that is not one of releases.
+func ours(out string) error {
+	entries, err := os.ReadDir(out)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look into the folder of the release: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(out, sums)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("cannot write to %s: it is no release; choose another folder", out)
+	}
+	return nil
+}
