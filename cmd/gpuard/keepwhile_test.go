@@ -103,6 +103,7 @@ func TestKeepWhile(t *testing.T) {
 		}
 		first = next
 	}
+	eventually(t, "the holders of the starts before leave", func() bool { return len(holdersOf(k.folder())) == 1 })
 	endNow(first)
 	k.remove()
 	removed := time.Now()
@@ -256,6 +257,32 @@ func TestKeepWhileParentEnds(t *testing.T) {
 	}
 }
 
+// TestKeepWhileOnADevice: the same on devices of a driver, with a share that is watched.
+func TestKeepWhileOnADevice(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	file := filepath.Join(t.TempDir(), "kernel.json")
+	writeFile(t, file, "{}", 0)
+	begin := func(flags ...string) (*exec.Cmd, []string) {
+		cmd := r.cmd(append(append([]string{"run", "-q", "--no-wait", "--keep-while", file}, flags...), "--", "sh", "-c", "echo $GPUARD_LEASE $GPUARD_GPUS $CUDA_VISIBLE_DEVICES; exec sleep 600")...)
+		cmd.Args[0] = "lasting"
+		return cmd, strings.Fields(saysLine(t, cmd))
+	}
+	for _, flags := range [][]string{{"--device", "1,0"}, {"--share", "8G"}} {
+		first, had := begin(flags...)
+		for range 2 {
+			endNow(first)
+			next, has := begin(flags...)
+			same(t, strings.Join(flags, " ")+": lease, devices and mask after a restart", has, had)
+			first = next
+		}
+		endNow(first)
+		if got := r.run("release", had[0]); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // TestKeepWhileWrittenAnew: the file goes and comes again before the next start, as when Jupyter chooses new ports.
 func TestKeepWhileWrittenAnew(t *testing.T) {
 	t.Parallel()
@@ -267,8 +294,11 @@ func TestKeepWhileWrittenAnew(t *testing.T) {
 	k.remove()
 	time.Sleep(20 * time.Millisecond)
 	k.write()
-	_, again := k.begin()
+	next, again := k.begin()
 	same(t, "lease", again, lease)
+	endNow(next)
+	k.remove()
+	k.freed()
 }
 
 // TestKeepWhileEnds: without a next start the lease ends by itself, though the file stays; and at once where the file never was.

@@ -118,7 +118,7 @@ func (w *waiting) holder(r job.Reason) status.Holder {
 		l := q.seen.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.app.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
 		if l.Ended {
-			if h.PID, h.Awaited = 0, l.Awaited(); !h.Awaited.IsZero() {
+			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
 				return h
 			}
 			h.Keeper = "somebody"

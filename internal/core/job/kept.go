@@ -9,9 +9,10 @@ type Kept struct {
 	Until   time.Time `json:"until"`   // wall clock, for people: when nobody waits any more; zero while the command runs
 }
 
-// Awaited is when a lease ends whose command is gone and that is kept for a next start; zero for every other lease.
-func (l *Lease) Awaited() time.Time {
-	if l.Ended && l.Kept != nil {
+// Awaited is when a lease ends whose command is gone and that is kept for a next start; zero for every other lease, also where
+// that moment has passed: then somebody else holds it. now may be zero where it is not known.
+func (l *Lease) Awaited(now time.Time) time.Time {
+	if l.Ended && l.Kept != nil && !l.Kept.Until.Before(now.Truncate(time.Second)) {
 		return l.Kept.Until
 	}
 	return time.Time{}

@@ -183,7 +183,7 @@ func (q *question) spent(b *ledger) []string {
 
 // sharer names a lease, and what it takes beyond its promise.
 func (q *question) sharer(g *group) string {
-	text := whose(q.in, g.Lease) + stillHeld(g.Lease)
+	text := whose(q.in, g.Lease) + stillHeld(g.Lease, q.in.Now)
 	if g.used > g.Share {
 		text += fmt.Sprintf(", which uses %s", g.used)
 	}

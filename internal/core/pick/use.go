@@ -97,12 +97,12 @@ func (q *question) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	var texts, ends []string
 	var holders []job.Blocker
 	for _, l := range by {
-		texts = append(texts, "leased as "+whose(q.in, l)+stillHeld(l))
+		texts = append(texts, "leased as "+whose(q.in, l)+stillHeld(l, q.in.Now))
 		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
-	if first := by[0]; first.Ended && first.Awaited().IsZero() {
+	if first := by[0]; first.Ended && first.Awaited(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
 		if q.in.UID != 0 && q.in.UID != first.UID {
 			o.remedy = fmt.Sprintf("ask %s to end lease %s (gpuard release %[2]s)", or(gpu.Clean(first.User), "its owner"), first.ID)

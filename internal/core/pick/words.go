@@ -106,11 +106,11 @@ func whose(in Context, l job.Lease) string {
 }
 
 // stillHeld tells that the command of a lease is gone and who keeps the lease.
-func stillHeld(l job.Lease) string {
+func stillHeld(l job.Lease, now time.Time) string {
 	if !l.Ended {
 		return ""
 	}
-	if until := l.Awaited(); !until.IsZero() {
+	if until := l.Awaited(now); !until.IsZero() {
 		return ", whose command has ended and which is kept for its next start until " + until.Format(time.TimeOnly)
 	}
 	var names []string

@@ -222,7 +222,7 @@ func (v statusView) fill(d *Device) {
 	for _, l := range v.leases {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
-			d.Leases = append(d.Leases, leaseOf(l))
+			d.Leases = append(d.Leases, leaseOf(l, v.now))
 		}
 	}
 	for _, p := range v.m.Processes {
@@ -255,11 +255,11 @@ func (v statusView) fill(d *Device) {
 	}
 }
 
-func leaseOf(l job.Lease) Lease {
+func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
 		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
-		KeptUntil: known(l.Awaited()),
+		KeptUntil: known(l.Awaited(now)),
 	}
 	for _, b := range l.HeldBy {
 		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command)})

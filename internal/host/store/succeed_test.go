@@ -58,7 +58,7 @@ func TestSucceed(t *testing.T) {
 	if err := f.Await(first.Lease, until); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := f.Own(first.Lease.ID); !l.Ended || !l.Awaited().Equal(until) {
+	if l, _ := f.Own(first.Lease.ID); !l.Ended || !l.Awaited(until).Equal(until) {
 		t.Errorf("a lease that waits for its next start is %+v", l)
 	}
 	before := look(t, f, testBoot)

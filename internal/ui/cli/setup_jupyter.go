@@ -40,15 +40,17 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				if spec, err := c.spec(cmd, nil); err == nil && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 					return usagef("cannot set up a kernel with --quota mps: its lease could not be kept over a restart; leave it out")
 				}
-				waiting := &cobra.Command{}
-				(&waitFlags{}).add(waiting)
-				j.Flags, j.CPU = append(flags, chosen(cmd, waiting.Flags())...), c.cpu
+				more := &cobra.Command{}
+				(&waitFlags{}).add(more)
+				p.privateState(more)
+				j.Flags, j.CPU = append(flags, chosen(cmd, more.Flags())...), c.cpu
 				return p.do(&t, j.Key, j.Wish)
 			})
 		},
 	}
 	c.add(p, cmd)
 	w.add(cmd)
+	p.privateState(cmd)
 	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it is over (default python3)")
 	cmd.Flags().StringVar(&j.Name, "name", "", "what people see as its `NAME`")
 	t.add(cmd)
