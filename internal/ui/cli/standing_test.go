@@ -31,6 +31,8 @@ func TestStanding(t *testing.T) {
 		{status.Standing{Want: "2 GPUs with 20 GiB", Place: 2, Of: 2, Ahead: "train.py of bob"}, 0, "waiting for 2 GPUs with 20 GiB, 2nd of 2; train.py of bob is next"},
 		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "sh", Since: today, Keeper: "PID 7 (sleep)"}}}, 0,
 			"waiting for 1 GPU; GPU 0: sh of alice has ended, still held by PID 7 (sleep)"},
+		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "python3", Since: today, Awaited: today.Add(15 * time.Second)}}}, 0,
+			"waiting for 1 GPU; GPU 0: python3 of alice has ended, kept for its next start until " + today.Add(15*time.Second).Format(time.TimeOnly)},
 		{status.Standing{Want: "a 1g.10gb slice"}, 0, "waiting for a 1g.10gb slice"},
 	} {
 		if got := Standing(c.s, today, c.width); got != c.want {

@@ -98,14 +98,16 @@ func lost(t *testing.T) status.Report {
 	return s
 }
 
-// kept is a machine with leases whose commands are gone: one of two devices, and one of somebody else.
+// kept is a machine with leases whose commands are gone: one of two devices, one of somebody else, and one that waits for a next start.
 func kept(t *testing.T) status.Report {
-	m := invented(t, "demo:3xL4")
+	m := invented(t, "demo:4xL4")
 	own := lease("k3f9", "alice", 1001, 4242, "sh", time.Hour, m.Devices[0].UUID, m.Devices[1].UUID)
 	own.Ended, own.HeldBy = true, []job.Blocker{{PID: 21969, Command: "sleep\x1b[2J"}, {PID: 21970, Command: "tmux"}}
 	other := lease("m2aa", "bob", 1002, 5151, "python", time.Hour, m.Devices[2].UUID)
 	other.Ended = true
-	leases := []job.Lease{own, other}
+	again := lease("j4b7", "alice", 1001, 4343, "python3", time.Hour, m.Devices[3].UUID)
+	again.Ended, again.Kept = true, &job.Kept{Until: now.Add(9 * time.Second)}
+	leases := []job.Lease{own, other, again}
 	s := status.Of(m, leases, now)
 	s.Advise(m, leases, 1001)
 	return s
