@@ -42,6 +42,8 @@ func sets() []set {
 		job     = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
 		project = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
 		kernel  = `export JUPYTER_DATA_DIR="$PWD/jupyter"; mkdir -p jupyter/kernels/python3; echo '{"argv": ["python3", "{connection_file}"]}' >jupyter/kernels/python3/kernel.json`
+		unit    = `export SYSTEMD_UNIT_PATH="$PWD/units"; mkdir -p units; printf '[Service]\nExecStart=/bin/sleep 1\n' | tee units/ollama.service >units/tts@.service; printf '#!/bin/sh\n' >serve.sh; chmod +x serve.sh`
+		entry   = `export XDG_DATA_DIRS="$PWD/share"; mkdir -p share/applications; printf '[Desktop Entry]\nType=Application\nName=X\nExec=x %%U\n' | tee share/applications/mtools.desktop >share/applications/org.blender.Blender.desktop`
 		script  = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
 	)
 	return []set{
@@ -50,6 +52,8 @@ func sets() []set {
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
 		{pattern: `gpuard setup jupyter`, before: kernel},
+		{pattern: `gpuard setup systemd`, before: unit},
+		{pattern: `gpuard setup desktop`, before: entry},
 		{pattern: `gpuard up -d`, before: project},
 		{pattern: `gpuard (ps|restart|down)\b`, before: project + "; gpuard up -d"},
 		{pattern: `gpuard (up|logs -f node) +#`, skip: "stays until Ctrl-C: TestExamples and the tests of services do that"},
@@ -89,7 +93,7 @@ func TestHowTo(t *testing.T) {
 					}
 				}
 				if strings.Contains(line, "gpuard setup ") { // whatever it would write belongs to the tests of setup
-					line = regexp.MustCompile(`\s+#.*`).ReplaceAllString(line, "") + " --dry-run"
+					line = regexp.MustCompile(`gpuard setup [a-z]+`).ReplaceAllString(line, "$0 --dry-run")
 				}
 				ends(t, line, s.run(t, standing(t), []string{line})[0])
 			})

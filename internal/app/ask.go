@@ -28,7 +28,7 @@ func (a *App) Ask(ctx context.Context, spec job.Spec) (job.Spec, error) {
 	}
 	answer, err := a.put(ctx, q)
 	if errors.Is(err, dialog.ErrCancelled) {
-		return spec, errors.New("cancelled: nothing was leased")
+		return spec, inquire.ErrCancelled
 	}
 	if err != nil {
 		return spec, err
@@ -102,9 +102,7 @@ func (a *App) put(ctx context.Context, q inquire.Question) (inquire.Answer, erro
 		defer t.Close()
 		return a.putOn(t, q)
 	}
-	x, _ := a.Env.Lookup("DISPLAY")
-	wayland, _ := a.Env.Lookup("WAYLAND_DISPLAY")
-	if x+wayland == "" {
+	if !a.desktop() {
 		return inquire.Answer{}, usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
 	w := dialog.Window{Title: "gpuard", Text: q.Text(), Columns: []string{"GPU", "Model", "Free", "Use"}, Rows: q.Rows(), Several: q.Count > 1}
@@ -176,4 +174,18 @@ func obey(t *dialog.Terminal, sig os.Signal) error {
 	t.Suspend()
 	interrupt.Die(sig)
 	return nil
+}
+
+// desktop reports whether there is one to show a window on.
+func (a *App) desktop() bool {
+	x, _ := a.Env.Lookup("DISPLAY")
+	wayland, _ := a.Env.Lookup("WAYLAND_DISPLAY")
+	return x+wayland != ""
+}
+
+// Alert shows why a program does not start to somebody who has no terminal, if it can. Whoever else looks finds it on standard error.
+func (a *App) Alert(ctx context.Context, text string) {
+	if a.desktop() {
+		_ = dialog.Alert(ctx, "gpuard", text)
+	}
 }

@@ -42,6 +42,7 @@ func probes() []probe {
 		{"zsh", program("zsh")},
 		{"less", program("less")},
 		{"systemd", program("systemd-analyze")},
+		{"gio", program("gio")},
 		{"desktop-file-validate", program("desktop-file-validate")},
 		{"man", program("man")},
 		{"nfpm", nfpm},

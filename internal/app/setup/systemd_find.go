@@ -12,7 +12,8 @@ import (
 	"gpuard/internal/text/unit"
 )
 
-// unitFolders is where a manager looks for its units (systemd.unit(5), "Unit file load path").
+// unitFolders is where a manager looks for its units; $SYSTEMD_UNIT_PATH names others, before the usual ones if it ends in a
+// colon (systemd.unit(5), "Unit file load path").
 type unitFolders struct {
 	all []string // the first one counts
 	own string   // of the administrator, or of the user
@@ -26,6 +27,19 @@ type found struct {
 }
 
 func (s *Setup) unitFolders(user bool) (unitFolders, error) {
+	usual, err := s.usualUnitFolders(user)
+	value, set := s.App.Env.Lookup("SYSTEMD_UNIT_PATH")
+	if !set || err != nil {
+		return usual, err
+	}
+	named := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool { return !filepath.IsAbs(dir) })
+	if strings.HasSuffix(value, ":") {
+		named = append(named, usual.all...)
+	}
+	return unitFolders{named, usual.own}, nil
+}
+
+func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	below := func(paths ...string) []string {
 		for i, p := range paths {
 			paths[i] = filepath.Join("/", s.App.Root, p)

@@ -2,12 +2,16 @@
 package inquire
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
 )
+
+// ErrCancelled is for somebody who was asked and did not want any more.
+var ErrCancelled = errors.New("cancelled: nothing was leased")
 
 // Choice is one device that can be asked for.
 type Choice struct {

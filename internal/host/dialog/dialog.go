@@ -161,3 +161,26 @@ func (w Window) kdialog() []string {
 	}
 	return args
 }
+
+// Alert shows a text until somebody has read it, or as a message that goes away by itself where nothing else is installed.
+func Alert(ctx context.Context, title, text string) error {
+	for _, known := range [][]string{
+		{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
+		{"kdialog", "--title", title, "--error", text},
+		{"xmessage", "-center", title + ": " + text},
+		{"notify-send", "--urgency=critical", "--", title, text},
+	} {
+		path, err := exec.LookPath(known[0])
+		if err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, path, known[1:]...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		var exit *exec.ExitError
+		if err = cmd.Run(); errors.As(err, &exit) { // it was closed, which is an answer too
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("none of zenity, kdialog, xmessage and notify-send is installed: %w", exec.ErrNotFound)
+}

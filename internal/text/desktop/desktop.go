@@ -1,4 +1,5 @@
-// Package desktop reads desktop entries: which programs they start, and how. It starts nothing.
+// Package desktop reads desktop entries: which programs they start, and how; and writes them again with other values. It starts
+// nothing.
 package desktop
 
 import (

@@ -16,6 +16,14 @@ func (p *Program) asked(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, 
 	if !ask {
 		return spec, nil
 	}
+	if err := askable(cmd); err != nil {
+		return spec, err
+	}
+	return p.App.Ask(cmd.Context(), spec)
+}
+
+// askable finds the flags that leave nothing to ask.
+func askable(cmd *cobra.Command) error {
 	var conflicts []conflict
 	for _, name := range []string{"device", "mig", "cpu"} {
 		conflicts = append(conflicts, conflict{"ask", name, "the device is known"})
@@ -24,7 +32,7 @@ func (p *Program) asked(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, 
 		conflicts = append(conflicts, conflict{"ask", name, "the number of processes follows from that of the devices"})
 	}
 	if err := together(cmd, conflicts); err != nil {
-		return spec, asUsage(err)
+		return asUsage(err)
 	}
-	return p.App.Ask(cmd.Context(), spec)
+	return nil
 }

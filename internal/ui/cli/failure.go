@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/inquire"
 	"gpuard/internal/core/job"
 )
 
@@ -59,11 +60,26 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 		_ = p.failJSON(cmd, answer)
 	case isRefusal:
 		Refusal(p.Err, refusal, p.term(p.Err))
+		var text strings.Builder
+		Refusal(&text, refusal, p.term(&text))
+		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
 		fmt.Fprintln(p.Err, "gpuard: "+f.err.Error())
-		if r := app.Remedy(f.err); r != "" {
+		r := app.Remedy(f.err)
+		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
+		p.alert(cmd, f.err, strings.TrimSuffix(f.err.Error()+"\n"+r, "\n"))
+	}
+}
+
+// alert is the flag of what may be started by an icon.
+const alert = "alert"
+
+// alert shows why nothing starts in a window, where that was asked for. Who closed a window knows.
+func (p *Program) alert(cmd *cobra.Command, err error, text string) {
+	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, inquire.ErrCancelled) {
+		p.App.Alert(cmd.Context(), text)
 	}
 }
 

@@ -76,6 +76,7 @@ func (p *Program) run() *cobra.Command {
 	o.add(p, cmd)
 	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s; kernel: the connection file of a Jupyter kernel")
 	addAsk(cmd, &o.ask)
+	f.Bool(alert, false, "show an error in a window too, for who started it without a terminal")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")

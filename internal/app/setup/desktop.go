@@ -1,0 +1,288 @@
+package setup
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/quote"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/desktop"
+)
+
+// Desktop is a second entry for a program of the desktop, which starts it with a lease.
+type Desktop struct {
+	Setup *Setup
+	App   string   // id of an entry, or a path
+	Name  string   // tells several entries of one program apart; "" the only one
+	Flags []string // of gpuard run
+	More  []string // arguments that the program gets too
+}
+
+// id is the entry's own, without its ending.
+func (d Desktop) id() string {
+	return strings.TrimSuffix(filepath.Base(d.App), ".desktop")
+}
+
+// Key is what the setup is remembered by.
+func (d Desktop) Key() (string, error) {
+	if d.id() == "." || d.id() == "/" || d.id() == "" || strings.ContainsAny(d.Name, "\n\r\x00") {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
+	}
+	if d.Name != "" {
+		return fmt.Sprintf("desktop --name=%s %s", quote.Sh(d.Name), quote.Sh(d.id())), nil
+	}
+	return "desktop " + quote.Sh(d.id()), nil
+}
+
+// Wish is the entry.
+func (d Desktop) Wish() (Wish, error) {
+	key, err := d.Key()
+	if err != nil {
+		return Wish{}, err
+	}
+	program, err := Program()
+	if err != nil {
+		return Wish{}, err
+	}
+	if strings.Contains(program, "=") {
+		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
+	}
+	source, err := d.find()
+	if err != nil {
+		return Wish{}, err
+	}
+	text, err := files.Read(source)
+	if err != nil {
+		return Wish{}, fmt.Errorf("cannot read %s: %w", source, err)
+	}
+	entry, dropped, err := d.entry(source, text.Content, slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"}))
+	if err != nil {
+		return Wish{}, err
+	}
+	path, err := d.Setup.home("XDG_DATA_HOME", ".local/share", "applications", d.file())
+	if err != nil {
+		return Wish{}, err
+	}
+	w := Wish{
+		Key:     key,
+		Changes: []edit.Change{{Path: path, Content: marked(entry)}},
+		Try:     []string{"gio launch " + quote.Sh(path), "gpuard status"},
+		Notes:   []string{"it is a copy of " + source + ": call this again when that has changed"},
+	}
+	if dropped {
+		w.Notes = append(w.Notes, "files are opened by the original as before: the copy names no file types")
+	}
+	return w, nil
+}
+
+// marked says whose it is. A line that lets a person execute the file stays the first.
+func marked(entry string) string {
+	const mark = "# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"
+	if first, rest, more := strings.Cut(entry, "\n"); more && strings.HasPrefix(first, "#!") {
+		return first + "\n" + mark + rest
+	}
+	return mark + entry
+}
+
+// file is the name of the entry that is written.
+func (d Desktop) file() string {
+	name := d.id() + "-gpuard"
+	if d.Name != "" {
+		name += "-" + strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
+			switch {
+			case r >= 'A' && r <= 'Z':
+				return r - 'A' + 'a'
+			case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r > 0x7f, r == '_', r == '.':
+				return r
+			}
+			return '-'
+		}, d.Name), func(r rune) bool { return r == '-' }), "-")
+	}
+	return name + ".desktop"
+}
+
+// folders are where entries lie; the first one counts.
+func (s *Setup) entryFolders() ([]string, error) {
+	own, err := s.home("XDG_DATA_HOME", ".local/share", "applications")
+	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
+}
+
+// find finds the entry: a path, or an id, in which a dash may stand for a folder
+// (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html).
+func (d Desktop) find() (string, error) {
+	if strings.Contains(d.App, "/") {
+		path, err := filepath.Abs(d.App)
+		if err != nil {
+			return "", fmt.Errorf("cannot find the current folder: %w", err)
+		}
+		if !strings.HasSuffix(path, ".desktop") {
+			return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
+		}
+		if !files.Is(path) {
+			return "", &app.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
+		}
+		return path, nil
+	}
+	folders, err := d.Setup.entryFolders()
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range folders {
+		for n := 0; n <= strings.Count(d.id(), "-"); n++ {
+			if path := filepath.Join(dir, strings.Replace(d.id(), "-", "/", n)+".desktop"); files.Is(path) {
+				return path, nil
+			}
+		}
+	}
+	remedy := "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
+	if near := d.near(); len(near) > 0 {
+		remedy = "is it " + strings.Join(near, " or ") + "?"
+	}
+	return "", &app.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
+}
+
+// near are ids that have the wanted one in them.
+func (d Desktop) near() (ids []string) {
+	for _, id := range d.Setup.Entries() {
+		if strings.Contains(strings.ToLower(id), strings.ToLower(d.id())) && len(ids) < 3 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Entries are the ids of the programs that could be set up, for completion.
+func (s *Setup) Entries() (ids []string) {
+	folders, err := s.entryFolders()
+	if err != nil {
+		return nil
+	}
+	for _, dir := range folders {
+		names, _ := files.Names(dir, ".desktop")
+		for _, name := range names {
+			if id := strings.TrimSuffix(name, ".desktop"); !strings.HasSuffix(id, "-gpuard") && !strings.Contains(id, "-gpuard-") {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// said is what the name of the copy says in brackets: which one it is, and what it gets.
+func (d Desktop) said() string {
+	gets := "GPU"
+	for _, flag := range d.Flags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		switch name {
+		case "device":
+			gets = "GPU " + value
+		case "gpus":
+			if value != "1" {
+				gets = value + " GPUs"
+			}
+		case "mig":
+			gets = value
+		case "share":
+			gets = value + " of a GPU"
+		case "cpu":
+			gets = "no GPU"
+		case "ask":
+			gets = "which GPU?"
+		}
+	}
+	if d.Name == "" {
+		return gets
+	}
+	return d.Name + ", " + gets
+}
+
+// entry is the copy, and whether it names file types no more.
+func (d Desktop) entry(path string, src []byte, run []string) (text string, dropped bool, err error) {
+	if err := d.refuse(path, src); err != nil {
+		return "", false, err
+	}
+	suffix := desktop.Text(" (" + d.said() + ")")
+	out, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
+		name, _, _ := strings.Cut(key, "[")
+		main := group == desktop.Main
+		switch {
+		case key == "Exec" && main:
+			return desktop.Prefixed(value, run, d.More), true
+		case key == "Exec" && strings.HasPrefix(group, desktop.Action):
+			return desktop.Prefixed(value, run, nil), true
+		case name == "Name" && main:
+			return strings.TrimRight(value, " \t") + suffix, true
+		case key == "DBusActivatable" && main: // with it Exec is not looked at
+			return "false", true
+		case key == "MimeType" && main: // a second program for the same files would be a surprise
+			dropped = true
+			return "", false
+		case key == "NoDisplay" && main:
+			return "false", true
+		}
+		return value, true
+	})
+	if err != nil {
+		return "", false, d.bad(path, err.Error())
+	}
+	return string(out), dropped, nil
+}
+
+func (d Desktop) bad(path, why string) error {
+	return &app.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
+}
+
+// refuse says why an entry cannot be started with a lease.
+func (d Desktop) refuse(path string, src []byte) error {
+	values := map[string]string{}
+	if _, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
+		if group == desktop.Main {
+			values[key] = strings.TrimSpace(value)
+		}
+		return value, true
+	}); err != nil {
+		return d.bad(path, err.Error())
+	}
+	f, err := desktop.Read(path, src)
+	if err != nil {
+		return d.bad(path, err.Error())
+	}
+	var words []lint.Word
+	for _, step := range f.Steps {
+		if step.Do == lint.Command && step.In == desktop.Main && words == nil {
+			words = step.Words
+		}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		real = path
+	}
+	in := func(part string) bool { return strings.Contains(path, part) || strings.Contains(real, part) }
+	box := "its program runs in a sandbox of %s, and the lease of gpuard run does not reach in there"
+	snap := slices.ContainsFunc(words, func(w lint.Word) bool { return strings.HasPrefix(w.Text, "/snap/") })
+	base := ""
+	if len(words) > 0 {
+		base = filepath.Base(words[0].Text)
+	}
+	switch {
+	case values["Hidden"] == "true":
+		return d.bad(path, "it counts as deleted (Hidden=true)")
+	case values["Type"] != "" && values["Type"] != "Application":
+		return d.bad(path, "it starts no program (Type="+values["Type"]+")")
+	case base == "flatpak" || values["X-Flatpak"] != "" || in("/flatpak/exports/"):
+		return d.bad(path, fmt.Sprintf(box, "Flatpak"))
+	case base == "snap" || values["X-SnapInstanceName"] != "" || in("/snapd/") || snap:
+		return d.bad(path, fmt.Sprintf(box, "snap"))
+	case base == "":
+		return d.bad(path, "it names no program (Exec=)")
+	case base == "gpuard":
+		return d.bad(path, "it starts gpuard already; name the entry that this one was made of")
+	}
+	return nil
+}

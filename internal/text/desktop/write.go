@@ -1,0 +1,90 @@
+package desktop
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Main is the group of an entry that describes the program; those of its actions begin with Action.
+const (
+	Main   = "Desktop Entry"
+	Action = "Desktop Action "
+)
+
+// Rewrite gives every assignment of an entry to change, which returns the value that it shall have, and whether it stays. Both
+// values are as they stand in the file, and key has the language with it: Name[de]. Everything else stays byte for byte.
+func Rewrite(src []byte, change func(group, key, value string) (string, bool)) ([]byte, error) {
+	if bytes.IndexByte(src, 0) >= 0 || !utf8.Valid(src) {
+		return nil, errors.New("it is no text in UTF-8")
+	}
+	var out strings.Builder
+	group := ""
+	for line := range strings.Lines(string(src)) {
+		body := strings.TrimPrefix(strings.TrimRight(line, "\r\n"), "\ufeff")
+		key, value, assigns := strings.Cut(body, "=")
+		switch start := strings.TrimLeft(body, " \t"); {
+		case start == "" || start[0] == '#':
+		case start[0] == '[':
+			if end := strings.IndexByte(start, ']'); end > 0 {
+				group = start[1:end]
+			}
+		case group == "":
+			return nil, errors.New("it does not begin with [Desktop Entry]")
+		case assigns:
+			bare := strings.TrimLeft(value, " \t")
+			now, stays := change(group, strings.TrimSpace(key), bare)
+			if !stays {
+				continue
+			}
+			line = line[:len(line)-len(strings.TrimLeft(line, "\ufeff"))] + key + "=" + value[:len(value)-len(bare)] + now + line[len(strings.TrimRight(line, "\r\n")):]
+		}
+		out.WriteString(line)
+	}
+	return []byte(out.String()), nil
+}
+
+// Prefixed is an Exec value that starts what value starts, with words before it. The words of more come where the files that
+// are opened with it do, and behind everything else where it takes none.
+func Prefixed(value string, words, more []string) string {
+	all := unescape(value, 1, 1)
+	parts := make([]string, 0, len(words)+3)
+	for _, w := range words {
+		parts = append(parts, Word(w))
+	}
+	written := make([]string, len(more))
+	for i, w := range more {
+		written[i] = Word(w)
+	}
+	at := len(value)
+	for _, w := range split(all) {
+		if slices.Contains([]string{"%f", "%F", "%u", "%U"}, w.Raw) {
+			at = w.At.Column - 1
+			break
+		}
+	}
+	for _, part := range []string{strings.TrimRight(value[:at], " \t"), strings.Join(written, " "), value[at:]} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// Word writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice; the
+// escapes of every value of type string come on top
+// (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
+func Word(word string) string {
+	quoted := strings.ReplaceAll(word, "%", "%%")
+	if word == "" || strings.ContainsAny(word, " \t\n\r\"'\\><~|&;$*?#()`") {
+		quoted = `"` + strings.NewReplacer(`"`, `\"`, "`", "\\`", `$`, `\$`, `\`, `\\`).Replace(quoted) + `"`
+	}
+	return Text(quoted)
+}
+
+// Text writes a value of type string.
+func Text(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\t", `\t`, "\r", `\r`).Replace(text)
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+const setupDesktopLong = `Adds a second entry for a program to your menu, "Blender (GPU 0)", which starts it
+with a lease. It is a copy of the program's own entry, with its icon, translations
+and actions. APP is the name of that entry, or its path; arguments behind -- are
+given to the program. Several entries of one program are told apart by --name.
+
+An icon that does nothing helps nobody: while no GPU is free the program does not
+start, and a window says why. With --wait it waits in line, with --fallback cpu it
+starts without a GPU, and with --ask it asks each time which GPU it shall have.`
+
+func (p *Program) setupDesktop() *cobra.Command {
+	var t target
+	var l leasing
+	var ask bool
+	var name string
+	cmd := &cobra.Command{
+		Use:   "desktop [flags] APP [-- ARG...]",
+		Short: "A menu entry that starts a program with a lease",
+		Long:  setupDesktopLong,
+		Example: `  gpuard setup desktop org.blender.Blender --device 0
+  gpuard setup desktop mtools --ask        asks each time
+  gpuard setup desktop mtools --name image --device 0 -- --module image
+  gpuard setup desktop mtools --name image --remove`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error {
+				d := setup.Desktop{Setup: &setup.Setup{App: p.App}, Name: name}
+				var err error
+				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
+					return err
+				}
+				if d.Flags, err = l.flags(p, cmd); err != nil {
+					return err
+				}
+				if ask {
+					if err = askable(cmd); err != nil {
+						return err
+					}
+					d.Flags = append(d.Flags, "--ask")
+				}
+				if !cmd.Flags().Changed("wait") && !l.wait.noWait && len(l.wait.fallback) == 0 && !l.cpu {
+					d.Flags = append(d.Flags, "--no-wait")
+				}
+				return p.do(&t, d.Key, d.Wish)
+			})
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, files
+			}
+			return (&setup.Setup{App: p.App}).Entries(), noFiles
+		},
+	}
+	l.add(p, cmd)
+	addAsk(cmd, &ask)
+	t.add(cmd)
+	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, which tells several of one program apart")
+	return cmd
+}
+
+// entryAndArguments tells what stands before -- from what stands behind.
+func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []string, err error) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 {
+		dash = len(args)
+	}
+	switch {
+	case dash == 0:
+		return "", nil, usagef("cannot set up a program without its name: gpuard setup desktop APP, such as org.blender.Blender")
+	case dash > 1:
+		return "", nil, usagef("cannot set up %d programs at once: write one APP, and arguments of the program behind --: gpuard setup desktop %s -- %s", dash, shellWords(args[0]), shellWords(args[1:]...))
+	}
+	return args[0], args[dash:], nil
+}
