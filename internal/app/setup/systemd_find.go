@@ -49,7 +49,8 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	if !user {
 		etc := below("/etc/systemd/system")[0]
 		return unitFolders{append(append(below("/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early"), etc),
-			below("/run/systemd/system", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system", "/run/systemd/generator.late")...), etc}, nil
+			below("/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached", "/run/systemd/generator", "/usr/local/lib/systemd/system",
+				"/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late")...), etc}, nil
 	}
 	own, err := s.home("XDG_CONFIG_HOME", ".config", "systemd", "user")
 	if err != nil {
@@ -74,9 +75,15 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	beneath("generator")
 	all = append(all, data)
 	all = append(all, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "systemd", "user")...)
-	all = append(all, below("/usr/local/lib/systemd/user", "/usr/lib/systemd/user", "/lib/systemd/user")...)
+	all = append(all, below("/usr/local/lib/systemd/user", "/usr/local/share/systemd/user", "/usr/lib/systemd/user", "/usr/share/systemd/user", "/lib/systemd/user")...)
 	beneath("generator.late")
-	return unitFolders{all, own}, nil
+	var once []string
+	for _, dir := range all {
+		if !slices.Contains(once, dir) {
+			once = append(once, dir)
+		}
+	}
+	return unitFolders{once, own}, nil
 }
 
 // listed are folders below those that a variable lists, or below the usual ones of the machine.
