@@ -97,6 +97,10 @@ func brokenCases() []broken {
 		{"translations in step", translation("# 甲\n[英文](a.md)\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](c)\n\n另\n"), "a.md: nothing more\n  and a.zh-CN.md:10: one more paragraph"},
 		{"translations in step", translation("# 甲\n英文\n\n## 乙\n```sh\ngpuard run  # 注\n```\n- [c](c) [a](a.md)\n"), "a.zh-CN.md: the first line below the title has no link to a.md"},
 		{"translations in step", one("a.zh-CN.md", ""), "there is no a.md"},
+		{"translations in step", one("README.md", "# A\n"), "there is no README.zh-CN.md"},
+		{"pages that are found", map[string]string{"docs/README.md": everyNeed() + "[a](a.md)", "docs/a.md": "[c](c.md)", "docs/b.md": "", "docs/c.md": ""}, "docs/b.md: no link leads here"},
+		{"pages that are found", one("docs/README.md", ""), "no link to docs/how-to/waiting.md"},
+		{"pages that are found", map[string]string{"docs/README.md": everyNeed() + "[a](a.md)", "docs/a.md": "[c](c.md)", "docs/c.md": ""}, ""},
 		{"every requirement is explained", map[string]string{
 			"go.mod": "require (\n\tgithub.com/a/b v1.2.3\n\tgithub.com/c/d v1.0.0 // indirect\n)\n", "docs/dependencies.md": "nothing\n",
 		}, "no row for github.com/a/b"},
@@ -112,6 +116,15 @@ func brokenCases() []broken {
 // translation is a page with its translation.
 func translation(text string) map[string]string {
 	return map[string]string{"a.md": "# A\n[Chinese](a.zh-CN.md)\n\n## B\n```sh\ngpuard run  # note\n```\n- [c](c)\n", "a.zh-CN.md": text}
+}
+
+// everyNeed is a map of the documents that has them all.
+func everyNeed() string {
+	var b strings.Builder
+	for _, n := range needs() {
+		b.WriteString("[x](../" + n.page + ")\n")
+	}
+	return b.String()
 }
 
 func one(name, text string) map[string]string { return map[string]string{name: text} }

@@ -11,8 +11,44 @@ import (
 	"gpuard/test/pages"
 )
 
-// chinese is how the name of a page in Chinese ends.
-const chinese = ".zh-CN.md"
+const (
+	docsMap = "docs/README.md"
+	chinese = ".zh-CN.md" // how the name of a page in Chinese ends
+)
+
+// need is what people who share GPUs come with, and where they find how it is done.
+type need struct{ what, page string }
+
+// needs are written out. Each has its page, and a link to it in the map of the documents.
+func needs() []need {
+	const how = "docs/how-to/"
+	return []need{
+		{"run on chosen devices", how + "choose-devices.md"},
+		{"run on no GPU, and hear of it when a program fell back", how + "without-a-gpu.md"},
+		{"let the machine pick", how + "let-gpuard-choose.md"},
+		{"see which GPU is which", how + "mapping.md"},
+		{"numbers that do not move", how + "stable-numbers.md"},
+		{"AMD, Intel, Ascend and tinygrad", how + "other-vendors.md"},
+		{"share a GPU by memory", how + "sharing.md"},
+		{"another GPU, the CPU, or wait", how + "fallback.md"},
+		{"wait for a GPU", how + "waiting.md"},
+		{"modules of a product on GPUs of their own", how + "services.md"},
+		{"several instances of a program", how + "services.md#one-on-every-gpu"},
+		{"many experiments over few GPUs", how + "sweep.md"},
+		{"train and infer side by side", "examples/train-and-infer/README.md"},
+		{"distributed training", how + "distributed.md"},
+		{"a long job whose GPU gets hot or fails", how + "drift.md"},
+		{"limits, restarts and logs", how + "supervise.md"},
+		{"memory that belongs to nobody", how + "leftovers.md"},
+		{"VS Code", how + "vscode.md"},
+		{"SSH", how + "ssh.md"},
+		{"cron", how + "cron.md"},
+		{"proof that it is on the GPU", how + "verify.md"},
+		{"will GPU programs run here", how + "doctor.md"},
+		{"mistakes in scripts", how + "lint.md"},
+		{"logs that say which GPU it was", how + "which-gpu-it-was.md"},
+	}
+}
 
 // pagesOf are the pages of the repository, by path.
 func (t tree) pagesOf() map[string][]pages.Block {
@@ -60,10 +96,46 @@ func linksResolve(repo tree) (bad []string) {
 	return bad
 }
 
+// pagesFound: every page in docs is reached from the map of the documents by links, and the map names the page of every need.
+func pagesFound(repo tree) (bad []string) {
+	all := repo.pagesOf()
+	reached := map[string]bool{docsMap: true}
+	named := map[string]bool{}
+	for todo := []string{docsMap}; len(todo) > 0; todo = todo[1:] {
+		for _, l := range pages.Links(all[todo[0]]) {
+			file, place := led(todo[0], l.To)
+			if todo[0] == docsMap {
+				named[strings.TrimSuffix(file+"#"+place, "#")] = true
+			}
+			if _, isPage := all[file]; l.Relative() && isPage && !reached[file] {
+				reached[file] = true
+				todo = append(todo, file)
+			}
+		}
+	}
+	for page := range all {
+		if strings.HasPrefix(page, "docs/") && !reached[page] {
+			bad = append(bad, fmt.Sprintf("%s: no link leads here from %s: give it a row there", page, docsMap))
+		}
+	}
+	for _, n := range needs() {
+		if !named[n.page] {
+			bad = append(bad, fmt.Sprintf("%s: no link to %s (%s)", docsMap, n.page, n.what))
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
 // translated: a page in Chinese has what the page in English has, in the same order: headings, paragraphs, rows, items and code.
 // Commands are the same, only a comment behind them may differ; links lead to the same places. Each begins with a link to the other.
 func translated(repo tree) (bad []string) {
 	all := repo.pagesOf()
+	for _, english := range []string{"README.md", "docs/tutorial/first-lease.md"} {
+		if name := strings.TrimSuffix(english, ".md") + chinese; all[english] != nil && all[name] == nil {
+			bad = append(bad, fmt.Sprintf("%s: there is no %s", english, name))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		base, isChinese := strings.CutSuffix(name, chinese)
 		if !isChinese {

@@ -89,6 +89,7 @@ func rules() []rule {
 		{"numbers of their own", ownNumbers},
 		{"guards that exist", guardsExist},
 		{"links that lead somewhere", linksResolve},
+		{"pages that are found", pagesFound},
 		{"translations in step", translated},
 	}
 }

@@ -15,7 +15,7 @@ import (
 func linesIn(blocks []pages.Block) (lines []string) {
 	first := regexp.MustCompile(`^(sudo )?(gpuard|go|eval|source|export|nohup)\b`)
 	for _, b := range blocks {
-		if b.Kind != pages.Code || !slices.Contains([]string{"indented", "sh", "bash", "zsh", "fish", "console"}, b.Info) {
+		if b.Kind != pages.Code || !slices.Contains([]string{"indented", "sh", "bash", "zsh", "fish"}, b.Info) {
 			continue
 		}
 		for _, line := range commandsIn(b.Lines()) {
@@ -71,7 +71,15 @@ func TestHowTo(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range files {
 		name := filepath.Base(file)
-		_, blocks := readPage(t, filepath.Join("docs", "how-to", name))
+		text, blocks := readPage(t, filepath.Join("docs", "how-to", name))
+		t.Run(name, func(t *testing.T) { // what it shows after a command
+			p := page{T: t, name: "docs/how-to/" + name, folder: standing(t), lines: strings.Split(text, "\n")}
+			for _, b := range blocks {
+				if b.Kind == pages.Code && b.Info == "console" {
+					p.console(b)
+				}
+			}
+		})
 		for _, line := range linesIn(blocks) {
 			s := session{shell: "bash", columns: 80, said: map[string]string{"4242": "$job", "4711": "$job",
 				"k3f9": `"$(gpuard status --json | sed -n 's/.*"id": "\([a-z0-9]*\)".*/\1/p' | head -n 1)"`}}
@@ -93,7 +101,7 @@ func TestHowTo(t *testing.T) {
 					}
 				}
 				if strings.Contains(line, "gpuard setup ") { // whatever it would write belongs to the tests of setup
-					line = regexp.MustCompile(`gpuard setup [a-z]+`).ReplaceAllString(line, "$0 --dry-run")
+					line = regexp.MustCompile(`gpuard setup \S+`).ReplaceAllString(line, "$0 --dry-run")
 				}
 				ends(t, line, s.run(t, standing(t), []string{line})[0])
 			})

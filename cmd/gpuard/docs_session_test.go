@@ -44,7 +44,14 @@ build) mkdir -p "${3%/*}" && : >"$3" ;;
 esac
 `,
 		// Whoever tests as root must not set up the machine.
-		"sudo": "#!/bin/sh\ncase \"$1 $2\" in\n\"gpuard setup\") exec \"$@\" --dry-run ;;\nesac\nexec \"$@\"\n",
+		"sudo": `#!/bin/sh
+if [ "$1 $2" = "gpuard setup" ]; then
+	target=$3
+	shift 3
+	exec gpuard setup "$target" --dry-run "$@"
+fi
+exec "$@"
+`,
 	}
 }
 
@@ -171,7 +178,7 @@ func standing(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"app", "train.sh", "solver"} {
+	for _, name := range []string{"app", "train.sh", "serve.sh", "solver"} {
 		executable.Write(t, filepath.Join(folder, name), []byte("#!/bin/sh\nexit 0\n"))
 	}
 	return folder

@@ -18,18 +18,20 @@ type ending struct {
 	pattern string // of the command
 	code    int
 	why     string // part of what it prints
+	lacks   bool   // only where the machine lacks what it is about; 0 elsewhere
 }
 
 // endings are written out: what a page shows ends with 0 unless it is here.
 func endings() []ending {
 	const invented = "on an invented machine"
 	return []ending{
-		{`gpuard run .*--no-wait --gpus 3 `, 120, "ask for 2 GPUs"},
-		{`gpuard lint ([a-z]+\.sh|jobs/|\.)`, 1, "mask-range"},
-		{`gpuard lint .*>`, 1, ""},
-		{`gpuard verify `, 2, invented},
-		{`gpuard run --verify `, 125, invented},
-		{`gpuard evict .*4711`, 2, "it is not on this machine"},
+		{`gpuard run .*--no-wait --gpus 3 `, 120, "ask for 2 GPUs", false},
+		{`gpuard lint ([a-z]+\.sh|jobs/|\.)`, 1, "mask-range", false},
+		{`gpuard lint .*>`, 1, "", false},
+		{`gpuard verify `, 2, invented, false},
+		{`gpuard run --verify `, 125, invented, false},
+		{`gpuard evict .*4711`, 2, "it is not on this machine", false},
+		{`gpuard setup `, 2, "cannot find", true}, // a unit, an environment or a kernel that is not on this machine
 	}
 }
 
@@ -38,7 +40,7 @@ func ends(t *testing.T, command string, got reply) {
 	t.Helper()
 	want, why := 0, ""
 	for _, e := range endings() {
-		if regexp.MustCompile(e.pattern).MatchString(command) {
+		if regexp.MustCompile(e.pattern).MatchString(command) && (!e.lacks || got.code != 0) {
 			want, why = e.code, e.why
 		}
 	}
