@@ -149,6 +149,29 @@ func TestSetupMachinePackaged(t *testing.T) {
 	contains(t, got.out, "a package has installed tmpfiles.d/gpuard.conf, the manual, the completion for bash, the completion for zsh, the completion for fish already")
 }
 
+// TestSetupMachineShells: each shell takes its completion from the file that is put where it looks.
+func TestSetupMachineShells(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "zsh", "fish")
+	root := machineFolder(t)
+	setupMachine(t, root)
+	for shell, c := range map[string]struct{ script, want string }{
+		"bash": {`. "$ROOT/` + tabOfBash + `"; complete -p gpuard`, "-F __start_gpuard gpuard"},
+		"zsh":  {`fpath=("${ROOT}/` + filepath.Dir(tabOfZsh) + `" $fpath); autoload -U compinit; compinit -u -D; print $_comps[gpuard]`, "_gpuard\n"},
+		"fish": {`set fish_complete_path "$ROOT/` + filepath.Dir(tabOfFish) + `"; complete -C "gpuard undr"`, "undrain\t"},
+	} {
+		cmd := program(t, stateFolder(t), []string{"ROOT=" + root, "PATH=" + onPath(t) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()})
+		found, err := exec.LookPath(shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Path, cmd.Args = found, []string{shell, "-c", c.script}
+		if got := run(t, cmd); got.code != 0 || !strings.Contains(got.out, c.want) {
+			t.Errorf("%s: exit %d, %q%s", shell, got.code, got.out, got.err)
+		}
+	}
+}
+
 // TestSetupMachineNotRoot: only root can, and is told how.
 func TestSetupMachineNotRoot(t *testing.T) {
 	t.Parallel()
