@@ -170,7 +170,7 @@ func debian(t *testing.T, file, arch string) {
 	lacks(t, "dpkg-deb -c", tool(t, "/", "dpkg-deb", "-c", file),
 		file755+`/usr/bin/gpuard\n`,
 		file644+`/usr/lib/tmpfiles\.d/gpuard\.conf\n`,
-		file644+`/usr/share/man/man1/gpuard\.1\.gz\n`, file644+`/usr/share/man/man1/gpuard-run\.1\.gz\n`,
+		file644+`/usr/share/man/man1/gpuard\.1\.gz\n`, file644+`/usr/share/man/man1/gpuard-run\.1\.gz\n`, file644+`/usr/share/man/man5/gpuard\.yaml\.5\.gz\n`,
 		file644+`/usr/share/bash-completion/completions/gpuard\n`,
 		file644+`/usr/share/zsh/vendor-completions/_gpuard\n`,
 		file644+`/usr/share/fish/vendor_completions\.d/gpuard\.fish\n`,

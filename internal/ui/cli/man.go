@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
+	"gpuard/internal/app/setup"
 )
 
 // Page is one page of the manual, in the language of man(7).
@@ -15,10 +16,13 @@ type Page struct {
 	Text string
 }
 
-// Manual is every page of section 1: gpuard(1) and one for each command.
+// Manual is every page: gpuard(1), one for each command, and those of the files that people write in section 5.
 func Manual(version string) (pages []Page) {
 	for _, cmd := range withPages((&Program{App: &app.App{}}).root()) {
 		pages = append(pages, Page{pageOf(cmd) + ".1", manText(cmd, version)})
+	}
+	for _, f := range setup.Formats() {
+		pages = append(pages, formatPage(f, version))
 	}
 	return pages
 }

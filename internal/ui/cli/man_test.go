@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"gpuard/internal/app"
+	"gpuard/internal/app/setup"
 	"gpuard/internal/gate"
+	"gpuard/internal/text/project"
 )
 
 // TestManual: every command has a page that man shows without a warning, and everything that its help says is on it.
@@ -43,6 +45,32 @@ func TestManual(t *testing.T) {
 			for _, f := range g.flags {
 				if missing := firstMissing(words, strings.TrimSpace(flagName(f))+" "+flagWords(f)); missing != "" {
 					t.Errorf("%s lacks %q of --%s", name, missing, f.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestManualOfFormats: every key of a file that people write stands on its page, with what it takes and means.
+func TestManualOfFormats(t *testing.T) {
+	gate.Need(t, "man")
+	for _, f := range setup.Formats() {
+		if _, wrong := project.Read([]byte(f.Example), f.Name); f.Name == "gpuard.yaml" && len(wrong) > 0 {
+			t.Errorf("the example of %s: %v", f.Name, wrong)
+		}
+		words := strings.Join(strings.Fields(rendered(t, formatPage(f, "v1.2.3"))), " ")
+		for _, said := range []string{f.Short, f.Text, f.Places, f.Example} {
+			if missing := firstMissing(words, said); missing != "" {
+				t.Errorf("the page of %s lacks %q", f.Name, missing)
+			}
+		}
+		for _, table := range f.Tables {
+			if len(table.Keys) == 0 {
+				t.Errorf("%s: there is no key %s", f.Name, table.Title)
+			}
+			for _, k := range table.Keys {
+				if missing := firstMissing(words, k.Name+": "+k.Takes+" "+k.Text); missing != "" {
+					t.Errorf("the page of %s lacks %q", f.Name, missing)
 				}
 			}
 		}

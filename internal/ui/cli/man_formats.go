@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/app/setup"
+)
+
+// formatPage is the page of section 5 about a file that people write.
+func formatPage(f setup.Format, version string) Page {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n%s\n.SH KEYS\n", manHead(f.Name, 5, version), roff(f.Name), roff(f.Short), roff(f.Text))
+	for _, table := range f.Tables {
+		fmt.Fprintf(&b, ".SS %s\n", roff(table.Title))
+		for _, k := range table.Keys {
+			fmt.Fprintf(&b, ".TP\n.BR %s \": %s\"\n%s\n", roff(k.Name), roff(k.Takes), roff(k.Text))
+		}
+	}
+	fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n")
+	for line := range strings.Lines(f.Example) {
+		b.WriteString(roff(strings.TrimRight(line, "\n")) + "\n")
+	}
+	fmt.Fprintf(&b, ".fi\n.SH FILES\n%s\n.SH SEE ALSO\n.BR gpuard (1),\n.BR gpuard\\-run (1),\n.BR gpuard\\-up (1)\n", roff(f.Places))
+	return Page{f.Name + ".5", b.String()}
+}
