@@ -17,7 +17,7 @@ import (
 // setupMachine is gpuard setup machine on a machine whose files lie below a folder.
 func setupMachine(t *testing.T, root string, flags ...string) (got result, files map[string]string) {
 	t.Helper()
-	cmd := program(t, "", []string{"SITE=" + root, "PATH=" + onPath(t) + ":" + os.Getenv("PATH")}, append([]string{"setup", "machine", "--json"}, flags...)...)
+	cmd := program(t, "", []string{"SITE=" + root, "PATH=" + filepath.Join(root, "usr/local/bin") + ":" + os.Getenv("PATH")}, append([]string{"setup", "machine", "--json"}, flags...)...)
 	cmd.Args[0] = "surveyed"
 	got = run(t, cmd)
 	var r setup.Report
@@ -46,6 +46,16 @@ func machineFolder(t *testing.T) string {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	self, err := os.Executable()
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(root, "usr/local/bin"), 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(root, "usr/local/bin/gpuard"))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return root
 }
@@ -143,6 +153,8 @@ func TestSetupMachinePackaged(t *testing.T) {
 		}
 	}
 	got, files := setupMachine(t, root)
+	delete(files, "etc/profile.d/gpuard.sh") // where the folder of the tests is root's alone
+	delete(files, "etc/fish/conf.d/gpuard.fish")
 	if len(files) != 2 || files[policy] != "create" || files["run/gpuard"] != "create" {
 		t.Errorf("%v %s%s", files, got.out, got.err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/quote"
@@ -21,6 +22,7 @@ import (
 // What a package of the distribution has installed already is left to it.
 type Machine struct {
 	Setup       *Setup
+	Program     string            // that logins start; "" is this one
 	Pages       map[string]string // of the manual, by the names of their files, such as gpuard-run.1
 	Completions map[string]string // scripts, by the names of the shells
 }
@@ -37,7 +39,7 @@ func (m Machine) Allowed(what string) error {
 }
 
 // Wish is every file for the machine that is not there yet.
-func (m Machine) Wish() (Wish, error) {
+func (m Machine) Wish() (_ Wish, err error) {
 	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.App.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
 	files, packaged := m.files()
 	if len(packaged) > 0 {
@@ -57,14 +59,62 @@ func (m Machine) Wish() (Wish, error) {
 	if !m.there("usr/bin/systemd-tmpfiles") && !m.there("bin/systemd-tmpfiles") {
 		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leases+" again after a boot: let root call gpuard setup machine then")
 	}
-	if self, err := os.Executable(); err == nil && (strings.HasPrefix(self, "/home/") || strings.HasPrefix(self, "/root/")) {
-		w.Notes = append(w.Notes, "gpuard itself lies in somebody's home; for everybody: sudo install "+quote.Sh(self)+" /usr/local/bin/gpuard")
+	if w.Changes, err = m.logins(w.Changes); err != nil {
+		w.Notes = append(w.Notes, err.Error())
 	}
 	return w, nil
 }
 
 // leases is where systemd-tmpfiles makes the folder.
 const leases = "/run/gpuard"
+
+// logins adds what makes a login see the GPUs that the policy says. Everybody's shell starts the program then, root's too: it
+// has to be one that nobody but root can change.
+func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
+	program, err := m.Program, error(nil)
+	if program == "" {
+		program, err = Program()
+	}
+	if err != nil {
+		return changes, fmt.Errorf("logins are left as they are: %w", err)
+	}
+	target, err := filepath.EvalSymlinks(program)
+	for _, at := range []string{program, target} {
+		if err == nil {
+			err = rootsOwn(at)
+		}
+	}
+	if err != nil {
+		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, quote.Sh(program))
+	}
+	whole := map[string]string{"etc/profile.d/gpuard.sh": LoginProfile(program), "etc/fish/conf.d/gpuard.fish": LoginFish(program)}
+	for _, place := range slices.Sorted(maps.Keys(whole)) {
+		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: whole[place]})
+	}
+	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} { // Debian's and Fedora's
+		if m.there(path.Dir(place)+"/zshrc") || m.there(place) {
+			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Block: "login", Content: LoginProfile(program)})
+			break
+		}
+	}
+	return changes, nil
+}
+
+// rootsOwn is an error where others than root can change what lies under a path.
+func rootsOwn(at string) error {
+	for ; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+			return fmt.Errorf("they would start a program that others than root can change, by %s", at)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
 
 // files are what a machine without the package needs, and the names of what the package has put into its place.
 func (m Machine) files() (wanted []edit.Change, packaged []string) {

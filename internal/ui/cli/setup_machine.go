@@ -14,6 +14,7 @@ func (p *Program) setupMachine() *cobra.Command {
 		Long: `Makes /run/gpuard, now and at each boot (by tmpfiles.d): a folder for the leases
 that root owns, where no user can touch another's. Writes a policy to fill in,
 /etc/gpuard/config.yaml, in which every line is a comment, unless there is one.
+Lets logins see the GPUs that "login" in it says: all of them, unless changed.
 Installs the manual and completions for bash, zsh and fish. What a package of
 gpuard has installed already is left as it is.`,
 		Example: `  sudo gpuard setup machine
