@@ -81,8 +81,8 @@ func (j Jupyter) environments() (active, others []string) {
 			continue
 		}
 		add(&others, filepath.Dir(filepath.Dir(path)))
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			add(&others, filepath.Dir(filepath.Dir(real)))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			add(&others, filepath.Dir(filepath.Dir(target)))
 		}
 	}
 	return active, others
