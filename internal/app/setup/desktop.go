@@ -259,11 +259,11 @@ func (d Desktop) refuse(path string, src []byte) error {
 			words = step.Words
 		}
 	}
-	real, err := filepath.EvalSymlinks(path)
+	actual, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		real = path
+		actual = path
 	}
-	in := func(part string) bool { return strings.Contains(path, part) || strings.Contains(real, part) }
+	in := func(part string) bool { return strings.Contains(path, part) || strings.Contains(actual, part) }
 	box := "its program runs in a sandbox of %s, and the lease of gpuard run does not reach in there"
 	snap := slices.ContainsFunc(words, func(w lint.Word) bool { return strings.HasPrefix(w.Text, "/snap/") })
 	base := ""

@@ -202,14 +202,14 @@ func look(c *edit.Change, known []string) (edit.Found, error) {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
 	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
-		real, err := filepath.EvalSymlinks(c.Path)
+		actual, err := filepath.EvalSymlinks(c.Path)
 		if err != nil {
 			return edit.Found{}, fmt.Errorf("cannot follow %s: %w", c.Path, err)
 		}
-		c.Path = real
-		info, err = os.Lstat(real)
+		c.Path = actual
+		info, err = os.Lstat(actual)
 		if err != nil {
-			return edit.Found{}, fmt.Errorf("cannot read %s: %w", real, err)
+			return edit.Found{}, fmt.Errorf("cannot read %s: %w", actual, err)
 		}
 	}
 	if !info.Mode().IsRegular() {

@@ -126,11 +126,11 @@ func (u unitFolders) find(name string) (f found, err error) {
 	if f.path == "" {
 		return f, nil
 	}
-	real, err := filepath.EvalSymlinks(f.path)
-	switch base := filepath.Base(real); {
+	actual, err := filepath.EvalSymlinks(f.path)
+	switch base := filepath.Base(actual); {
 	case err != nil:
 		return f, fmt.Errorf("cannot read the unit %s: %w", name, err)
-	case real == os.DevNull:
+	case actual == os.DevNull:
 		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it is masked; systemctl unmask %[1]s", name)}
 	case base != name && base != template(name) && strings.HasSuffix(base, ".service"):
 		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
@@ -139,7 +139,7 @@ func (u unitFolders) find(name string) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	text, err := files.Read(real)
+	text, err := files.Read(actual)
 	if err != nil {
 		return f, fmt.Errorf("cannot read the unit %s: %w", f.path, err)
 	}
@@ -167,7 +167,7 @@ func (u unitFolders) dropIns(name string) (texts []string, later string, err err
 	}
 	order := make([]string, 0, len(paths))
 	for file, path := range paths {
-		if real, err := filepath.EvalSymlinks(path); file != dropIn && (err != nil || real != os.DevNull) {
+		if actual, err := filepath.EvalSymlinks(path); file != dropIn && (err != nil || actual != os.DevNull) {
 			order = append(order, file)
 		}
 	}
