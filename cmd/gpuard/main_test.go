@@ -89,7 +89,7 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
-	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "GPUARD_STATE="+state), env...)
+	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "XDG_CONFIG_HOME=/dev/null", "GPUARD_STATE="+state), env...)
 	return cmd
 }
 

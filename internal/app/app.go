@@ -65,6 +65,8 @@ type App struct {
 	Loud          func(string)           // one line that is said also where silence was asked for; nil: not said
 	Run, Tmp      string                 // "/run" and "/var/tmp" outside tests
 
+	said    said       // by the configuration files, a moment ago
+	moving  string     // lease that is given back for the one that is asked for
 	heard   *heard     // errors of devices that this process listens to; nil where it does not
 	meeting *port.Kept // where the ranks of the command meet; nil where there are none
 }

@@ -42,6 +42,7 @@ type question struct {
 	own     []int            // processes of a running subject
 	trees   map[string][]int // of shared leases
 	kept    *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
+	rules   rules            // of the configuration files
 	line    *line            // who else waits for the same devices; nil when nobody does
 }
 
@@ -172,8 +173,12 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 	if err != nil {
 		return nil, nil, "", err
 	}
+	rules, err := a.rules()
+	if err != nil {
+		return nil, nil, "", err
+	}
 	var folder *store.Folder
-	q := &question{app: a, whose: whose, spec: spec, env: a.unmasked()}
+	q := &question{app: a, whose: whose, spec: spec, env: a.unmasked(), rules: rules}
 	if env, err := a.Proc.Environ(whose.pid); whose.running && err == nil {
 		q.env, _, _ = visible.Env(env).Lift() // as far as it was not changed since its start, which cannot be seen
 	}
@@ -256,7 +261,8 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 
 // context is what decides beside the request, and what is odd about masks.
 func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
-	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: pick.DefaultTolerance(), Allocation: q.allocation(), Trees: q.trees}
+	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: q.rules.tolerate, Allocation: q.allocation(), Trees: q.trees,
+		Limits: q.rules.limits, Endless: q.whose.pid != 0, Moving: q.app.moving}
 	if q.spec.Any {
 		return in, nil
 	}

@@ -118,7 +118,11 @@ func (d *Desk) ask(ctx context.Context, whose subject) (q *question, err error) 
 		}
 		return q, err
 	}
-	q = &question{app: d.app, whose: whose, spec: d.spec, env: d.app.unmasked(), since: d.folder.Generation(d.boot)}
+	rules, err := d.app.rules()
+	if err != nil {
+		return nil, err
+	}
+	q = &question{app: d.app, whose: whose, spec: d.spec, env: d.app.unmasked(), since: d.folder.Generation(d.boot), rules: rules}
 	if q.machine, q.partial, err = d.app.glance(ctx, reading(d.spec)); err != nil && q.partial {
 		q.partial = false
 		q.machine, err = d.app.whole(ctx, reading(d.spec))

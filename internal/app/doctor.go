@@ -60,6 +60,7 @@ func (a *App) survey(ctx context.Context, of string, run bool) (site.Site, error
 	look(l, "limits", usual, &s.Limits, a.siteLimits)
 	look(l, "NCCL's settings", usual, &s.NCCL, a.siteNCCL)
 	look(l, "the state folder", usual, &s.State, a.siteState)
+	look(l, "configuration files", usual, &s.Policy, a.sitePolicy)
 	look(l, "the kernel's log", usual, &s.Log, a.siteLog)
 	misuse := make(chan error, 1)
 	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context) site.Answer[[]site.Python] {
@@ -180,5 +181,6 @@ func elsewhere(s *site.Site) {
 	s.Driver, s.Cards, s.Nodes = site.Failed[site.Driver](why), site.Failed[[]site.Card](why), site.Failed[[]site.Node](why)
 	s.Libraries, s.Toolkits, s.Pythons = site.Failed[[]site.Library](why), site.Failed[[]site.Toolkit](why), site.Failed[[]site.Python](why)
 	s.Containers, s.Limits, s.NCCL = site.Failed[site.Containers](why), site.Failed[site.Limits](why), site.Failed[[]site.NCCLFile](why)
+	s.Policy = site.Failed[site.Policy](why)
 	s.State, s.Log = site.Failed[site.State](why), site.Failed[[]site.Error](why)
 }

@@ -135,6 +135,7 @@ func (a *App) scrubber(s site.Site) *scrub.Scrubber {
 		keep = append(keep, l.Version)
 	}
 	add(scrub.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
+	add(scrub.User, s.Policy.Found.Names...)
 	add(scrub.User, a.owners(s.State.Found)...)
 	for _, pair := range telling(a.Env) { // a path with blanks ends where no pattern sees it
 		if _, v, _ := strings.Cut(pair, "="); strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") {

@@ -103,9 +103,13 @@ func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
 	if in.Parent != nil {
 		parent = in.Parent.ID
 	}
+	most := 0
+	if r := in.Limits.Count(); r != nil && in.Parent == nil {
+		most = *r.GPUs
+	}
 	return job.Ticket{
 		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Count: pick.Need(q.spec),
-		Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Timeout, Parent: parent, Allocation: in.Allocation,
+		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Timeout, Parent: parent, Allocation: in.Allocation,
 		PID: os.Getpid(), Namespace: q.app.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 	}
 }

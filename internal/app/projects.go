@@ -42,7 +42,11 @@ func (a *App) Ground(ctx context.Context) (service.Ground, error) {
 	if err != nil {
 		return service.Ground{}, err
 	}
-	q := question{app: a, machine: m, env: a.unmasked()}
+	rules, err := a.rules()
+	if err != nil {
+		return service.Ground{}, err
+	}
+	q := question{app: a, machine: m, env: a.unmasked(), rules: rules}
 	in, _ := q.context(held, time.Now())
 	return service.Ground{Machine: m, In: in}, nil
 }

@@ -262,7 +262,11 @@ func (a *App) decideOn(spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, er
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
-	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.unmasked(), trees: a.trees(held)}
+	rules, err := a.rules()
+	if err != nil {
+		return job.Plan{}, nil, err
+	}
+	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.unmasked(), trees: a.trees(held), rules: rules}
 	now := time.Now()
 	if q.line, err = a.lineNow(&q, held, now); err != nil {
 		return job.Plan{}, nil, err

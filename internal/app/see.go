@@ -37,7 +37,11 @@ func (a *App) Status(ctx context.Context) (status.Report, error) {
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
 	notes = append(notes, a.unmeasured(held)...)
-	s := status.Of(m, held, time.Now())
+	rules, wrong := a.rules()
+	if wrong != nil {
+		notes = append(notes, a.Unruly())
+	}
+	s := status.With(rules.tolerate, m, held, time.Now())
 	s.Advise(m, held, uint32(os.Geteuid()))
 	s.Using(a.leasesOf(m, held))
 	for i := range s.Devices {

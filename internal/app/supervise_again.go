@@ -29,7 +29,7 @@ type lookout func(ctx context.Context, on job.Lease) <-chan move
 // elsewhere leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
 func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
 	now := *s.app
-	now.NoWait, now.Fallback = true, nil
+	now.NoWait, now.Fallback, now.moving = true, nil, l.Lease
 	spec := s.limited(s.spec)
 	spec.Exclude = without(spec.Exclude, l.Plan, m.avoid)
 	next, err := now.Prepare(ctx, spec)

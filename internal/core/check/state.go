@@ -14,7 +14,7 @@ const leasesPage = "docs/explanation/leases.md"
 
 // stateChecks look at gpuard's own folder and at what it can promise here.
 func stateChecks() []Check {
-	return []Check{stateFolder(), statePlace(), stateEntries(), quotaLevels()}
+	return []Check{stateFolder(), statePlace(), stateEntries(), policyFile(), quotaLevels()}
 }
 
 func stateFolder() Check {

@@ -6,7 +6,7 @@ import (
 	"gpuard/internal/core/site"
 )
 
-func TestState(t *testing.T) { see(t, stateChecks(), stateSightings()) }
+func TestState(t *testing.T) { see(t, stateChecks(), append(stateSightings(), policySightings()...)) }
 
 func kept(s site.State) site.Site {
 	if s.Folder == "" {

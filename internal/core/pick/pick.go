@@ -32,7 +32,7 @@ type Context struct {
 	Waiting    bool                    // others wait for devices: pack instead of spreading
 	Tolerate   Tolerance
 	Limits     policy.Limits // rules that bind the asker; inside of a lease they say nothing
-	Endless    bool          // what is asked for has no end of its own: it is for a process that runs already
+	Endless    bool          // it is a lease, and so without Spec.Timeout one without an end
 	Moving     string        // lease that is given back for this one, so that it does not count as the asker's
 }
 

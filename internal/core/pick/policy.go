@@ -44,7 +44,7 @@ func (q *question) forbidden(u *unit) *obstacle {
 	limits := q.bound()
 	for i := range limits {
 		r := &limits[i]
-		gives := ""
+		var gives string
 		switch {
 		case len(r.Devices) > 0 && !slices.ContainsFunc(q.meant(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)

@@ -64,6 +64,15 @@ type Default struct {
 	At    Place
 }
 
+// String says which flag it stands for, and where it is written.
+func (d Default) String() string {
+	flag := "--" + d.Flag
+	if d.Value != "" {
+		flag += " " + d.Value
+	}
+	return gpu.Clean(flag + " is the default of " + d.At.String())
+}
+
 // Tolerance is how much use of a device by others than leases still counts as free; nil: not said.
 type Tolerance struct {
 	Memory, Display *gpu.Bytes

@@ -59,7 +59,7 @@ func TestTogether(t *testing.T) {
 	if *got.Memory != gpu.GiB || *got.Display != 2*gpu.GiB || *got.Utilization != 0.1 || p.Login() != LoginAllowed || (Policy{}).Login() != LoginAll {
 		t.Errorf("%s %s %v %s", got.Memory, got.Display, *got.Utilization, p.Login())
 	}
-	if text := fmt.Sprint(p.Defaults()); text != "[{mem 4G :0} {wait  :0}]" {
+	if text := fmt.Sprint(p.Defaults()); text != "[--mem 4G is the default of :0 --wait is the default of :0]" {
 		t.Error(text)
 	}
 }

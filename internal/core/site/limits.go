@@ -18,6 +18,15 @@ type NCCLFile struct {
 	Problem  string
 }
 
+// Policy is what the configuration files say of users.
+type Policy struct {
+	Problem   string   // why nothing is leased; "" nothing is wrong
+	Files     []string // that there are
+	Rules     int      // in all of them
+	Strangers []string // users and groups in them that nobody knows, with their places
+	Names     []string // all users and groups in them
+}
+
 // State is gpuard's own folder, and what can be promised here.
 type State struct {
 	Folder          string

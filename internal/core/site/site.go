@@ -24,6 +24,7 @@ type Site struct {
 	Containers Answer[Containers]     // container toolkit, CDI, Docker
 	Limits     Answer[Limits]         // /dev/shm, locked memory, processor count
 	NCCL       Answer[[]NCCLFile]     // files that NCCL reads settings from
+	Policy     Answer[Policy]         // configuration files: who may use what
 	State      Answer[State]          // gpuard's own folder and what it can promise here
 	Log        Answer[[]Error]        // errors of NVIDIA's driver in the kernel's log; Problem where this user may not read it
 	Leftovers  Answer[[]leftover.Row] // GPU memory without a living lease

@@ -125,6 +125,11 @@ type Unavailable struct {
 // Of joins a machine with the live leases on it. It decides nothing itself: what counts as busy is what
 // pick.Place says to somebody who asks for every device at once. Unavailable lists vendors that could not be read.
 func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
+	return With(pick.DefaultTolerance(), m, leases, now, unavailable...)
+}
+
+// With is Of where other use than the usual counts as free.
+func With(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	s := Report{
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
 		Devices: []Device{}, Waiting: []Waiting{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
@@ -132,7 +137,7 @@ func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Un
 	for _, u := range unavailable {
 		s.Unavailable = append(s.Unavailable, Unavailable{u.Cause, u.Text, u.Remedy})
 	}
-	v := statusView{m: &m, now: now, leases: leases, reasons: verdicts(m, leases, now)}
+	v := statusView{m: &m, now: now, leases: leases, reasons: verdicts(tolerate, m, leases, now)}
 	for i := range m.Devices {
 		s.Devices = append(s.Devices, v.device(&m.Devices[i]))
 	}
@@ -144,7 +149,7 @@ func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Un
 }
 
 // verdicts asks for everything that can be given and keeps the answer for each device and slice.
-func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
+func verdicts(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
 	var all []string
 	for i := range m.Devices {
 		d := &m.Devices[i]
@@ -158,7 +163,7 @@ func verdicts(m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.R
 			all = append(all, string(d.MIG[j].UUID))
 		}
 	}
-	plan, refusal := pick.Place(job.Spec{Devices: all}, m, leases, pick.Context{Now: now, Tolerate: pick.DefaultTolerance()})
+	plan, refusal := pick.Place(job.Spec{Devices: all}, m, leases, pick.Context{Now: now, Tolerate: tolerate})
 	reasons := plan.Reasons
 	if refusal != nil {
 		reasons = refusal.Reasons

@@ -19,10 +19,13 @@ const limit = 4 << 20
 // entries is the most that is listed of one folder.
 const entries = 1000
 
-// Text is a file's content and when it was last changed. The error is os.ErrNotExist when there is none.
+// Text is a file's content, when it was last changed, whose it is and who may write it. The error is os.ErrNotExist when there
+// is none.
 type Text struct {
 	Content  []byte
 	Modified time.Time
+	UID, GID uint32
+	Mode     os.FileMode // its permission bits
 }
 
 // Read reads the file behind path, through symbolic links.
@@ -46,7 +49,11 @@ func Read(path string) (Text, error) {
 	case len(content) > limit:
 		return Text{}, fmt.Errorf("it is larger than %d MiB", limit>>20)
 	}
-	return Text{content, info.ModTime()}, nil
+	text := Text{Content: content, Modified: info.ModTime(), Mode: info.Mode().Perm()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		text.UID, text.GID = st.Uid, st.Gid
+	}
+	return text, nil
 }
 
 // Names lists the entries of a folder whose names end in one of the endings, sorted; no endings: all. A folder that is not

@@ -21,10 +21,11 @@ import (
 type FS struct {
 	root   string
 	passwd string // read here and not through libc, so that the program needs no cgo
+	group  string // the same
 }
 
 // New reads procfs at root: "/proc", or a folder of the same shape in tests.
-func New(root string) FS { return FS{root: root, passwd: "/etc/passwd"} }
+func New(root string) FS { return FS{root: root, passwd: "/etc/passwd", group: "/etc/group"} }
 
 // Stat is what /proc/PID/stat says, as far as it is needed here (proc_pid_stat(5)).
 type Stat struct {

@@ -5,12 +5,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/policy"
 )
 
 // User is the login name of uid, or the number where no name is known.
@@ -26,18 +28,11 @@ type userNames struct {
 // users reads passwd(5): name, password, uid, … separated by colons. The first entry of a uid wins, as in libc.
 func (f FS) users() *userNames {
 	names := &userNames{known: map[uint32]string{}, ask: f.root == "/proc"}
-	file, err := os.Open(f.passwd)
-	if err != nil {
-		return names
-	}
-	defer file.Close()
-	b, _ := io.ReadAll(io.LimitReader(file, 16<<20)) // what was read before an error is still true
-	for line := range strings.Lines(string(b)) {
-		uid, name, ok := passwdEntry(line)
-		if _, taken := names.known[uid]; ok && !taken {
+	entries(f.passwd, func(uid uint32, name string) {
+		if _, taken := names.known[uid]; !taken {
 			names.known[uid] = name
 		}
-	}
+	})
 	return names
 }
 
@@ -49,6 +44,64 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	n, err := strconv.ParseUint(fields[2], 10, 32)
 	name = gpu.Clean(fields[0])
 	return uint32(n), name, err == nil && name != ""
+}
+
+// Account adds their names to the ids of a user: all that the files have (passwd(5), group(5)), and of ids that stand in neither
+// that of the machine's name service.
+func (f FS) Account(u policy.User) policy.User {
+	u.Names = named(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
+	u.Groups = named(f.group, "group", u.GIDs, f.root == "/proc")
+	return u
+}
+
+// Exists reports whether anybody has the name: database is passwd or group.
+func (f FS) Exists(database, name string) bool {
+	path := f.passwd
+	if database == "group" {
+		path = f.group
+	}
+	found := false
+	entries(path, func(_ uint32, n string) { found = found || n == name })
+	if !found && f.root == "/proc" {
+		_, found = asked(database, name)
+	}
+	return found
+}
+
+func named(path, database string, ids []uint32, ask bool) (names []string) {
+	known := map[uint32]bool{}
+	entries(path, func(id uint32, name string) {
+		if slices.Contains(ids, id) {
+			known[id] = true
+			names = append(names, name)
+		}
+	})
+	var rest []string
+	for _, id := range ids {
+		if !known[id] {
+			rest = append(rest, strconv.FormatUint(uint64(id), 10))
+		}
+	}
+	if ask && len(rest) > 0 {
+		more, _ := asked(database, rest...)
+		names = append(names, more...)
+	}
+	return names
+}
+
+// entries goes through a file of names: name, password, id, … separated by colons.
+func entries(path string, each func(id uint32, name string)) {
+	file, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer file.Close()                               // read only
+	b, _ := io.ReadAll(io.LimitReader(file, 16<<20)) // what was read before an error is still true
+	for line := range strings.Lines(string(b)) {
+		if id, name, ok := passwdEntry(line); ok {
+			each(id, name)
+		}
+	}
 }
 
 func (n *userNames) of(uid uint32) string {
@@ -67,17 +120,28 @@ func (n *userNames) of(uid uint32) string {
 	return name
 }
 
-// getent asks the machine's name service (nsswitch.conf(5)) the way a program without libc can: a child that is given
-// up when a directory server does not answer.
+// getent is the name of an id that stands in no file.
 func getent(uid uint32) (string, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "getent", "passwd", strconv.FormatUint(uint64(uid), 10))
-	cmd.WaitDelay = 100 * time.Millisecond
-	out, err := cmd.Output()
-	if err != nil {
+	names, all := asked("passwd", strconv.FormatUint(uint64(uid), 10))
+	if !all || len(names) == 0 {
 		return "", false
 	}
-	found, name, ok := passwdEntry(string(out))
-	return name, ok && found == uid
+	return names[0], true
+}
+
+// asked asks the machine's name service (nsswitch.conf(5)) the way a program without libc can: a child that is given
+// up when a directory server does not answer. all says that each key was found.
+func asked(database string, keys ...string) (names []string, all bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "getent", append([]string{"--", database}, keys...)...)
+	cmd.WaitDelay = 100 * time.Millisecond
+	out, err := cmd.Output() // what it knows it says, also where it does not know all
+	for line := range strings.Lines(string(out)) {
+		id, name, ok := passwdEntry(line)
+		if ok && (slices.Contains(keys, name) || slices.Contains(keys, strconv.FormatUint(uint64(id), 10))) {
+			names = append(names, name)
+		}
+	}
+	return names, err == nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestExample(t *testing.T) {
 	if *f.Tolerate.Memory != 256*gpu.MiB || *f.Tolerate.Display != 2*gpu.GiB || *f.Tolerate.Utilization != 0.05 || f.Login != policy.LoginAll {
 		t.Errorf("%+v %s", f.Tolerate, f.Login)
 	}
-	if got := fmt.Sprint(f.Defaults); got != "[{mem 8G /etc/gpuard/config.yaml:28} {wait 10m /etc/gpuard/config.yaml:29} {place packed /etc/gpuard/config.yaml:30}]" {
+	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:28 --wait 10m is the default of /etc/gpuard/config.yaml:29 --place packed is the default of /etc/gpuard/config.yaml:30]" {
 		t.Error(got)
 	}
 	for _, key := range append(AllKeys().File, append(AllKeys().Rule, AllKeys().Tolerate...)...) {
@@ -39,10 +40,28 @@ func TestExample(t *testing.T) {
 	}
 }
 
+// TestPage: what people read about the file is right.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/how-to/team-rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```yaml\n")[1:]
+	for _, block := range blocks {
+		text, _, _ := strings.Cut(block, "```")
+		if f, mistakes := Read([]byte(text), "team-rules.md"); len(mistakes) > 0 {
+			t.Errorf("%v\n%s", &policy.Mistakes{File: f.Path, List: mistakes}, text)
+		}
+	}
+	if len(blocks) < 3 {
+		t.Errorf("only %d examples", len(blocks))
+	}
+}
+
 // TestForms: what can be written in several ways, and what says nothing.
 func TestForms(t *testing.T) {
 	f, mistakes := Read([]byte("x-all: &all {gpus: 0}\nrules:\n- <<: *all\n  users: bob,  1004\n  models: '*A100*'\n- users:\n    - eve\ntolerate: {memory: 0}\nlogin: none\n"+
-		"defaults: {drift: true, verify: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f")
+		"defaults: {drift: true, wait: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f")
 	if len(mistakes) > 0 || fmt.Sprint(f.Rules[0].Users, f.Rules[0].Models, *f.Rules[0].GPUs, f.Rules[1].Users, *f.Tolerate.Memory) != "[bob 1004] [*A100*] 0 [eve] 0 B" || f.Login != policy.LoginNone {
 		t.Errorf("%+v %v", f, mistakes)
 	}

@@ -100,7 +100,5 @@ func defaultKeys() []Key {
 		of("retry", "retry", Text, "3", "how often a run is started again when the machine made it fail"),
 		of("stop-signal", "stop_signal", Text, "INT", "signal that asks it to end"),
 		of("grace", "grace", Time, "30s", "time that it then has before it is killed"),
-		of("log-limit", "log_limit", Size, "10M", "size at which a log is put aside"),
-		of("verify", "verify", Optional, "30s", "watch for this time whether a run is on its GPU"),
 	}
 }

@@ -21,7 +21,8 @@ type Program struct {
 	Out, Err io.Writer
 	Args     []string // without the program's name
 
-	said []string // remarks that belong into a JSON answer
+	filling filling  // what configuration files put in place of flags that were not given
+	said    []string // remarks that belong into a JSON answer
 }
 
 // Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.

@@ -30,6 +30,8 @@ func TestDocs(t *testing.T) {
 		"json.md":            jsonPage(t),
 		"gpuard-yaml.md":     projectPage(),
 		"gpuard.schema.json": projectSchema(),
+		"config.md":          configPage(),
+		"config.schema.json": configSchema(),
 	}
 	maps.Copy(pages, findingsPages())
 	for name, want := range pages {

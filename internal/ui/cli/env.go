@@ -81,12 +81,15 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 }
 
 func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
+	if err := p.fill(cmd); err != nil {
+		return err
+	}
 	spec, err := o.spec.spec(cmd, nil)
 	if err != nil {
-		return asUsage(err)
+		return asUsage(p.blamed(err))
 	}
 	if err := o.waiting(p, cmd); err != nil {
-		return err
+		return p.blamed(err)
 	}
 	write, err := o.writer(cmd)
 	if err == nil {

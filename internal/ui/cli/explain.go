@@ -48,6 +48,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 				if err != nil {
 					return err
 				}
+				p.unruly()
 				x.Notes = append(strays(args), x.Notes...)
 				if asJSON {
 					return writeJSON(p.Out, explained{"gpuard.explain/1", x})

@@ -60,6 +60,9 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 		_ = p.failJSON(cmd, answer)
 	case isRefusal:
 		Refusal(p.Err, refusal, p.term(p.Err))
+		for _, d := range p.filling.used {
+			fmt.Fprintln(p.Err, "gpuard: "+d.String())
+		}
 		var text strings.Builder
 		Refusal(&text, refusal, p.term(&text))
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))

@@ -25,12 +25,15 @@ For your own shell: eval "$(gpuard env --lease)".`,
   gpuard hold --device 1 $$        GPU 1 for this shell`,
 		Args: oneProcess, ValidArgsFunction: p.ownProcesses,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := flags.spec(cmd, nil)
-			if err != nil {
+			if err := p.fill(cmd); err != nil {
 				return &failure{err, 125}
 			}
-			if err := wait.read(p, cmd); err != nil {
-				return &failure{err, 125}
+			spec, err := flags.spec(cmd, nil)
+			if err == nil {
+				err = wait.read(p, cmd)
+			}
+			if err != nil {
+				return &failure{p.blamed(err), 125}
 			}
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 {

@@ -96,6 +96,9 @@ func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 
 // read checks those flags, but for --verify, which needs a machine.
 func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
+	if err = p.fill(cmd); err != nil {
+		return spec, nil, err
+	}
 	if spec, err = o.spec.spec(cmd, command); err == nil {
 		err = o.wait.read(p, cmd)
 	}
@@ -105,7 +108,7 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 	if err == nil {
 		err = o.ranks.read(cmd, &spec, &o.care, o.json)
 	}
-	return spec, care, err
+	return spec, care, p.blamed(err)
 }
 
 // keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there.
@@ -132,6 +135,7 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *
 	if o.quiet && !o.json {
 		p.App.Say = func(string) {}
 	}
+	p.tellRuled(o.dry)
 	p.showStanding(o.quiet || o.json)
 	watch, err := p.overseen(cmd, o)
 	switch {
@@ -211,6 +215,7 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	if many != nil {
 		plan.Notes = append(plan.Notes, p.App.RankNotes(spec, plan)...)
 	}
+	plan.Notes = append(p.filling.lines(), plan.Notes...)
 	if asJSON {
 		plan.Notes = append(p.said, plan.Notes...)
 		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan), Ranks: many})

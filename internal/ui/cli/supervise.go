@@ -60,6 +60,10 @@ func (f *logFile) Set(text string) error {
 // Type is that of a flag with a word.
 func (f *logFile) Type() string { return "string" }
 
+func careConflicts() []conflict {
+	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so it could go nowhere else; narrow the choice with --model or --exclude"}}
+}
+
 // care reads the flags; nil is a run that gpuard does not stay beside. With ranks there is a grace all the same.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
@@ -72,7 +76,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	if c.log.path == "-" {
 		return nil, errors.New("cannot use --log -: the output goes to standard output anyway; name a file: --log run.log")
 	}
-	if err := together(cmd, []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so it could go nowhere else; narrow the choice with --model or --exclude"}}); err != nil {
+	if err := together(cmd, careConflicts()); err != nil {
 		return nil, err
 	}
 	out := &job.Care{Log: c.log.path}

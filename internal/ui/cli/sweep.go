@@ -124,9 +124,15 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 		}
 		return p.conduct(cmd, s, o, show, err)
 	}
+	if err := p.fill(cmd); err != nil {
+		return err
+	}
 	q, err := o.question(cmd, args)
 	if err != nil {
-		return asUsage(err)
+		return asUsage(p.blamed(err))
+	}
+	if !o.quiet {
+		p.tellRuled(false)
 	}
 	if o.dry {
 		return p.previewSweep(cmd, q, o)

@@ -33,17 +33,22 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
 }
 
-// read checks the flags and tells the app.
-func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
-	contradictions := []conflict{
+// waitConflicts are those of a command: a setup only shows what it would write, and that may wait.
+func waitConflicts(cmd *cobra.Command) []conflict {
+	list := []conflict{
 		{"wait", "no-wait", "they contradict each other"},
 		{"wait", "cpu", "a job without a GPU waits for none"},
 		{"fallback", "cpu", "a job without a GPU needs nothing in its place"},
 	}
-	if cmd.Flags().Lookup("remove") == nil { // a setup only shows what it would write
-		contradictions = append(contradictions, conflict{"wait", "dry-run", "a dry run answers at once"})
+	if cmd.Flags().Lookup("remove") == nil {
+		list = append(list, conflict{"wait", "dry-run", "a dry run answers at once"})
 	}
-	err := together(cmd, contradictions)
+	return list
+}
+
+// read checks the flags and tells the app.
+func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
+	err := together(cmd, waitConflicts(cmd))
 	if err == nil {
 		err = filled(cmd, "wait", "fallback")
 	}

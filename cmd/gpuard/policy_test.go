@@ -1,0 +1,223 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"gpuard/internal/gate"
+	"gpuard/internal/host/proc"
+)
+
+// governed is a rig on a machine with a policy, whose files of the system lie in a folder of their own.
+type governed struct {
+	*rig
+	site string
+}
+
+// govern makes the policy of a machine with four devices; only root can.
+func govern(t *testing.T, text string) *governed {
+	t.Helper()
+	g := &governed{forUsers(t, "demo"), t.TempDir()}
+	for dir := filepath.Join(g.site, "etc", "gpuard"); dir != filepath.Dir(filepath.Dir(g.site)); dir = filepath.Dir(dir) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.write(text)
+	return g
+}
+
+func (g *governed) file() string { return filepath.Join(g.site, "etc", "gpuard", "config.yaml") }
+
+func (g *governed) write(text string) {
+	g.t.Helper()
+	if err := os.WriteFile(g.file(), []byte(text), 0o644); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// by is the program on that machine, started by a user.
+func (g *governed) by(uid uint32, args ...string) *exec.Cmd {
+	cmd := program(g.t, g.state, []string{"SITE=" + g.site, "GPUARD_MACHINE=demo", "COLUMNS=2000", "DEVICES=" + g.devices, "VIOLATIONS=" + g.violations, "LEASES=" + g.folder()}, args...)
+	cmd.Args[0] = "surveyed"
+	if uid != 0 {
+		as(uid, cmd)
+	}
+	return cmd
+}
+
+// says fails unless the program ends so and says that on standard error.
+func (g *governed) says(cmd *exec.Cmd, code int, want ...string) result {
+	g.t.Helper()
+	got := run(g.t, cmd)
+	if got.code != code {
+		g.t.Errorf("%q: exit %d, want %d: %s%s", cmd.Args, got.code, code, got.out, got.err)
+	}
+	contains(g.t, got.out+got.err, want...)
+	return got
+}
+
+// TestPolicy: whom a rule names is decided by the kernel's ids; what it forbids is refused at once, for ever and with its place.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	name := proc.New("/proc").User(alice)
+	g := govern(t, "rules:\n- name: some\n  users: ["+name+"]\n  devices: [0, 1]\n  gpus: 2\n  mem: 80G\n  time: 2h\n- name: bobs\n  groups: ["+strconv.Itoa(bob)+"]\n  gpus: 0\n- name: roots\n  users: [root]\n  models: ['*H100*']\n  time: 2h\n")
+	root := "rule \"roots\" (" + g.file() + ":11) "
+	at := "rule \"some\" (" + g.file() + ":2) "
+	g.says(g.by(alice, "run", "--device", "3", "--", "true"), 122, "policy: "+at+"gives GPU 0 and 1", "have "+g.file()+":2 changed")
+	g.says(g.by(alice, "run", "--gpus", "3", "--", "true"), 122, "cannot give 3 GPUs: policy: "+at+"gives at most 2 at once")
+	g.says(g.by(alice, "run", "--timeout", "3h", "--", "true"), 122, "policy: "+at+"gives it for at most 2h", "--timeout 2h")
+	g.says(g.by(alice, "run", "--share", "81G", "--", "true"), 122, "policy: "+at+"gives at most 80 GiB of a GPU")
+	g.says(g.by(alice, "run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), 0, "policy: "+at+"ends it after 2h", "GPU 1 ")
+	g.says(g.by(alice, "run", "-q", "--cpu", "--", "true"), 0)
+	g.says(g.by(0, "env", "--lease"), 122, root+"gives it for at most 2h", "without an end", "false #")
+	g.says(g.by(0, "hold", strconv.Itoa(os.Getpid())), 122, root+"gives it for at most 2h", "gpuard run --timeout 2h")
+	g.says(g.by(alice, "env", "--device", "1"), 0, "CUDA_VISIBLE_DEVICES=1")
+	g.says(g.by(bob, "run", "--", "true"), 122, `policy: rule "bobs" (`+g.file()+":8) gives no GPU", "--cpu")
+	g.says(g.by(0, "run", "--", "true"), 122, `(4 forbidden by rule "roots" (`)
+	if n := g.leases(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	// GPUs of others' names do not count: USER is nobody's word.
+	cmd := g.by(bob, "run", "--", "true")
+	cmd.Env = append(cmd.Env, "USER="+name, "LOGNAME="+name)
+	g.says(cmd, 122, `rule "bobs"`)
+}
+
+// TestPolicyTrust: a file that somebody else could have written, or that has a mistake, keeps everybody from leasing and nobody
+// from looking.
+func TestPolicyTrust(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- gpus: 1\n  gpsu: 2\n")
+	g.says(g.by(alice, "run", "--", "true"), 125, "cannot read "+g.file()+":3:3: unknown key \"gpsu\" of rule 1; did you mean gpus?; ask root to mend it")
+	g.says(g.by(0, "sweep", "--over", "a=1,2", "--", "true"), 125, ":3:3: unknown key", "; mend it")
+	for _, look := range [][]string{{"status"}, {"explain"}} {
+		g.says(g.by(alice, look...), 0, "GPU", "nothing is leased: cannot read "+g.file()+":3:3")
+	}
+	g.write("rules:\n- gpus: 1\n")
+	for mode, want := range map[os.FileMode]string{0o666: "others than its owner may write it", 0o664: "others than its owner may write it", 0o600: "permission denied"} {
+		if err := os.Chmod(g.file(), mode); err != nil {
+			t.Fatal(err)
+		}
+		g.says(g.by(alice, "run", "--", "true"), 125, g.file(), want)
+	}
+	if err := os.Chmod(g.file(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.says(g.by(alice, "run", "-q", "--", "true"), 0)
+	if err := os.Chown(g.file(), alice, 0); err != nil {
+		t.Fatal(err)
+	}
+	g.says(g.by(alice, "run", "--", "true"), 125, "it belongs to "+proc.New("/proc").User(alice), "sudo chown root "+g.file())
+	if err := os.Remove(g.file()); err != nil {
+		t.Fatal(err)
+	}
+	g.says(g.by(alice, "run", "-q", "--", "true"), 0)
+}
+
+// TestPolicyAtOnce: of many runs of one user at the same moment as many start as the rule gives, whatever is free; others are
+// not kept waiting by those; and the next one starts when one of them has ended.
+func TestPolicyAtOnce(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- name: two\n  gpus: 2\n")
+	const runs = 24
+	var refused atomic.Int32
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	held := []string{}
+	begun := make(chan struct{}, runs)
+	for range runs {
+		wg.Go(func() {
+			cmd := g.by(alice, "run", "-q", "--no-wait", "--", "sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$SITE/go"; do sleep 0.02; done`)
+			got := run(t, cmd)
+			switch got.code {
+			case 0:
+				mu.Lock()
+				held = append(held, strings.TrimSpace(got.out))
+				mu.Unlock()
+			case 120:
+				refused.Add(1)
+				contains(t, got.err, `rule "two" (`+g.file()+":2) gives at most 2 at once, and you have 2 (lease ")
+			default:
+				t.Errorf("exit %d: %s", got.code, got.err)
+			}
+			begun <- struct{}{}
+		})
+	}
+	for range runs - 2 {
+		<-begun
+	}
+	if n := g.leases(); n != 2 {
+		t.Errorf("%d leases of 2", n)
+	}
+	waiter := g.by(alice, "run", "-q", "--", "true")
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })
+	g.says(g.by(bob, "run", "-q", "--no-wait", "--gpus", "2", "--", "true"), 0) // the one that waits does not stand before bob
+	if err := os.WriteFile(filepath.Join(g.site, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if err := waiter.Wait(); err != nil {
+		t.Errorf("the one that waited: %v", err)
+	}
+	if len(held) != 2 || refused.Load() != runs-2 || held[0] == held[1] {
+		t.Errorf("%q started, %d refused", held, refused.Load())
+	}
+}
+
+// TestPolicyOfUser: a user's own file gives defaults and narrows, and widens nothing. It needs no root.
+func TestPolicyOfUser(t *testing.T) {
+	t.Parallel()
+	home, state := t.TempDir(), stateFolder(t)
+	file := filepath.Join(home, "gpuard", "config.yaml")
+	write := func(text string) {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	me := strconv.Itoa(os.Geteuid())
+	say := func(code int, args []string, want ...string) string {
+		t.Helper()
+		got := run(t, program(t, state, []string{"XDG_CONFIG_HOME=" + home, "GPUARD_MACHINE=demo", "COLUMNS=2000"}, args...))
+		if got.code != code {
+			t.Errorf("%q: exit %d, want %d: %s%s", args, got.code, code, got.out, got.err)
+		}
+		contains(t, got.out+got.err, want...)
+		return got.out + got.err
+	}
+	write("rules:\n- name: mine\n  users: [" + me + "]\n  devices: [0]\ndefaults:\n  mem: 8G\n  gpus: 1\n  place: packed\n  wait: 10m\n  grace: 3s\n  quota: watch\n")
+	say(0, []string{"run", "--dry-run"}, "--mem 8G is the default of "+file+":6", "--place packed is the default of", "GPU 0 ")
+	if text := say(0, []string{"run", "--dry-run", "--share", "4G"}, "--quota watch is the default"); strings.Contains(text, "--mem") || strings.Contains(text, "--grace") || strings.Contains(text, "--wait") {
+		t.Errorf("what contradicts a flag was not left out: %s", text)
+	}
+	for _, args := range [][]string{{"run", "--cpu", "--", "true"}, {"run", "--no-wait", "--", "true"}, {"run", "--device", "0", "--", "true"}, {"run", "--fallback", "cpu", "--", "true"}, {"env"}, {"env", "--cpu"}, {"run", "--timeout", "1m", "--", "true"}} {
+		say(0, args)
+	}
+	say(122, []string{"run", "--device", "1", "--", "true"}, `policy: rule "mine" (`+file+":2) gives GPU 0")
+	say(122, []string{"sweep", "--dir", filepath.Join(home, "s"), "--over", "a=1,2", "--device", "1", "--", "true", "{{.a}}"}, `policy: rule "mine" (`+file+":2) gives GPU 0")
+	write("defaults:\n  fallback: [gpu]\n")
+	say(125, []string{"run", "--", "true"}, "cannot read "+file+":2:13: in defaults: ", "fallback", "write a list of other, cpu and wait")
+	write("defaults:\n  model: 'A[12]00'\n")
+	say(125, []string{"hold", "1"}, "cannot read "+file+":2:10: in defaults: ", "only * and ? stand for other characters")
+	if os.Geteuid() == 0 && gate.Has("root") {
+		if err := os.Chown(file, alice, alice); err != nil {
+			t.Fatal(err)
+		}
+		say(125, []string{"run", "--", "true"}, "cannot use "+file+": it belongs to ")
+	}
+}

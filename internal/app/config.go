@@ -1,0 +1,168 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/config"
+)
+
+// Without a daemon of root's, every gpuard judges its own caller: rules keep people from mistakes, and not those who
+// want to get around them. What can be had for nothing is had all the same: whose the files are, and who asks, is the kernel's word.
+
+// machineConfig is the machine's policy, below Root.
+const machineConfig = "etc/gpuard/config.yaml"
+
+// MachineConfig is where the policy of the machine lies.
+func (a *App) MachineConfig() string { return filepath.Join(a.Root, machineConfig) }
+
+// UserConfig is where the policy of the caller lies; "" when that cannot be told.
+func (a *App) UserConfig() string {
+	if x, _ := a.Env.Lookup("XDG_CONFIG_HOME"); filepath.IsAbs(x) {
+		return filepath.Join(x, "gpuard", "config.yaml")
+	}
+	if home, _ := a.Env.Lookup("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".config", "gpuard", "config.yaml")
+	}
+	return ""
+}
+
+// Config is what the files of the machine and of the caller say. Where one of them is wrong, or not to be trusted, the error
+// names it, and nothing may be leased.
+func (a *App) Config() (policy.Policy, error) {
+	var p policy.Policy
+	switch {
+	case a.Root == "": // nothing of this computer is looked at
+		return nil, nil
+	case time.Since(a.said.at) < freshness:
+		return a.said.policy, nil
+	}
+	machine, err := a.configFile(a.MachineConfig(), true)
+	if err == nil && machine != nil {
+		p = append(p, machine)
+	}
+	if path := a.UserConfig(); err == nil && path != "" {
+		var own *policy.File
+		if own, err = a.configFile(path, false); own != nil {
+			p = append(p, own)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.said = said{at: time.Now(), policy: p}
+	return p, nil
+}
+
+// said is what the files said: one command asks several times.
+type said struct {
+	at     time.Time
+	policy policy.Policy
+	rules  *rules // for the caller; nil: not asked yet
+}
+
+// configFile reads one file; nil when there is none.
+func (a *App) configFile(path string, machine bool) (*policy.File, error) {
+	uid := uint32(os.Geteuid())
+	text, err := files.Read(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // somebody else's home
+		return nil, nil //nolint:nilnil // nothing is said
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("cannot read the policy of this machine, %s: %w; ask root to let everybody read it: chmod a+r %[1]s", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w; remove it, or ask its owner to", path, err)
+	}
+	if err := trusted(path, text, machine, uid, a.Names); err != nil {
+		return nil, err
+	}
+	f, mistakes := config.Read(text.Content, path)
+	if len(mistakes) > 0 {
+		do := "mend it, since nothing is leased until then"
+		if machine && uid != 0 {
+			do = "ask root to mend it, since nothing is leased until then"
+		}
+		return nil, &policy.Mistakes{File: path, List: mistakes, Do: do}
+	}
+	f.Machine = machine
+	return f, nil
+}
+
+// trusted refuses a file that somebody else than its owner could have written, or that belongs to somebody else. A group of the
+// owner's own, with the same number, is nobody else.
+func trusted(path string, text files.Text, machine bool, uid uint32, names func(uint32) string) error {
+	const group, others = 0o020, 0o002
+	sudo, owner := "", uid
+	if machine {
+		sudo, owner = "sudo ", 0
+	}
+	switch {
+	case text.UID != owner && (machine || text.UID != 0):
+		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it", path, names(text.UID), names(owner), sudo)
+	case text.Mode&others != 0, text.Mode&group != 0 && (machine || text.GID != text.UID):
+		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
+	}
+	return nil
+}
+
+// rules are what the files say to the caller.
+type rules struct {
+	limits   policy.Limits
+	tolerate pick.Tolerance
+}
+
+// rules reads the files and asks whom they name.
+func (a *App) rules() (rules, error) {
+	p, err := a.Config()
+	out := rules{tolerate: pick.DefaultTolerance()}
+	switch {
+	case err != nil || len(p) == 0:
+		return out, err
+	case a.said.rules != nil:
+		return *a.said.rules, nil
+	}
+	out.limits = p.For(a.caller(p.Names()))
+	base := out.tolerate
+	t := p.Tolerance(policy.Tolerance{Memory: &base.Memory, Display: &base.Display, Utilization: &base.Utilization})
+	out.tolerate.Memory, out.tolerate.Display, out.tolerate.Utilization = *t.Memory, *t.Display, *t.Utilization
+	a.said.rules = &out
+	return out, nil
+}
+
+// caller is who asks, by the kernel's word, with names where they are needed.
+func (a *App) caller(names bool) policy.User {
+	u := policy.User{UID: uint32(os.Geteuid()), GIDs: []uint32{uint32(os.Getegid())}}
+	groups, _ := os.Getgroups()
+	for _, g := range groups {
+		if !slices.Contains(u.GIDs, uint32(g)) {
+			u.GIDs = append(u.GIDs, uint32(g))
+		}
+	}
+	if names {
+		u = a.Proc.Account(u)
+	}
+	return u
+}
+
+// Limits are the rules that bind the caller.
+func (a *App) Limits() (policy.Limits, error) {
+	r, err := a.rules()
+	return r.limits, err
+}
+
+// Unruly says what is wrong with the files, "" nothing, to somebody who only looks.
+func (a *App) Unruly() string {
+	if _, err := a.Config(); err != nil {
+		return "nothing is leased: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return ""
+}

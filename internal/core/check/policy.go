@@ -1,0 +1,38 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/site"
+)
+
+func policyFile() Check {
+	page := Page{
+		Code: "policy-file", Title: "A configuration file cannot be used, or names nobody",
+		Text: "`/etc/gpuard/config.yaml` says who may use which GPUs, how many, how much of each and for how long, and which flags are meant where none were given; `~/.config/gpuard/config.yaml` says the same for one user, and can only narrow. The first must belong to root, the second to its user, and nobody else may write either. With a mistake in one of them, or where it is not to be trusted, nothing is leased: half a policy would be none.\n\n" +
+			"A user or a group that nobody knows is no mistake that stops anything, but its rule never counts: a misspelt name, or a directory server that does not answer.",
+		From: []string{"gpuard: docs/how-to/team-rules.md"},
+	}
+	return Check{Page: page, Look: func(s site.Site) []Finding {
+		if s.Policy.Problem != "" {
+			return blind(page.Code, "configuration files", s.Policy.Problem, "")
+		}
+		p := s.Policy.Found
+		var found []Finding
+		if p.Problem != "" {
+			problem, do := split(p.Problem)
+			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, hold, env --lease and sweep lease nothing", do})
+		}
+		for _, name := range p.Strangers {
+			found = append(found, Finding{page.Code, Info, name + " is known to nobody here", "a rule that names it alone never counts", "check how it is written: getent passwd; getent group"})
+		}
+		switch {
+		case found != nil:
+			return found
+		case len(p.Files) == 0:
+			return ok(page.Code, "there is none: everybody may use everything")
+		}
+		return ok(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), many(p.Rules, "rule")))
+	}}
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/policy"
+)
+
+// filling is what configuration files put in place of flags that were not given.
+type filling struct {
+	used  []policy.Default
+	ruled string // what a rule does to this command, in one line; "" nothing
+}
+
+// fill gives flags that were not given the values of configuration files, nearest first, and a run that may not last for ever
+// its end. What contradicts a flag that was given is left out.
+func (p *Program) fill(cmd *cobra.Command) error {
+	config, err := p.App.Config()
+	if err != nil {
+		return err
+	}
+	for _, d := range config.Defaults() {
+		f := cmd.Flags().Lookup(d.Flag)
+		if f == nil || f.Changed || p.contradicts(cmd, d) {
+			continue
+		}
+		value := d.Value
+		if value == "" {
+			if value = f.NoOptDefVal; f.Value.Type() == "bool" {
+				value = "true"
+			}
+		}
+		if err := cmd.Flags().Set(d.Flag, value); err != nil {
+			return badDefault(d, misread(cmd, err))
+		}
+		p.filling.used = append(p.filling.used, d)
+	}
+	f := cmd.Flags().Lookup("timeout")
+	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || isSet(cmd, "cpu") || isSet(cmd, "keep-while") || resume != nil && resume.Changed || len(config) == 0 {
+		return nil
+	}
+	limits, err := p.App.Limits()
+	if r := limits.Longest(); err == nil && r != nil {
+		err = f.Value.Set(r.Time.String())
+		f.Changed = true
+		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, spoken(r.Time))
+	}
+	return err
+}
+
+// isSet reports whether a flag is there, was given, and is not false.
+func isSet(cmd *cobra.Command, name string) bool {
+	f := cmd.Flags().Lookup(name)
+	return f != nil && f.Changed && f.Value.String() != "false"
+}
+
+// contradicts reports whether a default makes no sense beside the flags that were given.
+func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
+	for _, c := range slices.Concat((&specFlags{}).conflicts(), waitConflicts(cmd), careConflicts(), sweepConflicts(), []conflict{
+		{one: "gpus", other: "device"}, {one: "model", other: "device"}, {one: "exclude", other: "device"}, {one: "min-compute", other: "device"}, {one: "gpus", other: "nproc"},
+		{one: "wait", other: "fallback"}, {one: "no-wait", other: "fallback"}, {one: "quota", other: "require-quota"}, {one: "ids", other: "quota"}, {one: "ids", other: "require-quota"},
+	}) {
+		if c.one == d.Flag && isSet(cmd, c.other) || c.other == d.Flag && isSet(cmd, c.one) {
+			return true
+		}
+	}
+	given := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return isSet(cmd, name) })
+	}
+	switch d.Flag {
+	case "timeout", "drift":
+		return given("keep-while")
+	case "quota", "require-quota":
+		return !given("share")
+	case "wait", "no-wait", "fallback":
+		return cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
+	case "time", "stop-signal":
+		return !given(supervising()...)
+	case "grace":
+		return !given(append(supervising(), "torchrun", "ranks")...)
+	case "retry": // of a service, its restart says that
+		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
+	}
+	return false
+}
+
+// blamed gives an error about a default the place where that is written.
+func (p *Program) blamed(err error) error {
+	if err == nil {
+		return nil
+	}
+	first := len(err.Error())
+	var of *policy.Default
+	for i, d := range p.filling.used { // the one that is named first
+		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
+			first, of = at, &p.filling.used[i]
+		}
+	}
+	if of == nil {
+		return err
+	}
+	return badDefault(*of, err)
+}
+
+func badDefault(d policy.Default, err error) error {
+	return &policy.Mistakes{File: d.At.File, List: []policy.Mistake{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
+}
+
+// lines says what was filled in.
+func (f *filling) lines() []string {
+	var lines []string
+	for _, d := range f.used {
+		lines = append(lines, d.String())
+	}
+	if f.ruled != "" {
+		lines = append(lines, f.ruled)
+	}
+	return lines
+}
+
+// tellRuled says what a rule does to the command; a dry run has it among its notes.
+func (p *Program) tellRuled(dry bool) {
+	if p.filling.ruled != "" && !dry {
+		p.App.Say(p.filling.ruled)
+	}
+}
+
+// spoken is a time as people write it: 24h, 1h30m.
+func spoken(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// unruly tells somebody who only looks that a configuration file is wrong.
+func (p *Program) unruly() {
+	if text := p.App.Unruly(); text != "" {
+		p.App.Say(text)
+	}
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/text/config"
+)
+
+// configPage is the reference of config.yaml.
+func configPage() string {
+	keys := config.AllKeys()
+	var b strings.Builder
+	b.WriteString("# config.yaml\n\n" + made + `Rules and defaults: ` + "`/etc/gpuard/config.yaml`" + ` for a machine, ` + "`~/.config/gpuard/config.yaml`" + ` (or below ` + "`$XDG_CONFIG_HOME`" + `) for a user. How to use it:
+[rules for a team](../how-to/team-rules.md). A key that is not here is an error, with its line and column, and nothing is leased until it is mended.
+` + "`config.schema.json`" + ` is the same for editors, by this first line:
+
+    # yaml-language-server: $schema=…/docs/reference/config.schema.json
+
+Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors. Sizes are written 20G, times 90s, 10m, 24h or 7d. A list can also be one text with commas.
+
+`)
+	table := func(title, text string, list []config.Key) {
+		fmt.Fprintf(&b, "## %s\n\n%s| key | takes | meaning | as in |\n| --- | --- | --- | --- |\n", title, text)
+		for _, k := range list {
+			takes, as := string(k.Kind), ""
+			if len(k.Words) > 0 {
+				takes = strings.Join(k.Words, ", ")
+			}
+			if k.Sample != "" {
+				as = "`" + k.Name + ": " + k.Sample + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, takes, k.Text, as)
+		}
+		b.WriteString("\n")
+	}
+	table("At the top", "", keys.File)
+	table("Of a rule", "What is left out is not limited. Both files count together: one that forbids something is enough.\n\n", keys.Rule)
+	table("Of tolerate", "The machine's file can set more than is usual, a user's only less.\n\n", keys.Tolerate)
+	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The user's file comes before the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// configSchema is config.yaml as JSON Schema.
+func configSchema() string {
+	keys := config.AllKeys()
+	object := func(list []config.Key) schemaMap {
+		properties := schemaMap{}
+		for _, k := range list {
+			one := configValue(k)
+			one["description"] = k.Text
+			properties[k.Name] = one
+		}
+		return schemaMap{"type": "object", "properties": properties, "additionalProperties": false}
+	}
+	top := object(keys.File)
+	top["$schema"], top["title"] = "http://json-schema.org/draft-07/schema#", "config.yaml of gpuard"
+	top["patternProperties"] = schemaMap{"^x-": schemaMap{}}
+	properties := top["properties"].(schemaMap)
+	properties["rules"].(schemaMap)["items"] = object(keys.Rule)
+	for name, list := range map[string][]config.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults} {
+		of := object(list)
+		of["description"] = properties[name].(schemaMap)["description"]
+		properties[name] = of
+	}
+	text, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text) + "\n"
+}
+
+func configValue(k config.Key) schemaMap {
+	words := schemaMap{"type": "array", "minItems": 1, "items": schemaMap{"type": []string{"string", "number"}}}
+	switch k.Kind {
+	case config.Number:
+		return schemaMap{"type": "integer", "minimum": 0}
+	case config.Switch:
+		return schemaMap{"type": "boolean"}
+	case config.Part:
+		return schemaMap{"type": "number", "minimum": 0, "maximum": 1}
+	case config.Size:
+		return schemaMap{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?i?[bB]?$`}
+	case config.Time:
+		return schemaMap{"type": "string", "pattern": `^([0-9]+d)?([0-9.]+(ms|s|m|h))*$`}
+	case config.List:
+		return schemaMap{"anyOf": []schemaMap{{"type": []string{"string", "number"}}, words}}
+	case config.Optional:
+		return schemaMap{"anyOf": []schemaMap{{"type": []string{"boolean", "string"}}, words}}
+	case config.Map:
+		return schemaMap{"type": "object"}
+	case config.Maps:
+		return schemaMap{"type": "array", "minItems": 1}
+	}
+	if len(k.Words) > 0 {
+		return schemaMap{"enum": k.Words}
+	}
+	return schemaMap{"type": []string{"string", "number"}}
+}
+
+// TestConfigKeys: every default is a flag of gpuard run of the same kind.
+func TestConfigKeys(t *testing.T) {
+	for _, c := range commandTree() {
+		if c.Name() != "run" {
+			continue
+		}
+		for _, k := range config.AllKeys().Defaults {
+			f := c.Flags().Lookup(k.Flag)
+			if f == nil || strings.ReplaceAll(k.Flag, "-", "_") != k.Name {
+				t.Errorf("%s: there is no flag --%s", k.Name, k.Flag)
+				continue
+			}
+			_, list := f.Value.(pflag.SliceValue)
+			if (f.Value.Type() == "bool") != (k.Kind == config.Switch) || (f.Value.Type() == "int") != (k.Kind == config.Number) ||
+				list != (k.Kind == config.List) || (f.NoOptDefVal != "") != (k.Kind == config.Switch || k.Kind == config.Optional) {
+				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Kind, k.Flag)
+			}
+		}
+		return
+	}
+	t.Error("there is no run")
+}
