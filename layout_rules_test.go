@@ -34,6 +34,7 @@ func layerTable() []layer {
 		{core + "ranks", []string{core + "gpu", core + "visible", core + "compat"}},
 		{core + "verify", []string{core + "gpu"}},
 		{core + "leftover", []string{core + "gpu"}},
+		{core + "saved", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "policy", []string{core + "gpu", core + "job"}},
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},

@@ -31,6 +31,13 @@ func interactive(t *testing.T, f *front, shell string, env ...string) *terminal 
 	return s
 }
 
+// ended types a line and waits until it is over, also in a shell that shows its prompt again while it is typed.
+func (s *terminal) ended(line string) {
+	s.t.Helper()
+	s.press(line + "; echo 'it 'ended\n")
+	s.until("it ended(.|\n)*" + prompt + "$")
+}
+
 // TestAsk: a person chooses in the middle of an eval. What is typed wrong is asked again, Ctrl-C is heard by gpuard alone,
 // and the shell goes on, with its terminal as it was.
 func TestAsk(t *testing.T) {
@@ -53,14 +60,14 @@ func TestAsk(t *testing.T) {
 				{"\x04", "<failed>"},
 				{"c\n", "<-1>"},
 			} {
-				s.line("stty -a >before")
+				s.ended("stty -a >before")
 				s.press(get + "\n")
 				for key := range strings.Lines(c.keys) {
 					s.until(question)
 					s.press(key)
 				}
-				s.until(c.want + "(.|\n)*" + prompt + "$")
-				s.line("stty -a >after")
+				s.until(c.want)
+				s.ended("stty -a >after")
 				before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
 				after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
 				if len(before) == 0 || string(before) != string(after) {
@@ -145,7 +152,7 @@ func TestAskKilled(t *testing.T) {
 	t.Parallel()
 	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
 	s := interactive(t, f, "bash")
-	s.line("stty -a >before")
+	s.ended("stty -a >before")
 	s.press("gpuard run --ask true; stty -a >after; echo code $?\n")
 	s.until(`Which GPU\?`)
 	group := s.foreground(s.cmd.Process.Pid)

@@ -39,18 +39,21 @@ type set struct {
 func sets() []set {
 	const (
 		// The command of the lease is sleep only after gpuard has become it.
-		job     = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
-		project = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
-		kernel  = `export JUPYTER_DATA_DIR="$PWD/jupyter"; mkdir -p jupyter/kernels/python3; echo '{"argv": ["python3", "{connection_file}"]}' >jupyter/kernels/python3/kernel.json`
-		unit    = `export SYSTEMD_UNIT_PATH="$PWD/units"; mkdir -p units; printf '[Service]\nExecStart=/bin/sleep 1\n' | tee units/ollama.service >units/tts@.service; printf '#!/bin/sh\n' >serve.sh; chmod +x serve.sh`
-		entry   = `export XDG_DATA_DIRS="$PWD/share"; mkdir -p share/applications; printf '[Desktop Entry]\nType=Application\nName=X\nExec=x %%U\n' | tee share/applications/mtools.desktop >share/applications/org.blender.Blender.desktop`
-		script  = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
+		job         = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
+		project     = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
+		kernel      = `export JUPYTER_DATA_DIR="$PWD/jupyter"; mkdir -p jupyter/kernels/python3; echo '{"argv": ["python3", "{connection_file}"]}' >jupyter/kernels/python3/kernel.json`
+		unit        = `export SYSTEMD_UNIT_PATH="$PWD/units"; mkdir -p units; printf '[Service]\nExecStart=/bin/sleep 1\n' | tee units/ollama.service >units/tts@.service; printf '#!/bin/sh\n' >serve.sh; chmod +x serve.sh`
+		entry       = `export XDG_DATA_DIRS="$PWD/share"; mkdir -p share/applications; printf '[Desktop Entry]\nType=Application\nName=X\nExec=x %%U\n' | tee share/applications/mtools.desktop >share/applications/org.blender.Blender.desktop`
+		script      = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
+		environment = `mkdir -p envs/train/conda-meta; export CONDA_PREFIX="$PWD/envs/train"; printf 'name: train\n' >environment.yml`
 	)
 	return []set{
 		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
 		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
+		{pattern: `gpuard setup conda`, before: environment},
+		{pattern: `gpuard setup conda train$`, before: environment + `; echo '{"env_vars": {"GPUARD_CONDA": "--lease"}}' >envs/train/conda-meta/state`},
 		{pattern: `gpuard setup jupyter`, before: kernel},
 		{pattern: `gpuard setup systemd`, before: unit},
 		{pattern: `gpuard setup desktop`, before: entry},

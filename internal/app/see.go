@@ -145,19 +145,27 @@ func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 		return job.Lease{}, err
 	}
 	if folder == nil {
-		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
+		return job.Lease{}, &noLease{id}
 	}
 	defer folder.Close() //nolint:errcheck // the removal is what counts
 	held, _ := folder.Leases()
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
 	if i < 0 {
-		return job.Lease{}, fmt.Errorf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(id))
+		return job.Lease{}, &noLease{id}
 	}
 	l := a.unattended(folder, held[i])
 	if err := a.releasable(folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
 	return l, a.named(folder, folder.Release(l, l.Boot))
+}
+
+// noLease says that a lease that is to be released is not there, or not any more.
+type noLease struct{ id string }
+
+// Error says where leases are listed.
+func (n *noLease) Error() string {
+	return fmt.Sprintf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(n.id))
 }
 
 // releasable refuses to end a lease that a running command relies on.

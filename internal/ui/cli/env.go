@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/quote"
 	"gpuard/internal/core/visible"
@@ -27,6 +28,8 @@ type envOptions struct {
 	login       string
 	json, lease bool
 	ask         bool
+	save        string
+	restore     string
 }
 
 func (p *Program) env() *cobra.Command {
@@ -43,17 +46,24 @@ eval fails too.
 With --login it prints what a shell that has no lease shall see, by "login" in
 config.yaml: nothing for all. gpuard ignores these variables when it leases,
 unless somebody changes them.
+With --save the shell can have everything back as it was by --restore with the
+same word: what was unset is unset again, and a lease that came with it ends.
+Choices can nest; they are remembered in GPUARD_SAVED.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
   gpuard env --lease --format fish | source
-  gpuard env --cpu --format fish | source`,
+  gpuard env --cpu --format fish | source
+  eval "$(gpuard env --device 1 --save mine)"
+  eval "$(gpuard env --restore mine)"      as it was before`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("login") {
+			switch {
+			case cmd.Flags().Changed("login"):
 				return report(func() error { return p.printLogin(cmd, o) })
-			}
-			if !o.lease {
+			case cmd.Flags().Changed("restore"):
+				return report(func() error { return p.restoreEnv(cmd, o) })
+			case !o.lease:
 				return report(func() error { return p.printEnv(cmd, o) })
 			}
 			if p.term(p.Out).TTY {
@@ -75,6 +85,8 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	f.StringVar(&o.login, "login", "", "what a shell without a lease shall see: `WHICH` is all, allowed or none; alone, by config.yaml")
 	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // a file may be stricter
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), noFiles))
+	f.StringVar(&o.save, "save", "", "remember what the variables were before, under the word `ID`")
+	f.StringVar(&o.restore, "restore", "", "print what puts everything back that --save `ID` remembers")
 	p.privateState(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, noFiles))
 	return cmd
@@ -92,27 +104,45 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		return p.blamed(err)
 	}
 	write, err := o.writer(cmd)
-	if err == nil {
-		spec, err = p.asked(cmd, o.ask, spec)
-	}
 	if err != nil {
+		return err
+	}
+	keep := func(vars []visible.Var, _ *app.Holding) ([]visible.Var, error) { return vars, nil }
+	if cmd.Flags().Changed("save") {
+		if keep, err = p.App.Save(o.save); err != nil {
+			return err
+		}
+	}
+	if spec, err = p.asked(cmd, o.ask, spec); err != nil {
 		return err
 	}
 	if !o.lease || spec.CPU { // no device, no lease
 		vars, err := p.App.Variables(cmd.Context(), spec)
+		if err == nil {
+			vars, err = keep(vars, nil)
+		}
 		if err != nil {
 			return err
 		}
 		return write(p.Out, vars, p.said)
 	}
+	return p.leaseEnv(cmd, o, spec, write, keep)
+}
+
+// leaseEnv leases for the shell, and prints the variables of that.
+func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *app.Holding) ([]visible.Var, error)) error {
 	p.showStanding(o.format == "json")
 	h, err := p.App.HoldShell(cmd.Context(), spec)
 	if err != nil {
 		return err
 	}
 	return p.delivered(cmd, h, func() error {
+		vars, err := keep(h.Variables, h)
+		if err != nil {
+			return err
+		}
 		if o.format == "json" {
-			return write(p.Out, h.Variables, append(p.said, h.Notes...))
+			return write(p.Out, vars, append(p.said, h.Notes...))
 		}
 		for _, n := range h.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)
@@ -120,18 +150,51 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		if h.Lease != "" {
 			fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
 		}
-		return write(p.Out, h.Variables, nil)
+		return write(p.Out, vars, nil)
 	})
 }
 
-func (o *envOptions) writer(cmd *cobra.Command) (func(io.Writer, []visible.Var, []string) error, error) {
+// restoreEnv prints what puts everything back.
+func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
+	if err := filled(cmd, "restore"); err != nil {
+		return asUsage(err)
+	}
+	var other string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"restore", "format", "json", "machine", "private-state"}, f.Name) {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return usagef("cannot use --restore with --%s: nothing is chosen then; leave one of them out", other)
+	}
+	o.save = o.restore
+	write, err := o.writer(cmd)
+	if err != nil {
+		return err
+	}
+	vars, err := p.App.Restore(cmd.Context(), o.restore)
+	if err != nil {
+		return err
+	}
+	return write(p.Out, vars, p.said)
+}
+
+// writer checks the format.
+func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
+	if err := filled(cmd, "save"); err != nil {
+		return nil, asUsage(err)
+	}
 	if o.json {
 		if cmd.Flags().Changed("format") && o.format != "json" {
 			return nil, usagef("cannot use --json with --format %s: write one of them", o.format)
 		}
 		o.format = "json"
 	}
-	return envWriter(o.format)
+	if o.format == "dotenv" && o.save != "" {
+		return nil, usagef("cannot put variables back by --format dotenv: it can only set; write --format sh or fish")
+	}
+	return writerOf(o.format)
 }
 
 // printLogin prints what the login rule says. Where that fails the variables that hide everything are printed all the same.
@@ -205,8 +268,11 @@ func (p *Program) closeEnv(cmd *cobra.Command) {
 	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
 }
 
-// envWriter knows the forms; only JSON has room for notes.
-func envWriter(format string) (func(io.Writer, []visible.Var, []string) error, error) {
+// envWriter writes variables in one form; only JSON has room for notes.
+type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
+
+// writerOf knows the forms.
+func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":
 		return lines("export %s=%s\n", "unset %s\n", quote.Sh), nil
@@ -220,7 +286,7 @@ func envWriter(format string) (func(io.Writer, []visible.Var, []string) error, e
 	return nil, usagef("cannot write the format %q: write sh, fish, dotenv or json", format)
 }
 
-func lines(set, unset string, word func(string) string) func(io.Writer, []visible.Var, []string) error {
+func lines(set, unset string, word func(string) string) envWriter {
 	return func(w io.Writer, vars []visible.Var, _ []string) error {
 		var b strings.Builder
 		for _, v := range vars {

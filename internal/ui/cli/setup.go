@@ -28,7 +28,7 @@ target it lists what is set up.`,
 		Args: unknownTarget,
 		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },
 	}
-	cmd.AddCommand(p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
+	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
 	cmd.AddCommand(p.setupMachine())
 	cmd.AddCommand(p.setupShell())
 	return cmd

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// conda is a home with environments in it, as conda makes them, and somebody's shells.
+type conda struct {
+	*front
+	bin string
+}
+
+// condaHome has a base, and the environments train and other; train has hooks of packages, one of which changes a variable
+// that gpuard changes too.
+func condaHome(t *testing.T) *conda {
+	t.Helper()
+	c := &conda{&front{TB: t, dir: filepath.Join(t.TempDir(), "home")}, onPath(t)}
+	c.state = filepath.Join(c.dir, "..", "state")
+	for path, text := range map[string]string{
+		"mf/conda-meta/history": "", "mf/envs/train/conda-meta/history": "", "mf/envs/other/conda-meta/history": "", "mf/envs/third/conda-meta/history": "",
+		"mf/envs/train/etc/conda/activate.d/libblas_activate.sh":          "export BLAS=\"$(printf mkl)\"\n",
+		"mf/envs/train/etc/conda/activate.d/~cuda-nvcc_activate.sh":       "export CUDA_DEVICE_ORDER=FASTEST_FIRST\n",
+		"mf/envs/train/etc/conda/activate.d/~cuda-nvcc_activate.fish":     "set -gx CUDA_DEVICE_ORDER FASTEST_FIRST\n",
+		"mf/envs/train/etc/conda/deactivate.d/libblas_deactivate.sh":      "unset BLAS\n",
+		"mf/envs/train/etc/conda/deactivate.d/~cuda-nvcc_deactivate.sh":   "test \"$CUDA_DEVICE_ORDER\" = FASTEST_FIRST && unset CUDA_DEVICE_ORDER\n",
+		"mf/envs/train/etc/conda/deactivate.d/~cuda-nvcc_deactivate.fish": "set -e CUDA_DEVICE_ORDER\n",
+	} {
+		file := filepath.Join(c.dir, path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *conda) env(name string) string { return filepath.Join(c.dir, "mf", "envs", name) }
+
+// setup is a gpuard setup conda that must succeed.
+func (c *conda) setup(args ...string) result {
+	c.Helper()
+	cmd := setupIn(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
+	cmd.Env = append(cmd.Env, "CONDA_EXE="+filepath.Join(c.dir, "mf/bin/conda"), "CONDA_PREFIX=", "MAMBA_ROOT_PREFIX=")
+	got := run(c, cmd)
+	if got.code != 0 {
+		c.Fatalf("gpuard setup conda %q: %+v", args, got)
+	}
+	return got
+}
+
+// enter and leave are the lines that conda has a shell evaluate (conda/conda: conda/activate.py).
+func (c *conda) enter(name, shell string) string { return c.hooks(name, "activate.d", shell) }
+func (c *conda) leave(name, shell string) string { return c.hooks(name, "deactivate.d", shell) }
+
+func (c *conda) hooks(name, folder, shell string) string {
+	c.Helper()
+	ext, word := ".sh", "."
+	if shell == "fish" {
+		ext, word = ".fish", "source"
+	}
+	found, err := filepath.Glob(filepath.Join(c.env(name), "etc/conda", folder, "*"+ext))
+	if err != nil || len(found) == 0 {
+		c.Fatalf("no hooks of %s in %s: %v", shell, folder, err)
+	}
+	slices.Sort(found)
+	if folder == "deactivate.d" {
+		slices.Reverse(found)
+	}
+	line := ""
+	for _, f := range found {
+		line += word + ` "` + f + `"; `
+	}
+	return strings.TrimSuffix(line, "; ")
+}
+
+// words start a shell that reads no files of anybody's.
+func shellWords(t testing.TB, shell string) []string {
+	if shell == "zsh" || shell == "fish" {
+		gate.Need(t, shell)
+	}
+	return map[string][]string{"bash": {"bash", "--norc"}, "zsh": {"zsh", "-f"}, "dash": {"dash"}, "fish": {"fish", "--no-config"}}[shell]
+}
+
+// script runs lines in a shell that nobody looks at.
+func (c *conda) script(shell, lines string, env ...string) result {
+	c.Helper()
+	cmd := c.cmd(append(shellWords(c, shell), "-c", lines)...)
+	cmd.Env = append(cmd.Env, append([]string{"GPUARD_MACHINE=demo", "PATH=" + c.bin + ":" + os.Getenv("PATH")}, env...)...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	return run(c, cmd)
+}
+
+// snapshot writes the whole environment into a file.
+func snapshot(file string) string {
+	return "env -0 | sort -z | grep -zv -e '^_=' -e '^SHLVL=' >" + file
+}
+
+// printed prints a variable, also one that is not there.
+func printed(shell, name string) string {
+	if shell == "fish" {
+		return "set -q " + name + "; and echo \"<$" + name + ">\"; or echo '<unset>'"
+	}
+	return "echo \"<${" + name + "-unset}>\""
+}
+
+// TestCondaShells: inside there is the choice, in whatever state of the shell; afterwards every variable is as it was.
+func TestCondaShells(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	c.setup("train", "--device", "2")
+	strict := map[string]string{"bash": "set -euo pipefail; set -f; IFS='2_ U'; ", "dash": "set -eu; set -f; IFS='2_ U'; ",
+		"zsh": "setopt nounset err_exit sh_word_split noglob ksh_arrays no_unset; IFS='2_ U'; ", "fish": ""}
+	for shell, options := range strict {
+		for _, before := range []struct{ name, env, inside string }{
+			{"unset", "", "<2>"},
+			{"empty", "CUDA_VISIBLE_DEVICES=", "<-1>"},
+			{"a mask", "CUDA_VISIBLE_DEVICES=0,2", "<2>"},
+			{"a mask without it", "CUDA_VISIBLE_DEVICES=1", "<-1>"},
+			{"odd", "CUDA_VISIBLE_DEVICES=it's\n\"$(touch owned)\" `touch owned` \\ \xff", "<-1>"},
+		} {
+			for _, options := range []string{"", options} {
+				t.Run(shell+"/"+before.name, func(t *testing.T) {
+					lines := []string{options + snapshot("before"), c.enter("train", shell), printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "CUDA_DEVICE_ORDER"), c.leave("train", shell), snapshot("after"), "echo end"}
+					var env []string
+					if before.env != "" {
+						env = append(env, before.env)
+					}
+					got := c.script(shell, strings.Join(lines, "\n"), env...)
+					contains(t, got.out, before.inside+"\n", "end\n")
+					if before.inside == "<2>" && !strings.Contains(got.out, "<PCI_BUS_ID>") {
+						t.Errorf("a hook of a package had the last word: %+v", got)
+					}
+					if blind := strings.Contains(got.err, "this environment sees NO GPU; to try again: "); blind != (before.inside == "<-1>") {
+						t.Errorf("what is said: %s", got.err)
+					}
+					c.unchanged(t)
+				})
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "owned")); err == nil {
+		t.Error("a value was run")
+	}
+}
+
+// unchanged compares the environment before and after.
+func (c *conda) unchanged(t testing.TB) {
+	t.Helper()
+	before, err := os.ReadFile(filepath.Join(c.dir, "before"))
+	after, err2 := os.ReadFile(filepath.Join(c.dir, "after"))
+	if err != nil || err2 != nil || len(before) == 0 {
+		t.Fatalf("%v %v: %d bytes before", err, err2, len(before))
+	}
+	old, now := strings.Split(string(before), "\x00"), strings.Split(string(after), "\x00")
+	for _, pair := range old {
+		if !slices.Contains(now, pair) {
+			t.Errorf("%q is gone", pair)
+		}
+	}
+	for _, pair := range now {
+		if !slices.Contains(old, pair) {
+			t.Errorf("%q is left behind", pair)
+		}
+	}
+}
+
+// TestCondaTerminal: the same in a shell that a person types into, with a choice, and with a lease.
+func TestCondaTerminal(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			c := condaHome(t)
+			c.setup("train", "--ask")
+			c.setup("other", "--lease", "--model", "*A100*")
+			s := interactive(t, c.front, shell, "PATH="+c.bin+":"+os.Getenv("PATH"))
+			s.ended(snapshot("before"))
+			for _, answer := range []struct{ keys, inside string }{{"3\n", "<3>"}, {"c\n", "<-1>"}, {"\x03", "<-1>"}, {"\n", "<[0-3]>"}} {
+				s.press(c.enter("train", shell) + "\n")
+				s.until(`Which GPU\? .*\] $`)
+				s.press(answer.keys)
+				s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+				s.until(answer.inside)
+				s.ended(c.leave("train", shell))
+				s.ended(snapshot("after"))
+				c.unchanged(t)
+			}
+			s.press(c.enter("other", shell) + "\n")
+			s.until(`lease [a-z0-9]+, until this shell ends`)
+			if c.leases() != 1 {
+				t.Errorf("%d leases inside, want 1", c.leases())
+			}
+			s.ended(c.leave("other", shell))
+			if c.leases() != 0 {
+				t.Errorf("%d leases after it, want none", c.leases())
+			}
+			s.ended(snapshot("after"))
+			c.unchanged(t)
+			s.press(c.enter("other", shell) + "\n")
+			s.until(`until this shell ends`)
+			if err := s.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			c.over()
+		})
+	}
+}
+
+// TestCondaLease: the lease is the shell's that activated: a child that inherits the environment and leaves it ends nothing,
+// and where nothing is free the environment sees no GPU.
+func TestCondaLease(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			c := condaHome(t)
+			c.setup("other", "--lease", "--device", "1")
+			in, out := c.enter("other", shell), c.leave("other", shell)
+			const count = "gpuard status --json | grep -c '\"id\": '"
+			inner := strings.Join(append(shellWords(t, shell), "-c"), " ")
+			lines := []string{snapshot("before"), in, "echo a; " + count, inner + " '" + strings.ReplaceAll(out, `"`, ``) + "; env | grep CUDA_VISIBLE'", "echo b; " + count, out, "echo c; " + count, snapshot("after"), "echo end"}
+			got := c.script(shell, strings.Join(lines, "\n"))
+			if got.out != "a\n1\nb\n1\nc\n0\nend\n" {
+				t.Errorf("%+v", got)
+			}
+			c.unchanged(t)
+
+			if shell != "fish" { // it has no such copies of itself
+				lines = []string{in, "(" + out + "); echo a; " + count, out + "; echo b; " + count, "(" + in + "; echo c; " + count + "; " + out + "); echo d; " + count, "true"}
+				if got := c.script(shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\nc\n1\nd\n0\n" {
+					t.Errorf("in parentheses: %+v", got)
+				}
+			}
+
+			// conda run: a script activates, runs the command and ends.
+			got = c.script(shell, in+"\n"+count+"\n"+printed(shell, "CUDA_VISIBLE_DEVICES"))
+			if got.out != "1\n<1>\n" {
+				t.Errorf("a script: %+v", got)
+			}
+			c.over()
+
+			held := c.cmd("gpuard", "run", "--machine", "demo", "--device", "1", "--", "sleep", "1000")
+			held.Args[0] = "gpuard"
+			if err := held.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = held.Process.Kill(); _ = held.Wait() }()
+			eventually(t, "somebody has the GPU", func() bool { return c.leases() == 1 })
+			got = c.script(shell, strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), out, snapshot("after")}, "\n"))
+			contains(t, got.out, "<-1>")
+			contains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard env --device=1 --lease --save conda:"+c.env("other"))
+			c.unchanged(t)
+		})
+	}
+}
+
+// TestCondaStacked: environments in one another, left in any order, and entered again without being left.
+func TestCondaStacked(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	c.setup("third", "--device", "0,1")
+	c.setup("other", "--device", "1")
+	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
+		a, b, offA, offB := c.enter("third", shell), c.enter("other", shell), c.leave("third", shell), c.leave("other", shell)
+		show := printed(shell, "CUDA_VISIBLE_DEVICES")
+		for name, steps := range map[string][]string{
+			"in order":       {a, show, "echo '<0,1>'", b, show, "echo '<1>'", offB, show, "echo '<0,1>'", offA},
+			"the outer one":  {a, b, offA, show, "echo '<1>'", offB},
+			"again":          {a, a, show, "echo '<0,1>'", offA},
+			"left too often": {a, offA, offA},
+			"changed inside": {a, map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3", false: "export CUDA_VISIBLE_DEVICES=3"}[shell == "fish"], offA},
+		} {
+			t.Run(shell+"/"+name, func(t *testing.T) {
+				got := c.script(shell, strings.Join(slices.Concat([]string{snapshot("before")}, steps, []string{snapshot("after")}), "\n"))
+				lines := strings.Fields(got.out)
+				for i := 0; i+1 < len(lines); i += 2 {
+					if lines[i] != lines[i+1] {
+						t.Errorf("%s, want %s: %+v", lines[i], lines[i+1], got)
+					}
+				}
+				if strings.Contains(got.err, "NO GPU") {
+					t.Error(got.err)
+				}
+				c.unchanged(t)
+			})
+		}
+	}
+}
+
+// TestCondaWithoutGpuard: where gpuard is gone, or its own variable is damaged, the environment becomes active without a GPU,
+// and what was before comes back.
+func TestCondaWithoutGpuard(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	c.setup("train", "--device", "0")
+	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
+		in, out := c.enter("train", shell), c.leave("train", shell)
+		lines := strings.Join([]string{snapshot("before"), in, in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "NVIDIA_VISIBLE_DEVICES"), out, snapshot("after"), "echo end"}, "\n")
+		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
+		t.Run(shell+"/damaged", func(t *testing.T) {
+			got := c.script(shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
+			contains(t, got.out, "<-1>\n<void>\nend\n")
+			contains(t, got.err, "unset GPUARD_SAVED", "sees NO GPU")
+			c.unchanged(t)
+		})
+	}
+	if err := os.Remove(filepath.Join(c.bin, "gpuard")); err != nil {
+		t.Fatal(err)
+	}
+	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
+		in, out := c.enter("train", shell), c.leave("train", shell)
+		lines := strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "VISIBLE_DEVICES"), out, snapshot("after"), "echo end"}, "\n")
+		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
+		t.Run(shell+"/gone", func(t *testing.T) {
+			for _, before := range [][]string{nil, {"CUDA_VISIBLE_DEVICES=", "VISIBLE_DEVICES=a 'b'\nc"}} {
+				got := c.script(shell, options+lines, before...)
+				contains(t, got.out, "<-1>\n<unset>\nend\n")
+				contains(t, got.err, "cannot be used, so this environment sees NO GPU")
+				c.unchanged(t)
+			}
+		})
+	}
+}

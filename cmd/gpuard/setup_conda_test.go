@@ -1,0 +1,242 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// try is a gpuard setup conda that may fail.
+func (c *conda) try(env []string, args ...string) result {
+	c.Helper()
+	cmd := setupIn(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
+	cmd.Env = append(cmd.Env, append([]string{"CONDA_EXE=" + filepath.Join(c.dir, "mf/bin/conda"), "CONDA_PREFIX=", "MAMBA_ROOT_PREFIX="}, env...)...)
+	return run(c, cmd)
+}
+
+// TestCondaLeavesNothing: every byte is as it was after --remove, beside the hooks of packages and in files of all kinds.
+func TestCondaLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	files := map[string]string{
+		"plain.yml":     "name: a\ndependencies:\n  - python=3.12\n",
+		"comments.yml":  "# ours\nname: a\nvariables: # of the team\n    # keep\n    A: \"b c\"\n    TWO: |\n      x\n      y\n\n# the end\n",
+		"windows.yml":   "name: a\r\nvariables:\r\n  A: b\r\ndependencies:\r\n- pip\r\n",
+		"no-end.yml":    "name: a\ndependencies: [python]",
+		"no-value.yml":  "name: a\nvariables:",
+		"text.yml":      "name: a\ndescription: |+\n  long\n\n",
+		"deep/link.yml": "->../plain.yml",
+	}
+	for name, text := range files {
+		file := filepath.Join(c.dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		to, link := strings.CutPrefix(text, "->")
+		var err error
+		if link {
+			err = os.Symlink(to, file)
+		} else {
+			err = os.WriteFile(file, []byte(text), 0o640) //nolint:gosec // a mode that is not the usual one
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	targets := [][]string{{"train", "--ask"}, {"other", "--device", "1,2"}, {filepath.Join(c.dir, "mf"), "--cpu"}}
+	before := tree(t, c.dir)
+	for name := range files {
+		if name != "deep/link.yml" { // the same file as plain.yml
+			targets = append(targets, []string{"--environment-yml", filepath.Join(c.dir, name), "--device", "0", "--ids", "uuid"})
+		}
+	}
+	for _, words := range targets {
+		now := tree(t, c.dir)
+		if got := c.setup(append(words, "--dry-run")...); !strings.Contains(got.out, "would ") {
+			t.Errorf("%+v", got)
+		}
+		sameTree(t, fmt.Sprint("after --dry-run of ", words), now, tree(t, c.dir))
+		c.setup(words...)
+		once := tree(t, c.dir)
+		if maps.Equal(now, once) {
+			t.Fatalf("%q wrote nothing", words)
+		}
+		c.setup(words...)
+		sameTree(t, fmt.Sprint("the second time ", words), once, tree(t, c.dir))
+	}
+	for name := range files {
+		if got := run(t, program(t, c.state, nil, "lint", filepath.Join(c.dir, name))); got.code != 0 {
+			t.Errorf("lint %s: %+v", name, got)
+		}
+	}
+	for _, words := range targets {
+		remove := words[:1]
+		if strings.HasPrefix(words[0], "-") {
+			remove = words[:2]
+		}
+		for range 2 {
+			c.setup(append(remove[:len(remove):len(remove)], "--remove")...)
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, c.dir))
+
+	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--lease")
+	if text, _ := os.ReadFile(filepath.Join(c.dir, "plain.yml")); !strings.Contains(string(text), "variables:\n  GPUARD_CONDA: \"--lease\"\n") {
+		t.Errorf("behind the link: %s", text)
+	}
+	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--remove")
+	sameTree(t, "after --remove behind a link", before, tree(t, c.dir))
+}
+
+// TestCondaEdited: a hook that somebody changed is neither overwritten nor removed, and a changed choice replaces the old one.
+func TestCondaEdited(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	hook := filepath.Join(c.env("other"), "etc/conda/activate.d/~~gpuard.sh")
+	c.setup("other", "--device", "0")
+	first, _ := os.ReadFile(hook)
+	c.setup("other", "--lease")
+	second, err := os.ReadFile(hook)
+	if err != nil || string(first) == string(second) || !strings.Contains(string(second), "--lease --no-wait") {
+		t.Fatalf("%v: %s", err, second)
+	}
+	edited := string(second) + "echo mine\n"
+	if err := os.WriteFile(hook, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "somebody changed it since gpuard wrote it") {
+		t.Errorf("%+v", got)
+	}
+	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "somebody changed it") {
+		t.Errorf("%+v", got)
+	}
+	if text, _ := os.ReadFile(hook); string(text) != edited {
+		t.Errorf("what somebody wrote is now %s", text)
+	}
+	if _, err := os.Stat(strings.Replace(hook, "gpuard.sh", "gpuard.fish", 1)); err == nil {
+		t.Error("what nobody changed is still there")
+	}
+}
+
+// TestCondaFinds: environments by name, by folder, by being active, and what is said where there is none.
+func TestCondaFinds(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	away := filepath.Join(t.TempDir(), "far away", "env'1")
+	if err := os.MkdirAll(filepath.Join(away, "conda-meta"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(c.dir, ".conda"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, ".conda", "environments.txt"), []byte(away+"\n/gone\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := []string{"CONDA_EXE="}
+	for _, w := range []struct {
+		env  []string
+		args []string
+		key  string
+	}{
+		{nil, []string{"train"}, c.env("train")},
+		{nil, []string{"base"}, filepath.Join(c.dir, "mf")},
+		{none, []string{"env'1"}, away},
+		{none, []string{away}, away},
+		{none, []string{"./mf/envs/train/"}, c.env("train")},
+		{append(none, "CONDA_PREFIX="+c.env("train")), nil, c.env("train")},
+		{append(none, "CONDA_PREFIX="+c.env("train")), []string{"other"}, c.env("other")},
+		{append(none, "CONDA_ENVS_PATH=/nowhere:"+filepath.Dir(away)), []string{"env'1"}, away},
+		{append(none, "MAMBA_ROOT_PREFIX="+filepath.Join(c.dir, "mf")), []string{"third"}, c.env("third")},
+	} {
+		got := c.try(w.env, append(w.args, "--device", "0", "--dry-run", "--json")...)
+		if got.code != 0 || !strings.Contains(got.out, fmt.Sprintf("%q", "conda "+w.key)) {
+			t.Errorf("%q %q: %+v", w.env, w.args, got)
+		}
+	}
+	for _, w := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nope", "--device", "0"}, "there is none of that name; name one, or its folder: " + filepath.Join(c.dir, "mf") + ", "},
+		{[]string{"--device", "0"}, "no environment is active"},
+		{[]string{"./.conda", "--device", "0"}, "it has no folder conda-meta"},
+		{[]string{"train"}, "say which GPUs the environment is for, such as --device 0, --ask or --lease"},
+		{[]string{"train", "--ask", "--lease"}, "cannot use --ask with --lease"},
+		{[]string{"train", "--lease", "--cpu"}, "cannot use --lease with --cpu"},
+		{[]string{"train", "--environment-yml", "x.yml", "--cpu"}, "cannot use --environment-yml with the environment train"},
+		{[]string{"--environment-yml", "x.yml", "--cpu"}, "cannot add to x.yml"},
+		{[]string{"--environment-yml", "x.yml"}, "say which GPUs"},
+		{[]string{"--environment-yml", "x.yml", "--model", "A B"}, "write ? for it"},
+	} {
+		if got := c.try(nil, w.args...); got.code != 2 || !strings.Contains(got.err, w.want) || got.out != "" {
+			t.Errorf("%q: %+v, want %q", w.args, got, w.want)
+		}
+	}
+	c.setup(away, "--device", "0")
+	if err := os.Symlink(away, c.env("x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.try(nil, "x", "--device", "0", "--json"); !strings.Contains(got.out, fmt.Sprintf("%q", "conda "+away)) || strings.Contains(got.out, `"create"`) {
+		t.Errorf("by the name of a link: %+v", got)
+	}
+	for _, shell := range []string{"bash", "fish"} {
+		lines := strings.Join([]string{snapshot("before"), c.enter("x", shell), printed(shell, "CUDA_VISIBLE_DEVICES"), c.leave("x", shell), snapshot("after")}, "\n")
+		if got := c.script(shell, lines); got.out != "<0>\n" {
+			t.Errorf("%s: a folder with a blank and a quote: %+v", shell, got)
+		}
+		c.unchanged(t)
+	}
+	if err := os.RemoveAll(away); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.try(none, "env'1", "--remove"); got.code != 0 || !strings.Contains(got.out, "is gone already") {
+		t.Errorf("of an environment that is gone: %+v", got)
+	}
+}
+
+// TestCondaFromFile: the choice in an environment.yml comes to the environment that conda makes of it, and what is left of
+// the variable in a shell does no harm.
+func TestCondaFromFile(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	state := filepath.Join(c.env("other"), "conda-meta", "state")
+	for text, want := range map[string]string{
+		`{"env_vars": {"GPUARD_CONDA": "--device 3 --ids uuid", "X": 1}}`: "env --device=3 --ids=uuid --save",
+		`{"env_vars": {"GPUARD_CONDA": "--lease"}}`:                       "env --lease --no-wait --save",
+		`{"env_vars": {"GPUARD_CONDA": "--remove"}}`:                      "",
+		`{"env_vars": {"GPUARD_CONDA": "three"}}`:                         "",
+		`{"env_vars": {"GPUARD_CONDA": "--device 1 --cpu"}}`:              "",
+		`{"env_vars": {"GPUARD_CONDA": ""}}`:                              "",
+		`{"env_vars": {}}`:                                                "", `{}`: "", `{`: "",
+	} {
+		if err := os.WriteFile(state, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := c.try(nil, "other", "--dry-run")
+		if want == "" && (got.code == 0 || got.out != "" || !strings.Contains(got.err, "cannot ")) || want != "" && (got.code != 0 || !strings.Contains(got.out, want)) {
+			t.Errorf("%s: %+v, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"name: a\nvariables: {A: b}\n":             `below variables: GPUARD_CONDA: "--cpu"`,
+		"name: a\nvariables:\n  GPUARD_CONDA: x\n": "has GPUARD_CONDA already",
+		"- a\n": "not one map", "": "not one map", "a: [\n": "cannot add to",
+	} {
+		file := filepath.Join(c.dir, "no.yml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := c.try(nil, "--environment-yml", file, "--cpu")
+		after, _ := os.ReadFile(file)
+		if got.code == 0 || !strings.Contains(got.err, want) || string(after) != text {
+			t.Errorf("%q: %+v, want %q; the file is %q", text, got, want, after)
+		}
+	}
+	c.setup("other", "--device", "2")
+	if got := c.script("bash", c.enter("other", "bash")+"; export GPUARD_CONDA=; "+printed("bash", "CUDA_VISIBLE_DEVICES"), "GPUARD_CONDA=--device 0"); got.out != "<2>\n" {
+		t.Errorf("%+v", got)
+	}
+}

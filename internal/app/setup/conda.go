@@ -1,0 +1,111 @@
+package setup
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/quote"
+)
+
+// Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by hooks
+// in its activate.d and deactivate.d.
+type Conda struct {
+	App   *app.App
+	Name  string   // or a folder; "" is the active one
+	Flags []string // of gpuard env
+	Ask   bool     // at activation, where somebody is there
+	Lease bool     // for the life of the shell, or until the environment is left
+}
+
+// Key is what the setup is remembered by, also when the environment is gone.
+func (c Conda) Key() (string, error) {
+	dir, err := c.prefix()
+	if err == nil {
+		return "conda " + dir, nil
+	}
+	keys, _ := (&Setup{App: c.App}).Keys()
+	abs, _ := filepath.Abs(c.Name)
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		dir, ok := strings.CutPrefix(key, "conda ")
+		return !ok || c.Name == "" || dir != abs && filepath.Base(dir) != c.Name
+	})
+	if len(keys) == 1 {
+		return keys[0], nil
+	}
+	return "", err
+}
+
+// Wish are the hooks. conda runs those of one folder in the order of their names, and the other folder's in reverse order
+// (conda/conda: conda/activate.py): behind all others means that none of them changes the choice.
+func (c Conda) Wish() (Wish, error) {
+	dir, err := c.prefix()
+	if err != nil {
+		return Wish{}, err
+	}
+	program, err := Program()
+	if err != nil {
+		return Wish{}, err
+	}
+	h := hook{program: program, id: "conda:" + dir, flags: c.Flags, ask: c.Ask, lease: c.Lease}
+	w := Wish{Key: "conda " + dir}
+	for _, f := range []struct{ path, text string }{
+		{"activate.d/~~gpuard.sh", h.activateSh()}, {"activate.d/~~gpuard.fish", h.activateFish()},
+		{"deactivate.d/~~gpuard.sh", h.deactivateSh()}, {"deactivate.d/~~gpuard.fish", h.deactivateFish()},
+	} {
+		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", f.path), Content: f.text})
+	}
+	name := dir
+	if filepath.Base(filepath.Dir(dir)) == "envs" {
+		name = filepath.Base(dir)
+	}
+	w.Try = []string{"conda activate " + quote.Sh(name), "gpuard explain", "conda deactivate"}
+	if active, _ := c.App.Env.Lookup("CONDA_PREFIX"); active == dir {
+		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
+	}
+	switch {
+	case c.Lease:
+		w.Notes = append(w.Notes, "when nothing is free at that moment, the environment sees no GPU and says how to try again")
+	case c.Ask:
+		w.Notes = append(w.Notes, "a script that activates the environment is not asked: it gets any free GPU")
+	default:
+		w.Notes = append(w.Notes, "nothing is leased: somebody else may get the same GPU; for a lease add --lease, or start programs by gpuard run")
+	}
+	return w, nil
+}
+
+// CondaFile is a choice of devices in an environment.yml, for gpuard setup conda on the machine where the environment is made.
+type CondaFile struct {
+	Path  string
+	Words []string // flags
+}
+
+// Key is what the setup is remembered by.
+func (c CondaFile) Key() (string, error) {
+	path, err := filepath.Abs(c.Path)
+	return "conda-file " + path, err
+}
+
+// Wish is a block with a variable. The one that programs read is not written there: of a variable of the environment conda
+// leaves the empty string behind in bash and zsh, which hides every GPU from what is started later.
+func (c CondaFile) Wish() (Wish, error) {
+	key, err := c.Key()
+	if err != nil {
+		return Wish{}, err
+	}
+	path := strings.TrimPrefix(key, "conda-file ")
+	change, err := c.change(path)
+	if err != nil {
+		return Wish{}, err
+	}
+	return Wish{
+		Key: key, Changes: []edit.Change{change},
+		Try: []string{"conda env create -f " + quote.Sh(c.Path), "gpuard setup conda NAME"},
+		Notes: []string{
+			"conda only keeps the line: gpuard setup conda NAME makes the hooks of it, where the environment is",
+			"CUDA_VISIBLE_DEVICES is not written there: conda would leave it behind as an empty string, which hides every GPU",
+		},
+	}, nil
+}

@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/text/condaenv"
+)
+
+// change is the block, where the file has room for it and is read as before with it.
+func (c CondaFile) change(path string) (edit.Change, error) {
+	for _, word := range c.Words {
+		if strings.ContainsFunc(word, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }) {
+			return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot write %q into %s: words there end at a blank; in --model write ? for it", word, c.Path)}
+		}
+	}
+	value, _ := json.Marshal(strings.Join(c.Words, " "))
+	line := CondaChoice + ": " + string(value)
+	refuse := func(err error) error {
+		return &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v; write it there yourself, below variables: %s", c.Path, err, line)}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, errors.Unwrap(err))}
+	}
+	change := edit.Change{Path: path, Block: "conda"}
+	now := edit.Found{Exists: true, Content: string(data)}
+	without, err := edit.TakeAway(change, now, false)
+	if err != nil {
+		return change, err
+	}
+	room, err := condaenv.Find([]byte(without.After), CondaChoice)
+	if err != nil {
+		return change, refuse(err)
+	}
+	change.Line, change.Content = room.Line, room.Indent+line+"\n"
+	if change.Indent = room.Indent; room.Alone {
+		change.Indent, change.Content = "", "variables:\n"+change.Content
+	}
+	step, err := edit.Want(change, now)
+	if err != nil {
+		return change, err
+	}
+	before, err := condaenv.Read(path, []byte(without.After))
+	if err != nil {
+		return change, refuse(err)
+	}
+	after, err := condaenv.Read(path, []byte(step.After))
+	if err != nil || len(after.Steps) != len(before.Steps)+1 {
+		return change, refuse(errors.New("the file would not be read as before"))
+	}
+	return change, nil
+}

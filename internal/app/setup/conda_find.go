@@ -1,0 +1,166 @@
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app"
+)
+
+// CondaChoice is the variable of an environment that says which GPUs it is for. It means nothing to any program but gpuard
+// setup conda, so the empty string that conda leaves of it in a shell does no harm.
+const CondaChoice = "GPUARD_CONDA"
+
+// prefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of the
+// folders for environments (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
+func (c Conda) prefix() (string, error) {
+	active, _ := c.App.Env.Lookup("CONDA_PREFIX")
+	switch {
+	case c.Name == "" && active == "":
+		return "", &app.Usage{Text: "cannot set up conda: no environment is active; name one" + listed(c.environments())}
+	case c.Name == "":
+		return environment(active)
+	case strings.Contains(c.Name, "/") || c.Name == "." || c.Name == "..":
+		return environment(c.Name)
+	}
+	var found []string
+	for _, e := range c.environments() {
+		if e.name == c.Name && !slices.Contains(found, e.folder) {
+			found = append(found, e.folder)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, listed(c.environments()))}
+	}
+	return "", &app.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there are %d of that name; write the folder of one: %s", c.Name, len(found), strings.Join(found, ", "))}
+}
+
+// environment is the folder without links, if it is an environment.
+func environment(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
+	}
+	if info, err := os.Stat(filepath.Join(abs, "conda-meta")); err != nil || !info.IsDir() {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s for conda: it is no environment, for it has no folder conda-meta", abs)}
+	}
+	return abs, nil
+}
+
+// named is an environment: the last part of its folder is its name, which may be a link to another one.
+type named struct{ name, folder string }
+
+// root is the base environment, "" where it is not known.
+func (c Conda) root() string {
+	for _, name := range []string{"CONDA_EXE", "MAMBA_EXE"} {
+		if exe, _ := c.App.Env.Lookup(name); filepath.IsAbs(exe) {
+			if dir, err := environment(filepath.Join(filepath.Dir(exe), "..")); err == nil {
+				return dir
+			}
+		}
+	}
+	if dir, _ := c.App.Env.Lookup("MAMBA_ROOT_PREFIX"); filepath.IsAbs(dir) {
+		if dir, err := environment(dir); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// environments are all that can be found, some of them more than once.
+func (c Conda) environments() (found []named) {
+	var dirs, all []string
+	look := func(name string) string { v, _ := c.App.Env.Lookup(name); return v }
+	for _, list := range []string{look("CONDA_ENVS_PATH"), look("CONDA_ENVS_DIRS")} {
+		dirs = append(dirs, filepath.SplitList(list)...)
+	}
+	root, home := c.root(), look("HOME")
+	for _, dir := range []string{root, look("CONDA_PREFIX"), look("MAMBA_ROOT_PREFIX"), filepath.Join(home, ".conda")} {
+		dirs = append(dirs, filepath.Join(dir, "envs"))
+	}
+	if up := filepath.Dir(look("CONDA_PREFIX")); filepath.Base(up) == "envs" { // its siblings
+		dirs = append(dirs, up)
+	}
+	all = append(all, root, look("CONDA_PREFIX"))
+	for _, dir := range dirs {
+		below, _ := filepath.Glob(filepath.Join(literal(dir), "*"))
+		all = append(all, below...)
+	}
+	text, _ := os.ReadFile(filepath.Join(home, ".conda", "environments.txt"))
+	for line := range strings.Lines(string(text)) {
+		all = append(all, strings.TrimSpace(line))
+	}
+	for _, dir := range all {
+		folder, err := environment(dir)
+		if err != nil || !filepath.IsAbs(dir) {
+			continue
+		}
+		if found = append(found, named{filepath.Base(dir), folder}); folder == root {
+			found = append(found, named{"base", folder})
+		}
+	}
+	return found
+}
+
+// literal is a pattern that only the path itself matches.
+func literal(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+func listed(all []named) string {
+	var dirs []string
+	for _, e := range all {
+		dirs = append(dirs, e.folder)
+	}
+	if len(dirs) == 0 {
+		return ""
+	}
+	slices.Sort(dirs)
+	return ": " + strings.Join(slices.Compact(dirs), ", ")
+}
+
+// Environments are the names that can be given, for completion.
+func (c Conda) Environments() []string {
+	var names []string
+	for _, e := range c.environments() {
+		names = append(names, e.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Asked are the flags that the environment's own variable has, from its environment.yml or from conda env config vars set;
+// none where it has no such variable. conda keeps them in conda-meta/state (conda/conda: conda/core/prefix_data.py).
+func (c Conda) Asked() ([]string, error) {
+	dir, err := c.prefix()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "conda-meta", "state")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var state struct {
+		Variables map[string]any `json:"env_vars"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &state)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the variables of the environment in %s: %w", path, err)
+	}
+	text, _ := state.Variables[CondaChoice].(string)
+	return strings.Fields(text), nil
+}

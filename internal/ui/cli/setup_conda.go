@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+type condaOptions struct {
+	target     target
+	choice     choice
+	ask, lease bool
+	file       string
+}
+
+func (p *Program) setupConda() *cobra.Command {
+	o := &condaOptions{}
+	cmd := &cobra.Command{
+		Use:   "conda [flags] [ENV]",
+		Short: "A choice of GPUs for a conda environment",
+		Long: `Writes hooks for sh, bash, zsh, dash and fish into the environment ENV (a name, a
+folder, or without ENV the active one). Activating it sets the variables of these
+devices, and deactivating it puts back what was there before. A mask that is set
+before is obeyed, unless --any says otherwise. With --ask a person is asked each
+time; a script gets any free GPU. With --lease the shell has the lease until the
+environment is left. If nothing can be had the environment sees no GPU, and says so.
+With --environment-yml the choice goes into that file instead; where the
+environment is made of it, gpuard setup conda ENV without a choice makes the hooks.
+csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
+		Example: `  gpuard setup conda train --device 0
+  gpuard setup conda train --lease --mem 20G
+  gpuard setup conda --ask                 the active environment
+  gpuard setup conda --environment-yml environment.yml --lease
+  gpuard setup conda train --remove`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, noFiles
+			}
+			return setup.Conda{App: p.App}.Environments(), files
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return report(func() error { return p.condaSetup(cmd, o, args) })
+		},
+	}
+	o.choice.add(p, cmd)
+	o.modes(cmd)
+	cmd.Flags().StringVar(&o.file, "environment-yml", "", "add the choice to this environment `FILE`")
+	_ = cmd.MarkFlagFilename("environment-yml", "yml", "yaml")
+	o.target.add(cmd)
+	return cmd
+}
+
+// modes are the flags beside a choice.
+func (o *condaOptions) modes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
+	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is left")
+}
+
+func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
+	name := strings.Join(args, "")
+	if len(args) > 0 && name == "" {
+		return usagef("cannot set up conda: the name of the environment is empty; leave it out for the active one")
+	}
+	c := setup.Conda{App: p.App, Name: name}
+	if cmd.Flags().Changed("environment-yml") {
+		return p.condaFile(cmd, o, name)
+	}
+	if o.target.remove {
+		return p.do(&o.target, c.Key, nil)
+	}
+	words, err := o.words(p, cmd)
+	if err == nil && len(words) == 0 {
+		if words, err = c.Asked(); err == nil {
+			err = o.adopt(p, cmd, words)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Flags, err = o.choice.flags(p, cmd); err != nil {
+		return err
+	}
+	c.Ask, c.Lease = o.ask, o.lease
+	return p.do(&o.target, c.Key, c.Wish)
+}
+
+func (p *Program) condaFile(cmd *cobra.Command, o *condaOptions, name string) error {
+	if name != "" {
+		return usagef("cannot use --environment-yml with the environment %s: the file is for environments that are made of it; leave one of them out", name)
+	}
+	if err := filled(cmd, "environment-yml"); err != nil {
+		return asUsage(err)
+	}
+	f := setup.CondaFile{Path: o.file}
+	words, err := o.words(p, cmd)
+	if err == nil && len(words) == 0 && !o.target.remove {
+		err = usagef("cannot add nothing to %s: say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
+	}
+	if err != nil {
+		return err
+	}
+	f.Words = words
+	return p.do(&o.target, f.Key, f.Wish)
+}
+
+// words are the flags that say which devices, and when.
+func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
+	words, err := o.choice.flags(p, cmd)
+	if err != nil {
+		return nil, err
+	}
+	var clash []conflict
+	for _, other := range []string{"lease", "device", "mig", "cpu"} {
+		clash = append(clash, conflict{"ask", other, "only one of them can decide"})
+	}
+	clash = append(clash, conflict{"lease", "cpu", "without a device there is nothing to lease"})
+	if err := together(cmd, clash); err != nil {
+		return nil, asUsage(err)
+	}
+	if o.ask {
+		words = append(words, "--ask")
+	}
+	if o.lease {
+		words = append(words, "--lease")
+	}
+	return words, nil
+}
+
+// adopt takes the flags that the environment's own variable has.
+func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
+	}
+	known := &condaOptions{}
+	alone := &cobra.Command{Use: cmd.Use}
+	known.choice.add(p, alone)
+	known.modes(alone)
+	err := alone.Flags().Parse(words)
+	if err == nil && alone.Flags().NArg() > 0 {
+		err = fmt.Errorf("%q is no flag", alone.Flags().Arg(0))
+	}
+	if err != nil {
+		return usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)
+	}
+	if err := cmd.Flags().Parse(words); err != nil {
+		return asUsage(err)
+	}
+	_, err = o.words(p, cmd)
+	return err
+}
