@@ -142,6 +142,7 @@ func homes() []home {
 		{"github.com/BurntSushi/toml", []string{"internal/text/*"}},
 		{"github.com/rogpeppe/go-internal", nil},
 		{"github.com/NVIDIA/go-nvml", nil},
+		{"github.com/rhysd/actionlint", nil},
 	}
 }
 

@@ -30,7 +30,7 @@ target it lists what is set up.`,
 	}
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
 	cmd.AddCommand(p.setupMachine())
-	cmd.AddCommand(p.setupShell())
+	cmd.AddCommand(p.setupShell(), p.setupGitHub())
 	return cmd
 }
 

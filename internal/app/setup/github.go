@@ -1,0 +1,82 @@
+package setup
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/core/quote"
+)
+
+//go:embed github.yml
+var workflow string
+
+// GitHub is a workflow that runs one command without a GPU and with one.
+type GitHub struct {
+	Folder  string // in the repository; "" is the current one
+	Command []string
+}
+
+// root is the repository's.
+func (g GitHub) root() (string, error) {
+	folder, err := filepath.Abs(g.Folder)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		_, err := os.Lstat(filepath.Join(dir, ".git")) // a folder, or the file of a worktree
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("cannot look for the repository: %w", err)
+		}
+		if dir == filepath.Dir(dir) {
+			return "", &app.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folder)}
+		}
+	}
+}
+
+// Key is what the setup is remembered by.
+func (g GitHub) Key() (string, error) {
+	root, err := g.root()
+	return "github " + root, err
+}
+
+// Wish is the file of the workflow.
+func (g GitHub) Wish() (Wish, error) {
+	root, err := g.root()
+	if err != nil {
+		return Wish{}, err
+	}
+	for _, word := range g.Command {
+		if strings.Contains(word, "${{") {
+			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
+		}
+		if strings.ContainsFunc(word, unicode.IsControl) || strings.ToValidUTF8(word, "") != word {
+			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
+		}
+	}
+	name := filepath.Join(".github", "workflows", "gpuard.yml")
+	text := strings.ReplaceAll(workflow, "@COMMAND@", quote.Words(quote.Sh, g.Command...))
+	return Wish{
+		Key:     "github " + root,
+		Changes: []edit.Change{{Path: filepath.Join(root, name), Content: text}},
+		Try: []string{
+			"gpuard run --cpu -- " + quote.Words(quote.Sh, g.Command...),
+			"git -C " + quote.Sh(root) + " add " + name,
+			"gh variable set GPUARD_URL",
+			"gh variable set GPUARD_SHA256",
+		},
+		Notes: []string{
+			"the runner with GPUs is your own, with the labels self-hosted, linux and gpu, and with gpuard on it",
+			"what the command needs is yours to add: steps before it, in that file",
+		},
+	}, nil
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+func (p *Program) setupGitHub() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "github [flags] [-- COMMAND...]",
+		Short: "A workflow that tests without a GPU and with one",
+		Long: `Writes .github/workflows/gpuard.yml into this repository: COMMAND (pytest, if you
+name none) runs on a runner of GitHub without a GPU and on one of your own with
+GPUs, by the same line. What else the tests need is yours to add.`,
+		Example: `  gpuard setup github
+  gpuard setup github -- pytest -x tests/gpu
+  gpuard setup github --remove`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return report(func() error {
+				g := setup.GitHub{Command: args}
+				if len(args) == 0 {
+					g.Command = []string{"pytest"}
+				}
+				return p.do(&t, g.Key, g.Wish)
+			})
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	t.add(cmd)
+	return cmd
+}
