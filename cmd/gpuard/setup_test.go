@@ -118,7 +118,7 @@ func TestSetupLeavesNothing(t *testing.T) {
 	before := tree(t, home)
 	for _, folder := range []string{"", "linked", "empty"} {
 		now := tree(t, home)
-		if got := run(t, setupIn(t, home, bin, "direnv", "--dry-run", filepath.Join(home, folder))); got.code != 0 || !strings.Contains(got.out, "would ") {
+		if got := run(t, setupIn(t, home, bin, "direnv", "--cpu", "--dry-run", filepath.Join(home, folder))); got.code != 0 || !strings.Contains(got.out, "would ") {
 			t.Fatalf("%+v", got)
 		}
 		sameTree(t, "after --dry-run", now, tree(t, home))

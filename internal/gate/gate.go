@@ -39,6 +39,7 @@ func probes() []probe {
 		{"parallel", program("parallel")},
 		{"tsp", program("tsp")},
 		{"fish", program("fish")},
+		{"direnv", program("direnv")},
 		{"zsh", program("zsh")},
 		{"less", program("less")},
 		{"systemd", program("systemd-analyze")},

@@ -3,16 +3,20 @@ package setup
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/quote"
+	"gpuard/internal/host/files"
 )
 
 // Direnv is a choice of devices for a folder, in its .envrc. A lease cannot be had there: direnv evaluates the file in a
 // shell that ends at once (direnv/direnv: man/direnv.1.md).
 type Direnv struct {
+	Setup  *Setup
 	Folder string   // "" is the current one
 	Flags  []string // of gpuard env
 }
@@ -41,6 +45,9 @@ func (d Direnv) Wish() (Wish, error) {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
 	}
+	if len(d.Flags) == 0 {
+		return Wish{}, &app.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
+	}
 	program, err := Program()
 	if err != nil {
 		return Wish{}, err
@@ -50,6 +57,32 @@ func (d Direnv) Wish() (Wish, error) {
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: line}},
 		Try:     []string{"direnv allow " + quote.Sh(folder), "cd " + quote.Sh(folder), "gpuard explain"},
-		Notes:   []string{"direnv cannot keep a lease; start what needs one by gpuard run"},
+		Notes:   append([]string{"direnv cannot keep a lease; start what needs one by gpuard run"}, d.missing()...),
 	}, nil
+}
+
+// missing says what keeps direnv from working here (direnv/direnv: docs/hook.md).
+func (d Direnv) missing() []string {
+	if _, err := exec.LookPath("direnv"); err != nil {
+		return []string{"direnv is not installed here, or not on PATH: https://direnv.net/docs/installation.html"}
+	}
+	name, err := d.Setup.NameShell("")
+	if err != nil {
+		return nil
+	}
+	read, hook := d.Setup.rcFiles(name), `eval "$(direnv hook `+name+`)"`
+	if name == "fish" {
+		hook = "direnv hook fish | source"
+		vendor, _ := filepath.Glob("/usr/share/fish/vendor_conf.d/*direnv*.fish") // of a package
+		read = append(read, vendor...)
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	for _, path := range read {
+		if text, err := files.Read(path); err == nil && strings.Contains(string(text.Content), "direnv") {
+			return nil
+		}
+	}
+	return []string{"direnv does nothing before your shell calls it; put this into " + read[0] + ": " + hook}
 }

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/quote"
+	"gpuard/internal/host/files"
 )
 
 // The lines for each shell. They start no process before the first Tab.
@@ -64,7 +65,7 @@ func (s Shell) file() (path string, notes []string, err error) {
 		if path, err = s.Setup.home("ZDOTDIR", ".", ".zshrc"); err != nil {
 			return "", nil, err
 		}
-		if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "compinit") {
+		if text, err := files.Read(path); err != nil || !strings.Contains(string(text.Content), "compinit") {
 			notes = append(notes, "zsh completes commands only after compinit; if Tab finds nothing, put this into "+path+": autoload -Uz compinit && compinit")
 		}
 		return path, notes, nil
@@ -75,8 +76,8 @@ func (s Shell) file() (path string, notes []string, err error) {
 	// A login shell reads the first of these, which decides whether it reads .bashrc too (bash(1), INVOCATION).
 	for _, name := range []string{".bash_profile", ".bash_login", ".profile"} {
 		profile := filepath.Join(filepath.Dir(path), name)
-		text, err := os.ReadFile(profile)
-		if err == nil && !strings.Contains(string(text), "bashrc") {
+		text, err := files.Read(profile)
+		if err == nil && !strings.Contains(string(text.Content), "bashrc") {
 			notes = append(notes, fmt.Sprintf("a login shell, as by ssh, reads %s, which does not read .bashrc; put this into it: . ~/.bashrc", profile))
 		}
 		if err == nil {
@@ -126,4 +127,25 @@ func (s *Setup) NameShell(named string) (string, error) {
 		}
 	}
 	return "", &app.Usage{Text: fmt.Sprintf("cannot set up the shell %q: write gpuard setup shell and one of %s", named, strings.Join(Shells(), ", "))}
+}
+
+// rcFiles are what an interactive shell of this name reads of a person's, the usual one first.
+func (s *Setup) rcFiles(name string) []string {
+	if name != "fish" {
+		path, _, err := (Shell{Setup: s, Name: name}).file()
+		if err != nil {
+			return nil
+		}
+		return []string{path}
+	}
+	folder, err := s.home("XDG_CONFIG_HOME", ".config", "fish")
+	if err != nil {
+		return nil
+	}
+	list := []string{filepath.Join(folder, "config.fish")}
+	entries, _ := os.ReadDir(filepath.Join(folder, "conf.d")) // where it is not, nothing is read
+	for _, e := range entries {
+		list = append(list, filepath.Join(folder, "conf.d", e.Name()))
+	}
+	return list
 }

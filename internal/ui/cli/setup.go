@@ -23,7 +23,7 @@ gpuard. Shows what it writes, never touches what somebody else wrote, changes
 nothing when called again, and takes all of it away with --remove. Without a
 target it lists what is set up.`,
 		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
-  gpuard setup direnv --dry-run            what it would write
+  gpuard setup direnv --cpu --dry-run      what it would write
   gpuard setup direnv --remove             all of it is gone again`,
 		Args: unknownTarget,
 		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },

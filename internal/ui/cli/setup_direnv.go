@@ -21,7 +21,7 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				d := setup.Direnv{}
+				d := setup.Direnv{Setup: &setup.Setup{App: p.App}}
 				if len(args) > 0 {
 					d.Folder = args[0]
 				}

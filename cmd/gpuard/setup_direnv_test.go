@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/gate"
+)
+
+// TestDirenv: direnv itself sets the variables on the way into a folder, and puts everything back on the way out: what was
+// not set is not set, and what was empty is empty.
+func TestDirenv(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "direnv")
+	hooks := map[string]string{"bash": `eval "$(direnv hook bash)"`, "zsh": `eval "$(direnv hook zsh)"`, "fish": "direnv hook fish | source"}
+	for shell, hook := range hooks {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			home, rc := withRC(t, shell)
+			addLine(t, rc, hook)
+			bin := onPath(t)
+			folder := filepath.Join(home, "train")
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			putText(t, filepath.Join(folder, ".envrc"), "export MINE=yes")
+			before := tree(t, folder)
+			cmd := setupIn(t, home, bin, "direnv", "--device", "2", "train")
+			cmd.Env = append(cmd.Env, "SHELL=/bin/"+shell)
+			if said := succeeds(t, cmd); strings.Contains(said, "direnv does nothing") {
+				t.Errorf("the hook is there, and setup says %s", said)
+			}
+			for name, env := range map[string][]string{"unset": nil, "empty": {"CUDA_VISIBLE_DEVICES="}, "set": {"CUDA_VISIBLE_DEVICES=2,3"}} {
+				cmd := shellIn(t, home, bin, shell, "-i")
+				cmd.Env = append(append(cmd.Env, "DIRENV_LOG_FORMAT="), env...)
+				s := onTerminal(t, cmd)
+				s.until("early> ")
+				s.enter("direnv allow train; echo \"<$MINE>\"", "<>")
+				const show = `sh -c 'echo "<$MINE,${CUDA_VISIBLE_DEVICES-unset},${CUDA_DEVICE_ORDER-unset},${GPUARD_GPUS-unset}>"'`
+				was := map[string]string{"unset": "<,unset,unset,unset>", "empty": "<,,unset,unset>", "set": "<,2,3,unset,unset>"}[name]
+				s.enter(show, was)
+				s.enter("cd train", "early> ")
+				if name == "empty" { // a mask that is there is obeyed: nothing may be chosen, and nothing is changed
+					s.enter(show, "<yes,,unset,unset>")
+				} else {
+					s.enter(show, "<yes,2,PCI_BUS_ID,GPU-[0-9a-f-]+>")
+				}
+				s.enter("cd ..", "early> ")
+				s.enter(show, was)
+				s.press("exit\r")
+			}
+			succeeds(t, setupIn(t, home, bin, "direnv", "--remove", "train"))
+			sameTree(t, "--remove", before, tree(t, folder))
+		})
+	}
+}
+
+// TestDirenvWords: what direnv lacks here is said, and what the setup lacks.
+func TestDirenvWords(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	if got := run(t, setupIn(t, home, bin, "direnv")); got.code != 2 || !strings.Contains(got.err, "write --device 0") {
+		t.Errorf("without a choice: exit %d, %s", got.code, got.err)
+	}
+	cmd := setupIn(t, home, bin, "direnv", "--cpu", "--dry-run")
+	cmd.Env = append(cmd.Env, "PATH="+bin)
+	contains(t, succeeds(t, cmd), "direnv is not installed here")
+	gate.Need(t, "direnv")
+	putText(t, filepath.Join(home, ".bashrc"), "alias ll='ls -l'\n")
+	cmd = setupIn(t, home, bin, "direnv", "--cpu", "--dry-run")
+	cmd.Env = append(cmd.Env, "SHELL=/bin/bash")
+	contains(t, succeeds(t, cmd), "does nothing before your shell calls it", ".bashrc: eval \"$(direnv hook bash)\"")
+}
