@@ -61,6 +61,9 @@ func sets() []set {
 		{pattern: `gpuard (ps|restart|down)\b`, before: project + "; gpuard up -d"},
 		{pattern: `gpuard (up|logs -f node) +#`, skip: "stays until Ctrl-C: TestExamples and the tests of services do that"},
 		{pattern: `fakegpu|/tmp/gpuard`, skip: "needs a C compiler: test/fakegpu does that"},
+		{pattern: `setup direnv .*\btrain\b`, before: "mkdir train"},
+		{pattern: `setup shell`, before: "export SHELL=/bin/bash"},
+		{pattern: `setup github`, before: "mkdir .git"},
 		{pattern: `git diff`, skip: "in a repository of the reader"},
 	}
 }
