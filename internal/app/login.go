@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
+	"os"
 	"slices"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/visible"
 )
@@ -28,15 +31,54 @@ func (a *App) forShell(vars []visible.Var) []visible.Var {
 
 // Login are the variables of a shell that has no lease, by the stricter of rule and of what the configuration files say. There
 // are none in a job of gpuard's or of another scheduler's, where a mask is set, and where somebody changed those of the login.
-// Where the devices cannot be read, none is shown, and the error is beside the variables.
-func (a *App) Login(_ context.Context, rule policy.Login) ([]visible.Var, error) {
+// Where files or devices cannot be read, no device is shown, and the error stands beside the variables.
+func (a *App) Login(ctx context.Context, rule policy.Login) ([]visible.Var, error) {
 	env, gone, touched := a.Env.Lift()
 	_, inside := env.Lookup("GPUARD_GPUS")
 	if inside || touched || env.Masked() {
 		return nil, nil
 	}
-	if rule == policy.LoginAll {
-		return gone, nil
+	files, err := a.Config()
+	if os.Geteuid() == 0 { // rules that name nobody do not bind root either
+		files = nil
 	}
-	return a.forShell(env.Login(visible.Write(nil, visible.Auto, gpu.Machine{}))), nil
+	switch append(files, &policy.File{Login: rule}).Login() {
+	case policy.LoginAllowed:
+		if err == nil {
+			vars, err := a.allowed(ctx, env)
+			return a.forShell(vars), err
+		}
+	case policy.LoginAll:
+		if err == nil {
+			return gone, nil
+		}
+	case policy.LoginNone:
+	}
+	return a.forShell(env.Login(visible.Write(nil, visible.Auto, gpu.Machine{}))), err
+}
+
+// allowed shows the devices that the rules give the caller.
+func (a *App) allowed(ctx context.Context, env visible.Env) ([]visible.Var, error) {
+	limits, err := a.Limits()
+	if err != nil {
+		return env.Login(visible.Write(nil, visible.Auto, gpu.Machine{})), err
+	}
+	m, err := a.machine(ctx, gpu.Identity)
+	var none *gpu.Unavailable
+	if errors.As(err, &none) {
+		err = nil // there is nothing to see, and no login is the place to say so
+	}
+	var mine []visible.Target
+	for _, id := range pick.Allowed(m, limits) {
+		d, slice, _ := m.Find(id)
+		mine = append(mine, visible.Target{Index: d.Index, UUID: id, MIG: slice != nil, Vendor: d.Vendor})
+	}
+	if err == nil && len(mine) > 0 && len(mine) == len(pick.Allowed(m, nil)) {
+		return nil, nil
+	}
+	ids := visible.Auto
+	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set { // numbers might count in another order
+		ids = visible.UUID
+	}
+	return env.Login(visible.Write(mine, ids, m)), err
 }
