@@ -7,7 +7,8 @@ from jupyter_client import KernelManager
 
 PATIENCE = 120  # seconds, for what takes one or two
 
-km = KernelManager(kernel_name=sys.argv[1])
+# Sockets are files in the working folder: any free TCP port that it chooses may be taken by the time that the kernel asks for it.
+km = KernelManager(kernel_name=sys.argv[1], transport="ipc")
 kc = None
 
 
