@@ -72,9 +72,13 @@ func try(path string) (*Manifest, error) {
 	}
 	mine, err := folder.Stat()
 	now, lost := os.Stat(dir)
-	if err != nil || lost != nil || !os.SameFile(mine, now) {
+	if err != nil {
 		_ = folder.Close()
-		return nil, nil //nolint:nilnil // again
+		return nil, fmt.Errorf("cannot read the record of what is set up: %w", err)
+	}
+	if lost != nil || !os.SameFile(mine, now) {
+		_ = folder.Close()
+		return nil, nil //nolint:nilnil,nilerr // again
 	}
 	m := &Manifest{path: path, folder: folder}
 	if owner := mine.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
