@@ -84,11 +84,36 @@ func TestCondaLeavesNothing(t *testing.T) {
 	sameTree(t, "after --remove", before, tree(t, c.dir))
 
 	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--lease")
-	if text, _ := os.ReadFile(filepath.Join(c.dir, "plain.yml")); !strings.Contains(string(text), "variables:\n  GPUARD_CONDA: \"--lease\"\n") {
+	if text, _ := os.ReadFile(filepath.Join(c.dir, "plain.yml")); !strings.Contains(string(text), "variables: {GPUARD_CONDA: \"--lease\"}\n") {
 		t.Errorf("behind the link: %s", text)
 	}
 	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--remove")
 	sameTree(t, "after --remove behind a link", before, tree(t, c.dir))
+}
+
+// TestCondaFileEdited: what somebody adds to the variables of a file stays one of them, or --remove says what to do.
+func TestCondaFileEdited(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	file := filepath.Join(c.dir, "env.yml")
+	putText(t, file, "name: a\nvariables:\n  A: b\n")
+	c.setup("--environment-yml", file, "--lease")
+	addLine(t, file, "  C: d")
+	c.setup("--environment-yml", file, "--remove")
+	if text, _ := os.ReadFile(file); string(text) != "name: a\nvariables:\n  A: b\n  C: d\n" {
+		t.Errorf("left is %q", text)
+	}
+	putText(t, file, "name: a\n")
+	c.setup("--environment-yml", file, "--lease")
+	text, _ := os.ReadFile(file)
+	edited := strings.Replace(string(text), "}", ", C: d}", 1)
+	putText(t, file, edited)
+	for _, words := range [][]string{{"--remove"}, {"--cpu"}} {
+		got := c.try(nil, append([]string{"--environment-yml", file}, words...)...)
+		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "somebody changed") || string(text) != edited || edited == "name: a\n" {
+			t.Errorf("%q: %+v, left is %q", words, got, text)
+		}
+	}
 }
 
 // TestCondaEdited: a hook that somebody changed is neither overwritten nor removed, and a changed choice replaces the old one.

@@ -34,13 +34,16 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 	if err != nil {
 		return change, err
 	}
+	if without.Action == edit.Left {
+		return change, nil // for plan to refuse
+	}
 	room, err := condaenv.Find([]byte(without.After), CondaChoice)
 	if err != nil {
 		return change, refuse(err)
 	}
 	change.Line, change.Content = room.Line, room.Indent+line+"\n"
-	if change.Indent = room.Indent; room.Alone {
-		change.Indent, change.Content = "", "variables:\n"+change.Content
+	if change.Indent = room.Indent; room.Alone { // in braces: whoever wants more variables writes them inside, where --remove sees that
+		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
 	step, err := edit.Want(change, now)
 	if err != nil {
