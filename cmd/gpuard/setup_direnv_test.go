@@ -32,18 +32,18 @@ func TestDirenv(t *testing.T) {
 			if said := succeeds(t, cmd); strings.Contains(said, "direnv does nothing") {
 				t.Errorf("the hook is there, and setup says %s", said)
 			}
-			for name, env := range map[string][]string{"unset": nil, "empty": {"CUDA_VISIBLE_DEVICES="}, "set": {"CUDA_VISIBLE_DEVICES=2,3"}} {
+			for name, env := range map[string][]string{"unset": nil, "empty": {"CUDA_VISIBLE_DEVICES="}, "set": {"CUDA_VISIBLE_DEVICES=2,3"}, "without it": {"CUDA_VISIBLE_DEVICES=1"}} {
 				cmd := shellIn(t, home, bin, shell, "-i")
 				cmd.Env = append(append(cmd.Env, "DIRENV_LOG_FORMAT="), env...)
 				s := onTerminal(t, cmd)
 				s.until("early> ")
 				s.enter("direnv allow train; echo \"<$MINE>\"", "<>")
 				const show = `sh -c 'echo "<$MINE,${CUDA_VISIBLE_DEVICES-unset},${CUDA_DEVICE_ORDER-unset},${GPUARD_GPUS-unset}>"'`
-				was := map[string]string{"unset": "<,unset,unset,unset>", "empty": "<,,unset,unset>", "set": "<,2,3,unset,unset>"}[name]
+				was := map[string]string{"unset": "<,unset,unset,unset>", "empty": "<,,unset,unset>", "set": "<,2,3,unset,unset>", "without it": "<,1,unset,unset>"}[name]
 				s.enter(show, was)
 				s.enter("cd train", "early> ")
-				if name == "empty" { // a mask that is there is obeyed: nothing may be chosen, and nothing is changed
-					s.enter(show, "<yes,,unset,unset>")
+				if name == "empty" || name == "without it" { // a mask that is there is obeyed: the device cannot be had
+					s.enter(show, "<yes,-1,unset,>")
 				} else {
 					s.enter(show, "<yes,2,PCI_BUS_ID,GPU-[0-9a-f-]+>")
 				}
@@ -72,4 +72,25 @@ func TestDirenvWords(t *testing.T) {
 	cmd = setupIn(t, home, bin, "direnv", "--cpu", "--dry-run")
 	cmd.Env = append(cmd.Env, "SHELL=/bin/bash")
 	contains(t, succeeds(t, cmd), "does nothing before your shell calls it", ".bashrc: eval \"$(direnv hook bash)\"")
+}
+
+// TestDirenvWithoutGpuard: where the choice cannot be had the folder sees no GPU, and what somebody wrote there counts.
+func TestDirenvWithoutGpuard(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "direnv")
+	home, bin := person(t), onPath(t)
+	succeeds(t, setupIn(t, home, bin, "direnv", "--device", "2"))
+	inside := func(want, said string) {
+		t.Helper()
+		shell := shellIn(t, home, bin, "sh", "-c", `direnv allow && direnv exec . sh -c 'echo "<$A,$CUDA_VISIBLE_DEVICES,$ROCR_VISIBLE_DEVICES>"'`)
+		got := run(t, shell)
+		if got.out != want+"\n" || strings.Contains(got.err, "sees NO GPU") != (said != "") || !strings.Contains(got.err, said) {
+			t.Errorf("%+v, want %s, and %q", got, want, said)
+		}
+	}
+	inside("<1,2,>", "")
+	if err := os.Remove(filepath.Join(bin, "gpuard")); err != nil {
+		t.Fatal(err)
+	}
+	inside("<1,-1,-1>", "gpuard: this folder sees NO GPU")
 }

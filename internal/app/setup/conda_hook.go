@@ -84,6 +84,19 @@ func none() []visible.Var {
 	return append(visible.Write(nil, visible.Auto, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true})
 }
 
+// hideSh are the lines by which sh does so.
+func hideSh() string {
+	var b strings.Builder
+	for _, v := range none() {
+		if v.Unset {
+			fmt.Fprintf(&b, "  unset %s\n", v.Name)
+		} else {
+			fmt.Fprintf(&b, "  export %s=%s\n", v.Name, quote.Sh(v.Value))
+		}
+	}
+	return b.String()
+}
+
 func (h hook) activateSh() string {
 	var b strings.Builder
 	usual, asked := h.entering(quote.Sh)
@@ -99,14 +112,7 @@ func (h hook) activateSh() string {
 	for _, v := range none() {
 		fmt.Fprintf(&b, "    if test -n \"${%s+x}\"; then export %s=\"$%[1]s\"; fi\n", v.Name, h.own(v.Name))
 	}
-	b.WriteString("  fi\n")
-	for _, v := range none() {
-		if v.Unset {
-			fmt.Fprintf(&b, "  unset %s\n", v.Name)
-		} else {
-			fmt.Fprintf(&b, "  export %s=%s\n", v.Name, quote.Sh(v.Value))
-		}
-	}
+	b.WriteString("  fi\n" + hideSh())
 	b.WriteString("fi\n_gpuard=\nunset _gpuard\n")
 	return b.String()
 }

@@ -52,10 +52,12 @@ func (d Direnv) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	line := fmt.Sprintf("eval \"$(%s)\"\n", quote.Words(quote.Sh, append([]string{program, "env"}, d.Flags...)...))
+	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them.
+	lines := fmt.Sprintf("if _gpuard=\"$(%s)\"; then\n  eval \"$_gpuard\"\nelse\n  echo 'gpuard: this folder sees NO GPU' >&2\n%sfi\n",
+		quote.Words(quote.Sh, append([]string{program, "env"}, d.Flags...)...), hideSh())
 	return Wish{
 		Key:     key,
-		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: line}},
+		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
 		Try:     []string{"direnv allow " + quote.Sh(folder), "cd " + quote.Sh(folder), "gpuard explain"},
 		Notes:   append([]string{"direnv cannot keep a lease; start what needs one by gpuard run"}, d.missing()...),
 	}, nil
