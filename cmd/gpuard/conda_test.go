@@ -184,17 +184,39 @@ func TestCondaTerminal(t *testing.T) {
 			c.setup("train", "--ask")
 			c.setup("other", "--lease", "--model", "*A100*")
 			s := interactive(t, c.front, shell, "PATH="+c.bin+":"+os.Getenv("PATH"))
-			s.ended(snapshot("before"))
-			for _, answer := range []struct{ keys, inside string }{{"3\n", "<3>"}, {"c\n", "<-1>"}, {"\x03", "<-1>"}, {"\n", "<[0-3]>"}} {
-				s.press(c.enter("train", shell) + "\n")
-				s.until(`Which GPU\? .*\] $`)
-				s.press(answer.keys)
-				s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
-				s.until(answer.inside)
-				s.ended(c.leave("train", shell))
-				s.ended(snapshot("after"))
-				c.unchanged(t)
+			for _, before := range []struct{ set, shown string }{
+				{map[bool]string{true: "set -e CUDA_VISIBLE_DEVICES", false: "unset CUDA_VISIBLE_DEVICES"}[shell == "fish"], "<unset>"},
+				{map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3,0", false: "export CUDA_VISIBLE_DEVICES=3,0"}[shell == "fish"], "<3,0>"},
+			} {
+				s.ended(before.set)
+				s.ended(snapshot("before"))
+				for _, answer := range []struct{ keys, inside string }{{"3\n", "<3>"}, {"c\n", "<-1>"}, {"\x03", "<-1>"}, {"\n", "<[0-3]>"}} {
+					s.press(c.enter("train", shell) + "\n")
+					s.until(`Which GPU\? .*\] $`)
+					s.press(answer.keys)
+					s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+					s.until(answer.inside)
+					s.ended(c.leave("train", shell))
+					s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+					s.until(before.shown)
+					s.ended(snapshot("after"))
+					c.unchanged(t)
+				}
 			}
+			s.ended(map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES ''", false: "export CUDA_VISIBLE_DEVICES="}[shell == "fish"])
+			s.ended(snapshot("before"))
+			s.press(c.enter("train", shell) + "\n")
+			s.until("this environment sees NO GPU")
+			s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+			s.until("<-1>")
+			s.ended(c.leave("train", shell))
+			s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+			s.until("<>")
+			s.ended(snapshot("after"))
+			c.unchanged(t)
+
+			s.ended(map[bool]string{true: "set -e CUDA_VISIBLE_DEVICES", false: "unset CUDA_VISIBLE_DEVICES"}[shell == "fish"])
+			s.ended(snapshot("before"))
 			s.press(c.enter("other", shell) + "\n")
 			s.until(`lease [a-z0-9]+, until this shell ends`)
 			if c.leases() != 1 {
