@@ -97,8 +97,18 @@ func TestAskRun(t *testing.T) {
 	s.until(`1 +NVIDIA A100-SXM4-80GB +80.0 GiB +leased as .*`, `Which GPU\?`)
 	s.press("\x03")
 	s.until(`cancelled: nothing was leased`)
-	s.press("echo code $?; kill %1\n")
+	s.press("echo code $?\n")
 	s.until(`code 125`)
+	for words, code := range map[string]string{"--any": "1", "--lease": "125"} {
+		s.press("gpuard env --ask " + words + " >out; echo code $?\n")
+		s.until(`Which GPU\?`)
+		s.press("\x03")
+		s.until(`cancelled: nothing was leased[^:]*code ` + code + `\r?\n`)
+		if out, _ := os.ReadFile(filepath.Join(f.dir, "out")); string(out) != "false # gpuard gave no GPU\n" {
+			t.Errorf("a shell is given %q", out)
+		}
+	}
+	s.press("kill %1\n")
 	f.over()
 }
 
