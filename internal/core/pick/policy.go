@@ -159,7 +159,7 @@ type full struct {
 // fill finds out whether the asker has too many devices for this request now. More shares of devices that they have cost none.
 func (q *question) fill() {
 	r := q.bound().Count()
-	if r == nil {
+	if r == nil || q.need > *r.GPUs { // that is never given, which beyond says
 		return
 	}
 	own := job.Owned(q.held, q.in.UID, q.in.Moving)
