@@ -188,12 +188,12 @@ func TestSetupMachineShells(t *testing.T) {
 func TestSetupMachineNotRoot(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	for _, flag := range []string{"--json=false", "--remove"} {
+	for flag, more := range map[string]string{"--json=false": "\n", "--remove": " --remove\n"} {
 		got := run(t, as(alice, program(t, "", nil, "setup", "machine", flag)))
 		if got.code != 1 {
 			t.Errorf("%s: exit %d", flag, got.code)
 		}
-		contains(t, got.err, `only root can; type: sudo "$(command -v gpuard)" setup machine`)
+		contains(t, got.err, `only root can; type: sudo "$(command -v gpuard)" setup machine`+more)
 	}
 	if got := run(t, as(alice, program(t, "", nil, "setup", "machine", "--dry-run"))); got.code != 0 {
 		t.Errorf("--dry-run: exit %d, %s", got.code, got.err)

@@ -31,11 +31,14 @@ type Machine struct {
 func (Machine) Key() (string, error) { return "machine", nil }
 
 // Allowed is an error for everybody but root.
-func (m Machine) Allowed(what string) error {
+func (m Machine) Allowed(remove bool) error {
 	if os.Geteuid() == 0 || m.Setup.App.Root != "/" {
 		return nil
 	}
-	return fmt.Errorf("cannot %s for everybody: only root can; type: %s", what, store.AsRoot())
+	if remove {
+		return fmt.Errorf("cannot take away what was set up for everybody: only root can; type: %s --remove", store.AsRoot())
+	}
+	return fmt.Errorf("cannot set gpuard up for everybody: only root can; type: %s", store.AsRoot())
 }
 
 // Wish is every file for the machine that is not there yet.

@@ -57,11 +57,27 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("cannot use %q: %s takes no arguments", args[0], cmd.CommandPath())
 }
 
+// oneArgument is for commands that take a name or none: an empty shell variable must not silently mean what no name means.
+func oneArgument(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("cannot use %q: %s takes one name, which is %q here; put a name with spaces in quotes", args[1], cmd.CommandPath(), args[0])
+	case len(args) == 1 && args[0] == "":
+		return fmt.Errorf("cannot use \"\": the name behind %s is empty; write one, or leave it out", cmd.CommandPath())
+	}
+	return nil
+}
+
 // misread turns the flag parser's words into ours.
 func misread(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var alone *pflag.ValueRequiredError
 	var wrong *pflag.InvalidValueError
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // a flag of a command that is misspelt
+		if mistake := cmd.ValidateArgs(cmd.Flags().Args()); mistake != nil {
+			return mistake
+		}
+	}
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		if hint := longFlag(cmd, unknown.GetSpecifiedShortnames()); hint != "" {
@@ -124,6 +140,11 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	if meant := near.Word(name, known); meant != "" {
 		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
+	for _, c := range cmd.Commands() {
+		if cmd.HasParent() && c.Flags().Lookup(name) != nil {
+			return fmt.Errorf("%s; it stands behind a command: %s --%s", what, c.CommandPath(), name)
+		}
+	}
 	if leads(cmd) {
 		return fmt.Errorf("%s; flags of your command go behind it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
@@ -141,7 +162,7 @@ func exampleOf(cmd *cobra.Command, name string) string {
 // example is what one types for a flag that takes a value.
 func example(name string) string {
 	examples := map[string]string{
-		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "mem": "--mem 20G", "share": "--share 8G", "quota": "--quota mps", "require-quota": "--require-quota watch", "mps-threads": "--mps-threads 50",
+		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "kernel": "--kernel python3", "name": "--name 'big GPU'", "mem": "--mem 20G", "share": "--share 8G", "quota": "--quota mps", "require-quota": "--require-quota watch", "mps-threads": "--mps-threads 50",
 		"model": "--model '*A100*'", "min-compute": "--min-compute 8.0", "place": "--place spread or --place packed",
 		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
 		"for": "--for 30s", "wait": "--wait 10m", "fallback": "--fallback other,cpu", "drift": "--drift=hot,sick", "timeout": "--timeout 2h",

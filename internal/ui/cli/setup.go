@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/near"
 	"gpuard/internal/core/quote"
 )
 
@@ -41,6 +42,9 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
+	}
+	if meant := near.Word(args[0], names); meant != "" {
+		return fmt.Errorf("cannot set up %q: did you mean gpuard setup %s?", args[0], meant)
 	}
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
 }

@@ -35,7 +35,7 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
   gpuard setup conda --ask                 the active environment
   gpuard setup conda --environment-yml environment.yml --lease
   gpuard setup conda train --remove`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneArgument,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, noFiles
@@ -62,9 +62,6 @@ func (o *condaOptions) modes(cmd *cobra.Command) {
 
 func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
 	name := strings.Join(args, "")
-	if len(args) > 0 && name == "" {
-		return usagef("cannot set up conda: the name of the environment is empty; leave it out for the active one")
-	}
 	c := setup.Conda{App: p.App, Name: name}
 	if cmd.Flags().Changed("environment-yml") {
 		return p.condaFile(cmd, o, name)

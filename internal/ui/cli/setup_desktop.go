@@ -36,6 +36,9 @@ func (p *Program) setupDesktop() *cobra.Command {
 				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
 					return err
 				}
+				if err = filled(cmd, "name"); err != nil {
+					return asUsage(err)
+				}
 				if d.Flags, err = l.flags(p, cmd); err != nil {
 					return err
 				}

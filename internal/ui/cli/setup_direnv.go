@@ -18,7 +18,7 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 		Example: `  gpuard setup direnv --device 0
   gpuard setup direnv --cpu notebooks      no GPU in that folder
   gpuard setup direnv --remove`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				d := setup.Direnv{Setup: &setup.Setup{App: p.App}}

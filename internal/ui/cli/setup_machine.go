@@ -32,11 +32,7 @@ gpuard has installed already is left as it is.`,
 					m.Pages[page.Name] = page.Text
 				}
 				if !t.dry {
-					words := "set gpuard up"
-					if t.remove {
-						words = "take away what was set up"
-					}
-					if err := m.Allowed(words); err != nil {
+					if err := m.Allowed(t.remove); err != nil {
 						return err
 					}
 				}

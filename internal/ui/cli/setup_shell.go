@@ -26,7 +26,7 @@ GPU all the same. sudo gpuard setup machine does that for everybody.`,
   gpuard setup shell fish --no-prompt
   gpuard setup shell --login               no GPU without a lease
   gpuard setup shell --remove`,
-		Args: cobra.MaximumNArgs(1), ValidArgs: setup.Shells(),
+		Args: oneArgument, ValidArgs: setup.Shells(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				s := setup.Shell{Setup: &setup.Setup{App: p.App}, Prompt: !noPrompt, Login: policy.Login(login)}
@@ -35,6 +35,9 @@ GPU all the same. sudo gpuard setup machine does that for everybody.`,
 				}
 				name := ""
 				if len(args) > 0 {
+					if cmd.Flags().Changed("login") && (args[0] == string(policy.LoginNone) || args[0] == string(policy.LoginAllowed)) {
+						return usagef("cannot set up the shell %q: the value of --login stands behind an equals sign, so write --login=%[1]s", args[0])
+					}
 					name = args[0]
 				}
 				var err error
