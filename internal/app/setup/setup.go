@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
@@ -64,9 +65,15 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 		return Report{}, err
 	}
 	steps, err := plan(&record, w)
+	if err == nil && !s.System { // what root would do is shown to everybody
+		err = possible(steps)
+	}
+	if err != nil {
+		return Report{}, err
+	}
 	r := report(w, steps, false)
 	r.leases(w.Leases)
-	return r, err
+	return r, nil
 }
 
 // Apply does what w wants. The error is an *edit.Conflict where something stands in its way, and then nothing was changed.
@@ -81,6 +88,9 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	steps, err := plan(&m.Record, w)
+	if err == nil {
+		err = possible(steps)
+	}
 	if err != nil {
 		return Report{}, err
 	}
@@ -90,7 +100,10 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 			return Report{}, err
 		}
 	}
-	return r, perform(m, w.Key, steps)
+	if err := perform(m, w.Key, steps); err != nil {
+		return Report{}, err
+	}
+	return r, nil
 }
 
 // Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
@@ -112,7 +125,13 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	}
 	if dry {
 		steps, err := undo(&record, key, nil)
-		return report(Wish{Key: key}, steps, false), err
+		if err == nil && !s.System {
+			err = possible(steps)
+		}
+		if err != nil {
+			return Report{}, err
+		}
+		return report(Wish{Key: key}, steps, false), nil
 	}
 	m, err := manifest.Open(path)
 	if err != nil {
@@ -120,6 +139,9 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	steps, err := undo(&m.Record, key, nil)
+	if err == nil {
+		err = possible(steps)
+	}
 	if err != nil {
 		return Report{}, err
 	}
@@ -203,6 +225,9 @@ func look(c *edit.Change, known []string) (edit.Found, error) {
 	}
 	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
 		actual, err := filepath.EvalSymlinks(c.Path)
+		if errors.Is(err, os.ErrNotExist) {
+			return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is a symbolic link to what is not there", Remedy: "make that file, or delete the link, and try again"}
+		}
 		if err != nil {
 			return edit.Found{}, fmt.Errorf("cannot follow %s: %w", c.Path, err)
 		}
@@ -224,6 +249,7 @@ func look(c *edit.Change, known []string) (edit.Found, error) {
 
 // plan is every step to what w wants.
 func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
+	follow(r)
 	var steps []edit.Step
 	for _, c := range w.Changes {
 		now, err := look(&c, r.Known(c))
@@ -247,6 +273,7 @@ func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
 
 // undo is every step that takes away what was set up under key, but for what the steps of a new wish are about.
 func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
+	follow(r)
 	var steps []edit.Step
 	for _, e := range r.Of(key) {
 		if slices.ContainsFunc(kept, func(s edit.Step) bool { return s.Path == e.Path && s.Block == e.Block }) {
@@ -254,10 +281,17 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 		}
 		c := e.Change()
 		now, err := look(&c, e.Sums)
-		if err != nil {
-			return nil, err
+		if errors.Is(err, syscall.ENOTDIR) { // its folder is a file by now
+			now, err = edit.Found{}, nil
 		}
-		step, err := edit.TakeAway(c, now, e.Made)
+		step := edit.Step{Change: c, Action: edit.Left}
+		if err == nil {
+			step, err = edit.TakeAway(c, now, e.Made)
+		}
+		var conflict *edit.Conflict
+		if errors.As(err, &conflict) { // what somebody has made of it stays; it stands in the way of nothing else
+			step, err = edit.Step{Change: c, Action: edit.Left}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -266,25 +300,72 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 	return steps, nil
 }
 
-// perform does the steps. The record knows of each before it is done.
+// follow brings the record up to where people have moved their files to, such as ~/.bashrc into a folder with a symbolic link
+// in its place. Such a file is theirs, whoever made it.
+func follow(r *edit.Record) {
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		info, err := os.Lstat(e.Path)
+		if err != nil || e.Block == "" || info.Mode().Type() != os.ModeSymlink {
+			continue
+		}
+		if actual, err := filepath.EvalSymlinks(e.Path); err == nil {
+			e.Path, e.Made = actual, false
+		}
+	}
+}
+
+// possible is an error where a step could not be done, before any is.
+func possible(steps []edit.Step) error {
+	for _, step := range steps {
+		var err error
+		switch step.Action {
+		case edit.Create, edit.Delete:
+			err = rewrite.Free(step.Path)
+		case edit.Update, edit.Insert, edit.Cut:
+			err = rewrite.Replaceable(step.Path)
+		case edit.Same, edit.Gone, edit.Left:
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perform does the steps. The record knows of each before it is done. Where one fails, those before it are taken back.
 func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
+	known := m.Copy()
 	var paths []string
 	for _, step := range steps {
-		if step.Action == edit.Create {
+		switch step.Action {
+		case edit.Create:
 			paths = append(paths, step.Path)
-		}
-		if step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert {
 			m.Intend(key, step)
+		case edit.Update, edit.Insert:
+			m.Intend(key, step)
+		case edit.Same: // a block tells by itself that it is gpuard's, also where the record of it was lost
+			if step.Block != "" {
+				m.Intend(key, step)
+			}
+		case edit.Delete, edit.Cut, edit.Gone, edit.Left:
 		}
 	}
 	if err := m.Prepare(paths); err != nil {
+		m.Entries = known
 		return err
 	}
-	for _, step := range steps {
-		if err := rewrite.Tidy(step.Path); err != nil { // of somebody who was killed
-			return fmt.Errorf("cannot change %s: %w", step.Path, err)
+	for i, step := range steps {
+		err := rewrite.Tidy(step.Path) // of somebody who was killed
+		if err != nil {
+			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
+		} else {
+			err = do(step)
 		}
-		if err := do(step); err != nil {
+		if err != nil {
+			if back(steps[:i]) {
+				m.Entries = known
+			}
 			return err
 		}
 		switch step.Action {
@@ -296,6 +377,27 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 		}
 	}
 	return nil
+}
+
+// back undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays away:
+// that comes after everything else, and is a matter of trying again.
+func back(steps []edit.Step) bool {
+	for _, step := range slices.Backward(steps) {
+		var err error
+		switch step.Action {
+		case edit.Create:
+			err = rewrite.Remove(step.Path, []byte(step.After))
+		case edit.Update, edit.Insert:
+			err = rewrite.Replace(step.Path, []byte(step.After), []byte(step.Before))
+		case edit.Delete, edit.Cut, edit.Gone:
+			return false
+		case edit.Same, edit.Left:
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func do(step edit.Step) error {

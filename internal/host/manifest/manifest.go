@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type Manifest struct {
 
 	path   string
 	folder *os.File // locked; the record lies in it
+	saved  []byte   // what the file says; nil: not known
 }
 
 // Peek reads the record without locking it; one that is not there is empty.
@@ -56,6 +58,9 @@ func Open(path string) (*Manifest, error) {
 func try(path string) (*Manifest, error) {
 	dir := filepath.Dir(path)
 	made := missing(dir)
+	if err := rootsOwn(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
@@ -89,8 +94,24 @@ func try(path string) (*Manifest, error) {
 		_ = folder.Close()
 		return nil, err
 	}
+	m.saved, err = json.MarshalIndent(m.Record, "", "  ")
 	m.remember(made)
-	return m, nil
+	return m, err
+}
+
+// rootsOwn is an error where root would make folders in the home of somebody, who could not write there from then on.
+func rootsOwn(dir string) error {
+	for ; os.Geteuid() == 0; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
+			continue
+		}
+		if err == nil && info.Sys().(*syscall.Stat_t).Uid != 0 {
+			return fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user; call this as that user, or with your own HOME", dir)
+		}
+		break
+	}
+	return nil
 }
 
 func locked(f *os.File) error {
@@ -151,6 +172,10 @@ func (m *Manifest) Save() error {
 		return err
 	}
 	next := m.path + ".new" // nobody else writes it: the folder is locked
+	if bytes.Equal(data, m.saved) {
+		_ = os.Remove(next) // of somebody who was killed
+		return nil
+	}
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
@@ -163,6 +188,7 @@ func (m *Manifest) Save() error {
 		_ = os.Remove(next)
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
+	m.saved = data
 	return nil
 }
 
@@ -196,9 +222,10 @@ func Tidy(path string) error {
 
 // empty removes folders that were made and that nobody uses, the innermost first.
 func (m *Manifest) empty() {
-	slices.SortFunc(m.Folders, func(a, b string) int { return len(b) - len(a) })
-	m.Folders = slices.DeleteFunc(m.Folders, func(dir string) bool {
-		err := unix.Rmdir(dir)
-		return err == nil || errors.Is(err, os.ErrNotExist)
-	})
+	inward := slices.SortedFunc(slices.Values(m.Folders), func(a, b string) int { return len(b) - len(a) })
+	for _, dir := range inward {
+		if err := unix.Rmdir(dir); err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			m.Folders = slices.DeleteFunc(m.Folders, func(f string) bool { return f == dir })
+		}
+	}
 }

@@ -1,9 +1,11 @@
 package rewrite
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +42,27 @@ func create(path string, text []byte, mode fs.FileMode) error {
 		return os.Link(aside(path), path)
 	}
 	return name(f, path)
+}
+
+// Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not this user's
+// to write.
+func Free(path string) error {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		if err == nil {
+			var info os.FileInfo
+			if info, err = os.Stat(dir); err == nil && !info.IsDir() {
+				err = unix.ENOTDIR
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, &os.PathError{Op: "access", Path: dir, Err: err})
+		}
+		return nil
+	}
 }
 
 // Remove removes a file that holds exactly before.

@@ -18,16 +18,28 @@ import (
 // a regular file, has further names (hard links), may not be written by this user, or holds anything but before.
 func Replace(path string, before, after []byte) error {
 	info, err := os.Lstat(path)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
+	if err == nil {
+		err = replaceable(path, info)
 	}
-	if err := replaceable(path, info); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	if err := take(path, info, before, after); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
+}
+
+// Replaceable is the error that Replace would begin with, and that of a folder that takes no new file.
+func Replaceable(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil {
+		err = replaceable(path, info)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return Free(path)
 }
 
 // take puts the new text in the old one's place.

@@ -49,8 +49,8 @@ func name(f *os.File, path string) error {
 
 // Tidy takes away what somebody left beside path who was killed while changing it. Somebody who is changing it now is an error.
 func Tidy(path string) error {
-	left, err := os.OpenFile(aside(path), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, os.ErrNotExist) {
+	left, err := os.OpenFile(aside(path), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // to write: NFS locks no other
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
