@@ -63,7 +63,7 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 func (r *release) build(ctx context.Context, arch string) (string, error) {
 	program := filepath.Join(r.work, "gpuard-"+arch)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X gpuard/internal/ui/cli.released="+r.version, "-o", program, "./cmd/gpuard")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=") // for every processor, whatever the builder's own is
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build for %s: %w: %s", arch, err, out)
 	}

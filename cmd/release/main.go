@@ -65,31 +65,38 @@ func (r *release) make(ctx context.Context) (err error) {
 	if err := os.Mkdir(done, 0o755); err != nil {
 		return err
 	}
-	common, err := r.common(ctx)
-	if err != nil {
-		return err
-	}
+	programs := map[string]string{}
 	for _, arch := range architectures() {
-		program, err := r.build(ctx, arch)
-		if err != nil {
+		if programs[arch], err = r.build(ctx, arch); err != nil {
 			return err
-		}
-		if err := r.archive(done, arch, program, common); err != nil {
-			return err
-		}
-		for _, kind := range []string{"deb", "rpm"} {
-			if err := r.pack(ctx, done, arch, kind, program, common); err != nil {
-				return err
-			}
 		}
 	}
-	if err := checksums(done); err != nil {
+	if err := r.fill(ctx, done, programs); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(r.out); err != nil {
 		return fmt.Errorf("cannot replace the earlier release: %w", err)
 	}
 	return os.Rename(done, r.out)
+}
+
+// fill puts what is given to people into a folder, with these programs by their architectures.
+func (r *release) fill(ctx context.Context, dir string, programs map[string]string) error {
+	common, err := r.common(ctx)
+	if err != nil {
+		return err
+	}
+	for _, arch := range architectures() {
+		if err := r.archive(dir, arch, programs[arch], common); err != nil {
+			return err
+		}
+		for _, kind := range []string{"deb", "rpm"} {
+			if err := r.pack(ctx, dir, arch, kind, programs[arch], common); err != nil {
+				return err
+			}
+		}
+	}
+	return checksums(dir)
 }
 
 // ours refuses to replace a folder that is not one of releases.

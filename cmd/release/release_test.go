@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gpuard/internal/gate"
 )
@@ -76,19 +77,43 @@ func TestRelease(t *testing.T) {
 	t.Run("install", func(t *testing.T) { install(t, filepath.Join(dir, "gpuard_1.2.3-1_"+runtime.GOARCH+".deb")) })
 }
 
-// sameAgain: who builds it another time, elsewhere, gets the same bytes.
+// sameAgain: who builds it another time, elsewhere, gets the same bytes. To build takes long, and does not differ between
+// architectures; how a program is packed does not depend on which one it is.
 func sameAgain(t *testing.T, first string) {
-	second := filepath.Join(t.TempDir(), "another", "name")
-	released(t, second)
-	entries, err := os.ReadDir(second)
+	r := release{version: "v1.2.3", nfpm: ".cache/bin/nfpm", when: time.Unix(1700000000, 0).UTC(), work: t.TempDir()}
+	program, err := r.build(t.Context(), runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.nfpm, err = filepath.Abs(r.nfpm); err != nil {
+		t.Fatal(err)
+	}
+	again, err := os.ReadFile(program)
+	if was := tool(t, "/", "tar", "-xzOf", filepath.Join(first, "gpuard-v1.2.3-linux-"+runtime.GOARCH+".tar.gz"), "gpuard-v1.2.3-linux-"+runtime.GOARCH+"/gpuard"); err != nil || len(again) == 0 || was != string(again) {
+		t.Errorf("the program is not the same when it is built again (%v)", err)
+	}
+	var made []string
+	for range 2 {
+		r.work = t.TempDir()
+		program, dir := filepath.Join(r.work, "program"), filepath.Join(r.work, "another", "name")
+		if err := errors.Join(os.WriteFile(program, []byte("a program\n"), 0o700), os.MkdirAll(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.fill(t.Context(), dir, map[string]string{"amd64": program, "arm64": program}); err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, dir)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // another second, which packages could note down
+	}
+	entries, err := os.ReadDir(made[1])
+	if err != nil || len(entries) != 7 {
+		t.Fatalf("%q, %v", entries, err)
+	}
 	for _, e := range entries {
-		a, _ := os.ReadFile(filepath.Join(first, e.Name()))
-		b, err := os.ReadFile(filepath.Join(second, e.Name()))
+		a, _ := os.ReadFile(filepath.Join(made[0], e.Name()))
+		b, err := os.ReadFile(filepath.Join(made[1], e.Name()))
 		if err != nil || !bytes.Equal(a, b) {
-			t.Errorf("%s is not the same when it is built again (%v)", e.Name(), err)
+			t.Errorf("%s is not the same when it is packed again (%v)", e.Name(), err)
 		}
 	}
 }
