@@ -77,7 +77,7 @@ func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decisio
 	}
 	c := &claiming{app: a, question: q, folder: folder, boot: boot}
 	var d *decision
-	if q.kept, err = a.keptFor(spec); err == nil && q.kept != nil {
+	if q.kept, err = a.keptFor(spec, q.rules.limits); err == nil && q.kept != nil {
 		d, err = c.succeed(ctx)
 	}
 	if err == nil && d == nil {

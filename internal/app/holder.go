@@ -2,6 +2,7 @@ package app
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -11,11 +12,11 @@ import (
 )
 
 // Keep is the life of a holder process: it keeps a reference to the lease until the command is gone, removes the entry, and
-// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id, and then what a lease waits for
-// that outlives its command, which is for most at most. The entry is touched every so often, as long as it takes:
-// systemd-tmpfiles removes what is old.
+// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id, then when its time is over, and
+// then what a lease waits for that outlives its command, which is for most at most. The entry is touched every so often, as long
+// as it takes: systemd-tmpfiles removes what is old.
 func Keep(args []string, touch, most time.Duration) error {
-	if len(args) != 4 && len(args) != 7 {
+	if len(args) != 4 && len(args) != 5 && len(args) != 8 {
 		return usagef("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
 	w, err := launch.Watching(args[0], args[1])
@@ -38,11 +39,15 @@ func Keep(args []string, touch, most time.Duration) error {
 	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
 		defer func() { <-measured }()
 	}
+	expired := make(chan bool, 1)
+	go func() {
+		expired <- expire(w.Process(), folder, lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
+	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	if close(over); err != nil {
 		return err
 	}
-	if outlive(w, folder, lease, args[4:], most) {
+	if !<-expired && outlive(w, folder, lease, args[min(5, len(args)):], most) {
 		return w.Drop()
 	}
 	// The lock goes first: nobody waits for us to find the folder lock free.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,8 +122,12 @@ func (l *Launch) Exec() error {
 		return l.beside()
 	}
 	fd, err := launch.Inherit(l.held.Held.Lock)
-	if err == nil && launch.CanHold() {
-		err = launch.StartHolder(fd, append([]string{l.held.Folder.Path, l.Lease}, l.afterlife()...)...)
+	switch {
+	case err != nil:
+	case launch.CanHold():
+		err = launch.StartHolder(fd, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
+	case l.spec.Timeout > 0:
+		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container nobody can keep it to that; leave it out")
 	}
 	if err == nil {
 		err = l.verifier(os.Getpid())
@@ -191,7 +196,11 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		l.app.Say(err.Error()) // the lease is held all the same
 	}
 	l.held.Held.Lease = lease
-	if err := child.Hold(keep, l.held.Held.Lock, l.held.Folder.Path, l.Lease); err != nil {
+	until := "0" // gpuard sees to it
+	if most == 0 {
+		until = l.until()
+	}
+	if err := child.Hold(keep, l.held.Held.Lock, l.held.Folder.Path, l.Lease, until); err != nil {
 		return err
 	}
 	switch {

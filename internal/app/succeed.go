@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
@@ -22,17 +24,23 @@ import (
 // such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user with the same
 // FILE and the same request takes it over, under the folder lock and without a word between the two processes.
 
-// keptFor is how the lease of a spec is recognised by the next start; nil where it is not kept.
-func (a *App) keptFor(spec job.Spec) (*job.Kept, error) {
+// keptFor is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules bind the user
+// by then, it is another request.
+func (a *App) keptFor(spec job.Spec, limits policy.Limits) (*job.Kept, error) {
 	if spec.KeepWhile == "" {
 		return nil, nil //nolint:nilnil // not asked for
 	}
 	inside, _ := a.Env.Lookup("GPUARD_LEASE")
 	spec.Command = nil // it may differ in what makes no difference, such as a port
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].At, limits[i].Name = policy.Place{}, "" // where they stand makes no difference either
+	}
 	request, err := json.Marshal(struct {
 		job.Spec
 		Inside string
-	}{spec, inside})
+		Limits policy.Limits
+	}{spec, inside, limits})
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +98,17 @@ func resolved(path string) (string, error) {
 // answer is nil where there is none.
 func (c *claiming) succeed(ctx context.Context) (*decision, error) {
 	q, kept := c.question, c.question.kept
+	now, err := c.app.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
 	var other *job.Lease
 	held, err := c.folder.Succeed(func(own []job.Lease) (job.Lease, bool) {
 		for _, l := range own {
 			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.app.Proc.Namespace() || !l.Ended && c.app.commandAlive(l) {
 				continue
 			}
-			if l.Kept.Request != kept.Request {
+			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= due(l, q.spec.Timeout) {
 				other = &l
 				continue
 			}
@@ -111,19 +123,23 @@ func (c *claiming) succeed(ctx context.Context) (*decision, error) {
 	if err != nil || held == nil {
 		return nil, err
 	}
-	q.plan = planOf(q.machine, held.Lease.Devices)
-	if len(q.plan.Devices) < len(held.Lease.Devices) && q.partial {
+	why := unfit(q.machine, held.Lease.Devices)
+	if why != "" && q.partial {
 		if err = c.readWhole(ctx); err == nil {
-			q.plan = planOf(q.machine, held.Lease.Devices)
+			why = unfit(q.machine, held.Lease.Devices)
 		}
 	}
-	q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
-	if err == nil && len(q.plan.Devices) == len(held.Lease.Devices) {
+	if err == nil && why == "" {
+		q.plan = planOf(q.machine, held.Lease.Devices)
+		q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
 		return q.decided(held, c.folder), nil
 	}
-	// A device is not there any more: the lease is of no use, and another is asked for.
+	// No job may be started there now: the lease is of no use, and another is asked for.
 	_ = c.folder.Release(held.Lease, c.boot)
 	_ = held.Lock.Close()
+	if err == nil {
+		c.app.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
+	}
 	return nil, err
 }
 

@@ -50,7 +50,11 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 	case s.kept == nil:
 		return nil, "its share goes through MPS, whose daemon begins anew"
 	}
-	if why := s.unfit(ctx, l); why != "" {
+	m, err := s.app.machine(ctx, gpu.Identity|gpu.Load|gpu.Health)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if why := unfit(m, given(l.Plan)); why != "" {
 		return nil, why
 	}
 	self, err := s.app.Proc.Stat(os.Getpid())
@@ -71,12 +75,8 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 }
 
 // unfit says why no job may be started on the devices of a lease now.
-func (s *supervision) unfit(ctx context.Context, l *Launch) string {
-	m, err := s.app.machine(ctx, gpu.Identity|gpu.Load|gpu.Health)
-	if err != nil {
-		return err.Error()
-	}
-	for _, id := range given(l.Plan) {
+func unfit(m gpu.Machine, devices []gpu.UUID) string {
+	for _, id := range devices {
 		d, _, found := m.Find(id)
 		if !found {
 			return fmt.Sprintf("%s is gone", id)

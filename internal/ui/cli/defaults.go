@@ -14,7 +14,8 @@ import (
 // filling is what configuration files put in place of flags that were not given.
 type filling struct {
 	used  []policy.Default
-	ruled string // what a rule does to this command, in one line; "" nothing
+	ruled string        // what a rule does to this command, in one line; "" nothing
+	most  time.Duration // of a lease that outlives its command, which has no --timeout; 0: without a limit
 }
 
 // fill gives flags that were not given the values of configuration files, nearest first, and a run that may not last for ever
@@ -41,13 +42,15 @@ func (p *Program) fill(cmd *cobra.Command) error {
 		p.filling.used = append(p.filling.used, d)
 	}
 	f := cmd.Flags().Lookup("timeout")
-	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || isSet(cmd, "cpu") || isSet(cmd, "keep-while") || resume != nil && resume.Changed || len(config) == 0 {
+	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || isSet(cmd, "cpu") || resume != nil && resume.Changed || len(config) == 0 {
 		return nil
 	}
 	limits, err := p.App.Limits()
 	if r := limits.Longest(); err == nil && r != nil {
-		err = f.Value.Set(r.Time.String())
-		f.Changed = true
+		if p.filling.most = r.Time; !isSet(cmd, "keep-while") {
+			err = f.Value.Set(r.Time.String())
+			f.Changed = true
+		}
 		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, spoken(r.Time))
 	}
 	return err

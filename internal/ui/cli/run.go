@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ func (p *Program) run() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := o.read(p, cmd, args)
 			if err == nil {
-				err = o.keep(cmd, &spec, care)
+				err = o.keep(cmd, &spec, care, p.filling.most)
 			}
 			if err == nil {
 				spec, err = p.asked(cmd, o.ask, spec)
@@ -111,8 +112,9 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 	return spec, care, p.blamed(err)
 }
 
-// keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there.
-func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care) error {
+// keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there. most is how long a
+// rule lets the lease last; the holder sees to that.
+func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.keepWhile
 	err := filled(cmd, "keep-while")
 	if err == nil {
@@ -128,6 +130,7 @@ func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care) er
 	case spec.Quota == job.MPS || spec.Require == job.MPS:
 		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
 	}
+	spec.Timeout = most
 	return nil
 }
 
