@@ -295,6 +295,15 @@ func TestSetupJupyter(t *testing.T) {
 		t.Errorf("without a GPU: %s", text)
 	}
 	setup(0, "--kernel", "mine", "--cpu", "--remove")
+	for _, pattern := range []string{"A?00", "A*00"} { // what a name of a kernel cannot have tells them apart all the same
+		setup(0, "--kernel", "mine", "--model", pattern)
+	}
+	if both, _ := filepath.Glob(filepath.Join(own, "mine-gpuard-modela-00-*")); len(both) != 2 {
+		t.Errorf("of two choices there are %q", both)
+	}
+	for _, pattern := range []string{"A?00", "A*00"} {
+		setup(0, "--kernel", "mine", "--model", pattern, "--remove")
+	}
 	contains(t, setup(1, "--kernel", "mien").err, "did you mean --kernel mine?")
 	contains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
 	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")

@@ -118,6 +118,10 @@ func TestKeepWhileRuleAnew(t *testing.T) {
 	if got := run(t, r.kernel("gpuard", "true")); got.code != 122 {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
+	r.rule("defaults:\n  share: 8G\n  quota: mps\n  timeout: 1h\n  retry: 3\n") // those that contradict are left out
+	if got := run(t, r.kernel("hasty", "true")); got.code != 0 {
+		t.Errorf("exit %d: %s", got.code, got.err)
+	}
 }
 
 // TestKeepWhileDrained: a next start does not begin on a device that was drained meanwhile.

@@ -47,18 +47,19 @@ func (j Jupyter) base() (string, error) {
 // name is that of the new kernel: the same one for the same choice.
 func (j Jupyter) name() (string, error) {
 	base, err := j.base()
-	name := base + "-gpuard"
+	name, lost := base+"-gpuard", false
 	for _, flag := range j.Flags {
 		word := strings.Map(func(r rune) rune {
 			if kernelName.MatchString(string(r)) {
 				return r
 			}
+			lost = lost || r != ',' // such as * or ? of a pattern
 			return '-'
 		}, strings.ReplaceAll(strings.TrimLeft(strings.ToLower(flag), "-"), "=", ""))
 		name += "-" + word
 	}
-	if len(name) > 100 {
-		name = name[:80] + "-" + edit.Sum(strings.Join(j.Flags, "\n"))
+	if lost || len(name) > 100 {
+		name = name[:min(len(name), 80)] + "-" + edit.Sum(strings.Join(j.Flags, "\n"))
 	}
 	return name, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
 )
 
@@ -78,7 +79,9 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	switch d.Flag {
 	case "timeout", "drift":
 		return given("keep-while")
-	case "quota", "require-quota":
+	case "quota":
+		return !given("share") || d.Value == string(job.MPS) && given("keep-while")
+	case "require-quota":
 		return !given("share")
 	case "wait", "no-wait", "fallback":
 		return cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
