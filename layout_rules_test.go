@@ -46,7 +46,7 @@ func layerTable() []layer {
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "site", core + "compat"}},
 		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat"}},
-		{core + "service", []string{core + "gpu", core + "near", core + "job", core + "visible", core + "pick"}},
+		{core + "service", []string{core + "gpu", core + "near", core + "job", core + "visible", core + "pick", core + "policy"}},
 		{core + "sweep", []string{core + "gpu", core + "job"}},
 		{core + "ranks", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "handoff", []string{core + "gpu", core + "job"}},

@@ -36,13 +36,13 @@ func (a *App) UserConfig() string {
 	return ""
 }
 
-// Config is what the files of the machine and of the caller say. Where one of them is wrong, or not to be trusted, the error
+// Config is what the files of the machine, of the caller and of the project say. Where one of them is wrong, or not to be trusted, the error
 // names it, and nothing may be leased.
 func (a *App) Config() (policy.Policy, error) {
 	var p policy.Policy
 	switch {
 	case a.Root == "": // nothing of this computer is looked at
-		return nil, nil
+		return a.narrowed(nil), nil
 	case time.Since(a.said.at) < freshness:
 		return a.said.policy, nil
 	}
@@ -59,8 +59,17 @@ func (a *App) Config() (policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p = a.narrowed(p)
 	a.said = said{at: time.Now(), policy: p}
 	return p, nil
+}
+
+// narrowed adds what the file of a project says.
+func (a *App) narrowed(p policy.Policy) policy.Policy {
+	if a.Project != nil {
+		p = append(p, a.Project)
+	}
+	return p
 }
 
 // said is what the files said: one command asks several times.

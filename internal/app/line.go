@@ -104,7 +104,7 @@ func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
 		parent = in.Parent.ID
 	}
 	most := 0
-	if r := in.Limits.Count(); r != nil && in.Parent == nil {
+	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" { // a move gives back as much as it takes
 		most = *r.GPUs
 	}
 	return job.Ticket{

@@ -46,7 +46,11 @@ func (a *App) Ground(ctx context.Context) (service.Ground, error) {
 	if err != nil {
 		return service.Ground{}, err
 	}
+	config, err := a.Config()
+	if err != nil {
+		return service.Ground{}, err
+	}
 	q := question{app: a, machine: m, env: a.unmasked(), rules: rules}
 	in, _ := q.context(held, time.Now())
-	return service.Ground{Machine: m, In: in}, nil
+	return service.Ground{Machine: m, In: in, Defaults: config.Defaults()}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -34,6 +35,12 @@ func (w *waiting) show(there bool) {
 		s.Place, s.Of = w.count()
 	}
 	for _, r := range w.refusal.Reasons {
+		if r.Verdict == job.Busy && r.Code == "policy" { // who waits has too many, and that is no matter of this device
+			if rule := strings.TrimPrefix(r.Text, "free, but "); len(s.Holders) == 0 || s.Holders[0].Text != rule {
+				s.Holders = slices.Insert(s.Holders, 0, status.Holder{Text: rule})
+			}
+			continue
+		}
 		if h := w.holder(r); r.Verdict == job.Busy && (r.Code != "kept" || h.Text != "" && h.Text != "behind "+s.Ahead) {
 			s.Holders = append(s.Holders, h)
 		}

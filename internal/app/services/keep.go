@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/background"
@@ -60,6 +61,21 @@ func Keep(ctx context.Context, a *app.App, t Task) error {
 		}
 	}
 	return k.run(ctx)
+}
+
+// Policy are the rules and defaults that count for the start of an instance, from the file of its project; nil for none.
+func Policy(dir, instance, hash string) *policy.File {
+	folder, err := project.Open(dir)
+	if err != nil {
+		return nil // Keep says it
+	}
+	wanted, _ := folder.Wanted()
+	for _, i := range wanted.Instances {
+		if i.Name == instance && i.Hash == hash {
+			return i.Policy
+		}
+	}
+	return nil
 }
 
 // keeper looks after one instance.

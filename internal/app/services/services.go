@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/project"
+	"gpuard/internal/text/config"
 	text "gpuard/internal/text/project"
 )
 
@@ -35,6 +37,11 @@ func Load(path string) (*service.Project, error) {
 		return nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, errors.Unwrap(err))}
 	}
 	p, mistakes := text.Read(data, file)
+	var wrong []policy.Mistake
+	p.Policy, wrong = config.ReadProject(data, file)
+	for _, m := range wrong {
+		mistakes = append(mistakes, service.Mistake(m))
+	}
 	if len(mistakes) > 0 {
 		return p, &service.Mistakes{File: shown(path, file), List: mistakes}
 	}

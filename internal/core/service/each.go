@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/policy"
 )
 
 // Placement remembers the GPUs of services with each: gpu, by service and ordinal, so that a node keeps its GPU when all is
@@ -31,7 +32,7 @@ func (s *Service) pinned() bool {
 // keeps it; one that is gone leaves its own empty, so that no other moves, and so does one that the file does not allow any
 // more; a new one gets the next. Where all are others than before it begins anew.
 func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, mistake *Mistake) {
-	spec, mistake := s.limits()
+	spec, mistake := s.limits(on.Defaults)
 	if mistake != nil {
 		return nil, nil, mistake
 	}
@@ -97,10 +98,16 @@ func present(m gpu.Machine, id gpu.UUID) bool {
 	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.UUID == id })
 }
 
-// limits reads those of the flags that say which GPUs a service may have.
-func (s *Service) limits() (spec job.Spec, mistake *Mistake) {
+// limits reads those of the flags that say which GPUs a service may have, and of the defaults of flags.
+func (s *Service) limits(defaults []policy.Default) (spec job.Spec, mistake *Mistake) {
 	spec.GPUs = 1
-	for _, f := range s.Flags {
+	flags := slices.Clone(s.Flags)
+	for _, d := range defaults {
+		if choosing("--"+d.Flag) && !s.pinned() && !slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == d.Flag }) {
+			flags = append(flags, Flag{d.Flag, d.Value, d.At.Line, d.At.Column})
+		}
+	}
+	for _, f := range flags {
 		var err error
 		switch f.Name {
 		case "device":

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/policy"
 )
 
 // Ground is what a project becomes instances on.
@@ -20,6 +21,7 @@ type Ground struct {
 	In        pick.Context      // what this caller may not see: Hidden, Parent
 	Placement Placement         // of the last time
 	Files     map[string][]Pair // content of each of EnvFiles
+	Defaults  []policy.Default  // of flags that a service does not have
 }
 
 // Expand makes the instances of a project, dependencies first, else in the order of the file, and what to remember of their
@@ -96,7 +98,7 @@ func (s *Service) InstanceName(ordinal int) string {
 // instance fills in the templates of a service for one place.
 func (s *Service) instance(p *Project, at place, count int, files map[string][]Pair) (Instance, error) {
 	f := filler{terms: terms{Ordinal: at.ordinal, Replicas: count, Service: s.Name, Project: p.Name}}
-	i := Instance{Name: s.InstanceName(at.ordinal), Service: s.Name, Ordinal: at.ordinal, Restart: s.Restart, Device: at.device, Refused: at.refused}
+	i := Instance{Name: s.InstanceName(at.ordinal), Service: s.Name, Ordinal: at.ordinal, Restart: s.Restart, Device: at.device, Refused: at.refused, Policy: p.Policy}
 	i.Command = f.command(s.Command, s.Split)
 	i.Flags = s.flags(at.device, &f)
 	i.Env = s.env(files, &f)
@@ -191,10 +193,17 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 func (i Instance) InRound(n int) Instance {
 	i.Round = n
 	of := i
-	of.Hash, of.Refused = "", ""
+	of.Hash, of.Refused, of.Policy = "", "", nil
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
 	if i.Device != "" { // chosen already: what else the file allows is for others
 		of.Flags = slices.DeleteFunc(of.Flags, choosing)
+	}
+	if i.Policy != nil {
+		var filled []string
+		for _, d := range i.Policy.Defaults {
+			filled = append(filled, "default "+d.Flag+"="+d.Value)
+		}
+		of.Flags = append(of.Flags, slices.Sorted(slices.Values(filled))...)
 	}
 	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
 	text, _ := json.Marshal(of) // of strings and numbers: it cannot fail

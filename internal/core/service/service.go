@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 )
 
 // Project is a gpuard.yaml.
@@ -15,6 +16,7 @@ type Project struct {
 	Name     string // name, else that of the file's folder
 	File     string // absolute path
 	Services []Service
+	Policy   *policy.File // rules and defaults of the file; nil for none
 }
 
 // Service is one entry of a project: a program, as often as it says.
@@ -94,6 +96,7 @@ type Instance struct {
 	Ready   *Ready       `json:"ready,omitempty"`
 	After   []Dependency `json:"after"`
 	Device  gpu.UUID     `json:"device,omitempty"`  // of each: gpu; "" chosen at the start
+	Policy  *policy.File `json:"policy,omitempty"`  // of the project: its rules count from the next start, other defaults begin anew
 	Round   int          `json:"round"`             // raised by restart
 	Hash    string       `json:"hash"`              // of all that; another one means that it has to be started anew
 	Refused string       `json:"refused,omitempty"` // why it cannot be started at all, such as a GPU that is gone

@@ -15,7 +15,7 @@ type Standing struct {
 
 // Holder is what keeps one device.
 type Holder struct {
-	Device  string    // "GPU 2"
+	Device  string    // "GPU 2"; "" where it is none of the devices
 	User    string    // "" when unknown
 	Command string    // base name; "" when unknown
 	PID     int       // 0 when unknown

@@ -1,4 +1,4 @@
-// Package config reads config.yaml, the policy of a machine or of a user: what each key may hold, and what to write in place of
+// Package config reads config.yaml, the policy of a machine or of a user, and what a project's file has of it: what each key may hold, and what to write in place of
 // what it may not. It opens no file, and what the values of the flags of gpuard run mean is not known here.
 package config
 
@@ -29,6 +29,32 @@ func Read(data []byte, path string) (*policy.File, []policy.Mistake) {
 	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
 	if root := r.root(data); root != nil {
 		r.top(root)
+	}
+	return r.file, r.mistakes
+}
+
+// ReadProject returns what the file of a project says of rules and defaults; nil when it says nothing of them. All else in it,
+// and whether it is YAML at all, is for others to judge.
+func ReadProject(data []byte, path string) (*policy.File, []policy.Mistake) {
+	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
+	root := r.root(data)
+	if root == nil {
+		return nil, nil
+	}
+	said := false
+	for _, p := range root.Pairs {
+		if said = said || slices.Contains(ProjectKeys(), p.Key.Text); p.Value.Null {
+			continue // which is a mistake of any key
+		}
+		switch p.Key.Text {
+		case "rules":
+			r.rules(p.Value)
+		case "defaults":
+			r.defaults(p.Value)
+		}
+	}
+	if !said {
+		return nil, nil
 	}
 	return r.file, r.mistakes
 }

@@ -127,12 +127,29 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestReadProject: of a project's file rules and defaults are read, with their places, and nothing else is anybody's mistake here.
+func TestReadProject(t *testing.T) {
+	f, mistakes := ReadProject([]byte("services:\n  a: {comand: b}\nlogin: 7\nrules:\n- gpus: 1\ndefaults: {mem: 8G}\n"), "/p/gpuard.yaml")
+	if len(mistakes) > 0 || f.Machine || fmt.Sprint(f.Rules[0].At, *f.Rules[0].GPUs, f.Defaults) != "/p/gpuard.yaml:5 1 [--mem 8G is the default of /p/gpuard.yaml:6]" || f.Login != "" {
+		t.Errorf("%+v %v", f, mistakes)
+	}
+	if _, mistakes := ReadProject([]byte("rules:\n- gpsu: 1\ndefaults: 7\n"), "f"); len(mistakes) != 2 || mistakes[0].Line != 2 {
+		t.Errorf("%v", mistakes)
+	}
+	for _, nothing := range []string{"", "[", "- a\n", "services: {}\n", "a: 1\n---\nrules: 5\n"} {
+		if f, mistakes := ReadProject([]byte(nothing), "f"); f != nil || len(mistakes) > 0 {
+			t.Errorf("%q: %+v %v", nothing, f, mistakes)
+		}
+	}
+}
+
 // FuzzRead: no bytes make it panic; what it lets pass names whom it means and where it stands; and mistakes have places.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "a: &a [*a]\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
+		_, _ = ReadProject(src, "f")
 		file, mistakes := Read(src, "f")
 		for _, m := range mistakes {
 			if m.Line < 1 || m.Column < 1 || m.Text == "" {

@@ -37,6 +37,9 @@ func AllKeys() Keys {
 	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: defaultKeys()}
 }
 
+// ProjectKeys are those of the keys at the top that a project's file may have, too.
+func ProjectKeys() []string { return []string{"rules", "defaults"} }
+
 func find(table []Key, name string) (Key, bool) {
 	i := slices.IndexFunc(table, func(k Key) bool { return k.Name == name })
 	if i < 0 {

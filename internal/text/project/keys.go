@@ -22,6 +22,7 @@ const (
 	Pairs    Kind = "map, or a list of A=B"      // variables
 	Needs    Kind = "list of services, or a map" // service to condition
 	Map      Kind = "map"
+	Maps     Kind = "list of maps"
 )
 
 // Key is one key of a project file.
@@ -54,6 +55,8 @@ func fileKeys() []Key {
 	return []Key{
 		{Name: "name", Kind: Text, Text: "name of the project, in lower case; without it, that of the file's folder", Sample: "exo"},
 		{Name: "services", Kind: Map, Text: "the programs, each under its name: lower case letters, digits, and - _ . behind the first"},
+		{Name: "rules", Kind: Maps, Text: "who may have what with the services of this file, as in config.yaml: they narrow the rules of the machine and of the user, and widen nothing"},
+		{Name: "defaults", Kind: Map, Text: "values of keys that a service does not have, as in config.yaml", Sample: "{mem: 8G, place: packed}"},
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package project reads gpuard.yaml: what each key may hold, and what to write in place of what it may not. It opens no other
-// file, and what the values of the flags of gpuard run mean is not known here.
+// file; what the values of the flags of gpuard run mean is not known here, and of rules and defaults only that there are some.
 package project
 
 import (
@@ -126,7 +126,7 @@ func (r *reader) file(root *yamltree.Node) {
 			if name, ok := r.text(p, ""); ok && r.wellNamed(name, p.Value.At, "project") {
 				r.project.Name = name
 			}
-		default:
+		case key.Name == "services":
 			named = true
 			r.services(p.Value)
 		}
@@ -209,7 +209,7 @@ func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
 	}
 	meant := near.Word(key.Text, names)
 	switch {
-	case len(table) > 2 && foreign(key.Text) != "", len(table) <= 2 && key.Text == "version":
+	case of != "" && foreign(key.Text) != "", of == "" && key.Text == "version":
 		text += "; " + foreign(key.Text)
 	case meant != "":
 		text += "; did you mean " + meant + "?"

@@ -100,6 +100,8 @@ func TestMistakes(t *testing.T) {
 		{"services:\n\ta:\n", "2:1: this is not YAML: found character '\t' that cannot start any token; indent with blanks, YAML takes no tabs"},
 		{"services: {a: {command: b}}\n---\na: 1\n", "3:1: a second document begins"},
 		{"service:\n  a: {command: b}\n", "1:1: unknown key \"service\"; did you mean services?"},
+		{"rules:\nservices: {a: {command: b}}", "1:1: rules has no value"},
+		{"image: x\nservices: {a: {command: b}}", "1:1: unknown key \"image\"; there are name, services, rules, defaults"},
 		{"version: 3\nservices: {a: {command: b}}", "1:1: unknown key \"version\"; leave it out"},
 		{"port: 3\nservices: {a: {command: b}}", "1:1: unknown key \"port\"; there are name, services"},
 		{"services:\n  a: {command: b}\n  a: {command: c}\n", "3:3: a stands twice in services, first in line 2"},

@@ -15,7 +15,7 @@ import (
 func configPage() string {
 	keys := config.AllKeys()
 	var b strings.Builder
-	b.WriteString("# config.yaml\n\n" + made + `Rules and defaults: ` + "`/etc/gpuard/config.yaml`" + ` for a machine, ` + "`~/.config/gpuard/config.yaml`" + ` (or below ` + "`$XDG_CONFIG_HOME`" + `) for a user. How to use it:
+	b.WriteString("# config.yaml\n\n" + made + `Rules and defaults: ` + "`/etc/gpuard/config.yaml`" + ` for a machine, ` + "`~/.config/gpuard/config.yaml`" + ` (or below ` + "`$XDG_CONFIG_HOME`" + `) for a user. A [gpuard.yaml](gpuard-yaml.md) may have rules and defaults of its own. How to use it:
 [rules for a team](../how-to/team-rules.md). A key that is not here is an error, with its line and column, and nothing is leased until it is mended.
 ` + "`config.schema.json`" + ` is the same for editors, by this first line:
 
@@ -39,14 +39,25 @@ Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors.
 		b.WriteString("\n")
 	}
 	table("At the top", "", keys.File)
-	table("Of a rule", "What is left out is not limited. Both files count together: one that forbids something is enough.\n\n", keys.Rule)
+	table("Of a rule", "What is left out is not limited. All files count together: one that forbids something is enough.\n\n", keys.Rule)
 	table("Of tolerate", "The machine's file can set more than is usual, a user's only less.\n\n", keys.Tolerate)
-	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The user's file comes before the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
+	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The project's file comes before the user's, and that before the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
 // configSchema is config.yaml as JSON Schema.
 func configSchema() string {
+	top := configTop()
+	top["$schema"], top["title"] = "http://json-schema.org/draft-07/schema#", "config.yaml of gpuard"
+	top["patternProperties"] = schemaMap{"^x-": schemaMap{}}
+	text, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text) + "\n"
+}
+
+func configTop() schemaMap {
 	keys := config.AllKeys()
 	object := func(list []config.Key) schemaMap {
 		properties := schemaMap{}
@@ -58,8 +69,6 @@ func configSchema() string {
 		return schemaMap{"type": "object", "properties": properties, "additionalProperties": false}
 	}
 	top := object(keys.File)
-	top["$schema"], top["title"] = "http://json-schema.org/draft-07/schema#", "config.yaml of gpuard"
-	top["patternProperties"] = schemaMap{"^x-": schemaMap{}}
 	properties := top["properties"].(schemaMap)
 	properties["rules"].(schemaMap)["items"] = object(keys.Rule)
 	for name, list := range map[string][]config.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults} {
@@ -67,11 +76,7 @@ func configSchema() string {
 		of["description"] = properties[name].(schemaMap)["description"]
 		properties[name] = of
 	}
-	text, err := json.MarshalIndent(top, "", "  ")
-	if err != nil {
-		return err.Error()
-	}
-	return string(text) + "\n"
+	return top
 }
 
 func configValue(k config.Key) schemaMap {

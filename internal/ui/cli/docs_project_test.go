@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"gpuard/internal/text/config"
 	"gpuard/internal/text/project"
 )
 
@@ -81,6 +82,11 @@ func projectSchema() string {
 	ready["minProperties"], ready["description"] = 1, properties["ready"].(schemaMap)["description"]
 	properties["ready"] = ready
 	services := top["properties"].(schemaMap)["services"].(schemaMap)
+	for _, name := range config.ProjectKeys() { // the same as in config.yaml
+		same := configTop()["properties"].(schemaMap)[name].(schemaMap)
+		same["description"] = top["properties"].(schemaMap)[name].(schemaMap)["description"]
+		top["properties"].(schemaMap)[name] = same
+	}
 	services["additionalProperties"], services["minProperties"] = one, 1
 	services["propertyNames"] = schemaMap{"pattern": `^[a-z0-9][a-z0-9_.-]{0,62}$`}
 	text, err := json.MarshalIndent(top, "", "  ")
@@ -130,6 +136,8 @@ func valueSchema(k project.Key) schemaMap {
 		return schemaMap{"anyOf": []schemaMap{{"type": "string"}, words, {"type": "object", "additionalProperties": schemaMap{"enum": k.Words}}}}
 	case project.Map:
 		return schemaMap{"type": "object"}
+	case project.Maps:
+		return schemaMap{"type": "array"}
 	}
 	if len(k.Words) > 0 {
 		return schemaMap{"enum": k.Words}

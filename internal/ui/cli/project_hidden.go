@@ -31,6 +31,7 @@ func (p *Program) keepInstance() *cobra.Command {
 			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
 			task.Standing = func(s status.Standing) string { return Standing(s, time.Now(), 0) }
 			if hash != "" {
+				p.App.Project = services.Policy(args[0], args[1], hash)
 				var care *job.Care
 				var err error
 				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {

@@ -159,6 +159,8 @@ func place(s status.Standing, brevity int) string {
 func holder(h status.Holder, now time.Time, brevity int) string {
 	text := h.Device + ": "
 	switch {
+	case h.Device == "":
+		return h.Text
 	case h.Text != "":
 		return text + h.Text
 	case h.User == "":

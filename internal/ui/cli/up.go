@@ -56,11 +56,12 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	if o.json && !o.detach {
 		return usagef("cannot use --json without -d: what the services write is not JSON")
 	}
-	if _, err := p.App.Config(); err != nil { // which every instance would say on its own
-		return err
-	}
 	project, err := load(o.file)
 	if err != nil {
+		return err
+	}
+	p.App.Project = project.Policy
+	if _, err := p.App.Config(); err != nil { // which every instance would say on its own
 		return err
 	}
 	wanted, err := needed(project, names)

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
 	"gpuard/internal/app/services"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 )
 
@@ -25,7 +27,7 @@ func load(file string) (*service.Project, error) {
 		wrong.File = orElse(file, filepath.Base(project.File))
 	}
 	for i := range project.Services {
-		if m := checkService(&project.Services[i]); m != nil {
+		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) { // a default is one for all
 			wrong.List = append(wrong.List, *m)
 		}
 	}
@@ -45,8 +47,8 @@ func asMistake(err error) error {
 }
 
 // checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
-func checkService(s *service.Service) *service.Mistake {
-	trial := &Program{App: &app.App{}}
+func checkService(s *service.Service, defaults *policy.File) *service.Mistake {
+	trial := &Program{App: &app.App{Project: defaults}}
 	o := &runOptions{}
 	cmd := &cobra.Command{Use: "run"}
 	o.add(trial, cmd)
@@ -68,7 +70,7 @@ func checkService(s *service.Service) *service.Mistake {
 		}
 		set = true
 	}
-	if !set {
+	if !set && defaults == nil {
 		return nil
 	}
 	if cmd.Flags().Lookup("log").Value.String() == "" { // every service has one, and somebody beside it who ends it
@@ -82,6 +84,11 @@ func checkService(s *service.Service) *service.Mistake {
 	}
 	if err == nil {
 		return nil
+	}
+	var wrong *policy.Mistakes
+	if errors.As(err, &wrong) && len(wrong.List) > 0 {
+		m := service.Mistake(wrong.List[0])
+		return &m
 	}
 	at := &service.Mistake{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
 	first := len(err.Error())

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 )
 
@@ -41,12 +42,33 @@ func TestCheckService(t *testing.T) {
 		{[]string{"verify=soon"}, 2, `verify "soon": `},
 		{[]string{"gpus=1", "verify=", "cpu="}, 4, `cannot use cpu with gpus: `},
 	} {
-		m := checkService(flags(c.flags...))
+		m := checkService(flags(c.flags...), nil)
 		switch {
 		case c.line == 0 && m != nil:
 			t.Errorf("%v: line %d: %s", c.flags, m.Line, m.Text)
 		case c.line > 0 && (m == nil || m.Line != c.line || !strings.HasPrefix(m.Text, c.text) || strings.Contains(m.Text, "--")):
 			t.Errorf("%v: %+v, want line %d: %s", c.flags, m, c.line, c.text)
+		}
+	}
+}
+
+// TestDefaultsOfProject: a default in the project's file is looked at as a flag is, where it does not contradict one.
+func TestDefaultsOfProject(t *testing.T) {
+	for _, c := range []struct {
+		flag, value string
+		of          *service.Service
+		want        string
+	}{
+		{"mem", "8G", flags(), ""},
+		{"fallback", "gpu", flags(), `in defaults: fallback "gpu": write a list`},
+		{"fallback", "gpu", flags("no-wait="), ""},
+		{"model", "A[12]00", flags("gpus=1"), "in defaults: "},
+		{"model", "A[12]00", flags("device=1"), ""},
+	} {
+		file := &policy.File{Path: "/p/gpuard.yaml", Defaults: []policy.Default{{Flag: c.flag, Value: c.value, At: policy.Place{File: "/p/gpuard.yaml", Line: 7, Column: 3}}}}
+		m := checkService(c.of, file)
+		if (m == nil) != (c.want == "") || m != nil && (!strings.HasPrefix(m.Text, c.want) || m.Line != 7 || m.Column != 3) {
+			t.Errorf("%s %s: %+v, want %q", c.flag, c.value, m, c.want)
 		}
 	}
 }

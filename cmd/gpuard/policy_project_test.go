@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPolicyOfProject: the rules and defaults of a gpuard.yaml count for its services and for nothing else, together with those of
+// the machine, which they cannot widen; a refusal names the file and its line, and what is wrong in it stops all of it.
+func TestPolicyOfProject(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- name: machine\n  users: [root]\n  devices: [0, 1]\n  gpus: 2\n")
+	dir, home := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "gpuard.yaml")
+	in := func(args ...string) *exec.Cmd {
+		cmd := g.by(0, args...)
+		cmd.Dir, cmd.Env = dir, append(cmd.Env, "XDG_CONFIG_HOME="+home)
+		return cmd
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lastly(t, in("down"))
+	const service = "services:\n  one:\n    command: [sleep, '1014']\n"
+	for _, c := range []struct {
+		policy, keys string
+		code         int
+		want         []string
+	}{
+		{"rules: [{name: ours, devices: [1, 2], gpus: 9}]\n", "", 0, []string{"one started on GPU 1 "}},
+		{"rules:\n- name: ours\n  users: [root]\n  devices: [1, 2]\n", "    device: 0\n", 1, []string{`rule "ours" (` + file + ":2) gives GPU 1 and 2"}},
+		{"rules:\n- {name: ours, users: [root], devices: [2, 3]}\n", "    device: 2\n", 1, []string{`rule "machine" (` + g.file() + ":2) gives GPU 0 and 1"}},
+		{"rules:\n- {name: ours, users: [root], gpus: 4}\n", "    gpus: 3\n", 1, []string{`rule "machine" (` + g.file() + ":2) gives at most 2 at once"}},
+		{"rules:\n- {name: ours, users: [root], gpus: 1}\n", "    gpus: 2\n", 1, []string{`rule "ours" (` + file + ":2) gives at most 1 at once"}},
+		{"defaults: {exclude: [0]}\n", "", 0, []string{"one started on GPU 1 "}},
+		{"rules:\n- gpsu: 1\n", "", 2, []string{"cannot read gpuard.yaml:2:3: unknown key \"gpsu\" of rule 1; did you mean gpus?"}},
+		{"defaults: {fallback: [gpu]}\n", "", 2, []string{"cannot read gpuard.yaml:1:", "in defaults: fallback"}},
+		{"tolerate: {memory: 1G}\n", "", 2, []string{"unknown key \"tolerate\"; there are name, services, rules, defaults"}},
+	} {
+		write(strings.Replace(c.policy, "name: ours, devices", "name: ours, users: [root], devices", 1) + service + c.keys)
+		g.says(in("up", "-d"), c.code, c.want...)
+	}
+	write("rules: [{users: [root], gpus: 0}]\n" + service)
+	g.says(in("run", "-q", "--", "true"), 0) // in the folder, and no service of it
+	g.says(in("up", "-d"), 1, "policy: the rule at "+file+":1 gives no GPU")
+	g.says(in("down"), 0)
+}
+
+// lastly runs a command when the test is over, whose own context is then, too.
+func lastly(t *testing.T, cmd *exec.Cmd) {
+	t.Cleanup(func() { _ = (&exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir}).Run() })
+}
+
+// TestPolicyServices: of the services of one user as many run at once as the rule gives; the next waits, says why, keeps nobody
+// else waiting, and starts when one has ended.
+func TestPolicyServices(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- name: one\n  users: [root]\n  gpus: 1\n")
+	dir := t.TempDir()
+	in := func(args ...string) *exec.Cmd {
+		cmd := g.by(0, args...)
+		cmd.Dir = dir
+		return cmd
+	}
+	text := "services:\n  first:\n    command: [sleep, '1015']\n  second:\n    command: [sleep, '1016']\n    depends_on: [first]\n"
+	if err := os.WriteFile(filepath.Join(dir, "gpuard.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lastly(t, in("down"))
+	g.says(in("up", "-d"), 0, "first started on GPU ", "second waits", `rule "one" (`+g.file()+":2) gives at most 1 at once")
+	g.says(g.by(bob, "run", "-q", "--no-wait", "--gpus", "3", "--", "true"), 0)
+	g.says(in("restart", "first"), 0)
+	g.says(in("down", "first"), 0)
+	eventually(t, "the second one runs", func() bool {
+		return slices.ContainsFunc(strings.Split(run(t, in("ps")).out, "\n"), func(line string) bool {
+			words := strings.Fields(line)
+			return len(words) > 2 && words[0] == "second" && words[1] == "running" && words[2] == "GPU"
+		})
+	})
+	g.says(in("down"), 0)
+	if n := g.leases(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
