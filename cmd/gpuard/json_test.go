@@ -54,6 +54,10 @@ func TestJSON(t *testing.T) {
 		{"hold --json 0", 125},
 		{"hold --json", 125},
 		{fmt.Sprintf("hold --gpus 9 --json %d", os.Getpid()), 122},
+		{"setup --json", 0},
+		{"setup direnv --json --dry-run --device 0", 0},
+		{"setup direnv --json --gpus none", 2},
+		{"setup nowhere --json", 2},
 		{"statsu --json", 2},
 	}
 	for _, tt := range tests {

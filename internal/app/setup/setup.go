@@ -40,18 +40,18 @@ type Wish struct {
 // Report is what was done, or would be.
 type Report struct {
 	Schema string   `json:"schema"` // "gpuard.setup/1"
-	Setup  string   `json:"setup"`
-	Done   bool     `json:"done"` // false: only looked at
-	Files  []File   `json:"files"`
-	Try    []string `json:"try"`
-	Notes  []string `json:"notes"`
+	Setup  string   `json:"setup"`  // the target, with what it was named for
+	Done   bool     `json:"done"`   // false: only looked at (--dry-run)
+	Files  []File   `json:"files"`  // one for each file that the setup is about
+	Try    []string `json:"try"`    // commands that show that it works
+	Notes  []string `json:"notes"`  // what else there is to know, one sentence each
 }
 
 // File is what became of one.
 type File struct {
-	Path   string      `json:"path"`
-	Action edit.Action `json:"action"`
-	Text   string      `json:"text"` // what gpuard put there, where it did; "" for a copy of another file
+	Path   string      `json:"path"`   // absolute
+	Action edit.Action `json:"action"` // what was done, or would be
+	Text   string      `json:"text"`   // what gpuard put there, where it did; "" for a copy of another file
 }
 
 // Preview says what Apply would do.

@@ -16,6 +16,7 @@ import (
 
 // setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
 func (p *Program) setup() *cobra.Command {
+	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
@@ -27,8 +28,9 @@ target it lists what is set up.`,
   gpuard setup direnv --cpu --dry-run      what it would write
   gpuard setup direnv --remove             all of it is gone again`,
 		Args: unknownTarget,
-		RunE: func(_ *cobra.Command, _ []string) error { return report(p.listSetups) },
+		RunE: func(_ *cobra.Command, _ []string) error { return report(func() error { return p.listSetups(asJSON) }) },
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "list what is set up as one JSON object")
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
 	cmd.AddCommand(p.setupMachine())
 	cmd.AddCommand(p.setupShell(), p.setupGitHub())
@@ -49,13 +51,23 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
 }
 
-func (p *Program) listSetups() error {
+// setupList is the JSON answer of setup without a target.
+type setupList struct {
+	Schema string   `json:"schema"` // "gpuard.setup/1"
+	Setups []string `json:"setups"` // targets, with what they were named for: "conda /home/ann/envs/train"
+}
+
+func (p *Program) listSetups(asJSON bool) error {
 	keys, err := (&setup.Setup{App: p.App}).Keys()
 	if err != nil {
 		return err
 	}
 	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
-	if keys = append(keys, system...); len(keys) == 0 {
+	keys = append(keys, system...)
+	if asJSON {
+		return writeJSON(p.Out, setupList{"gpuard.setup/1", append([]string{}, keys...)})
+	}
+	if len(keys) == 0 {
 		fmt.Fprintln(p.Out, "nothing is set up; see gpuard setup --help")
 	}
 	for _, key := range keys {
