@@ -150,6 +150,22 @@ func TestShellSetup(t *testing.T) {
 	}
 }
 
+// TestShellPromptCommand: what makes the prompt is kept, in each form that bash has for it, and gpuard's comes once, behind it.
+func TestShellPromptCommand(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	succeeds(t, setupIn(t, home, bin, "shell", "bash"))
+	for before, want := range map[string]string{
+		"unset PROMPT_COMMAND": "[__gpuard_prompt]", "PROMPT_COMMAND=()": "[__gpuard_prompt]", "PROMPT_COMMAND=a": "[a\n__gpuard_prompt]",
+		"PROMPT_COMMAND=(a)": "[a\n__gpuard_prompt]", "PROMPT_COMMAND=(a b)": "[a][b][__gpuard_prompt]",
+	} {
+		cmd := shellIn(t, home, bin, "bash", "--norc", "-ic", before+"; set -u; . ~/.bashrc; __gpuard_prompt; printf '[%s]' \"${PROMPT_COMMAND[@]}\"; set +u")
+		if got := succeeds(t, cmd); got != want {
+			t.Errorf("after %s it is %q, want %q", before, got, want)
+		}
+	}
+}
+
 // TestShellLogin: a shell without a lease sees no GPU, what gpuard starts sees its own, and the shell is as before after it.
 func TestShellLogin(t *testing.T) {
 	t.Parallel()

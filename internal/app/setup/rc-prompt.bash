@@ -14,7 +14,7 @@ if [[ $- == *i* ]]; then
     PS1=$part${PS1-}
     : "${PROMPT_COMMAND=}"
     if [[ ${PROMPT_COMMAND[*]} != *__gpuard_prompt ]]; then # behind those that make the prompt anew
-      if [[ ${PROMPT_COMMAND@a} == *a* ]]; then PROMPT_COMMAND+=(__gpuard_prompt)
+      if [[ -n ${PROMPT_COMMAND[1]+set} ]]; then PROMPT_COMMAND+=(__gpuard_prompt)
       else PROMPT_COMMAND=${PROMPT_COMMAND:+$PROMPT_COMMAND$'\n'}__gpuard_prompt; fi
     fi
     return $status
