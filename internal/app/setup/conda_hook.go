@@ -86,15 +86,15 @@ func none() []visible.Var {
 
 // hideSh are the lines by which sh does so.
 func hideSh() string {
-	var b strings.Builder
+	set, gone := "  export", "  unset"
 	for _, v := range none() {
 		if v.Unset {
-			fmt.Fprintf(&b, "  unset %s\n", v.Name)
+			gone += " " + v.Name
 		} else {
-			fmt.Fprintf(&b, "  export %s=%s\n", v.Name, quote.Sh(v.Value))
+			set += " " + v.Name + "=" + quote.Sh(v.Value)
 		}
 	}
-	return b.String()
+	return set + "\n" + gone + "\n"
 }
 
 func (h hook) activateSh() string {
