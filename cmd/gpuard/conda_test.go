@@ -263,6 +263,18 @@ func TestCondaLease(t *testing.T) {
 				}
 			}
 
+			// conda install activates again: the lease is still the one that ends with the environment.
+			lines = []string{in, in, "echo a; " + count, out, "echo b; " + count, "true"}
+			if got := c.script(shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\n" {
+				t.Errorf("entered again: %+v", got)
+			}
+
+			c.setup("third", "--ask")
+			lines = []string{c.enter("third", shell), printed(shell, "GPUARD_GPUS"), c.leave("third", shell)}
+			if got := c.script(shell, strings.Join(lines, "\n")); !strings.HasPrefix(got.out, "<GPU-") || got.err != "" {
+				t.Errorf("a script is asked: %+v", got)
+			}
+
 			// conda run: a script activates, runs the command and ends.
 			got = c.script(shell, in+"\n"+count+"\n"+printed(shell, "CUDA_VISIBLE_DEVICES"))
 			if got.out != "1\n<1>\n" {

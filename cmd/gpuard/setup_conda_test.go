@@ -106,6 +106,14 @@ func TestCondaFileEdited(t *testing.T) {
 	putText(t, file, "name: a\n")
 	c.setup("--environment-yml", file, "--lease")
 	text, _ := os.ReadFile(file)
+	twice := string(text) + "variables:\n  A: b\n"
+	putText(t, file, twice)
+	if got := c.try(nil, "--environment-yml", file, "--cpu"); got.code != 2 || !strings.Contains(got.err, "cannot add to "+file) {
+		t.Errorf("beside other variables: %+v", got)
+	}
+	if now, _ := os.ReadFile(file); string(now) != twice {
+		t.Errorf("what somebody wrote is now %s", now)
+	}
 	edited := strings.Replace(string(text), "}", ", C: d}", 1)
 	putText(t, file, edited)
 	for _, words := range [][]string{{"--remove"}, {"--cpu"}} {
@@ -199,6 +207,13 @@ func TestCondaFinds(t *testing.T) {
 		if got := c.try(nil, w.args...); got.code != 2 || !strings.Contains(got.err, w.want) || got.out != "" {
 			t.Errorf("%q: %+v, want %q", w.args, got, w.want)
 		}
+	}
+	twin := filepath.Join(t.TempDir(), "train")
+	if err := os.MkdirAll(filepath.Join(twin, "conda-meta"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.try([]string{"CONDA_ENVS_PATH=" + filepath.Dir(twin)}, "train", "--cpu"); got.code != 2 || !strings.Contains(got.err, "there are 2 of that name; write the folder of one: "+twin+", "+c.env("train")) {
+		t.Errorf("two of one name: %+v", got)
 	}
 	c.setup(away, "--device", "0")
 	if err := os.Symlink(away, c.env("x")); err != nil {

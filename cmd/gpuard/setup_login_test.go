@@ -35,6 +35,7 @@ func TestLoginByUser(t *testing.T) {
 	masked(bob, "--login=none", "-1") // a flag may be stricter
 	masked(bob, "--login", "", "CUDA_VISIBLE_DEVICES=3")
 	masked(bob, "--login", "", "GPUARD_GPUS=")
+	masked(bob, "--login", "", "GPUARD_LOGIN=CUDA_VISIBLE_DEVICES=-1") // what the login had set was taken away by hand
 	masked(bob, "--login", "GPU-", "CUDA_DEVICE_ORDER=FASTEST_FIRST")
 
 	inside := g.by(bob, "run", "-q", "--device", "3", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES ${GPUARD_LOGIN-gone}")
