@@ -45,6 +45,12 @@ func TestGitHubWorkflow(t *testing.T) {
 		cmd.Dir = repo
 		return succeeds(t, cmd)
 	}
+	empty := setupIn(t, home, bin, "github", "--", "")
+	empty.Dir = repo
+	if got := run(t, empty); got.code != 2 || !strings.Contains(got.err, `cannot put "" into a workflow`) {
+		t.Errorf("no command: %+v", got)
+	}
+	sameTree(t, "no command", before, tree(t, home))
 	show := []string{"--", "sh", "-c", `echo "<$CUDA_VISIBLE_DEVICES> $1"`, "sh", "it's"}
 	call(show...)
 	once := tree(t, home)

@@ -55,6 +55,9 @@ func (g GitHub) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
+	if len(g.Command) > 0 && g.Command[0] == "" {
+		return Wish{}, &app.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
+	}
 	for _, word := range g.Command {
 		if strings.Contains(word, "${{") {
 			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}

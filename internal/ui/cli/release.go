@@ -36,6 +36,8 @@ whose command runs is not released: end the command instead.`,
 				}
 				switch {
 				case err != nil:
+				case l.Apart && p.inside(l.ID):
+					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
 				case l.Apart:
 					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has\n", l.ID, l.PID)
 				default:
@@ -47,6 +49,12 @@ whose command runs is not released: end the command instead.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
+}
+
+// inside says whether the caller has the variables of this lease.
+func (p *Program) inside(lease string) bool {
+	mine, _ := p.App.Env.Lookup("GPUARD_LEASE")
+	return mine == lease
 }
 
 // releasedAnswer is the JSON answer of release.

@@ -115,7 +115,7 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		r.Notes = append(append([]string{}, p.said...), r.Notes...)
 		return firstOf(err, writeJSON(p.Out, r))
 	}
-	showSetup(p.Out, r, p.App.Env)
+	showSetup(p.Out, r, p.App.Env, p.term(p.Out))
 	return err
 }
 
@@ -128,11 +128,16 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// longest is how many lines of a file are shown; --json has all of them.
-const longest = 60
+// longest is how many lines of a file --dry-run shows, and fewer how many are shown of one that lies there to be read, so that
+// what to do next is not driven off the screen; --json has all of them.
+const longest, fewer = 60, 30
 
 // showSetup says what became of each file, with the lines that gpuard wrote.
-func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }) {
+func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term Term) {
+	most := longest
+	if r.Done {
+		most = fewer
+	}
 	home, _ := env.Lookup("HOME")
 	said := map[edit.Action][2]string{
 		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
@@ -151,7 +156,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			word = words[0]
 		}
 		fmt.Fprintf(w, "%s %s\n", word, path)
-		if n := strings.Count(f.Text, "\n"); n > longest {
+		if n := strings.Count(f.Text, "\n"); n > most {
 			fmt.Fprintf(w, "  + %d lines\n", n)
 			continue
 		}
@@ -159,9 +164,14 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			fmt.Fprintf(w, "  + %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(w, "note: %s\n", note)
+	if !term.TTY { // else a program that looks for a note would have to join its lines
+		term.Width = 0
 	}
+	p := page{term: term}
+	for _, note := range r.Notes {
+		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
+	}
+	_, _ = io.WriteString(w, p.out.String())
 	if len(r.Try) > 0 && r.Done {
 		fmt.Fprintln(w, "try it:")
 		for _, line := range r.Try {
