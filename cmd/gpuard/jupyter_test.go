@@ -344,12 +344,52 @@ func TestSetupJupyterInAnEnvironment(t *testing.T) {
 	// The first word is filled in by Jupyter, or by VS Code, and so is one place with the connection file.
 	contains(t, string(text), "\"argv\": [\n  \"python\",\n  \"-c\",", `"Python 3 (GPU)"`)
 	same(t, "places with the connection file", strings.Count(string(text), "{connection_file}"), 1)
-	if got := setup(venv, "--remove"); got.code != 0 {
-		t.Fatalf("%+v", got)
+	another := filepath.Join(t.TempDir(), "another")
+	writeFile(t, filepath.Join(another, "share/jupyter/kernels/python3/kernel.json"), `{"argv": ["python3"]}`, 0)
+	setup(another)
+	contains(t, setup("", "--remove").err, "cannot tell which kernel python3-gpuard is meant", "and "+another)
+	for _, active := range []string{another, ""} { // when only one is left, it is found though nothing is active
+		if got := setup(active, "--remove"); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
 	}
 	sameTree(t, "after --remove", before, tree(t, home))
 	writeFile(t, filepath.Join(venv, "share/jupyter/kernels/python3/kernel.json"), "{\n \"argv\": [,]}", 0)
 	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it")
+}
+
+// TestJupyterPlaces: kernels are looked for where Jupyter looks, in its order.
+func TestJupyterPlaces(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "jupyter")
+	home := t.TempDir()
+	for _, env := range [][]string{
+		nil,
+		{"JUPYTER_PATH=" + home + "/a:" + home + "/b"},
+		{"XDG_DATA_HOME=" + home + "/data"},
+		{"XDG_DATA_HOME=" + home + "/data", "JUPYTER_DATA_DIR=" + home + "/own", "JUPYTER_PATH=" + home + "/own"},
+		{"XDG_DATA_HOME=" + home + "/data", "PYTHONUSERBASE=" + home + "/base"},
+	} {
+		jupyter := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "from jupyter_core.paths import jupyter_path; print(', '.join(dict.fromkeys(jupyter_path('kernels'))))")
+		jupyter.Env = append([]string{"HOME=" + home, "PATH=/usr/bin:/bin"}, env...)
+		want := run(t, jupyter)
+		cmd := setupIn(t, home, "/usr/bin", "jupyter", "--kernel", "none")
+		cmd.Env = append(cmd.Env, append([]string{"PATH=/usr/bin:/bin", "VIRTUAL_ENV=", "CONDA_PREFIX="}, env...)...)
+		contains(t, run(t, cmd).err, "there is none in "+strings.TrimSpace(want.out)+";")
+	}
+	// What Jupyter does beside an active environment differs between its releases; this is the newer ones' way.
+	prefix := filepath.Join(home, "env")
+	writeFile(t, filepath.Join(prefix, "bin/x"), "", 0)
+	for env, first := range map[string]bool{
+		"VIRTUAL_ENV=" + prefix: true, "CONDA_PREFIX=" + prefix + " CONDA_DEFAULT_ENV=mine": true, "CONDA_PREFIX=" + prefix + " CONDA_DEFAULT_ENV=base": false,
+		"VIRTUAL_ENV=" + prefix + " JUPYTER_PREFER_ENV_PATH=no": false, "CONDA_PREFIX=" + prefix + " JUPYTER_PREFER_ENV_PATH=1": true,
+	} {
+		cmd := setupIn(t, home, "/usr/bin", "jupyter", "--kernel", "none")
+		cmd.Env = append(cmd.Env, append([]string{"VIRTUAL_ENV=", "CONDA_PREFIX="}, strings.Fields(env)...)...)
+		if said := run(t, cmd).err; strings.Contains(said, "there is none in "+prefix) != first || !strings.Contains(said, prefix+"/share/jupyter/kernels") {
+			t.Errorf("%s: %s", env, said)
+		}
+	}
 }
 
 // TestJupyterGuide: what the page about Jupyter says to type works, in this order, and leaves nothing that it does not say.

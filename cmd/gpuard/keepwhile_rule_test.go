@@ -147,3 +147,30 @@ func TestKeepWhileDrained(t *testing.T) {
 	k.remove()
 	k.freed()
 }
+
+// TestKeepWhileOfAnother: who uses the same file as another user does not get that one's lease.
+func TestKeepWhileOfAnother(t *testing.T) {
+	t.Parallel()
+	k := &kernelRig{forUsers(t, "demo:2xL4"), filepath.Join(t.TempDir(), "kernel.json")}
+	writeFile(t, k.file, "{}", 0o644) // both can read it
+	begin := func(uid uint32) (*exec.Cmd, []string) {
+		cmd := as(uid, k.kernel(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`))
+		cmd.Args[0] = "lasting"
+		return cmd, strings.Fields(saysLine(t, cmd))
+	}
+	first, had := begin(alice)
+	endNow(first)
+	other, has := begin(bob)
+	if has[0] == had[0] || has[1] == had[1] {
+		t.Errorf("alice had lease and device %v, and bob has %v", had, has)
+	}
+	same(t, "leases", k.leases(), 2)
+	next, again := begin(alice)
+	same(t, "alice's lease and device", again, had)
+	for id, cmd := range map[string]*exec.Cmd{has[0]: other, had[0]: next} {
+		endNow(cmd)
+		if got := run(t, k.release(id)); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}

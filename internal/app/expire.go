@@ -7,7 +7,6 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/measurer"
 	"gpuard/internal/host/proc"
-	"gpuard/internal/host/store"
 )
 
 // A rule of the policy may limit how long a lease lasts. A command that gpuard stays beside is ended by gpuard then, as by
@@ -26,7 +25,7 @@ func (l *Launch) until() string {
 
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it was.
 // They have grace before they are killed. done is closed when the command has ended.
-func expire(process int, folder *store.Folder, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {
+func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {
 	processes := proc.New("/proc")
 	moment, err := strconv.ParseInt(until, 10, 64)
 	if err != nil || moment == 0 {
@@ -44,7 +43,6 @@ func expire(process int, folder *store.Folder, lease job.Lease, until string, gr
 		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
 		}
 	}
-	_ = folder.Unkeep(lease) // before anybody can start it again
 	_ = measurer.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
 	end := func(force bool) (left int) {

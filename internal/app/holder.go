@@ -41,7 +41,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	}
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- expire(w.Process(), folder, lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
+		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	if close(over); err != nil {

@@ -64,19 +64,31 @@ func (j Jupyter) name() (string, error) {
 	return name, err
 }
 
-// Key is what the setup is remembered by: its folder.
+// Key is what the setup is remembered by: its folder. One in an environment that is not active is meant where there is no other.
 func (j Jupyter) Key() (string, error) {
 	name, err := j.name()
 	if err != nil {
 		return "", err
 	}
 	dir, err := j.recorded(name)
-	if dir == "" && err == nil {
-		if dir, err = j.user(); err == nil {
-			dir = filepath.Join(dir, name)
-		}
+	if dir != "" || err != nil {
+		return "jupyter " + dir, err
 	}
-	return "jupyter " + dir, err
+	all, err := (&Setup{App: j.App}).Keys()
+	all = slices.DeleteFunc(all, func(key string) bool {
+		return !strings.HasPrefix(key, "jupyter ") || filepath.Base(key) != name
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(all) == 1:
+		return all[0], nil
+	case len(all) > 1:
+		return "", &app.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
+			strings.ReplaceAll(strings.Join(all, " and "), "jupyter ", ""))}
+	}
+	dir, err = j.user()
+	return "jupyter " + filepath.Join(dir, name), err
 }
 
 // recorded is where a kernel of this name was set up before, "" for nowhere.

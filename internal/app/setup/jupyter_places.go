@@ -1,10 +1,13 @@
 package setup
 
 import (
+	"cmp"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gpuard/internal/host/files"
 )
@@ -49,18 +52,39 @@ func (j Jupyter) places() ([]place, error) {
 		return nil, err
 	}
 	active, others := j.environments()
-	if prefer, set := j.App.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); !set || !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer)) {
-		for _, prefix := range active {
+	for _, prefix := range active {
+		if j.preferred(prefix) {
 			add(filepath.Join(prefix, "share", "jupyter"), prefix)
 		}
 	}
 	add(filepath.Dir(user), "")
+	home, _ := j.App.Env.Lookup("HOME")
+	base, _ := j.App.Env.Lookup("PYTHONUSERBASE") // where pip install --user puts files (site.getuserbase)
+	add(filepath.Join(cmp.Or(base, filepath.Join(home, ".local")), "share", "jupyter"), "")
 	for _, prefix := range append(active, others...) {
 		add(filepath.Join(prefix, "share", "jupyter"), prefix)
 	}
 	add(filepath.Join(j.App.Root, "usr", "local", "share", "jupyter"), "")
 	add(filepath.Join(j.App.Root, "usr", "share", "jupyter"), "")
 	return all, nil
+}
+
+// preferred reports whether kernels of an active environment come before those of the user (jupyter_core/paths.py,
+// prefer_environment_over_user).
+func (j Jupyter) preferred(prefix string) bool {
+	if prefer, set := j.App.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); set {
+		return !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer))
+	}
+	conda, _ := j.App.Env.Lookup("CONDA_PREFIX")
+	if name, _ := j.App.Env.Lookup("CONDA_DEFAULT_ENV"); filepath.Clean(conda) == prefix && (name == "" || name == "base") {
+		return false
+	}
+	info, err := os.Stat(prefix)
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == uint32(os.Geteuid())
 }
 
 // environments are the prefixes of Python environments: of the active one, and of what PATH leads to.

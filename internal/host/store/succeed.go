@@ -49,11 +49,6 @@ func (f *Folder) Succeed(heir func([]job.Lease) (job.Lease, bool)) (*Held, error
 	return &Held{Lease: l, Lock: lock}, nil
 }
 
-// Unkeep notes that nobody takes a lease over any more.
-func (f *Folder) Unkeep(l job.Lease) error {
-	return f.mark(l, func(l *job.Lease) { l.Kept = nil })
-}
-
 // Await notes that the command of a lease is gone and that the lease is kept for a next start, until then at most.
 func (f *Folder) Await(l job.Lease, until time.Time) error {
 	return f.mark(l, func(l *job.Lease) {
