@@ -122,6 +122,8 @@ func TestKeepWhileRuleAnew(t *testing.T) {
 	if got := run(t, r.kernel("hasty", "true")); got.code != 0 {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
+	r.remove()
+	r.freed()
 }
 
 // TestKeepWhileDrained: a next start does not begin on a device that was drained meanwhile.
