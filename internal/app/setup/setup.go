@@ -249,7 +249,6 @@ func look(c *edit.Change, known []string) (edit.Found, error) {
 
 // plan is every step to what w wants.
 func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
-	follow(r)
 	var steps []edit.Step
 	for _, c := range w.Changes {
 		now, err := look(&c, r.Known(c))

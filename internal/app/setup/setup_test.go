@@ -1,0 +1,50 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/edit"
+	"gpuard/internal/host/manifest"
+)
+
+// TestTakenBack: where somebody changes a file in the very moment in which it is to be written, the files before it are as they
+// were, and so is the record.
+func TestTakenBack(t *testing.T) {
+	dir := t.TempDir()
+	m, err := manifest.Open(filepath.Join(dir, "state", "gpuard", "setup.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{"updated": "old\n", "inserted": "mine\n", "changed": "theirs\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(name string, action edit.Action, before, after string) edit.Step {
+		return edit.Step{Change: edit.Change{Path: at(name), Content: after}, Action: action, Before: before, After: after}
+	}
+	m.Intend("x", step("updated", edit.Update, "", "old\n"))
+	err = perform(m, "x", []edit.Step{step("updated", edit.Update, "old\n", "new\n"), step("inserted", edit.Insert, "mine\n", "mine\nnew\n"),
+		step("deep/created", edit.Create, "", "new\n"), step("changed", edit.Update, "before\n", "new\n")})
+	if err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+		t.Errorf("%v", err)
+	}
+	for name, want := range map[string]string{"updated": "old\n", "inserted": "mine\n", "changed": "theirs\n", "deep/created": ""} {
+		if text, err := os.ReadFile(at(name)); string(text) != want || (want == "") != os.IsNotExist(err) {
+			t.Errorf("%s says %q (%v)", name, text, err)
+		}
+	}
+	if known := m.Known(edit.Change{Path: at("updated")}); len(m.Entries) != 1 || len(known) != 1 || known[0] != edit.Sum("old\n") {
+		t.Errorf("the record says %+v", m.Entries)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(at("deep")); !os.IsNotExist(err) {
+		t.Errorf("a folder that was made stays (%v)", err)
+	}
+}
