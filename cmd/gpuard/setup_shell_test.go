@@ -292,7 +292,7 @@ func TestShellSetupWords(t *testing.T) {
 		args      []string
 	}{
 		{"SHELL=/bin/dash", `cannot set up the shell "dash": write gpuard setup shell and one of bash, zsh, fish`, nil},
-		{"SHELL=", `cannot set up the shell "."`, nil},
+		{"SHELL=", `cannot tell your login shell, because SHELL is not set: write gpuard setup shell and one of bash, zsh, fish`, nil},
 		{"SHELL=/bin/bash", `cannot read --login=all: write one of none, allowed`, []string{"--login=all"}},
 	} {
 		cmd := setupIn(t, home, bin, append([]string{"shell"}, c.args...)...)

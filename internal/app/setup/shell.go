@@ -119,6 +119,9 @@ func (s Shell) lines(name string) string {
 func (s *Setup) NameShell(named string) (string, error) {
 	if named == "" {
 		path, _ := s.App.Env.Lookup("SHELL")
+		if path == "" {
+			return "", &app.Usage{Text: "cannot tell your login shell, because SHELL is not set: write gpuard setup shell and one of " + strings.Join(Shells(), ", ")}
+		}
 		named = filepath.Base(path)
 	}
 	for _, known := range Shells() {

@@ -26,6 +26,9 @@ func (e *NotFoundError) Error() string {
 	if strings.Contains(e.Command, "/") {
 		return fmt.Sprintf("cannot run %q: there is no such file", e.Command)
 	}
+	if strings.Contains(strings.TrimSpace(e.Command), " ") {
+		return fmt.Sprintf("cannot run %q: no such command in PATH; in quotes it is one word, so leave them out", e.Command)
+	}
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,12 +59,10 @@ type setupList struct {
 }
 
 func (p *Program) listSetups(asJSON bool) error {
-	keys, err := (&setup.Setup{App: p.App}).Keys()
+	keys, err := p.setups()
 	if err != nil {
 		return err
 	}
-	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
-	keys = append(keys, system...)
 	if asJSON {
 		return writeJSON(p.Out, setupList{"gpuard.setup/1", append([]string{}, keys...)})
 	}
@@ -74,6 +73,27 @@ func (p *Program) listSetups(asJSON bool) error {
 		fmt.Fprintln(p.Out, key)
 	}
 	return nil
+}
+
+// setups are the keys of what is set up, the caller's first.
+func (p *Program) setups() ([]string, error) {
+	keys, err := (&setup.Setup{App: p.App}).Keys()
+	if err != nil {
+		return nil, err
+	}
+	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
+	return append(keys, system...), nil
+}
+
+// others is a note of what the same target has set up, for somebody who named something else.
+func (p *Program) others(name string) []string {
+	keys, _ := p.setups() // Remove has read them
+	target, _, _ := strings.Cut(name, " ")
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key != target && !strings.HasPrefix(key, target+" ") })
+	if len(keys) == 0 {
+		return nil
+	}
+	return []string{"set up are: " + strings.Join(keys, ", ")}
 }
 
 // target are the flags of every setup.
@@ -99,6 +119,9 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		var name string
 		if name, err = key(); err == nil {
 			r, err = s.Remove(name, t.dry)
+			if err == nil && len(r.Files) == 0 {
+				r.Notes = append(r.Notes, p.others(name)...)
+			}
 		}
 	} else {
 		var w setup.Wish
