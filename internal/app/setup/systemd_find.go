@@ -151,17 +151,14 @@ func (u unitFolders) find(name string) (f found, err error) {
 // first one counts, wherever they lie.
 func (u unitFolders) dropIns(name string) (texts []string, later string, err error) {
 	paths := map[string]string{}
-	for _, dir := range u.all {
-		for _, n := range droppedInto(name) {
-			folder := filepath.Join(dir, n+".d")
-			names, err := files.Names(folder, ".conf")
-			if err != nil {
-				return nil, "", fmt.Errorf("cannot read %s: %w", folder, err)
-			}
-			for _, file := range names {
-				if path := filepath.Join(folder, file); paths[file] == "" {
-					paths[file] = path
-				}
+	for _, folder := range u.dropInFolders(name) {
+		names, err := files.Names(folder, ".conf")
+		if err != nil {
+			return nil, "", fmt.Errorf("cannot read %s: %w", folder, err)
+		}
+		for _, file := range names {
+			if path := filepath.Join(folder, file); paths[file] == "" {
+				paths[file] = path
 			}
 		}
 	}
@@ -186,20 +183,69 @@ func (u unitFolders) dropIns(name string) (texts []string, later string, err err
 	return texts, later, nil
 }
 
-// droppedInto are the names whose folders hold drop-ins for a unit: its own, its template's, those of every beginning of its
-// name up to a dash, and all services'.
-func droppedInto(name string) []string {
-	names := []string{name}
-	if t := template(name); t != "" {
-		names = append(names, t)
-	}
-	base, _, _ := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
-	for i := len(base) - 1; i > 0; i-- {
-		if base[i] == '-' && i < len(base)-1 {
-			names = append(names, base[:i+1]+".service")
+// dropInFolders are those that hold drop-ins for a unit, the first one counts: those of its own name, of its aliases, and of all
+// services (systemd: src/shared/dropin.c, unit_file_find_dropin_paths).
+func (u unitFolders) dropInFolders(name string) (folders []string) {
+	for _, n := range append([]string{name}, u.aliases(name)...) {
+		for _, dir := range u.all {
+			for _, into := range droppedInto(n) {
+				folders = append(folders, filepath.Join(dir, into+".d"))
+			}
 		}
 	}
-	return append(names, "service")
+	for _, dir := range u.all {
+		folders = append(folders, filepath.Join(dir, "service.d"))
+	}
+	return folders
+}
+
+// aliases are other names of a unit: the links to it.
+func (u unitFolders) aliases(name string) (aliases []string) {
+	general := template(name)
+	for _, dir := range u.all {
+		names, _ := files.Names(dir, ".service")
+		for _, link := range names {
+			path := filepath.Join(dir, link)
+			if _, err := os.Readlink(path); err != nil || link == name || link == general {
+				continue
+			}
+			actual, err := filepath.EvalSymlinks(path)
+			switch base := filepath.Base(actual); {
+			case err != nil:
+			case base == name:
+				aliases = append(aliases, link)
+			case base == general && strings.Contains(link, "@."):
+				aliases = append(aliases, strings.TrimSuffix(link, ".service")+name[strings.IndexByte(name, '@')+1:])
+			}
+		}
+	}
+	slices.Sort(aliases)
+	return slices.Compact(aliases)
+}
+
+// droppedInto are the names whose folders hold drop-ins for a unit: its own, its template's, and those of every beginning of its
+// name up to a dash, in the order in which systemd looks.
+func droppedInto(name string) []string {
+	names := []string{name}
+	general := template(name)
+	if general != "" {
+		names = append(names, general)
+	}
+	base, which, ofTemplate := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
+	var plain, others []string
+	for i := len(base) - 2; i > 0; i-- {
+		if base[i] != '-' {
+			continue
+		}
+		plain = append(plain, base[:i+1]+".service")
+		if general != "" {
+			others = append(others, base[:i+1]+"@"+which+".service")
+		}
+		if ofTemplate {
+			others = append(others, base[:i+1]+"@.service")
+		}
+	}
+	return slices.Concat(names, plain, others)
 }
 
 // Units are the services of a manager, for completion.

@@ -1,9 +1,12 @@
 package setup
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,28 +45,52 @@ func TestUnitFolders(t *testing.T) {
 	}
 }
 
+// TestDroppedInto: drop-ins are looked for where systemd says that it finds them, in the same order. Each folder has a file of the
+// same name with a key of its own that systemd does not know; it names that of the file which counts, until that is taken away.
 func TestDroppedInto(t *testing.T) {
-	for name, want := range map[string]string{
-		"a.service":         "a.service service",
-		"a-b-c.service":     "a-b-c.service a-b-.service a-.service service",
-		"a-b@x-y.service":   "a-b@x-y.service a-b@.service a-.service service",
-		"a@.service":        "a@.service service",
-		"trailing-.service": "trailing-.service service",
-	} {
-		if got := strings.Join(droppedInto(name), " "); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+	gate.Need(t, "systemd")
+	t.Parallel()
+	for name, file := range map[string]string{"a-b-c@x-y.service": "a-b-c@.service", "a-b-@.service": "", "a--b-.service": "", "-a.service": ""} {
+		dirs := []string{t.TempDir(), t.TempDir()}
+		u := unitFolders{all: dirs}
+		planted(t, dirs[1], map[string]string{cmp.Or(file, name): "[Service]\nExecStart=/bin/true\n"})
+		other := func(name string) string { return "z" + strings.TrimLeft(name, "abc-") }
+		if err := os.Symlink(cmp.Or(file, name), filepath.Join(dirs[1], other(cmp.Or(file, name)))); err != nil {
+			t.Fatal(err)
+		}
+		keys := map[string]string{}
+		for _, into := range slices.Concat(droppedInto(name), droppedInto(other(name)), []string{"service", "none.service", "a-.service", "a-@x-y.service", "a-b.service"}) {
+			for i, dir := range dirs {
+				key := fmt.Sprintf("Key%d_%s", i, into)
+				keys[key] = filepath.Join(dir, into+".d")
+				planted(t, dir, map[string]string{into + ".d/x.conf": "[Service]\n" + key + "=1\n"})
+			}
+		}
+		var want []string
+		for {
+			cmd := exec.Command("systemd-analyze", "--user", "--man=no", "verify", "--", name)
+			cmd.Env = []string{"HOME=/nonexistent", "XDG_RUNTIME_DIR=" + t.TempDir(), "SYSTEMD_UNIT_PATH=" + strings.Join(dirs, ":"), "PATH=" + os.Getenv("PATH")}
+			said, _ := cmd.CombinedOutput()
+			counts := regexp.MustCompile(`Unknown key(?: name)? '(\S+)' in section`).FindSubmatch(said)
+			if counts == nil {
+				break
+			}
+			want = append(want, keys[string(counts[1])])
+			if err := os.RemoveAll(keys[string(counts[1])]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := u.dropInFolders(name); len(want) < 4 || !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s\nsystemd:\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
 
-// TestFindDropIns: of files with one name the first counts, and one that leads nowhere takes the others away.
-func TestFindDropIns(t *testing.T) {
-	root := t.TempDir()
-	for path, text := range map[string]string{
-		"usr/lib/systemd/system/a@.service": "unit", "usr/lib/systemd/system/a@.service.d/10.conf": "lib", "etc/systemd/system/a@x.service.d/10.conf": "etc",
-		"usr/lib/systemd/system/service.d/20.conf": "all", "usr/lib/systemd/system/a@x.service.d/30.conf": "masked", "etc/systemd/system/a@x.service.d/zz-gpuard.conf": "ours", "etc/systemd/system/a@x.service.d/40.txt": "no",
-	} {
-		file := filepath.Join(root, path)
+// planted writes files below a folder.
+func planted(t *testing.T, dir string, texts map[string]string) {
+	t.Helper()
+	for path, text := range texts {
+		file := filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +98,15 @@ func TestFindDropIns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestFindDropIns: of files with one name the first counts, and one that leads nowhere takes the others away.
+func TestFindDropIns(t *testing.T) {
+	root := t.TempDir()
+	planted(t, root, map[string]string{
+		"usr/lib/systemd/system/a@.service": "unit", "usr/lib/systemd/system/a@.service.d/10.conf": "lib", "etc/systemd/system/a@x.service.d/10.conf": "etc",
+		"usr/lib/systemd/system/service.d/20.conf": "all", "usr/lib/systemd/system/a@x.service.d/30.conf": "masked", "etc/systemd/system/a@x.service.d/zz-gpuard.conf": "ours", "etc/systemd/system/a@x.service.d/40.txt": "no",
+	})
 	if err := os.Symlink(os.DevNull, filepath.Join(root, "etc/systemd/system/a@x.service.d/30.conf")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,22 +11,41 @@ import (
 // Entry is one assignment of a unit: continued lines are joined, remarks are gone, everything else is as it stands.
 type Entry struct{ Section, Key, Value string }
 
-// Entries lists the assignments of a unit in their order (systemd.syntax(7)).
-func Entries(src []byte) []Entry {
-	var list []Entry
-	r := reader{lines: strings.Split(string(src), "\n")}
-	for n := 0; n < len(r.lines); {
-		line := strings.TrimLeft(strings.TrimPrefix(strings.TrimRight(r.lines[n], "\r"), "\ufeff"), " \t")
-		if equals := strings.IndexByte(r.lines[n], '='); equals > 0 && line[0] != '#' && line[0] != ';' && line[0] != '[' {
-			var v text
-			key := strings.TrimSpace(strings.TrimPrefix(r.lines[n][:equals], "\ufeff"))
-			v, n = r.value(n, equals+1)
-			list = append(list, Entry{r.section, key, strings.Trim(v.bytes, blanks)})
+// Entries lists the assignments of a unit in their order, as systemd reads them: a line ends at a carriage return or a zero
+// byte, too, and one that is not UTF-8 is passed over (systemd.syntax(7); systemd: src/shared/conf-parser.c, config_parse, and
+// src/basic/fileio.c, read_line_full).
+func Entries(src []byte) (list []Entry) {
+	ends := strings.NewReplacer("\r\n", "\n", "\n\r", "\n", "\r", "\n", "\x00", "\n")
+	section := ""
+	var begun []byte
+	for line := range strings.SplitSeq(ends.Replace(string(src))+"\n", "\n") {
+		if start := strings.TrimLeft(line, blanks); start != "" && (start[0] == '#' || start[0] == ';') {
 			continue
 		}
-		n = r.entry(n)
+		begun = append(begun, strings.TrimPrefix(line, "\ufeff")...)
+		if continues(line) {
+			begun[len(begun)-1] = ' '
+			continue
+		}
+		whole := strings.Trim(string(begun), blanks)
+		begun = begun[:0]
+		key, value, assigns := strings.Cut(whole, "=")
+		switch {
+		case !utf8.ValidString(whole):
+		case strings.HasPrefix(whole, "["):
+			if strings.HasSuffix(whole, "]") {
+				section = whole[1 : len(whole)-1]
+			}
+		case assigns && key != "":
+			list = append(list, Entry{section, strings.TrimRight(key, blanks), strings.TrimLeft(value, blanks)})
+		}
 	}
 	return list
+}
+
+// continues reports whether the next line belongs to this one: of the backslashes that it ends in, each pair is one that is meant.
+func continues(line string) bool {
+	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
 // Command is one command of an Exec…= line.

@@ -10,7 +10,9 @@ import (
 
 func TestEntries(t *testing.T) {
 	src := "\ufeff[Unit]\nDescription=a=b\n# A=1\n[Service]\n ExecStart = -/bin/x \\\n; remark\n  --y \\\n--z\r\nno equals\nExecStart=\n[X\n=\nB=1\\"
-	want := []Entry{{"Unit", "Description", "a=b"}, {"Service", "ExecStart", "-/bin/x    --y  --z"}, {"Service", "ExecStart", ""}, {"Service", "B", "1"}}
+	src += "\n\n[Service]\rC=a\\\\\nD=1\x00E=\\\n2\n\r\nF=\xff\nG\\\n=\\\\\\\n3\n[Unit] \n\ufeffH=4\n\tI = 5 \\"
+	want := []Entry{{"Unit", "Description", "a=b"}, {"Service", "ExecStart", "-/bin/x    --y  --z"}, {"Service", "ExecStart", ""}, {"Service", "B", "1"},
+		{"Service", "C", `a\\`}, {"Service", "D", "1"}, {"Service", "E", "2"}, {"Service", "G", `\\ 3`}, {"Unit", "H", "4"}, {"Unit", "I", "5"}}
 	if got := Entries([]byte(src)); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}

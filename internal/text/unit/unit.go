@@ -80,7 +80,7 @@ func (r *reader) value(n, from int) (text, int) {
 				continue
 			}
 		}
-		more = strings.HasSuffix(line, `\`)
+		more = continues(line)
 		part := line[min(from, len(line)):]
 		if more && part != "" {
 			part = part[:len(part)-1] + " "

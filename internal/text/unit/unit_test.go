@@ -56,6 +56,12 @@ func TestRead(t *testing.T) {
 			`6:1 setting PodmanArgs in Container ="all"`,
 			`5:1 command Exec in Container ="serve" ="--x" ="1"`,
 		}},
+		{"two backslashes", "[Service]\nEnvironment=A=1\\\\\nEnvironment=B=2 \\\\\\\n C=3\n", []string{
+			`2:13 set A Environment= in Service ="1\\"@"1\\\\"`,
+			`3:13 set B Environment= in Service ="2"`,
+			`3:1 setting Environment in Service ="\\"@"\\\\"`,
+			`4:2 set C Environment= in Service ="3"`,
+		}},
 		{"odd", "[Service\nno equals \\\n Environment=X=1\n=\n[Service]\nEnvironment='A=1\nExecStart=\nExecStart=-\n\ufeffEnvironment=B=1\\", []string{
 			`9:16 set B Environment= in Service ="1"`,
 		}},
