@@ -77,6 +77,13 @@ func units() []struct {
 			[]string{"a", "--cpu"}, []string{mine + "a.service.d/zz-gpuard.conf", written + "GPUARD run --cpu -- /bin/echo 1\n"}},
 		{"closed in", map[string]string{mine + "a.service": "[Service]\nType=exec\nExecStart=/bin/echo 1\nProtectSystem=strict\nPrivateDevices=yes\nProtectProc=invisible\nKillMode=process\nDevicePolicy=closed\n"},
 			[]string{"a", "--no-wait"}, []string{"ReadWritePaths=-/run/gpuard", "note: PrivateDevices=", "note: ProtectProc=", "note: KillMode=", "note: DevicePolicy="}},
+		{"odd lines", map[string]string{mine + "a.service": "[Service]\nType=exec\rExecStart=/bin/echo a\\\\\x00ExecStartPost=/bin/echo \x1b[1mb\nExecStop\\\n=/bin/echo c\n#" + strings.Repeat("x", 900_000) + "\n", mine + "other-name.service": "-> a.service",
+			mine + "other-name.service.d/x.conf": "[Service]\nEnvironment=\"HIP_VISIBLE_DEVICES=\\x1b[31m1\"\n", mine + "service.d/x.conf": "[Service]\nType=forking\n"},
+			[]string{"a"}, []string{written + "GPUARD run -- /bin/echo a\\\\\nnote: ", "note: Type=exec", "note: Environment=HIP_VISIBLE_DEVICES=[31m1 is obeyed"}},
+		{"under a clock", map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo \x1b[1ma\nWatchdogSec=5\nRuntimeMaxSec=infinity\n"},
+			[]string{"a"}, []string{"GPUARD run -- /bin/echo [1ma\n", "note: WatchdogSec=5 runs while it waits"}},
+		{"once, under a clock", map[string]string{mine + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a\nTimeoutStartSec=1h\n"},
+			[]string{"a"}, []string{"note: TimeoutStartSec=1h runs while it waits"}},
 		{"whole", nil, []string{"tts", "--fallback", "cpu", "--", "sleep", "a $b", "%c;", ";", `"\`, "é"},
 			[]string{"wrote ~/" + mine + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- /usr/bin/sleep "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
 	}
@@ -98,7 +105,7 @@ func TestSetupSystemd(t *testing.T) {
 		sameTree(t, c.name+" after --dry-run", before, tree(t, home))
 		got := run(t, setupIn(t, home, bin, args...))
 		for _, want := range c.want {
-			if said := strings.ReplaceAll(got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) {
+			if said := strings.ReplaceAll(got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) || strings.ContainsAny(said, "\x1b\r\x00") {
 				t.Errorf("%s: no %q in %d %s%s", c.name, want, got.code, said, got.err)
 			}
 		}
@@ -108,7 +115,11 @@ func TestSetupSystemd(t *testing.T) {
 		}
 		sameTree(t, c.name+" again", now, tree(t, home))
 		accepted(t, c.name, home, c.args[0])
-		if got := run(t, setupIn(t, home, bin, "systemd", "--user", "--remove", c.args[0])); got.code != 0 {
+		after := "  systemctl --user daemon-reload\n  systemctl --user restart "
+		if strings.HasPrefix(c.name, "whole") {
+			after = "  systemctl --user disable --now " + c.args[0] + ".service\n  systemctl --user daemon-reload\n"
+		}
+		if got := run(t, setupIn(t, home, bin, "systemd", "--user", "--remove", c.args[0])); got.code != 0 || !strings.Contains(got.out, after) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 		sameTree(t, c.name+" after --remove", before, tree(t, home))
@@ -168,6 +179,29 @@ func TestSetupSystemdOddPath(t *testing.T) {
 	}
 }
 
+// TestSetupSystemdOddFolder: the name of a folder adds no lines to a unit.
+func TestSetupSystemdOddFolder(t *testing.T) {
+	t.Parallel()
+	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	for _, odd := range []string{"a\rExecStartPre=/bin/x", "a\nUser=root", "\xff", "\x1b[1m", `b\`, "c "} {
+		planted(t, home, map[string]string{odd + "/.keep": ""})
+		before := tree(t, home)
+		cmd := setupIn(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
+		cmd.Dir = filepath.Join(home, odd)
+		if got := run(t, cmd); got.code != 2 || !strings.Contains(got.err, "call it from another one") {
+			t.Errorf("%q: %+v", odd, got)
+		}
+		sameTree(t, odd, before, tree(t, home))
+	}
+	planted(t, home, map[string]string{`d %h "e' $HOME;é/.keep`: ""})
+	cmd := setupIn(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
+	cmd.Dir = filepath.Join(home, `d %h "e' $HOME;é`)
+	if got := run(t, cmd); got.code != 0 || !strings.Contains(got.out, "WorkingDirectory="+home+`/d %%h "e' $HOME;é`+"\n") {
+		t.Errorf("%+v", got)
+	}
+	accepted(t, "an odd folder", home, "a")
+}
+
 // TestSetupSystemdRefuses: what would not work is not written.
 func TestSetupSystemdRefuses(t *testing.T) {
 	t.Parallel()
@@ -175,13 +209,13 @@ func TestSetupSystemdRefuses(t *testing.T) {
 	texts := map[string]string{mine + "masked.service": "-> /dev/null", mine + "alias.service": "-> none.service", mine + "later.service.d/zzz.conf": "[Service]\nExecStart=\nExecStart=/bin/echo 2\n",
 		mine + "later.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service.d/zz-gpuard.conf": "# mine\n"}
 	for name, lines := range map[string]string{"forking": "Type=forking\nExecStart=/bin/true", "none": "Type=oneshot\nExecStop=/bin/true", "argv0": "ExecStart=@/bin/true t", "bad": `ExecStart=/bin/echo "a`,
-		"own": "ExecStart=/usr/bin/gpuard run -- x", "box": "ExecStart=/usr/bin/podman run x", "inside": "RootDirectory=/x\nExecStart=/bin/true", "shell": "ExecStart=|echo 1"} {
+		"own": "ExecStart=/usr/bin/gpuard run -- x", "box": "ExecStart=/usr/bin/podman run x", "inside": "RootDirectory=/x\nExecStart=/bin/true", "shell": "ExecStart=|echo 1", "dollar": "ExecStart=/opt/${x}/y", "own2": "ExecStart=/usr/bin/gpuard run -- \x1b[1m"} {
 		texts[mine+name+".service"] = "[Service]\n" + lines + "\n"
 	}
 	planted(t, home, texts)
 	before := tree(t, home)
 	for _, c := range [][]string{
-		{"cannot give forking.service a GPU: Type=forking", "forking"}, {"it starts no program", "none"}, {"begins with @", "argv0"}, {"do not close", "bad"}, {"it starts gpuard itself", "own"},
+		{"cannot give forking.service a GPU: Type=forking", "forking"}, {"it starts no program", "none"}, {"begins with @", "argv0"}, {"do not close", "bad"}, {"it starts gpuard itself", "own"}, {"itself: /usr/bin/gpuard run -- [1m;", "own2"}, {"has a $", "dollar"},
 		{"into it", "box"}, {"RootDirectory", "inside"}, {"begins with |", "shell"}, {"is masked", "masked"}, {"another name of none.service", "alias"}, {"zzz.conf is read after zz-gpuard.conf", "later"},
 		{"gpuard did not write it", "mine"}, {"there is none of yours; to have it written", "nosuch"}, {"that is no name of a unit", "a/b"}, {"that is no name of a unit", "@x"}, {"it starts no program itself", "a.timer"},
 		{"into a container", "a.container"}, {"without its name"}, {"cannot set up 2 services", "a", "b"}, {"it is there already", "mine", "--", "sleep", "1"}, {"no such command in PATH", "new", "--", "nosuchprogram"},
@@ -240,6 +274,25 @@ func TestSetupSystemdOfTheMachine(t *testing.T) {
 	}
 	if got := system("new", "--", "sleep", "1"); got.code != 0 || !strings.Contains(got.out, "WantedBy=multi-user.target") || !strings.Contains(got.out, "it runs as root") || strings.Contains(got.out, "linger") {
 		t.Errorf("%+v", got)
+	}
+	planted(t, root, map[string]string{"usr/lib/systemd/system/strict.service": "[Service]\nProtectSystem=strict\nExecStart=/bin/true\n"})
+	for _, c := range []struct {
+		folder string
+		mode   os.FileMode
+		noted  bool
+	}{{"run/lock", 0o755, true}, {"run/lock", 0o777, false}, {"run/gpuard", 0o755, false}} {
+		err := os.MkdirAll(filepath.Join(root, c.folder), 0o755)
+		if err == nil {
+			err = os.Chmod(filepath.Join(root, c.folder), c.mode|os.ModeSticky)
+		}
+		if got := system("--dry-run", "strict"); err != nil || strings.Contains(got.out, "the machine needs /run/gpuard") != c.noted || !strings.Contains(got.out, "ReadWritePaths=") {
+			t.Errorf("%+v: %v %+v", c, err, got)
+		}
+	}
+	for _, path := range []string{"run", "usr/lib/systemd/system/strict.service"} {
+		if err := os.RemoveAll(filepath.Join(root, path)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := system("--user", "ollama"); got.code != 2 || !strings.Contains(got.err, "is a unit of the system") {
 		t.Errorf("%+v", got)

@@ -7,9 +7,10 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/quote"
-	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
 	"gpuard/internal/text/unit"
 )
 
@@ -74,7 +75,7 @@ func (s Systemd) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	if strings.ContainsAny(program, "$\n\"'\\") {
+	if strings.ContainsAny(program, "$\"'\\") || gpu.Clean(program) != program {
 		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
 	where, err := s.Setup.unitFolders(s.User)
@@ -139,7 +140,7 @@ func (s Systemd) whole(name, path, program string) (Wish, error) {
 	for i, word := range command {
 		words[i] = unit.Word(word, false)
 	}
-	if strings.ContainsAny(s.Folder, "\n\\") || strings.TrimSpace(s.Folder) != s.Folder {
+	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || gpu.Clean(s.Folder) != s.Folder {
 		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
 	}
 	target, pause := "multi-user.target", ""
@@ -182,9 +183,10 @@ func printable(s string) string {
 
 // beside is a drop-in for a unit that is there.
 func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
-	u := service{name: name, program: program, user: s.User, entries: unit.Entries([]byte(found.text)), text: found.text}
-	root := filepath.Join("/", s.Setup.App.Root)
-	u.shared = files.Is(filepath.Join(root, "run", "gpuard")) || files.Is(filepath.Join(root, "run", "lock"))
+	u := service{name: name, program: program, user: s.User, entries: unit.Entries([]byte(found.text))}
+	run, tmp := filepath.Join("/", s.Setup.App.Root, "run"), filepath.Join("/", s.Setup.App.Root, "var", "tmp")
+	leases, _ := store.Locate(run, tmp)
+	u.shared = !strings.HasPrefix(leases, tmp)
 	commands, err := u.commands()
 	if err != nil {
 		return Wish{}, err
@@ -215,14 +217,29 @@ func (s Systemd) beside(name string, found found, path, program string) (Wish, e
 	return w, nil
 }
 
+// After are the commands by which systemd learns that a setup was taken away.
+func (s Systemd) After(r Report) (try []string) {
+	name, _ := s.name()
+	for _, f := range r.Files {
+		switch {
+		case f.Action != edit.Delete:
+		case filepath.Base(f.Path) == name:
+			return []string{s.systemctl("disable", "--now", name), s.systemctl("daemon-reload")}
+		default:
+			return []string{s.systemctl("daemon-reload"), s.systemctl("restart", running(name))}
+		}
+	}
+	return nil
+}
+
+// running are the units that run by that name: of a template its instances.
+func running(name string) string { return strings.Replace(name, "@.", "@*.", 1) }
+
 // wish is what both have in common.
 func (s Systemd) wish(name, path, text string) Wish {
 	key, _ := s.Key()
 	w := Wish{Key: key, Changes: []edit.Change{{Path: path, Content: text}}}
-	which := name
-	if strings.Contains(name, "@.") {
-		which = strings.Replace(name, "@.", "@*.", 1)
-	}
+	which := running(name)
 	w.Try = []string{s.systemctl("daemon-reload"), s.systemctl("restart", which), s.systemctl("status", which), "gpuard status"}
 	if s.User {
 		w.Notes = append(w.Notes, "it ends when you log out, unless your manager goes on: loginctl enable-linger")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/text/unit"
 )
@@ -17,7 +18,6 @@ type service struct {
 	user          bool
 	shared        bool // the leases are where every service sees them
 	entries       []unit.Entry
-	text          string
 }
 
 // list are the values of a key since it was last emptied.
@@ -68,6 +68,13 @@ func (u service) tells() bool {
 	return slices.Contains([]string{"notify", "notify-reload", "dbus"}, u.kind())
 }
 
+// clocks are the keys whose time runs while it waits in line, because by then it has started, or its start may take no longer.
+func (u service) clocks() []string {
+	keys := map[string][]string{"simple": {"WatchdogSec", "RuntimeMaxSec"}, "oneshot": {"TimeoutStartSec", "TimeoutSec"}}
+	keys["exec"], keys["idle"] = keys["simple"], keys["simple"]
+	return slices.DeleteFunc(keys[u.kind()], func(key string) bool { return slices.Contains([]string{"", "0", "infinity"}, u.last(key)) })
+}
+
 // readOnly: the folder of the leases cannot be written to from inside.
 func (u service) readOnly() bool {
 	return u.last("ProtectSystem") == "strict" || u.on("DynamicUser")
@@ -102,7 +109,9 @@ func (u service) commands() ([][]unit.Command, error) {
 			case strings.Contains(c.Prefix, "|"):
 				return nil, refused("its ExecStart= begins with |, which starts a shell; write the shell yourself: /bin/sh -c '…'")
 			case name == "gpuard":
-				return nil, refused("it starts gpuard itself: %s; change that line, or the setup that wrote it", line)
+				return nil, refused("it starts gpuard itself: %s; change that line, or the setup that wrote it", gpu.Clean(line))
+			case strings.Contains(c.Program, "$") && !strings.Contains(c.Prefix, ":"):
+				return nil, refused("the path of its program has a $, which an argument may not have")
 			case name == "podman" || name == "docker":
 				return nil, refused("%s starts a container, and the lease of gpuard run does not reach into it", name)
 			}
@@ -127,6 +136,9 @@ func (u service) notes(noWait bool) (notes []string) {
 	}
 	kind := u.kind()
 	add(!noWait && slices.Contains([]string{"simple", "exec", "idle"}, kind), "Type=%s: it counts as started while it still waits for a free device; with --no-wait it fails instead", kind)
+	for _, key := range u.clocks() {
+		add(!noWait, "%s=%s runs while it waits for a free device, too, and ends it; with --no-wait it fails instead", key, u.last(key))
+	}
 	add(kind == "oneshot" && len(u.list("ExecStart")) > 1, "each of its commands gets a lease of its own, one after the other")
 	add(u.on("PrivateDevices"), "PrivateDevices= hides every GPU from it; PrivateDevices=no in systemctl edit %s shows them", u.name)
 	policy := u.last("DevicePolicy")
@@ -136,12 +148,12 @@ func (u service) notes(noWait bool) (notes []string) {
 	add(u.on("PrivateUsers"), "PrivateUsers=: the owners of other jobs have no names in there")
 	protect := u.last("ProtectProc")
 	add(protect == "invisible" || protect == "noaccess" || protect == "ptraceable", "ProtectProc=%s: the jobs of other users on a GPU have no owner and no command in there", protect)
-	add(!u.shared && (u.on("PrivateTmp") || u.on("DynamicUser")), "its /var/tmp is its own, and a lease there would be seen by nobody else: the machine needs /run/gpuard, which gpuard setup machine makes")
+	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or one of its own, that nobody else sees: the machine needs /run/gpuard, which gpuard setup machine makes")
 	mode := u.last("KillMode")
 	add(mode == "process" || mode == "none", "KillMode=%s: what it leaves behind keeps its lease as long as it keeps its files open", mode)
-	f, _ := unit.Read(u.name, []byte(u.text))
+	f, _ := unit.Read(u.name, []byte("[Service]\nEnvironment="+strings.Join(u.list("Environment"), "\nEnvironment=")))
 	for _, step := range f.Steps {
-		add(step.Do == lint.Set && step.In == "Service" && strings.Contains(step.Name, "_VISIBLE_DEVICES"),
+		add(step.Do == lint.Set && strings.Contains(step.Name, "_VISIBLE_DEVICES"),
 			"Environment=%s=%s is obeyed: it gets no device but these; take it out if gpuard is to choose", step.Name, step.Value.Text)
 	}
 	return notes

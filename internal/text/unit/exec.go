@@ -12,7 +12,7 @@ import (
 type Entry struct{ Section, Key, Value string }
 
 // Entries lists the assignments of a unit in their order, as systemd reads them: a line ends at a carriage return or a zero
-// byte, too, and one that is not UTF-8 is passed over (systemd.syntax(7); systemd: src/shared/conf-parser.c, config_parse, and
+// byte, too, and one that is not UTF-8 counts as nothing (systemd.syntax(7); systemd: src/shared/conf-parser.c, config_parse, and
 // src/basic/fileio.c, read_line_full).
 func Entries(src []byte) (list []Entry) {
 	ends := strings.NewReplacer("\r\n", "\n", "\n\r", "\n", "\r", "\n", "\x00", "\n")

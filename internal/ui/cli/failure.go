@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/inquire"
 	"gpuard/internal/core/job"
 )
@@ -67,12 +68,26 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 		Refusal(&text, refusal, p.term(&text))
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
-		fmt.Fprintln(p.Err, "gpuard: "+f.err.Error())
-		r := app.Remedy(f.err)
+		text, r := safe(f.err.Error()), safe(app.Remedy(f.err))
+		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
-		p.alert(cmd, f.err, strings.TrimSuffix(f.err.Error()+"\n"+r, "\n"))
+		p.alert(cmd, f.err, strings.TrimSuffix(text+"\n"+r, "\n"))
+	}
+}
+
+// safe is text without what moves the cursor of a terminal, but for tabs and the ends of lines: some of the names and files that
+// it speaks of are somebody else's.
+func safe(text string) string {
+	var b strings.Builder
+	for {
+		end := strings.IndexAny(text, "\t\n")
+		if end < 0 {
+			return b.String() + gpu.Clean(text)
+		}
+		b.WriteString(gpu.Clean(text[:end]) + text[end:end+1])
+		text = text[end+1:]
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/near"
 	"gpuard/internal/core/quote"
 )
@@ -70,7 +71,7 @@ func (p *Program) listSetups(asJSON bool) error {
 		fmt.Fprintln(p.Out, "nothing is set up; see gpuard setup --help")
 	}
 	for _, key := range keys {
-		fmt.Fprintln(p.Out, key)
+		fmt.Fprintln(p.Out, gpu.Clean(key))
 	}
 	return nil
 }
@@ -100,6 +101,8 @@ func (p *Program) others(name string) []string {
 type target struct {
 	dry, remove, json bool
 	system            bool // root's record
+
+	after func(setup.Report) []string // what to type when it was taken away; nil: nothing
 }
 
 func (t *target) add(cmd *cobra.Command) {
@@ -122,6 +125,9 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 			if err == nil && len(r.Files) == 0 {
 				r.Notes = append(r.Notes, p.others(name)...)
 			}
+		}
+		if t.after != nil {
+			r.Try = append(r.Try, t.after(r)...)
 		}
 	} else {
 		var w setup.Wish
@@ -178,13 +184,13 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 		if r.Done {
 			word = words[0]
 		}
-		fmt.Fprintf(w, "%s %s\n", word, path)
+		fmt.Fprintf(w, "%s %s\n", word, gpu.Clean(path))
 		if n := strings.Count(f.Text, "\n"); n > most {
 			fmt.Fprintf(w, "  + %d lines\n", n)
 			continue
 		}
 		for line := range strings.Lines(f.Text) {
-			fmt.Fprintf(w, "  + %s\n", strings.TrimRight(line, "\n"))
+			fmt.Fprintf(w, "  + %s\n", safe(strings.TrimRight(line, "\n")))
 		}
 	}
 	if !term.TTY { // else a program that looks for a note would have to join its lines
@@ -198,7 +204,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	if len(r.Try) > 0 && r.Done {
 		fmt.Fprintln(w, "try it:")
 		for _, line := range r.Try {
-			fmt.Fprintf(w, "  %s\n", line)
+			fmt.Fprintf(w, "  %s\n", gpu.Clean(line))
 		}
 	}
 }

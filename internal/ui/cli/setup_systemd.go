@@ -78,6 +78,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 					return fmt.Errorf("cannot find the current folder: %w", err)
 				}
 				s.NoWait = !l.waits()
+				t.after = s.After
 				return p.do(&t, s.Key, s.Wish)
 			})
 		},
