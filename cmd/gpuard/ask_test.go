@@ -142,6 +142,12 @@ func TestAskWindow(t *testing.T) {
 	if got, _ := ask(t, "zenity", "if test -e \"$ANSWERS\"; then echo 1; else echo 99; : >\"$ANSWERS\"; fi\n", x, command...); got.out != "1\n" {
 		t.Errorf("a wrong answer first: %+v", got)
 	}
+	if got, _ := ask(t, "zenity", "echo '2 2'\n", x, command...); got.out != "2\n" {
+		t.Errorf("a double click: %+v", got)
+	}
+	if got, _ := ask(t, "zenity", "echo c\n", x, "--timeout", "100ms", "--", "sleep", "1000"); got.code != 124 {
+		t.Errorf("no GPU, and no more than a moment: %+v", got)
+	}
 	got, said = ask(t, "kdialog", "printf '0\\n3\\n'\n", []string{"DISPLAY=", "WAYLAND_DISPLAY=wayland-0"}, append([]string{"--gpus", "2"}, command...)...)
 	if got.out != "0,3\n" {
 		t.Errorf("kdialog: %+v", got)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +25,7 @@ Type=Application
 Name=MTools
 Name[de]=Werkzeuge\s& mehr
 Name[zh_CN]=工具箱
+X-GNOME-FullName=Toolbox
 GenericName=Tools
 Comment=Image, speech and video
 Comment[de]=Bild, Sprache und Video
@@ -81,12 +84,12 @@ func TestSetupDesktop(t *testing.T) {
 		changed            []string // lines, old and new by turns
 	}{
 		{"all of it", mtools, "org.x.MTools-gpuard.desktop", []string{"org.x.MTools", "--device", "0,1"}, []string{
-			"Name=MTools\n", "Name=MTools (GPU 0,1)\n", "Name[de]=Werkzeuge\\s& mehr\n", "Name[de]=Werkzeuge\\s& mehr (GPU 0,1)\n", "=工具箱\n", "=工具箱 (GPU 0,1)\n",
+			"Name=MTools\n", "Name=MTools (GPU 0,1)\n", "Name[de]=Werkzeuge\\s& mehr\n", "Name[de]=Werkzeuge\\s& mehr (GPU 0,1)\n", "=工具箱\n", "=工具箱 (GPU 0,1)\n", "=Toolbox\n", "=Toolbox (GPU 0,1)\n",
 			"Exec=argv \"a", "Exec=GPUARD run --alert --device=0,1 --no-wait -- argv \"a", "Exec=argv --new", "Exec=GPUARD run --alert --device=0,1 --no-wait -- argv --new",
 			"Exec=env", "Exec=GPUARD run --alert --device=0,1 --no-wait -- env", "DBusActivatable=true", "DBusActivatable=false", "NoDisplay=true", "NoDisplay=false", "MimeType=image/png;image/jpeg;\n", "",
 			"xdg-open\n", "xdg-open\n# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"}},
 		{"a module", mtools, "org.x.MTools-gpuard-image-2.desktop", []string{"org.x.MTools.desktop", "--name", "Image 2", "--mem", "40G", "--", "--module", "image $x"}, []string{
-			"Name=MTools\n", "Name=MTools (Image 2, GPU)\n", "mehr\n", "mehr (Image 2, GPU)\n", "=工具箱\n", "=工具箱 (Image 2, GPU)\n",
+			"Name=MTools\n", "Name=MTools (Image 2, GPU)\n", "mehr\n", "mehr (Image 2, GPU)\n", "=工具箱\n", "=工具箱 (Image 2, GPU)\n", "=Toolbox\n", "=Toolbox (Image 2, GPU)\n",
 			"Exec=argv \"a", "Exec=GPUARD run --alert --mem=40G --no-wait -- argv \"a", "%c %U", "%c --module \"image \\\\$x\" %U", "Exec=argv --new", "Exec=GPUARD run --alert --mem=40G --no-wait -- argv --new",
 			"Exec=env", "Exec=GPUARD run --alert --mem=40G --no-wait -- env", "DBusActivatable=true", "DBusActivatable=false", "NoDisplay=true", "NoDisplay=false", "MimeType=image/png;image/jpeg;\n", "",
 			"xdg-open\n", "xdg-open\n# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"}},
@@ -214,6 +217,66 @@ func TestDesktopStarts(t *testing.T) {
 	}
 }
 
+// TestDesktopModules: one entry per module, by the commands of docs/how-to/desktop.md. Each starts the program with its own
+// arguments, and goes without the others.
+func TestDesktopModules(t *testing.T) {
+	t.Parallel()
+	home, bin := someone(t)
+	planted(t, home, map[string]string{"share/applications/mtools.desktop": mtools})
+	before := tree(t, home)
+	page, err := os.ReadFile("../../docs/how-to/desktop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## One entry per module\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var modules [][]string
+	for line := range strings.Lines(section) {
+		if command, ok := strings.CutPrefix(line, "    gpuard setup desktop "); ok {
+			modules = append(modules, strings.Fields(command))
+		}
+	}
+	if len(modules) < 2 {
+		t.Fatalf("%q", section)
+	}
+	entry := func(args []string) string {
+		return filepath.Join(home, entriesOf, "mtools-gpuard-"+args[slices.Index(args, "--name")+1]+".desktop")
+	}
+	for _, args := range modules {
+		if got := run(t, menu(t, home, bin, args...)); got.code != 0 {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	for _, args := range modules {
+		text, err := os.ReadFile(entry(args))
+		name := regexp.MustCompile(`(?m)^Name=(.*)$`).FindStringSubmatch(string(text))
+		if err != nil || len(name) == 0 || !strings.Contains(section, `"`+name[1]+`"`) {
+			t.Errorf("%q is called %q, which is not what the page says: %v", args, name, err)
+		}
+		validated(t, entry(args))
+		started := program(t, filepath.Join(home, "..", "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH")})
+		words := slices.DeleteFunc(entryWords(t, entry(args))[0], func(w string) bool { return w == "%U" })
+		started.Path, started.Args = words[0], words
+		if got := run(t, started); got.code != 0 {
+			t.Errorf("%q: %+v", words, got)
+		}
+		if got, want := arrived(t, home), "<"+strings.Join(args[slices.Index(args, "--")+1:], "><")+">"; !strings.Contains(got, want) || !strings.HasSuffix(got, " leased") {
+			t.Errorf("%q started with %s", args, got)
+		}
+	}
+	for i, args := range modules {
+		if got := run(t, menu(t, home, bin, "--remove", "mtools", "--name", args[slices.Index(args, "--name")+1])); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+		for j, other := range modules {
+			if _, err := os.Stat(entry(other)); (err == nil) != (j > i) {
+				t.Errorf("after --remove of %q: %q: %v", args, other, err)
+			}
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, home))
+}
+
 // arrived is what argv wrote.
 func arrived(t *testing.T, home string) string {
 	t.Helper()
@@ -237,7 +300,8 @@ func TestSetupDesktopRefuses(t *testing.T) {
 	home, bin := someone(t)
 	const head = "[Desktop Entry]\nType=Application\nName=X\n"
 	texts := map[string]string{"edited-gpuard": head + "Exec=mine\n", "edited": head + "Exec=argv\n"}
-	for name, lines := range map[string]string{"flat": "Exec=/usr/bin/flatpak run x", "snapped": "Exec=env BAMF=1 /snap/bin/x %U", "gone": "Hidden=true\nExec=argv", "noexec": "DBusActivatable=true", "own": "Exec=/usr/bin/gpuard run -- argv"} {
+	for name, lines := range map[string]string{"flat": "Exec=/usr/bin/flatpak run x", "snapped": "Exec=env BAMF=1 /snap/bin/x %U", "gone": "Hidden=true\nExec=argv", "noexec": "DBusActivatable=true", "own": "Exec=/usr/bin/gpuard run -- argv",
+		"twice": "Exec=argv\nExec=flatpak run x", "zero": "Exec=ar\x00gv", "large": strings.Repeat("#\n", 5<<20), "moving": "Type=\x1b[2J"} {
 		texts[name] = head + lines + "\n"
 	}
 	texts["linked"], texts["notext"], texts["headless"] = "[Desktop Entry]\nType=Link\nName=X\nURL=http://x\n", head+"Name[de]=\xff\n", "Name=x\n"
@@ -249,10 +313,12 @@ func TestSetupDesktopRefuses(t *testing.T) {
 		{"sandbox of Flatpak", "flat"}, {"sandbox of snap", "snapped"}, {"counts as deleted", "gone"}, {"names no program", "noexec"}, {"starts gpuard already", "own"}, {"Type=Link", "linked"},
 		{"no text in UTF-8", "notext"}, {"does not begin with [Desktop Entry]", "headless"}, {"is it org.x.MTools?", "mtools"}, {"takes the name of a file in /usr/share/applications", "nosuch"},
 		{"there is no such file", "./x.desktop"}, {"ends in .desktop", "./bin"}, {"without its name"}, {"cannot set up 2 programs", "a", "b"}, {"gpuard did not write it", "edited"},
+		{"sandbox of Flatpak", "twice"}, {"no text in UTF-8", "zero"}, {"larger than", "large"}, {"it starts no program (Type=[2J)", "moving"}, {"one line of printable text", "kde-plain", "--name", "a\nExec=b"},
+		{"one line of printable text", "kde-plain", "--name", "\xff"}, {"one line of printable text", "kde-plain", "--name", "\x1b[2J"}, {"it is not UTF-8", "kde-plain", "--", "\xff"}, {"it is not UTF-8", "kde-plain", "--model", "\xff"},
 		{"the device is known", "mtools", "--ask", "--device", "0"}, {"cannot ask for --mem", "mtools", "--mem", "4"},
 	} {
 		got := run(t, menu(t, home, bin, c[1:]...))
-		if !strings.Contains(got.err, c[0]) || got.code != 2 && c[0] != "gpuard did not write it" || got.out != "" {
+		if !strings.Contains(got.err, c[0]) || got.code != 2 && c[0] != "gpuard did not write it" && c[0] != "larger than" || strings.Contains(got.err, "\x1b") || got.out != "" {
 			t.Errorf("%q: want %q, got %+v", c[1:], c[0], got)
 		}
 	}

@@ -35,7 +35,7 @@ func (a *App) Ask(ctx context.Context, spec job.Spec) (job.Spec, error) {
 	}
 	switch {
 	case answer.None:
-		return job.Spec{Command: spec.Command, CPU: true, IDs: spec.IDs}, nil
+		return job.Spec{Command: spec.Command, CPU: true, IDs: spec.IDs, Time: spec.Time, Timeout: spec.Timeout, KeepWhile: spec.KeepWhile}, nil
 	case len(answer.Devices) > 0:
 		spec.Devices, spec.GPUs = answer.Devices, 0
 	}

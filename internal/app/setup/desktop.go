@@ -5,9 +5,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/quote"
 	"gpuard/internal/host/files"
@@ -30,7 +32,10 @@ func (d Desktop) id() string {
 
 // Key is what the setup is remembered by.
 func (d Desktop) Key() (string, error) {
-	if d.id() == "." || d.id() == "/" || d.id() == "" || strings.ContainsAny(d.Name, "\n\r\x00") {
+	if gpu.Clean(d.Name) != d.Name {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
+	}
+	if d.id() == "." || d.id() == "/" || d.id() == "" || gpu.Clean(d.id()) != d.id() {
 		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {
@@ -56,11 +61,17 @@ func (d Desktop) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
+	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
+	for _, word := range slices.Concat(run, d.More) {
+		if !utf8.ValidString(word) {
+			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
+		}
+	}
 	text, err := files.Read(source)
 	if err != nil {
 		return Wish{}, fmt.Errorf("cannot read %s: %w", source, err)
 	}
-	entry, dropped, err := d.entry(source, text.Content, slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"}))
+	entry, dropped, err := d.entry(source, text.Content, run)
 	if err != nil {
 		return Wish{}, err
 	}
@@ -216,7 +227,7 @@ func (d Desktop) entry(path string, src []byte, run []string) (text string, drop
 			return desktop.Prefixed(value, run, d.More), true
 		case key == "Exec" && strings.HasPrefix(group, desktop.Action):
 			return desktop.Prefixed(value, run, nil), true
-		case name == "Name" && main:
+		case (name == "Name" || name == "X-GNOME-FullName") && main: // GNOME shows the latter
 			return strings.TrimRight(value, " \t") + suffix, true
 		case key == "DBusActivatable" && main: // with it Exec is not looked at
 			return "false", true
@@ -255,7 +266,7 @@ func (d Desktop) refuse(path string, src []byte) error {
 	}
 	var words []lint.Word
 	for _, step := range f.Steps {
-		if step.Do == lint.Command && step.In == desktop.Main && words == nil {
+		if step.Do == lint.Command && step.In == desktop.Main { // of several the last one counts, for GLib and KDE
 			words = step.Words
 		}
 	}

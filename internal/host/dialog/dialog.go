@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -124,7 +125,7 @@ func (w Window) Show(ctx context.Context) (string, error) {
 		if errors.As(err, &exit) {
 			return "", ErrCancelled
 		}
-		return strings.Join(strings.Fields(string(out)), " "), err
+		return strings.Join(slices.Compact(strings.Fields(string(out))), " "), err // some answer a double click twice
 	}
 	return "", fmt.Errorf("neither zenity nor kdialog is installed: %w", exec.ErrNotFound)
 }
