@@ -107,12 +107,7 @@ func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
 // Pop takes the entry of an id out, and returns what puts its variables back. What a later entry has changed since stays as
 // that one wants it, and goes back to before the two when that one is popped. The entry is nil where there is none.
 func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
-	at := -1
-	for i := range s {
-		if s[i].ID == id {
-			at = i // the latest
-		}
-	}
+	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == id })
 	if at < 0 {
 		return s, nil, nil
 	}
