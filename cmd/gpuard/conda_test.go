@@ -306,11 +306,22 @@ func TestCondaStacked(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
 		a, b, offA, offB := c.enter("third", shell), c.enter("other", shell), c.leave("third", shell), c.leave("other", shell)
 		show := printed(shell, "CUDA_VISIBLE_DEVICES")
+		choose := func(words ...string) string {
+			if shell == "fish" {
+				words = append(words, "--format", "fish | source")
+			}
+			line := "gpuard env " + strings.Join(words, " ")
+			if shell == "fish" {
+				return line
+			}
+			return `eval "$(` + line + `)"`
+		}
 		for name, steps := range map[string][]string{
 			"in order":       {a, show, "echo '<0,1>'", b, show, "echo '<1>'", offB, show, "echo '<0,1>'", offA},
 			"the outer one":  {a, b, offA, show, "echo '<1>'", offB},
 			"again":          {a, a, show, "echo '<0,1>'", offA},
 			"left too often": {a, offA, offA},
+			"another choice": {choose("--cpu", "--save", "x"), choose("--device", "1", "--save", "x"), printed(shell, "ROCR_VISIBLE_DEVICES"), "echo '<unset>'", choose("--restore", "x")},
 			"changed inside": {a, map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3", false: "export CUDA_VISIBLE_DEVICES=3"}[shell == "fish"], offA},
 		} {
 			t.Run(shell+"/"+name, func(t *testing.T) {
