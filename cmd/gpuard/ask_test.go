@@ -163,22 +163,24 @@ func TestAskWindow(t *testing.T) {
 	}
 }
 
-// TestAskKilled: a signal finds the terminal as it was.
+// TestAskKilled: a signal finds the terminal as it was, also in a shell that does not look after that itself.
 func TestAskKilled(t *testing.T) {
 	t.Parallel()
-	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-	s := interactive(t, f, "bash")
-	s.ended("stty -a >before")
-	s.press("gpuard run --ask true; stty -a >after; echo code $?\n")
-	s.until(`Which GPU\?`)
-	group := s.foreground(s.cmd.Process.Pid)
-	if err := unix.Kill(-group, unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	s.until("code 0")
-	before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
-	after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
-	if string(before) != string(after) {
-		t.Errorf("the terminal was\n%s\nand is\n%s", before, after)
+	for _, shell := range []string{"bash", "dash"} {
+		f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
+		s := interactive(t, f, shell)
+		s.ended("stty -a >before")
+		s.press("gpuard run --ask true; stty -a >after; echo code $?\n")
+		s.until(`Which GPU\?`)
+		group := s.foreground(s.cmd.Process.Pid)
+		if err := unix.Kill(-group, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		s.until("code 0")
+		before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
+		after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
+		if len(before) == 0 || string(before) != string(after) {
+			t.Errorf("%s: the terminal was\n%s\nand is\n%s", shell, before, after)
+		}
 	}
 }

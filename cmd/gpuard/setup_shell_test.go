@@ -305,4 +305,7 @@ func TestShellSetupWords(t *testing.T) {
 	cmd := setupIn(t, home, bin, "shell", "--dry-run")
 	cmd.Env = append(cmd.Env, "SHELL=/usr/bin/bash")
 	contains(t, succeeds(t, cmd), "would write ~/.bashrc", ".profile, which does not read .bashrc")
+	cmd = setupIn(t, home, bin, "shell", "zsh", "--dry-run")
+	cmd.Env = append(cmd.Env, "ZDOTDIR="+filepath.Join(home, "dots"))
+	contains(t, succeeds(t, cmd), "would write ~/dots/.zshrc", "after compinit")
 }
