@@ -48,3 +48,21 @@ func TestTakenBack(t *testing.T) {
 		t.Errorf("a folder that was made stays (%v)", err)
 	}
 }
+
+// TestNoLongerWished: what a setup wrote before and does not wish for any more goes away, and nothing of another setup's.
+func TestNoLongerWished(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := edit.Record{Entries: []edit.Entry{{Setup: "x", Path: file, Sums: []string{edit.Sum("old\n")}}}}
+	if steps, err := plan(&r, Wish{Key: "x"}); err != nil || len(steps) != 1 || steps[0].Action != edit.Delete {
+		t.Errorf("%+v, %v", steps, err)
+	}
+	if steps, err := plan(&r, Wish{Key: "y"}); err != nil || len(steps) != 0 {
+		t.Errorf("of another: %+v, %v", steps, err)
+	}
+	if _, err := plan(&r, Wish{Key: "y", Changes: []edit.Change{{Path: file, Content: "new\n"}}}); err == nil || !strings.Contains(err.Error(), "it belongs to another setup, x") {
+		t.Errorf("the file of another: %v", err)
+	}
+}
