@@ -148,18 +148,15 @@ func (a *App) rules() (rules, error) {
 }
 
 // caller is who asks, by the kernel's word, with names where they are needed.
-func (a *App) caller(names bool) policy.User {
+func (a *App) caller(users, groups bool) policy.User {
 	u := policy.User{UID: uint32(os.Geteuid()), GIDs: []uint32{uint32(os.Getegid())}}
-	groups, _ := os.Getgroups()
-	for _, g := range groups {
+	more, _ := os.Getgroups()
+	for _, g := range more {
 		if !slices.Contains(u.GIDs, uint32(g)) {
 			u.GIDs = append(u.GIDs, uint32(g))
 		}
 	}
-	if names {
-		u = a.Proc.Account(u)
-	}
-	return u
+	return a.Proc.Account(u, users, groups)
 }
 
 // Limits are the rules that bind the caller.

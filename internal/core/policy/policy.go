@@ -110,11 +110,15 @@ func (p Policy) For(u User) (all Limits) {
 	return all
 }
 
-// Names reports whether a rule of any file tells users apart, so that names of the user are needed.
-func (p Policy) Names() bool {
-	return slices.ContainsFunc(p, func(f *File) bool {
-		return slices.ContainsFunc(f.Rules, func(r Rule) bool { return !r.everybody() })
-	})
+// Names reports whether a rule of any file has names of users, and of groups, so that those of the asker are needed.
+func (p Policy) Names() (users, groups bool) {
+	word := func(text string) bool { _, err := strconv.ParseUint(text, 10, 32); return err != nil }
+	for _, f := range p {
+		for _, r := range f.Rules {
+			users, groups = users || slices.ContainsFunc(r.Users, word), groups || slices.ContainsFunc(r.Groups, word)
+		}
+	}
+	return users, groups
 }
 
 func (r *Rule) names(u User) bool {

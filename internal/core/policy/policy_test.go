@@ -39,8 +39,13 @@ func TestFor(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.u, got, c.want)
 		}
 	}
-	if !p.Names() || (Policy{{Rules: []Rule{{}}}}).Names() || (Policy{}).Names() {
-		t.Error("names are needed where a rule has some")
+	for text, p := range map[string]Policy{
+		"true true": p, "false false": {{Rules: []Rule{{}, {Users: []string{"7"}, Groups: []string{"7"}}}}, {}},
+		"true false": {{}, {Rules: []Rule{{Groups: []string{"7"}}, {Users: []string{"7", "a"}}}}}, "false true": {{Rules: []Rule{{Groups: []string{"a"}}}}},
+	} {
+		if got := fmt.Sprint(p.Names()); got != text {
+			t.Errorf("%+v: names of users and groups: %s, want %s", p, got, text)
+		}
 	}
 }
 

@@ -46,11 +46,15 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	return uint32(n), name, err == nil && name != ""
 }
 
-// Account adds their names to the ids of a user: all that the files have (passwd(5), group(5)), and of ids that stand in neither
+// Account adds their names to the ids of a user, as far as they are wanted: all that the files have (passwd(5), group(5)), and of ids that stand in neither
 // that of the machine's name service.
-func (f FS) Account(u policy.User) policy.User {
-	u.Names = named(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
-	u.Groups = named(f.group, "group", u.GIDs, f.root == "/proc")
+func (f FS) Account(u policy.User, users, groups bool) policy.User {
+	if users {
+		u.Names = named(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
+	}
+	if groups {
+		u.Groups = named(f.group, "group", u.GIDs, f.root == "/proc")
+	}
 	return u
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -235,18 +234,19 @@ func (r *reader) list(e entry, of string) (out []string) {
 func (r *reader) names(e entry, of string) []string {
 	names := r.list(e, of)
 	for _, name := range names {
-		digits := strings.Trim(name, "0123456789") == ""
-		if _, err := strconv.ParseUint(name, 10, 32); digits && err != nil || strings.ContainsAny(name, ": \t/*") {
+		if _, err := strconv.ParseUint(name, 10, 32); number(name) && err != nil || strings.ContainsAny(name, ": \t/*") {
 			r.wrong(e.Value.At, "%q in %s%s is neither a name nor a number", name, e.key.Name, of)
 		}
 	}
 	return names
 }
 
+func number(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
 func (r *reader) devices(e entry, of string) []string {
 	names := r.list(e, of)
 	for _, name := range names {
-		if regexp.MustCompile(`^[0-9]+-[0-9]+$`).MatchString(name) {
+		if from, to, dash := strings.Cut(name, "-"); dash && number(from) && number(to) {
 			r.wrong(e.Value.At, "%s%s: ranges such as %s are not understood; write every number", e.key.Name, of, name)
 		}
 	}
