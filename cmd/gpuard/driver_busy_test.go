@@ -183,7 +183,7 @@ func TestDriverStaleReading(t *testing.T) {
 		gate, err = unix.Open(ecc, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		return err == nil
 	})
-	other := &rack{fakegpu.New(t, fakegpu.A100(0)), t, r.state}
+	other := &rack{fakegpu.New(t, fakegpu.A100(0)), t, r.state, nil}
 	child := other.leave(60)
 	eventually(t, "the second lease has ended", func() bool {
 		s, _ := other.status()

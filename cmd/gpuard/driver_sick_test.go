@@ -67,7 +67,7 @@ func TestDriverHangs(t *testing.T) {
 			r := newRack(t, a100s(3)...)
 			r.Hang(test.function, 1)
 			var wait sync.WaitGroup
-			apart := &rack{r.Driver, t, stateFolder(t)} // so that all three can ask at the same time
+			apart := &rack{r.Driver, t, stateFolder(t), nil} // so that all three can ask at the same time
 			wait.Go(func() {
 				got := within(t, 4*time.Second, apart.hasty("run", "-q", "--gpus", "2", "--", "sh", "-c", "echo $GPUARD_GPUS"))
 				if got.code != 0 || strings.TrimSpace(got.out) != uuid(0)+","+uuid(2) {

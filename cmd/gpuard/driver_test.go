@@ -53,11 +53,12 @@ type rack struct {
 	*fakegpu.Driver
 	t     testing.TB
 	state string
+	env   []string // beside that of the driver
 }
 
 func newRack(t testing.TB, gpus ...fakegpu.GPU) *rack {
 	t.Helper()
-	return &rack{fakegpu.New(t, gpus...), t, stateFolder(t)}
+	return &rack{fakegpu.New(t, gpus...), t, stateFolder(t), nil}
 }
 
 func a100s(n int) []fakegpu.GPU {
@@ -73,7 +74,7 @@ func uuid(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x"
 // cmd prepares the program on this machine. $PRIVATE is what a nested run needs where the tests run in a container.
 func (r *rack) cmd(args ...string) *exec.Cmd {
 	r.t.Helper()
-	env := r.Env()
+	env := append(r.Env(), r.env...)
 	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
 		env = append(env, "PRIVATE=--private-state")
 		if len(args) > 0 && args[0] == "run" {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -87,5 +88,85 @@ func TestPolicyServices(t *testing.T) {
 	g.says(in("down"), 0)
 	if n := g.leases(); n != 0 {
 		t.Errorf("%d leases are left", n)
+	}
+}
+
+// TestPolicyMove: a command that has all the GPUs that a rule gives moves to another one all the same, also while somebody waits for
+// more than is free.
+func TestPolicyMove(t *testing.T) {
+	t.Parallel()
+	r, home := newRack(t, a100s(4)...), t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, "gpuard"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "gpuard", "config.yaml"), []byte("rules: [{users: ["+strconv.Itoa(os.Geteuid())+"], gpus: 1}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.env = []string{"XDG_CONFIG_HOME=" + home}
+	j := r.travel("--drift")
+	first := j.at(1)
+	r.work(first)
+	got := run(t, r.hasty("run", "--no-wait", "--", "true"))
+	if got.code != 120 {
+		t.Errorf("another one: %+v", got)
+	}
+	contains(t, got.err, "gives at most 1 at once, and you have 1 (lease ")
+	waiter := r.hasty("run", "-q", "--", "true")
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.heat(first)
+	if second := j.at(2); second == first {
+		t.Errorf("moved to the same GPU %d", first)
+	}
+	j.finish(0)
+	_ = j.cmd.Wait()
+	if err := waiter.Wait(); err != nil {
+		t.Errorf("the one that waited: %v\n%s", err, j.said())
+	}
+}
+
+// TestPolicyForged: somebody whose ticket says that no rule binds them, though one does, keeps nobody else from what is free.
+func TestPolicyForged(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- gpus: 1\n")
+	begin := func(cmd *exec.Cmd) *exec.Cmd {
+		t.Helper()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	one := begin(g.by(alice, "run", "-q", "--", "sh", "-c", `while ! test -e "$SITE/go"; do sleep 0.02; done`))
+	eventually(t, "a lease", func() bool { return g.leases() == 1 })
+	waiter := begin(g.by(alice, "run", "-q", "--", "sh", "-c", `test -e "$SITE/go"`)) // fails if it starts before its turn
+	eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })
+	if most := g.tickets()[0].Max; most != 1 {
+		t.Fatalf("the ticket has max %d", most)
+	}
+	files, _ := filepath.Glob(filepath.Join(g.folder(), "tickets", strconv.Itoa(alice), "[0-9a-f]*-*"))
+	if len(files) != 1 {
+		t.Fatalf("%q", files)
+	}
+	text, err := os.ReadFile(files[0])
+	if err == nil {
+		var file *os.File
+		if file, err = os.OpenFile(files[0], os.O_WRONLY, 0); err == nil { // in place: the lock on it stays
+			_, err = file.WriteString(strings.Replace(string(text), `"max":1`, `"max":9`, 1))
+			_ = file.Close()
+		}
+	}
+	if err != nil || g.tickets()[0].Max != 9 {
+		t.Fatalf("%v %+v", err, g.tickets())
+	}
+	g.says(g.by(bob, "run", "-q", "--wait=40s", "--", "true"), 0)
+	eventually(t, "the one lease is left", func() bool { return g.leases() == 1 })
+	if err := os.WriteFile(filepath.Join(g.site, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range []*exec.Cmd{one, waiter} {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
 	}
 }
