@@ -102,7 +102,7 @@ func TestPolicyMove(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "gpuard", "config.yaml"), []byte("rules: [{users: ["+strconv.Itoa(os.Geteuid())+"], gpus: 1}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.env = []string{"XDG_CONFIG_HOME=" + home}
+	r.env = []string{"XDG_CONFIG_HOME=" + home, "COLUMNS=2000"}
 	j := r.travel("--drift")
 	first := j.at(1)
 	r.work(first)
