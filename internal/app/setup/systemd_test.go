@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
+	"gpuard/internal/text/unit"
 )
 
 // TestUnitFolders: units are looked for where systemd says that it looks, in the same order.
@@ -82,6 +83,38 @@ func TestDroppedInto(t *testing.T) {
 		}
 		if got := u.dropInFolders(name); len(want) < 4 || !slices.Equal(got, want) {
 			t.Errorf("%s:\n%s\nsystemd:\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// TestService: what a unit may and may not have for gpuard to start its command.
+func TestService(t *testing.T) {
+	for _, c := range []struct {
+		text, program string
+		user          bool
+		refused       string // part of why; "" not refused
+		readOnly      bool
+		clocks        string
+	}{
+		{"", "/home/ann/bin/gpuard", false, "", false, ""},
+		{"User=bob", "/home/ann/bin/gpuard", false, "sudo install /home/ann/bin/gpuard", false, ""},
+		{"User=bob", "/usr/bin/gpuard", false, "", false, ""},
+		{"User=bob", "/root/gpuard", false, "in a home folder", false, ""},
+		{"DynamicUser=1", "/home/ann/bin/gpuard", false, "in a home folder", true, ""},
+		{"ProtectHome=tmpfs", "/home/ann/bin/gpuard", true, "in a home folder", false, ""},
+		{"ProtectHome=read-only", "/home/ann/bin/gpuard", true, "", false, ""},
+		{"ProtectHome=yes\nProtectHome=off", "/home/ann/bin/gpuard", true, "", false, ""},
+		{"RootImage=/x", "/usr/bin/gpuard", false, "RootImage=", false, ""},
+		{"ProtectSystem=strict", "/usr/bin/gpuard", false, "", true, ""},
+		{"ProtectSystem=full", "/usr/bin/gpuard", false, "", false, ""},
+		{"WatchdogSec=5\nRuntimeMaxSec=infinity", "/usr/bin/gpuard", false, "", false, "WatchdogSec"},
+		{"Type=notify\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, ""},
+		{"Type=oneshot\nTimeoutSec=5\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, "TimeoutSec"},
+	} {
+		u := service{name: "a.service", program: c.program, user: c.user, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
+		_, err := u.commands()
+		if err != nil && (c.refused == "" || !strings.Contains(err.Error(), c.refused)) || err == nil && c.refused != "" || u.readOnly() != c.readOnly || strings.Join(u.clocks(), " ") != c.clocks {
+			t.Errorf("%+v: %v, read only %v, %q", c, err, u.readOnly(), u.clocks())
 		}
 	}
 }
