@@ -97,6 +97,12 @@ func TestKeepWhileRuleAnew(t *testing.T) {
 		t.Errorf("its holder is told to end it at %s", until)
 	}
 	endNow(next)
+	r.rule("  time: 24h\n  gpus: 1\n")
+	next, narrower, _ := r.begin()
+	if narrower == lease {
+		t.Error("a lease that was given under a wider rule was taken over")
+	}
+	endNow(next)
 	r.rule("  time: 3s\n")
 	short := r.kernel("lasting", "sh", "-c", `echo "$GPUARD_LEASE"`)
 	other := strings.TrimSpace(saysLine(t, short))
