@@ -135,7 +135,7 @@ func TestKeepWhileRuleAnew(t *testing.T) {
 // TestKeepWhileDrained: a next start does not begin on a device that was drained meanwhile.
 func TestKeepWhileDrained(t *testing.T) {
 	t.Parallel()
-	k := &kernelRig{newRig(t, "demo:2xL4"), filepath.Join(t.TempDir(), "kernel.json")}
+	k := keptOn(newRig(t, "demo:2xL4"))
 	k.write()
 	begin := func() (*exec.Cmd, []string) {
 		cmd := k.kernel(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`)
@@ -159,7 +159,7 @@ func TestKeepWhileDrained(t *testing.T) {
 // TestKeepWhileOfAnother: who uses the same file as another user does not get that one's lease.
 func TestKeepWhileOfAnother(t *testing.T) {
 	t.Parallel()
-	k := &kernelRig{forUsers(t, "demo:2xL4"), filepath.Join(t.TempDir(), "kernel.json")}
+	k := keptOn(forUsers(t, "demo:2xL4"))
 	writeFile(t, k.file, "{}", 0o644) // both can read it
 	begin := func(uid uint32) (*exec.Cmd, []string) {
 		cmd := as(uid, k.kernel(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`))

@@ -23,8 +23,18 @@ type kernelRig struct {
 
 func newKernelRig(t *testing.T) *kernelRig {
 	t.Helper()
-	k := &kernelRig{newRig(t, "demo:1xL4"), filepath.Join(t.TempDir(), "kernel.json")}
+	k := keptOn(newRig(t, "demo:1xL4"))
 	k.write()
+	return k
+}
+
+// keptOn is a rig whose holders have ended before its folders go.
+func keptOn(r *rig) *kernelRig {
+	k := &kernelRig{r, filepath.Join(r.t.TempDir(), "kernel.json")}
+	r.t.Cleanup(func() { // after those that end what the test started
+		_ = os.Remove(k.file)
+		eventually(r.t, "no holder is left", func() bool { return len(holdersOf(r.state)) == 0 })
+	})
 	return k
 }
 
