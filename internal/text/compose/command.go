@@ -111,6 +111,9 @@ func split(text string, at lint.Place, indent int) []lint.Word {
 			w := lint.Word{Text: word.String(), Known: true, At: begin, Raw: text[from:to]}
 			if indent >= 0 {
 				w.At.EndLine, w.At.EndColumn = line, column
+				if line > at.EndLine { // quotes that nobody closes end with the text, and not behind its last line
+					w.At.EndLine, w.At.EndColumn = at.EndLine, at.EndColumn
+				}
 			}
 			list = append(list, interpolate(w))
 		}

@@ -92,6 +92,7 @@ func TestGrowth(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("services:\n  web:\n    environment: {A: 0,1}\n    command: sh -c 'x y'\n    deploy: {resources: {reservations: {devices: [{count: 1}]}}}\n"))
 	f.Add([]byte("services:\n  web:\n    command: >\n      a \\\n      b\n    entrypoint: \"x\n      'y'\"\n"))
+	f.Add([]byte("services:\n  web:\n    command: >\n      a \\\n            entrypoint: \"x\n   "))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		file, err := Read("compose.yaml", src)
 		if err != nil {
