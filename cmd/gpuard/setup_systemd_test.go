@@ -143,6 +143,17 @@ func accepted(t *testing.T, name, home, unit string) {
 	}
 }
 
+// acceptedBySystem: systemd has nothing to say about units and drop-ins of the machine below another root.
+func acceptedBySystem(t *testing.T, root string, units ...string) {
+	t.Helper()
+	gate.Need(t, "systemd")
+	cmd := exec.Command("systemd-analyze", append([]string{"--system", "--man=no", "verify"}, units...)...)
+	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+root+"/etc/systemd/system:"+root+"/usr/lib/systemd/system:")
+	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("systemd-analyze verify %v: %v\n%s", units, err, said)
+	}
+}
+
 // TestSetupSystemdVerified: it is not for want of systemd that nothing was asked.
 func TestSetupSystemdVerified(t *testing.T) {
 	gate.Need(t, "systemd")
@@ -275,6 +286,7 @@ func TestSetupSystemdOfTheMachine(t *testing.T) {
 	if got := system("new", "--", "sleep", "1"); got.code != 0 || !strings.Contains(got.out, "WantedBy=multi-user.target") || !strings.Contains(got.out, "it runs as root") || strings.Contains(got.out, "linger") {
 		t.Errorf("%+v", got)
 	}
+	acceptedBySystem(t, root, "ollama.service", "new.service")
 	planted(t, root, map[string]string{"usr/lib/systemd/system/strict.service": "[Service]\nProtectSystem=strict\nExecStart=/bin/true\n"})
 	for _, c := range []struct {
 		folder string
