@@ -56,11 +56,7 @@ type File struct {
 
 // Preview says what Apply would do.
 func (s *Setup) Preview(w Wish) (Report, error) {
-	path, err := s.record()
-	if err != nil {
-		return Report{}, err
-	}
-	record, err := manifest.Peek(path)
+	_, record, err := s.peek()
 	if err != nil {
 		return Report{}, err
 	}
@@ -109,11 +105,7 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 // Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
 // says so after the rest is gone.
 func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
-	path, err := s.record()
-	if err != nil {
-		return Report{}, err
-	}
-	record, err := manifest.Peek(path)
+	path, record, err := s.peek()
 	if err != nil {
 		return Report{}, err
 	}
@@ -158,11 +150,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 
 // Keys are the setups that are there now, sorted.
 func (s *Setup) Keys() ([]string, error) {
-	path, err := s.record()
-	if err != nil {
-		return nil, err
-	}
-	record, err := manifest.Peek(path)
+	_, record, err := s.peek()
 	var keys []string
 	for _, e := range record.Entries {
 		keys = append(keys, e.Setup)
@@ -177,6 +165,14 @@ func (s *Setup) record() (string, error) {
 		return filepath.Join(s.App.Root, "var", "lib", "gpuard", "setup.json"), nil
 	}
 	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
+}
+
+// peek is the record as it is now, and where it lies.
+func (s *Setup) peek() (path string, record edit.Record, err error) {
+	if path, err = s.record(); err == nil {
+		record, err = manifest.Peek(path)
+	}
+	return path, record, err
 }
 
 // home is a path below a folder of the user's that a variable names, or below its usual place at home.
