@@ -65,6 +65,7 @@ func newRig(t *testing.T, machine string) *rig {
 	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
 		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
+	eventually(t, "the first run is over", func() bool { return len(holdersOf(r.folder())) == 0 })
 	return r
 }
 

@@ -359,7 +359,7 @@ func TestXIDMovesAJob(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() })
+	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup comes after the kill at the end of the test, which leaves the command behind
 	eventually(t, "it runs", func() bool { return strings.Contains(text(t, out), "\n") })
 	sick := 0
 	for i := range 4 {
@@ -415,7 +415,7 @@ func TestHangBesideErrors(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() })
+	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup comes after the kill at the end of the test, which leaves the command behind
 	eventually(t, "it listens", func() bool {
 		w.XID(1, 43)
 		return strings.Contains(text(t, errs), "GPU 1 reported XID 43")

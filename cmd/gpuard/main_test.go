@@ -122,5 +122,32 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// stateFolder is a folder whose last part is missing, so that the program makes it.
-func stateFolder(t testing.TB) string { return filepath.Join(t.TempDir(), "state") }
+// stateFolder is a folder whose last part is missing, so that the program makes it. It goes only after the processes that
+// may still write there, as holders do when their leases end. One that stays is an error of the test.
+func stateFolder(t testing.TB) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() {
+		var left []string
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if left = speakingOf(folder); len(left) == 0 {
+				return
+			}
+		}
+		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	})
+	return folder
+}
+
+// speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment.
+func speakingOf(folder string) (found []string) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+		env, _ := os.ReadFile(filepath.Join(p, "environ"))
+		if bytes.Contains(append(line, env...), []byte(folder)) {
+			found = append(found, p+" "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}

@@ -212,6 +212,7 @@ func TestServicesRemoved(t *testing.T) {
 	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
 	c.do("up")
 	s := c.until("both run", settled(2))
+	eventually(t, "both hear signals", func() bool { return len(c.order()) == 2 })
 	eventually(t, "the folder is gone", func() bool { return os.RemoveAll(s.Dir) == nil }) // one that is written to meanwhile is not
 	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
 	ends := slices.DeleteFunc(c.order(), func(line string) bool { return !strings.HasPrefix(line, "end ") })

@@ -284,7 +284,7 @@ func TestServicesOrder(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:2xL4", `services:
   web: {command: [alone], cpu: true, depends_on: [api], ready: {log: ^ready web}}
-  api: {command: [alone], cpu: true, depends_on: [db]}
+  api: {command: [alone], cpu: true, depends_on: [db], ready: {log: ^ready api}}
   db: {command: [alone], cpu: true, ready: {log: ^ready db}}
   none: {command: [no-such-program]}
   big: {command: [alone], gpus: 3}

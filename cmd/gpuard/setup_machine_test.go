@@ -224,7 +224,6 @@ func TestSetupMachineAtBoot(t *testing.T) {
 	}
 	r := forUsers(t, "demo:1xL4")
 	place := r.folder()
-	eventually(t, "the first run is over", func() bool { return len(holdersOf(place)) == 0 })
 	if err := os.RemoveAll(place); err != nil {
 		t.Fatal(err)
 	}

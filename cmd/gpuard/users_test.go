@@ -95,7 +95,6 @@ func TestReleaseBySomebodyElse(t *testing.T) {
 func TestLockKept(t *testing.T) {
 	t.Parallel()
 	r := forUsers(t, "demo:1xL4")
-	eventually(t, "the first run is over", func() bool { return len(holdersOf(r.folder())) == 0 })
 	lock := filepath.Join(r.folder(), "lock")
 	keeper := as(bob, program(t, r.state, nil, lock))
 	keeper.Args[0] = "keeplock"
