@@ -407,8 +407,11 @@ func TestServicesUnderNohup(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	s := c.until("it runs", settled(1))
-	pids := append(c.processes("project-supervise"), c.processes("project-keep")...)
-	same(t, "processes", len(pids), 2)
+	var pids []int
+	eventually(t, "there are two processes", func() bool { // one that is about to become the command looks like a third
+		pids = append(c.processes("project-supervise"), c.processes("project-keep")...)
+		return len(pids) == 2
+	})
 	for _, pid := range append(pids, s.row("one").Seen.Main.PID) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))

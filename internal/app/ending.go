@@ -139,6 +139,13 @@ func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
 	return l
 }
 
+// attend says of each lease whether it is unattended.
+func (a *App) attend(folder *store.Folder, held []job.Lease) {
+	for i := range held {
+		held[i] = a.unattended(folder, held[i])
+	}
+}
+
 // commandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its
 // holder says that it has ended, or lets the lease go.
 func (a *App) commandAlive(l job.Lease) bool {

@@ -71,12 +71,16 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 	}
 	defer folder.Close() //nolint:errcheck // read only
 	held, problems := folder.Leases()
-	for pause := time.Millisecond; pause < 100*time.Millisecond && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
-		time.Sleep(pause) // its holder is about to free it: do not show what is over
+	longest, pause := a.limits(endingLease)
+	for began := time.Now(); time.Since(began) < longest && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
+		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
 		held, problems = folder.Leases()
+		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
+			a.attend(folder, held)
+		}
 	}
+	a.attend(folder, held)
 	for i := range held {
-		held[i] = a.unattended(folder, held[i])
 		held[i].User = a.Names(held[i].UID)
 	}
 	var notes []string
