@@ -260,3 +260,40 @@ func TestSetupDiskFull(t *testing.T) {
 		t.Errorf("the disk was full %d times of 24", refused)
 	}
 }
+
+// TestSetupRemoveListed: what the list names can be taken away by that name, wherever one is.
+func TestSetupRemoveListed(t *testing.T) {
+	t.Parallel()
+	home, bin := person(t), onPath(t)
+	before := tree(t, home)
+	repo := filepath.Join(home, "a repo")
+	if err := os.MkdirAll(filepath.Join(repo, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := setupIn(t, home, bin, "github")
+	cmd.Dir = repo
+	succeeds(t, cmd)
+	if err := os.Rename(repo, filepath.Join(home, "..", "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	name := "github " + repo
+	if got := run(t, setupIn(t, home, bin)); got.out != name+"\n" {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{2, "it is in no repository of git; go to one, or type git init; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", []string{"github", "--remove"}},
+		{2, `cannot take "github" away: it is not set up; gpuard setup lists what is`, []string{"--remove", "github"}},
+		{0, "", []string{"--dry-run", "--remove", name}},
+		{0, "is gone already: ~/a repo/.github/workflows/gpuard.yml", []string{"--remove", name}},
+		{2, "cannot take", []string{"--remove", name}},
+	} {
+		if got := run(t, setupIn(t, home, bin, c.args...)); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
+			t.Errorf("%q: %+v", c.args, got)
+		}
+	}
+	sameTree(t, "after --remove", before, tree(t, home))
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -19,17 +20,27 @@ var workflow string
 
 // GitHub is a workflow that runs one command without a GPU and with one.
 type GitHub struct {
+	App     *app.App
 	Folder  string // in the repository; "" is the current one
 	Command []string
 }
 
+// folders are that one and those above it.
+func (g GitHub) folders() (list []string, err error) {
+	dir, err := filepath.Abs(g.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	for list = []string{dir}; dir != filepath.Dir(dir); list = append(list, dir) {
+		dir = filepath.Dir(dir)
+	}
+	return list, nil
+}
+
 // root is the repository's.
 func (g GitHub) root() (string, error) {
-	folder, err := filepath.Abs(g.Folder)
-	if err != nil {
-		return "", fmt.Errorf("cannot find the current folder: %w", err)
-	}
-	for dir := folder; ; dir = filepath.Dir(dir) {
+	folders, err := g.folders()
+	for _, dir := range folders {
 		_, err := os.Lstat(filepath.Join(dir, ".git")) // a folder, or the file of a worktree
 		if err == nil {
 			return dir, nil
@@ -37,16 +48,27 @@ func (g GitHub) root() (string, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			return "", fmt.Errorf("cannot look for the repository: %w", err)
 		}
-		if dir == filepath.Dir(dir) {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folder)}
-		}
 	}
+	if err != nil {
+		return "", err
+	}
+	return "", &app.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folders[0])}
 }
 
-// Key is what the setup is remembered by.
+// Key is what the setup is remembered by, also where the repository is none any more.
 func (g GitHub) Key() (string, error) {
 	root, err := g.root()
-	return "github " + root, err
+	if err == nil {
+		return "github " + root, nil
+	}
+	keys, _ := (&Setup{App: g.App}).Keys()
+	folders, _ := g.folders()
+	for _, dir := range folders {
+		if slices.Contains(keys, "github "+dir) {
+			return "github " + dir, nil
+		}
+	}
+	return "", err
 }
 
 // Wish is the file of the workflow.

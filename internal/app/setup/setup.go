@@ -78,7 +78,7 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	m, err := manifest.Open(path)
+	m, err := manifest.Open(path, s.busy)
 	if err != nil {
 		return Report{}, err
 	}
@@ -109,9 +109,10 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
+	adopt(&record, key)
 	if len(record.Of(key)) == 0 {
 		if len(record.Entries) == 0 && !dry {
-			err = manifest.Tidy(path)
+			err = manifest.Tidy(path, s.busy)
 		}
 		return report(Wish{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), err
 	}
@@ -125,7 +126,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		}
 		return report(Wish{Key: key}, steps, false), nil
 	}
-	m, err := manifest.Open(path)
+	m, err := manifest.Open(path, s.busy)
 	if err != nil {
 		return Report{}, err
 	}
@@ -166,6 +167,9 @@ func (s *Setup) record() (string, error) {
 	}
 	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
 }
+
+// busy tells a person what is waited for.
+func (s *Setup) busy() { s.App.Say("another gpuard setup is at work: waiting for its end") }
 
 // peek is the record as it is now, and where it lies.
 func (s *Setup) peek() (path string, record edit.Record, err error) {
@@ -245,6 +249,7 @@ func look(c *edit.Change, known []string) (edit.Found, error) {
 
 // plan is every step to what w wants.
 func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
+	adopt(r, w.Key)
 	var steps []edit.Step
 	for _, c := range w.Changes {
 		now, err := look(&c, r.Known(c))
@@ -268,6 +273,7 @@ func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
 
 // undo is every step that takes away what was set up under key, but for what the steps of a new wish are about.
 func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
+	adopt(r, key)
 	follow(r)
 	var steps []edit.Step
 	for _, e := range r.Of(key) {
@@ -293,21 +299,6 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 		steps = append(steps, step)
 	}
 	return steps, nil
-}
-
-// follow brings the record up to where people have moved their files to, such as ~/.bashrc into a folder with a symbolic link
-// in its place. Such a file is theirs, whoever made it.
-func follow(r *edit.Record) {
-	for i := range r.Entries {
-		e := &r.Entries[i]
-		info, err := os.Lstat(e.Path)
-		if err != nil || e.Block == "" || info.Mode().Type() != os.ModeSymlink {
-			continue
-		}
-		if actual, err := filepath.EvalSymlinks(e.Path); err == nil {
-			e.Path, e.Made = actual, false
-		}
-	}
 }
 
 // possible is an error where a step could not be done, before any is.

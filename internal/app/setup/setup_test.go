@@ -14,7 +14,7 @@ import (
 // were, and so is the record.
 func TestTakenBack(t *testing.T) {
 	dir := t.TempDir()
-	m, err := manifest.Open(filepath.Join(dir, "state", "gpuard", "setup.json"))
+	m, err := manifest.Open(filepath.Join(dir, "state", "gpuard", "setup.json"), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

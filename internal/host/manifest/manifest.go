@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +21,9 @@ import (
 )
 
 const schema = "gpuard.record/1"
+
+// limit is the largest record that is read, in bytes: of some ten thousand files.
+const limit = 4 << 20
 
 // Manifest is the record, locked.
 type Manifest struct {
@@ -31,12 +37,12 @@ type Manifest struct {
 // Peek reads the record without locking it; one that is not there is empty.
 func Peek(path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
-	data, err := os.ReadFile(path)
+	data, err := read(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("cannot read the record of what was set up: %w", err)
+		return r, fmt.Errorf("cannot read the record of what was set up, %s: %w", path, err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil || r.Schema != schema {
 		return r, fmt.Errorf("cannot read the record of what was set up: %s is damaged, or of another version; move it away, and delete what was set up by hand", path)
@@ -44,10 +50,36 @@ func Peek(path string) (edit.Record, error) {
 	return r, nil
 }
 
-// Open locks the record, and makes its folder where there is none. Close ends that.
-func Open(path string) (*Manifest, error) {
+// read is what a record says: a file of this user's or of root's, of a size that records have.
+func read(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a pipe without a writer would stop us
+	if errors.Is(err, unix.ELOOP) {
+		return nil, errors.New("it is a symbolic link; put the file itself there")
+	}
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return nil, at.Err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > limit:
+		return nil, errors.New("it is nothing that gpuard wrote; move it away, and delete what was set up by hand")
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+		return nil, errors.New("it belongs to another user; move it away, and delete what was set up by hand")
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Open locks the record, and makes its folder where there is none. Close ends that. busy is called once if somebody else has
+// had the lock for a second.
+func Open(path string, busy func()) (*Manifest, error) {
+	busy = sync.OnceFunc(busy)
 	for {
-		m, err := try(path)
+		m, err := try(path, busy)
 		if m != nil || err != nil {
 			return m, err
 		}
@@ -55,7 +87,7 @@ func Open(path string) (*Manifest, error) {
 }
 
 // try is nil without an error when the folder went away while its lock was waited for.
-func try(path string) (*Manifest, error) {
+func try(path string, busy func()) (*Manifest, error) {
 	dir := filepath.Dir(path)
 	made := missing(dir)
 	if err := rootsOwn(dir); err != nil {
@@ -71,7 +103,7 @@ func try(path string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
-	if err := locked(folder); err != nil {
+	if err := locked(folder, busy); err != nil {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot lock the record of what is set up in %s: %w", dir, err)
 	}
@@ -114,12 +146,22 @@ func rootsOwn(dir string) error {
 	return nil
 }
 
-func locked(f *os.File) error {
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			return err
+func locked(f *os.File, busy func()) error {
+	done := make(chan error, 1)
+	go func() {
+		for {
+			if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				done <- err
+				return
+			}
 		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Second):
+		busy()
+		return <-done
 	}
 }
 
@@ -171,12 +213,14 @@ func (m *Manifest) Save() error {
 	if err != nil {
 		return err
 	}
-	next := m.path + ".new" // nobody else writes it: the folder is locked
+	next := m.path + ".new" // nobody else writes it: the folder is locked. What lies there is of somebody who was killed
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot write the record of what is set up: %w", err)
+	}
 	if bytes.Equal(data, m.saved) {
-		_ = os.Remove(next) // of somebody who was killed
 		return nil
 	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
@@ -209,11 +253,11 @@ func (m *Manifest) Close() error {
 }
 
 // Tidy removes what somebody left who was killed, of a record without entries.
-func Tidy(path string) error {
+func Tidy(path string, busy func()) error {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	m, err := Open(path)
+	m, err := Open(path, busy)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"gpuard/internal/app"
 	"gpuard/internal/app/setup"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
@@ -18,21 +20,35 @@ import (
 
 // setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
 func (p *Program) setup() *cobra.Command {
-	asJSON := false
+	var t target
+	name := ""
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
 		Long: `Writes the few lines that a tool needs so that what it starts gets its GPUs from
 gpuard. Shows what it writes, never touches what somebody else wrote, changes
 nothing when called again, and takes all of it away with --remove. Without a
-target it lists what is set up.`,
+target it lists what is set up, and --remove NAME takes away what the list calls
+so, also where its folder or program is gone.`,
 		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
   gpuard setup direnv --cpu --dry-run      what it would write
-  gpuard setup direnv --remove             all of it is gone again`,
+  gpuard setup direnv --remove             all of it is gone again
+  gpuard setup                             what is set up
+  gpuard setup --remove 'direnv /home/ann/notebooks'`,
 		Args: unknownTarget,
-		RunE: func(_ *cobra.Command, _ []string) error { return report(func() error { return p.listSetups(asJSON) }) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error {
+				if cmd.Flags().Changed("remove") {
+					return p.removeListed(&t, name)
+				}
+				return p.listSetups(t.json)
+			})
+		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "list what is set up as one JSON object")
+	cmd.Flags().StringVar(&name, "remove", "", "take away what is set up under this `NAME`")
+	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be taken away")
+	cmd.Flags().BoolVar(&t.json, "json", false, "answer as one JSON object")
+	_ = cmd.RegisterFlagCompletionFunc("remove", cobra.NoFileCompletions)
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
 	cmd.AddCommand(p.setupMachine())
 	cmd.AddCommand(p.setupShell(), p.setupGitHub())
@@ -86,6 +102,19 @@ func (p *Program) setups() ([]string, error) {
 	return append(keys, system...), nil
 }
 
+// removeListed takes away what the list of what is set up calls so.
+func (p *Program) removeListed(t *target, name string) error {
+	mine, err := (&setup.Setup{App: p.App}).Keys()
+	if err != nil {
+		return err
+	}
+	if all, _ := p.setups(); !slices.Contains(all, name) {
+		return usagef("cannot take %q away: it is not set up; gpuard setup lists what is", name)
+	}
+	t.remove, t.system = true, !slices.Contains(mine, name)
+	return p.do(t, func() (string, error) { return name, nil }, nil)
+}
+
 // others is a note of what the same target has set up, for somebody who named something else.
 func (p *Program) others(name string) []string {
 	keys, _ := p.setups() // Remove has read them
@@ -125,6 +154,9 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 			if err == nil && len(r.Files) == 0 {
 				r.Notes = append(r.Notes, p.others(name)...)
 			}
+		}
+		if usage := new(app.Usage); errors.As(err, &usage) {
+			err = usagef("%s; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
 		if t.after != nil {
 			r.Try = append(r.Try, t.after(r)...)

@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/edit"
+)
+
+// follow brings the record up to where people have moved their files to, such as ~/.bashrc into a folder with a symbolic link
+// in its place. Such a file is theirs, whoever made it.
+func follow(r *edit.Record) {
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		info, err := os.Lstat(e.Path)
+		if err != nil || e.Block == "" || info.Mode().Type() != os.ModeSymlink {
+			continue
+		}
+		if actual, err := filepath.EvalSymlinks(e.Path); err == nil {
+			e.Path, e.Made = actual, false
+		}
+	}
+}
+
+// adopt gives key, of which nothing is remembered, what was set up for another folder that was renamed to this one or copied
+// here, such as an environment of conda: there is just what gpuard wrote. Of a folder that is gone nothing is remembered then.
+func adopt(r *edit.Record, key string) {
+	target, to, _ := strings.Cut(key, " ")
+	if !filepath.IsAbs(to) || len(r.Of(key)) > 0 {
+		return
+	}
+	for _, old := range r.Copy() {
+		from, same := strings.CutPrefix(old.Setup, target+" ")
+		rest, below := strings.CutPrefix(old.Path, from+"/")
+		e := old
+		e.Setup, e.Path = key, filepath.Join(to, rest)
+		c := e.Change()
+		now, err := look(&c, e.Sums)
+		if !same || !below || err != nil || c.Path != e.Path || slices.ContainsFunc(r.Entries, func(o edit.Entry) bool { return o.Path == e.Path && o.Block == e.Block }) {
+			continue
+		}
+		if step, err := edit.TakeAway(c, now, e.Made); err != nil || !step.Does() {
+			continue
+		}
+		if _, err := os.Lstat(old.Path); errors.Is(err, os.ErrNotExist) {
+			r.Forget(old.Path, old.Block)
+		}
+		r.Entries = append(r.Entries, e)
+		for _, dir := range slices.Clone(r.Folders) {
+			if rest, below := strings.CutPrefix(dir, from+"/"); below && !slices.Contains(r.Folders, filepath.Join(to, rest)) {
+				r.Folders = append(r.Folders, filepath.Join(to, rest))
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package manifest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/core/edit"
+)
+
+// TestOddRecord: what is no record of ours is neither waited for, nor read to its end, nor written over.
+func TestOddRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		put  func(path string) error
+		want string
+	}{
+		"a pipe":   {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "nothing that gpuard wrote; move it away"},
+		"a folder": {func(path string) error { return os.Mkdir(path, 0o700) }, "nothing that gpuard wrote; move it away"},
+		"without an end": {func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) },
+			"nothing that gpuard wrote; move it away"},
+		"a link": {func(path string) error { return os.Symlink("/dev/zero", path) }, "symbolic link; put the file itself there"},
+		"of somebody": {func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(`{"schema":"gpuard.record/1"}`), 0o600), os.Chown(path, 1234, -1))
+		},
+			"belongs to another user; move it away"},
+		"no JSON": {func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, "damaged, or of another version; move it away"},
+	} {
+		path := filepath.Join(t.TempDir(), "setup.json")
+		if err := c.put(path); err != nil {
+			if os.Geteuid() != 0 && errors.Is(err, os.ErrPermission) {
+				continue // only root gives a file away
+			}
+			t.Fatal(err)
+		}
+		if _, err := Peek(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m, err := Open(path, nil); m != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, to write: %v", name, err)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOddRest: whatever lies where the next record is written does not stop it.
+func TestOddRest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "setup.json")
+	if err := syscall.Mkfifo(path+".new", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Intend("x", edit.Step{Change: edit.Change{Path: "/a"}, After: "text\n"})
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Peek(path); err != nil || len(r.Of("x")) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := os.Lstat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what lay there stays (%v)", err)
+	}
+}
+
+// TestBusy: who waits for somebody else is told so, once, and goes on when the other one is done.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "deep", "setup.json")
+	first, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	second, err := Open(path, func() {
+		if told++; told == 1 { // the folder goes with the first one, which the second one has to notice
+			if err := first.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil || told != 1 {
+		t.Fatalf("told %d times, %v", told, err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder stays (%v)", err)
+	}
+}
