@@ -65,7 +65,8 @@ func newRig(t *testing.T, machine string) *rig {
 	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
 		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
-	eventually(t, "the first run is over", func() bool { return len(holdersOf(r.folder())) == 0 })
+	// Its holder too, which one sees by its environment before it is called __hold.
+	eventually(t, "the first run is over", func() bool { return len(speakingOf(r.state)) == 0 })
 	return r
 }
 
