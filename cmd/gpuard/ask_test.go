@@ -42,14 +42,17 @@ func (s *terminal) ended(line string) {
 // and the shell goes on, with its terminal as it was.
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	for shell, get := range map[string]string{
+	for name, get := range map[string]string{
 		"bash": `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
 		"zsh":  `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
 		"dash": `eval "$(gpuard env --ask --any </dev/null)" && echo "<$CUDA_VISIBLE_DEVICES>" || echo "<failed>"`,
 		"fish": `gpuard env --ask --any --format fish </dev/null | source; and echo "<$CUDA_VISIBLE_DEVICES>"; or echo "<failed>"`,
+		// as mamba activates, when the terminal is that of a command which has ended
+		"fish, what a pipe says": `sh -c 'echo gpuard env --ask --any --format fish \| source' | source; and echo "<$CUDA_VISIBLE_DEVICES>"; or echo "<failed>"`,
 	} {
-		t.Run(shell, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			shell, _, _ := strings.Cut(name, ",")
 			f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
 			s := interactive(t, f, shell)
 			const question = `Which GPU\? \[Enter: any free one, 0 1 2 3, c: none\] $`
@@ -181,6 +184,19 @@ func TestAskKilled(t *testing.T) {
 		after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
 		if len(before) == 0 || string(before) != string(after) {
 			t.Errorf("%s: the terminal was\n%s\nand is\n%s", shell, before, after)
+		}
+	}
+}
+
+// TestAskBackground: a job in the background asks nobody who is busy with something else: it stops, as every reader does there.
+func TestAskBackground(t *testing.T) {
+	t.Parallel()
+	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := interactive(t, f, "bash")
+	for _, job := range []string{"gpuard run --ask true", "(gpuard run --ask true; true)"} {
+		s.press(job + " & until [[ $(jobs) == *Stopped* ]]; do :; done; kill -9 %%; wait; echo 'it 'ended\n")
+		if shown := s.until("it ended(.|\n)*" + prompt + "$"); strings.Contains(shown, "Which GPU?") {
+			t.Errorf("%s asked: %s", job, shown)
 		}
 	}
 }

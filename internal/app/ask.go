@@ -97,7 +97,7 @@ func unused(total, used *gpu.Bytes) string {
 
 // put asks on the terminal, or where there is none in a window.
 func (a *App) put(ctx context.Context, q inquire.Question) (inquire.Answer, error) {
-	t, err := dialog.OpenTerminal()
+	t, err := dialog.OpenTerminal(a.Proc.Group)
 	if err == nil {
 		defer t.Close()
 		return a.putOn(t, q)

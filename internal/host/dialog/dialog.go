@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -28,8 +29,8 @@ type Terminal struct {
 // The keys that end a line as Enter does; what they mean is found at its end.
 const ctrlC, ctrlBackslash = 0x03, 0x1c
 
-// OpenTerminal fails where the session has none.
-func OpenTerminal() (*Terminal, error) {
+// OpenTerminal fails where the session has none. alive reports whether a process group has a process that has not ended.
+func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -38,6 +39,7 @@ func OpenTerminal() (*Terminal, error) {
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err == nil {
 		t.before = *mode
+		t.take(alive)
 		err = t.Resume()
 	}
 	if err != nil {
@@ -45,6 +47,25 @@ func OpenTerminal() (*Terminal, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// take gets the terminal where only processes that have ended have it, for what a shell starts in its own group, and not as
+// a job. fish gives the terminal to the first command of PROGRAM | source, and does not take it back for what it reads from
+// there: whoever asks then would be stopped for ever.
+func (t *Terminal) take(alive func(group int) bool) {
+	fd, mine := int(t.file.Fd()), unix.Getpgrp()
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {
+		return
+	}
+	runtime.LockOSThread() // for whom alone the signal that stops those in the background is blocked
+	defer runtime.UnlockOSThread()
+	var stop, before unix.Sigset_t
+	stop.Val[0] = 1 << (unix.SIGTTOU - 1)
+	if unix.PthreadSigmask(unix.SIG_BLOCK, &stop, &before) == nil {
+		_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, mine) // where that fails, Resume says so
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	}
 }
 
 // Resume makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would also

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,6 +90,15 @@ func (f FS) Alive(pid int, start uint64) bool {
 		return !errors.Is(err, os.ErrNotExist) || f.hidden(pid)
 	}
 	return (start == 0 || s.Start == start) && s.State != "Z" && s.State != "X"
+}
+
+// Group reports whether any process of a process group is alive.
+func (f FS) Group(group int) bool {
+	pids, err := f.pids()
+	return err != nil || slices.ContainsFunc(pids, func(pid int) bool {
+		s, err := f.Stat(pid)
+		return err == nil && s.Group == group && s.State != "Z" && s.State != "X"
+	})
 }
 
 // hidden reports whether a process that procfs does not show exists all the same. With hidepid= the kernel
