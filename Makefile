@@ -20,8 +20,9 @@ build: ## the program, in bin/
 test: ## what a fresh machine runs
 	$(GO) test ./...
 
+# The tests of core start no goroutines, as the layout test says, so there is nothing to find; who calls it from several is here.
 race: ## needs a C compiler: the race detector is linked by it
-	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v /internal/core/)
 
 vet:
 	$(GO) vet ./...

@@ -44,6 +44,7 @@ func brokenCases() []broken {
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"time\"\nfunc f(a, b time.Time) time.Duration { return b.Sub(a) }\n"), ""},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"fmt\"\nfunc f() { fmt.Println() }\n"), "core may not use fmt.Println"},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nfunc f() { go f() }\n"), "core may not start goroutines"},
+		{"core is pure", one("internal/core/pick/a_test.go", "package pick\nfunc f() { go f() }\n"), "core may not start goroutines"},
 		{"core is pure", one("internal/core/pick/a_test.go", "package pick\nimport _ \"os\"\n"), ""},
 		{"no cgo, no dot imports", one("internal/host/nvml/a.go", "package nvml\nimport \"C\"\n"), "no cgo"},
 		{"no cgo, no dot imports", one("internal/host/nvml/a.go", "package nvml\nimport . \"fmt\"\n"), "no dot imports"},
