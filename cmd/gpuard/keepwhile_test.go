@@ -237,22 +237,35 @@ func TestKeepWhileBeside(t *testing.T) {
 	k.freed()
 }
 
+// ofServer is a program that another one starts, by one of gpuard's names, and that says its process; that lives until it is killed.
+func (k *kernelRig) ofServer(name, script string) (server *exec.Cmd, pid int) {
+	k.t.Helper()
+	inner := k.kernel(nil, "sh", "-c", `echo >"$DEVICES/served"; `+script)
+	server = exec.CommandContext(k.t.Context(), "sh", append([]string{"-c", `"$@" & echo $!; wait; exec sleep 600`, "server", "./" + name}, inner.Args[1:]...)...)
+	server.Dir, server.Env = k.t.TempDir(), inner.Env
+	if err := os.Symlink(inner.Path, filepath.Join(server.Dir, name)); err != nil {
+		k.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(saysLine(k.t, server)))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	return server, pid
+}
+
+// served waits until the program has begun.
+func (k *kernelRig) served() {
+	k.t.Helper()
+	eventually(k.t, "it has begun", func() bool { _, err := os.Stat(filepath.Join(k.devices, "served")); return err == nil })
+}
+
 // TestKeepWhileParentEnds: nobody starts it again when who started it is gone, whatever becomes of the file.
 func TestKeepWhileParentEnds(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
-	inner := k.kernel(nil, "sh", "-c", `echo $$; exec sleep 600`)
-	server := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `"$@" & wait; exec sleep 600`, "server", "./gpuard"}, inner.Args[1:]...)...)
-	server.Dir = t.TempDir()
-	if err := os.Symlink(inner.Path, filepath.Join(server.Dir, "gpuard")); err != nil {
-		t.Fatal(err)
-	}
-	server.Env = inner.Env
-	pid, err := strconv.Atoi(strings.TrimSpace(saysLine(t, server)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	server, pid := k.ofServer("gpuard", "exec sleep 600")
+	k.served()
 	_ = unix.Kill(pid, unix.SIGKILL)
 	eventually(t, "the lease waits for the next start", func() bool {
 		s, _ := statusOf(t, program(t, k.state, nil, "status", "--machine", k.machine, "--json"))
@@ -262,6 +275,24 @@ func TestKeepWhileParentEnds(t *testing.T) {
 	if spent := k.freed(); spent > 10*time.Second { // it would be 15 s
 		t.Errorf("the lease ends %s after its parent", spent)
 	}
+}
+
+// TestKeepWhileParentEndsBefore: nor when that one was gone while the command still stood in line.
+func TestKeepWhileParentEndsBefore(t *testing.T) {
+	t.Parallel()
+	k := newKernelRig(t)
+	first := k.job("sleep", "600")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endNow(first) })
+	eventually(t, "the device is leased", func() bool { return k.leases() == 1 })
+	server, pid := k.ofServer("lasting", "")
+	eventually(t, "it waits for the device", func() bool { return k.waits(pid) })
+	endNow(server)
+	endNow(first)
+	k.served()
+	k.freed() // and not only after ten minutes
 }
 
 // TestKeepWhileOnADevice: the same on devices of a driver, with a share that is watched.

@@ -35,11 +35,12 @@ type Launch struct {
 	oversight *Oversight   // nil: not verified
 	crew      *ranks.Plan  // nil: one process
 	keeping   keeping
+	parent    int // who started us, as long as that lives
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
 func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
-	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors(), app: a}
+	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors(), app: a, parent: os.Getppid()}
 	if len(l.argv) == 0 {
 		l.argv = []string{a.shell()}
 		spec.Command = l.argv

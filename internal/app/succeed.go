@@ -102,10 +102,9 @@ func (c *claiming) succeed(ctx context.Context) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	var other *job.Lease
-	held, err := c.folder.Succeed(func(own []job.Lease) (job.Lease, bool) {
+	held, err := c.folder.Succeed(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
 		for _, l := range own {
-			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.app.Proc.Namespace() || !l.Ended && c.app.commandAlive(l) {
+			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.app.Proc.Namespace() || c.app.commandAlive(l) {
 				continue
 			}
 			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= due(l, q.spec.Timeout) {
@@ -113,13 +112,10 @@ func (c *claiming) succeed(ctx context.Context) (*decision, error) {
 				continue
 			}
 			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.whose.pid, q.whose.start, q.whose.command, false, nil, kept
-			return l, true
+			return &l, true
 		}
-		return job.Lease{}, false
+		return other, false
 	})
-	if err == nil && other != nil && held == nil {
-		err = c.folder.Release(*other, c.boot)
-	}
 	if err != nil || held == nil {
 		return nil, err
 	}
@@ -148,12 +144,11 @@ func (l *Launch) afterlife() []string {
 	if l.held.Held.Lease.Kept == nil {
 		return nil
 	}
-	parent := os.Getppid()
-	s, err := l.app.Proc.Stat(parent)
-	if err != nil {
-		return nil // gone already
+	s, err := l.app.Proc.Stat(l.parent)
+	if err != nil || l.parent != os.Getppid() {
+		return nil // gone already, such as while we waited in line
 	}
-	return []string{l.spec.KeepWhile, strconv.Itoa(parent), strconv.FormatUint(s.Start, 10)}
+	return []string{l.spec.KeepWhile, strconv.Itoa(l.parent), strconv.FormatUint(s.Start, 10)}
 }
 
 // outlive keeps the lease of a command that has ended while a next start of it may come, and reports whether the lease is
@@ -166,11 +161,9 @@ func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []stri
 	if err != nil {
 		return false
 	}
-	defer parent.Close() //nolint:errcheck // close-on-exec anyway
-	if err := folder.Await(lease, time.Now().Add(most).Truncate(time.Second)); err != nil {
-		return w.Gone()
-	}
-	_ = w.Linger(args[0], parent, most, most/15) // with an error it ends at once
+	defer parent.Close()                                                        //nolint:errcheck // close-on-exec anyway
+	_ = folder.Await(lease, time.Now().Add(most).Truncate(time.Second), w.Gone) // for people; it is kept all the same
+	w.Linger(args[0], parent, most, most/15)
 	return w.Gone()
 }
 

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -18,42 +17,45 @@ func (w *Watch) Gone() bool {
 
 // Linger keeps the lease while a next start of the command may come, and returns when that has taken it over (Gone) or is not
 // to be expected any more: file is not there any more for rest, since who starts it again may be writing it anew, parent has
-// ended (a pidfd), or most is over. Nothing is polled: the files are watched by inotify.
-func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) error {
+// ended (a pidfd), or most is over. The files are watched by inotify; what it does not tell is looked at now and then, also
+// where the user's share of it is used up (inotify(7), max_user_instances).
+func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) {
 	in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("cannot watch %s: %w", file, err)
+		in = -1
 	}
 	defer unix.Close(in) //nolint:errcheck // read only
-	const links = unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	if _, err := unix.InotifyAddWatch(in, "/proc/self/fd/"+strconv.Itoa(int(w.lock.Fd())), links); err != nil {
-		return fmt.Errorf("cannot watch the lease: %w", err)
+	watched := func(path string) bool {
+		_, err := unix.InotifyAddWatch(in, path, unix.IN_ATTRIB|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF)
+		return err == nil
 	}
-	end, leaving := time.Now().Add(most), false
-	for !w.Gone() {
-		// Again each time: the file may be another one under the same name by now.
-		switch _, err := unix.InotifyAddWatch(in, file, links); {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-			if soon := time.Now().Add(rest); !leaving && soon.Before(end) {
-				end = soon
+	var missing time.Time
+	for end := time.Now().Add(most); ; {
+		// Before each look, or what happens in between would not be seen; and again each time, since the file may be another
+		// one under the same name by now.
+		told := watched("/proc/self/fd/"+strconv.Itoa(int(w.lock.Fd()))) && watched(file)
+		now, last := time.Now(), end
+		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+			missing = time.Time{}
+		} else {
+			if missing.IsZero() {
+				missing = now
 			}
-			leaving = true
-		case err != nil:
-			return fmt.Errorf("cannot watch %s: %w", file, err)
+			if soon := missing.Add(rest); soon.Before(end) {
+				last = soon
+			}
 		}
-		left := time.Until(end)
-		if left <= 0 {
-			return nil
+		left := last.Sub(now)
+		if left <= 0 || w.Gone() {
+			return
+		}
+		if !told {
+			left = min(left, rest/10)
 		}
 		fds := []unix.PollFd{{Fd: int32(in), Events: unix.POLLIN}, {Fd: int32(parent.Fd()), Events: unix.POLLIN}} //nolint:gosec // descriptors
-		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
-			return err
+		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) || fds[1].Revents != 0 {
+			return
 		}
-		if fds[1].Revents != 0 {
-			return nil
-		}
-		buf := make([]byte, 4096)
-		_, _ = unix.Read(in, buf) // what happened is looked at above
+		_, _ = unix.Read(in, make([]byte, 4096)) // what happened is looked at above
 	}
-	return nil
 }

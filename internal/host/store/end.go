@@ -104,13 +104,14 @@ const holdersNamed = 32
 
 // Mark writes who still holds a lease whose command is gone. An entry that has vanished meanwhile stays away.
 func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
-	return f.mark(l, func(l *job.Lease) {
+	return f.mark(l, func(l *job.Lease) bool {
 		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), holdersNamed)], nil
+		return true
 	})
 }
 
 // mark changes the content of a lease whose command is gone, unless it is gone itself or is for another process by now.
-func (f *Folder) mark(l job.Lease, change func(*job.Lease)) error {
+func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	if err := f.acquire(); err != nil {
 		return err
 	}
@@ -124,7 +125,9 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease)) error {
 		}
 		l = now // how hard its share is kept may have changed since
 	}
-	change(&l)
+	if !change(&l) {
+		return nil
+	}
 	if err := f.rewrite(l); err != nil {
 		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
 	}

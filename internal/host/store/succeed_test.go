@@ -29,15 +29,17 @@ func keeping(t *testing.T, f *Folder) *Held {
 }
 
 // next takes over what is kept, for this process.
-func next(own []job.Lease) (job.Lease, bool) {
+func next(own []job.Lease) (*job.Lease, bool) {
 	i := slices.IndexFunc(own, func(l job.Lease) bool { return l.Kept != nil })
 	if i < 0 {
-		return job.Lease{}, false
+		return nil, false
 	}
 	l := own[i]
 	l.PID, l.Ended = os.Getpid(), false
-	return l, true
+	return &l, true
 }
+
+func never() bool { return false }
 
 func links(t *testing.T, file *os.File) uint64 {
 	t.Helper()
@@ -50,19 +52,19 @@ func links(t *testing.T, file *os.File) uint64 {
 
 func TestSucceed(t *testing.T) {
 	f := fresh(t)
-	if h, err := f.Succeed(next); h != nil || err != nil {
+	if h, err := f.Succeed(testBoot, next); h != nil || err != nil {
 		t.Fatalf("nothing to take over, and it answers %+v, %v", h, err)
 	}
 	first := keeping(t, f)
 	until := time.Now().Truncate(time.Second)
-	if err := f.Await(first.Lease, until); err != nil {
+	if err := f.Await(first.Lease, until, never); err != nil {
 		t.Fatal(err)
 	}
 	if l, _ := f.Own(first.Lease.ID); !l.Ended || !l.Awaited(until).Equal(until) {
 		t.Errorf("a lease that waits for its next start is %+v", l)
 	}
 	before := look(t, f, testBoot)
-	second, err := f.Succeed(next)
+	second, err := f.Succeed(testBoot, next)
 	if err != nil || second == nil {
 		t.Fatalf("%+v, %v", second, err)
 	}
@@ -74,8 +76,11 @@ func TestSucceed(t *testing.T) {
 		t.Error("taking over counts as an end")
 	}
 	// What the first one still does is about a lease that is not its own any more.
-	if err := f.Await(first.Lease, until); err != nil {
-		t.Error(err)
+	late := second.Lease // what its holder reads when it is slow
+	for _, l := range []job.Lease{first.Lease, late} {
+		if err := f.Await(l, until, func() bool { return links(t, first.Lock) == 0 }); err != nil {
+			t.Error(err)
+		}
 	}
 	_ = first.Lock.Close()
 	if gone, err := f.End(first.Lease, testBoot); gone || err != nil {
@@ -87,9 +92,8 @@ func TestSucceed(t *testing.T) {
 	if _, err := f.Claim(testBoot, nil, refuseLive); !errors.Is(err, errBusy) {
 		t.Errorf("a claim beside it: %v", err)
 	}
-	_ = second.Lock.Close()
-	if gone, err := f.End(second.Lease, testBoot); !gone || err != nil {
-		t.Errorf("its end: %v, %v", gone, err)
+	if h, err := f.Succeed(testBoot, func(own []job.Lease) (*job.Lease, bool) { return &own[0], false }); h != nil || err != nil || links(t, second.Lock) != 0 {
+		t.Errorf("given back: %+v, %v", h, err)
 	}
 	usable(t, f, "at the end")
 }
@@ -104,7 +108,7 @@ func refuseLive(v View) (job.Lease, error) {
 
 // succeedOnly is a deed of roleTraced.
 func succeedOnly(f *Folder, _ []gpu.UUID) (string, error) {
-	h, err := f.Succeed(next)
+	h, err := f.Succeed(testBoot, next)
 	if err != nil || h == nil {
 		return "", errors.Join(err, errBusy)
 	}
@@ -119,7 +123,7 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 	reached, kept, ended := 0, 0, 0
 	for step := 1; reached == step-1; step++ {
 		first := keeping(t, f)
-		if err := f.Await(first.Lease, time.Now()); err != nil {
+		if err := f.Await(first.Lease, time.Now(), never); err != nil {
 			t.Fatal(err)
 		}
 		said := traced(t, f.Path, "succeed", func(c call) bool {
@@ -137,7 +141,7 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 			ended++
 		case !renamed && len(leases) == 1 && leases[0].ID == first.Lease.ID && !leases[0].Unreadable:
 			kept++
-			again, err := f.Succeed(next)
+			again, err := f.Succeed(testBoot, next)
 			if err != nil || again == nil || again.Lease.ID != first.Lease.ID {
 				t.Fatalf("step %d: taken over after it as %+v, %v", step, again, err)
 			}
@@ -165,7 +169,7 @@ func TestSucceedFails(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(occupied, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := f.Succeed(next); err == nil || h != nil {
+	if h, err := f.Succeed(testBoot, next); err == nil || h != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if l, found := f.Own(first.Lease.ID); !found || l.PID != 1 || links(t, first.Lock) != 1 {
