@@ -32,7 +32,7 @@ func adopt(r *edit.Record, key string) {
 	if !filepath.IsAbs(to) || len(r.Of(key)) > 0 {
 		return
 	}
-	for _, old := range r.Copy() {
+	for _, old := range slices.Clone(r.Entries) {
 		from, same := strings.CutPrefix(old.Setup, target+" ")
 		rest, below := strings.CutPrefix(old.Path, from+"/")
 		e := old

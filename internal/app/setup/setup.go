@@ -321,7 +321,7 @@ func possible(steps []edit.Step) error {
 
 // perform does the steps. The record knows of each before it is done. Where one fails, those before it are taken back.
 func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
-	known := m.Copy()
+	known := slices.Clone(m.Entries)
 	var paths []string
 	for _, step := range steps {
 		switch step.Action {

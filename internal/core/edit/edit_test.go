@@ -18,7 +18,7 @@ func persons() []string {
 func twice(t *testing.T, c Change, text string, lines string) string {
 	t.Helper()
 	s, err := Want(c, Found{Exists: true, Content: text})
-	if err != nil || s.Action != Insert || !strings.Contains(s.After, c.Content) {
+	if err != nil || s.Action != Insert || !strings.Contains(s.After, c.Content+c.Indent+"# <<< gpuard setup shell <<<\n") {
 		t.Fatalf("%q: %v, %+v", text, err, s)
 	}
 	again, err := Want(c, Found{Exists: true, Content: s.After})
@@ -42,7 +42,7 @@ func twice(t *testing.T, c Change, text string, lines string) string {
 func TestBlocks(t *testing.T) {
 	for _, text := range persons() {
 		for line := range 5 {
-			c := Change{Path: "/f", Block: "shell", Content: "one\ntwo\n", Line: line}
+			c := Change{Path: "/f", Block: "shell", Content: "one\ntwo\n", Line: line, Indent: "  "}
 			if got := twice(t, c, text, "three\n"); got != text {
 				t.Errorf("%q at line %d became %q", text, line, got)
 			}

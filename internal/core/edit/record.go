@@ -32,15 +32,6 @@ func (r *Record) Of(setup string) []Entry {
 	return mine
 }
 
-// Copy is the entries as they are now, whatever becomes of the record.
-func (r *Record) Copy() []Entry {
-	list := slices.Clone(r.Entries)
-	for i := range list {
-		list[i].Sums = slices.Clone(list[i].Sums)
-	}
-	return list
-}
-
 // Known is what is remembered of the file that c is about, nil for nothing.
 func (r *Record) Known(c Change) []string {
 	for _, e := range r.Entries {

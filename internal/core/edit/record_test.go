@@ -1,0 +1,51 @@
+package edit
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+)
+
+// TestRecord: the record knows what was written and what is about to be, for whichever of the two is found after a kill; of
+// older texts it knows nothing once it is done.
+func TestRecord(t *testing.T) {
+	var r Record
+	file := Change{Path: "/f", Content: "two\n"}
+	block := Change{Path: "/f", Block: "x", Comment: ";", Content: "two\n"}
+	says := func(when, want string) {
+		t.Helper()
+		if got, err := json.Marshal(r.Entries); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", when, got, err, want)
+		}
+	}
+	one, two := Sum("one\n"), Sum("two\n")
+	r.Intend("a", Step{Change: file, Action: Create, After: "one\n"})
+	says("created", `[{"setup":"a","path":"/f","sums":["`+one+`"],"made":true}]`)
+	kept := slices.Clone(r.Entries)
+	for range 2 {
+		r.Intend("b", Step{Change: file, Action: Update, After: "two\n"})
+		says("about to be changed", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}]`)
+	}
+	r.Intend("b", Step{Change: block, Action: Insert, After: "mine\n"})
+	blocks := `,{"setup":"b","path":"/f","block":"x","comment":";"}]`
+	r.Done(Step{Change: block, Action: Insert, After: "mine\n"})
+	says("a block beside it", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}`+blocks)
+	r.Done(Step{Change: file, Action: Update, After: "two\n"})
+	says("changed", `[{"setup":"b","path":"/f","sums":["`+two+`"],"made":true}`+blocks)
+	if known := r.Known(file); !slices.Equal(known, []string{two}) {
+		t.Errorf("of the file it knows %q", known)
+	}
+	if known := r.Known(block); known == nil || len(known) > 0 {
+		t.Errorf("of the block it knows %q", known)
+	}
+	if known := r.Known(Change{Path: "/other"}); known != nil {
+		t.Errorf("of another file it knows %q", known)
+	}
+	if mine := r.Of("b"); len(mine) != 2 || mine[1].Change() != (Change{Path: "/f", Block: "x", Comment: ";"}) || len(r.Of("a")) > 0 {
+		t.Errorf("%+v", mine)
+	}
+	r.Forget("/f", "")
+	says("forgotten", "["+blocks[1:])
+	r.Entries = kept
+	says("taken back", `[{"setup":"a","path":"/f","sums":["`+one+`"],"made":true}]`)
+}
