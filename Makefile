@@ -75,7 +75,7 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 
 # With exactly the Go of go.mod, which is downloaded where another is installed: another one makes other bytes.
 release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 and arm64, in dist/release
-	GOTOOLCHAIN=go$$($(GO) list -m -f '{{.GoVersion}}') $(GO) run ./cmd/release -version "$(VERSION)" -nfpm $(NFPM)
+	GOTOOLCHAIN=go$$($(GO) list -m -f '{{.GoVersion}}') $(GO) run -trimpath ./cmd/release -version "$(VERSION)" -nfpm $(NFPM)
 
 $(NFPM): .cache/bin/nfpm-$(NFPM_VERSION)
 	ln -sf nfpm-$(NFPM_VERSION) $@

@@ -31,6 +31,9 @@ type content struct {
 	mode     int64
 }
 
+// doc is the folder of the documents on a machine with a package.
+const doc = "/usr/share/doc/gpuard/"
+
 // committed is the time of the commit, or what SOURCE_DATE_EPOCH says (reproducible-builds.org/specs/source-date-epoch).
 func committed(ctx context.Context) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
@@ -76,7 +79,6 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 	if err != nil {
 		return nil, err
 	}
-	const doc = "/usr/share/doc/gpuard/"
 	list := []content{
 		{archive: "config.yaml", deb: doc + "examples/config.yaml", rpm: doc + "config.yaml", text: []byte(config.Example())},
 		{archive: "LICENSES-of-others", deb: doc + "LICENSES-of-others", rpm: doc + "LICENSES-of-others", text: licences},

@@ -40,8 +40,25 @@ type release struct {
 // architectures by Go's names, which Debian shares.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-// make puts the release into its place in one step: whoever looks there finds all of it, or what was there before.
-func (r *release) make(ctx context.Context) (err error) {
+// make builds the program, and puts the release into its place.
+func (r *release) make(ctx context.Context) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
+	programs := map[string]string{}
+	for _, arch := range architectures() {
+		program, err := r.build(ctx, arch)
+		if err != nil {
+			return err
+		}
+		programs[arch] = program
+	}
+	return r.replace(ctx, programs)
+}
+
+// begin looks whether all is well, and makes the folder for what is on the way.
+func (r *release) begin(ctx context.Context) (err error) {
 	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`).MatchString(r.version) {
 		return fmt.Errorf("cannot release the version %q: write it like v1.2.3, or v1.2.3-rc.1 (make release VERSION=v1.2.3)", r.version)
 	}
@@ -60,16 +77,15 @@ func (r *release) make(ctx context.Context) (err error) {
 	if r.work, err = os.MkdirTemp(filepath.Dir(r.out), ".release-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the release: %w", err)
 	}
-	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
+	return nil
+}
+
+// replace puts the release of these programs into its place in one step: whoever looks there finds all of it, or what was
+// there before.
+func (r *release) replace(ctx context.Context, programs map[string]string) error {
 	done := filepath.Join(r.work, "done")
 	if err := os.Mkdir(done, 0o755); err != nil {
 		return err
-	}
-	programs := map[string]string{}
-	for _, arch := range architectures() {
-		if programs[arch], err = r.build(ctx, arch); err != nil {
-			return err
-		}
 	}
 	if err := r.fill(ctx, done, programs); err != nil {
 		return err

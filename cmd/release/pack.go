@@ -25,10 +25,7 @@ func (r *release) archive(dir, arch, program string, files []content) (err error
 		return fmt.Errorf("cannot write the archive: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	squeeze, err := gzip.NewWriterLevel(out, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	squeeze := gzip.NewWriter(out)
 	w := tar.NewWriter(squeeze)
 	text, err := os.ReadFile(program)
 	if err != nil {
@@ -65,6 +62,9 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, program string, fil
 		return object{"mode": mode, "owner": "root", "group": "root", "mtime": r.when}
 	}
 	contents := []object{{"src": program, "dst": "/usr/bin/gpuard", "file_info": info(0o755)}}
+	if kind == "rpm" { // a folder that no package owns stays when this one goes
+		contents = append(contents, object{"dst": strings.TrimSuffix(doc, "/"), "type": "dir", "file_info": info(0o755)})
+	}
 	for i, f := range files {
 		place := map[string]string{"deb": f.deb, "rpm": f.rpm}[kind]
 		if place == "" {
@@ -83,7 +83,7 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, program string, fil
 	needs := map[string]string{"deb": "libc6", "rpm": "glibc"}
 	description, err := json.Marshal(object{
 		"name": "gpuard", "arch": arch, "platform": "linux", "version": r.version, "release": "1", "mtime": r.when,
-		"maintainer": "gpuard maintainers <gpuard@localhost>", "license": "Apache-2.0", "section": "utils", "priority": "optional",
+		"maintainer": "gpuard maintainers <maintainers@gpuard.invalid>", "license": "Apache-2.0", "section": "utils", "priority": "optional",
 		"description": "choose, lease and prove GPUs on a shared machine\n" +
 			"gpuard finds the GPUs of a machine, picks one that really is free, leases it\nso that nobody else gets it, sets CUDA_VISIBLE_DEVICES and its relatives, and\nstarts a command. The GPU is given back when the command ends, also when it\nis killed. There is no daemon.",
 		"depends": []string{needs[kind]}, "contents": contents, "scripts": object{"postinstall": script},

@@ -1,9 +1,14 @@
+//go:build !race
+
+// There is nothing at once here that could race, and what is packed would take minutes.
+
 package main
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"io"
@@ -14,6 +19,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +27,32 @@ import (
 	"gpuard/internal/gate"
 )
 
+// stub stands for the program of the other architecture, which takes as long to be packed and is packed by the same lines.
+const stub = "a program for the other architecture\n"
+
 // released makes a release of this tree. Like its caller it works in the root of the repository.
 func released(t *testing.T, out string) {
 	t.Helper()
 	r := release{version: "v1.2.3", out: out, nfpm: ".cache/bin/nfpm"}
-	if err := r.make(t.Context()); err != nil {
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(r.work)
+	programs := map[string]string{}
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		program, err := r.build(t.Context(), arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs(t, program, machine)
+		if programs[arch] = program; arch != runtime.GOARCH {
+			err = os.WriteFile(program, []byte(stub), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.replace(t.Context(), programs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,9 +84,14 @@ func TestRelease(t *testing.T) {
 	gate.Need(t, "nfpm", "dpkg", "rpm")
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	t.Chdir("../..")
-	dir := filepath.Join(t.TempDir(), "release")
+	dir := t.TempDir() // with an earlier release in it
+	for _, name := range []string{sums, "gpuard_1.2.2-1_amd64.deb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	released(t, dir)
-	t.Run("same", func(t *testing.T) { sameAgain(t, dir) })
+	t.Run("same", sameAgain)
 	t.Run("checksums", func(t *testing.T) {
 		said := tool(t, dir, "sha256sum", "--strict", "-c", sums)
 		lacks(t, sums, said, `gpuard-v1\.2\.3-linux-amd64\.tar\.gz: OK`, `gpuard-v1\.2\.3-linux-arm64\.tar\.gz: OK`, `gpuard_1\.2\.3-1_arm64\.deb: OK`, `gpuard-1\.2\.3-1\.aarch64\.rpm: OK`)
@@ -67,36 +99,31 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%d files, %v: %s", len(entries), err, said)
 		}
 	})
-	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
-		t.Run("tar "+arch, func(t *testing.T) { unpacked(t, filepath.Join(dir, "gpuard-v1.2.3-linux-"+arch+".tar.gz"), machine) })
+	for arch, kin := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
+		t.Run("tar "+arch, func(t *testing.T) { unpacked(t, filepath.Join(dir, "gpuard-v1.2.3-linux-"+arch+".tar.gz"), arch) })
 		t.Run("deb "+arch, func(t *testing.T) { debian(t, filepath.Join(dir, "gpuard_1.2.3-1_"+arch+".deb"), arch) })
+		t.Run("rpm "+arch, func(t *testing.T) { redHat(t, filepath.Join(dir, "gpuard-1.2.3-1."+kin+".rpm"), kin, arch) })
+		if arch == runtime.GOARCH {
+			t.Run("install", func(t *testing.T) {
+				install(t, filepath.Join(dir, "gpuard_1.2.3-1_"+arch+".deb"), filepath.Join(dir, "gpuard-1.2.3-1."+kin+".rpm"))
+			})
+		}
 	}
-	for _, arch := range []string{"x86_64", "aarch64"} {
-		t.Run("rpm "+arch, func(t *testing.T) { redHat(t, filepath.Join(dir, "gpuard-1.2.3-1."+arch+".rpm"), arch) })
-	}
-	t.Run("install", func(t *testing.T) { install(t, filepath.Join(dir, "gpuard_1.2.3-1_"+runtime.GOARCH+".deb")) })
 }
 
-// sameAgain: who builds it another time, elsewhere, gets the same bytes. To build takes long, and does not differ between
-// architectures; how a program is packed does not depend on which one it is.
-func sameAgain(t *testing.T, first string) {
-	r := release{version: "v1.2.3", nfpm: ".cache/bin/nfpm", when: time.Unix(1700000000, 0).UTC(), work: t.TempDir()}
-	program, err := r.build(t.Context(), runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+// sameAgain: who packs the same program another time, elsewhere, gets the same bytes. That the program itself does not depend on
+// when and where it is built is what runs looks for.
+func sameAgain(t *testing.T) {
+	r := release{version: "v1.2.3", nfpm: ".cache/bin/nfpm", when: time.Unix(1700000000, 0).UTC()}
+	var err error
 	if r.nfpm, err = filepath.Abs(r.nfpm); err != nil {
 		t.Fatal(err)
-	}
-	again, err := os.ReadFile(program)
-	if was := tool(t, "/", "tar", "-xzOf", filepath.Join(first, "gpuard-v1.2.3-linux-"+runtime.GOARCH+".tar.gz"), "gpuard-v1.2.3-linux-"+runtime.GOARCH+"/gpuard"); err != nil || len(again) == 0 || was != string(again) {
-		t.Errorf("the program is not the same when it is built again (%v)", err)
 	}
 	var made []string
 	for range 2 {
 		r.work = t.TempDir()
 		program, dir := filepath.Join(r.work, "program"), filepath.Join(r.work, "another", "name")
-		if err := errors.Join(os.WriteFile(program, []byte("a program\n"), 0o700), os.MkdirAll(dir, 0o700)); err != nil {
+		if err := errors.Join(os.WriteFile(program, []byte(stub), 0o700), os.MkdirAll(dir, 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.fill(t.Context(), dir, map[string]string{"amd64": program, "arm64": program}); err != nil {
@@ -118,7 +145,7 @@ func sameAgain(t *testing.T, first string) {
 	}
 }
 
-func unpacked(t *testing.T, file string, machine elf.Machine) {
+func unpacked(t *testing.T, file, arch string) {
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +169,11 @@ func unpacked(t *testing.T, file string, machine elf.Machine) {
 		mode := int64(0o644)
 		if name == "gpuard" {
 			mode = 0o755
-			runs(t, r, machine)
+			text, err := io.ReadAll(r)
+			if err != nil {
+				t.Error(err)
+			}
+			its(t, string(text), arch)
 		}
 		if top+".tar.gz" != filepath.Base(file) || h.Mode != mode || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1700000000 {
 			t.Errorf("%+v", h)
@@ -155,16 +186,39 @@ func unpacked(t *testing.T, file string, machine elf.Machine) {
 	}
 }
 
-// runs: the program is one for this machine, and needs no library but those of glibc that the package depends on.
-func runs(t *testing.T, r io.Reader, machine elf.Machine) {
+// its: the text is that of the program for this architecture.
+func its(t *testing.T, text, arch string) {
 	t.Helper()
-	text, err := io.ReadAll(r)
+	if real := strings.HasPrefix(text, elf.ELFMAG); !real && text != stub || real != (arch == runtime.GOARCH) {
+		t.Errorf("there is another program in it than that for %s: %.40q, %d bytes", arch, text, len(text))
+	}
+}
+
+// runs: the program is one for this machine, does not know where and of what it was built, and needs no library but those of
+// glibc that the package depends on.
+func runs(t *testing.T, file string, machine elf.Machine) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	program, err := elf.NewFile(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if id := program.Section(".note.go.buildid"); id != nil {
+		if data, err := id.Data(); err != nil || len(bytes.Trim(data[16:], "\x00")) > 0 {
+			t.Errorf("it has the build id %q (%v)", data, err)
+		}
+	}
+	built, err := buildinfo.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range built.Settings {
+		if strings.HasPrefix(s.Key, "vcs") || s.Key == "GOAMD64" && s.Value != "v1" || s.Key == "GOARM64" && s.Value != "v8.0" || s.Key == "CGO_ENABLED" && s.Value != "0" {
+			t.Errorf("it was built with %s=%s", s.Key, s.Value)
+		}
 	}
 	libraries, err := program.ImportedLibraries()
 	if err != nil || program.Machine != machine {
@@ -188,6 +242,7 @@ func runs(t *testing.T, r io.Reader, machine elf.Machine) {
 func debian(t *testing.T, file, arch string) {
 	said := tool(t, "/", "dpkg-deb", "-I", file)
 	lacks(t, "dpkg-deb -I", said, `\n Package: gpuard\n`, `\n Version: 1\.2\.3-1\n`, `\n Architecture: `+arch+`\n`, `\n Depends: libc6\n`, `\n Section: utils\n`, `\n Maintainer: gpuard maintainers `, `\n Description: choose`, `postinst`)
+	its(t, tool(t, "/", "sh", "-c", `dpkg-deb --fsys-tarfile "$0" | tar -xO ./usr/bin/gpuard`, file), arch)
 	if regexp.MustCompile(`conffiles|prerm|postrm|preinst|Homepage`).MatchString(said) {
 		t.Errorf("the package has more than was thought: %s", said)
 	}
@@ -202,17 +257,18 @@ func debian(t *testing.T, file, arch string) {
 		file644+`/usr/share/doc/gpuard/README\.md\n`, file644+`/usr/share/doc/gpuard/copyright\n`, file644+`/usr/share/doc/gpuard/LICENSES-of-others\n`, file644+`/usr/share/doc/gpuard/examples/config\.yaml\n`)
 }
 
-func redHat(t *testing.T, file, arch string) {
-	lacks(t, "rpm -qp", tool(t, "/", "rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE}\n%{SUMMARY}\n", "--requires", file), `^gpuard 1\.2\.3-1 `+arch+` Apache-2\.0\nChoose, lease`, `\nglibc\n`)
+func redHat(t *testing.T, file, kin, arch string) {
+	size := map[bool]string{true: `\d{8}`, false: strconv.Itoa(len(stub))}[arch == runtime.GOARCH]
+	lacks(t, "rpm -qp", tool(t, "/", "rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE}\n%{SUMMARY}\n", "--requires", file), `^gpuard 1\.2\.3-1 `+kin+` Apache-2\.0\nChoose, lease`, `\nglibc\n`)
 	const file644 = `-rw-r--r-- +1 root +root +\d+ Nov 1\d  ?\d+ `
 	lacks(t, "rpm -qplv", tool(t, "/", "rpm", "-qplv", file),
-		`-rwxr-xr-x +1 root +root +\d+ Nov 1\d  ?\d+ /usr/bin/gpuard\n`,
+		`drwxr-xr-x +\d+ root +root .* /usr/share/doc/gpuard\n`, `-rwxr-xr-x +1 root +root +`+size+` Nov 1\d  ?\d+ /usr/bin/gpuard\n`,
 		file644+`/usr/lib/tmpfiles\.d/gpuard\.conf\n`, file644+`/usr/share/man/man1/gpuard-run\.1\.gz\n`,
 		file644+`/usr/share/zsh/site-functions/_gpuard\n`, file644+`/usr/share/doc/gpuard/LICENSE\n`)
 }
 
-// install puts the package into a root folder that has a shell and the C library, and nothing else.
-func install(t *testing.T, deb string) {
+// install puts the packages into a root folder that has a shell and the C library, and nothing else.
+func install(t *testing.T, deb, rpm string) {
 	gate.Need(t, "root", "pidns")
 	root := t.TempDir()
 	for _, dir := range []string{"proc", "dev", "tmp", "root", "var/lib/dpkg/updates", "var/lib/dpkg/info", "var/lib/dpkg/triggers", "bin"} {
@@ -239,22 +295,36 @@ func install(t *testing.T, deb string) {
 	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), []byte(status), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	before := paths(t, root)
 	// In a namespace of its own: what it starts ends with it, and so do its mounts.
 	within := func(script string) string {
 		return tool(t, root, "unshare", "--pid", "--fork", "--mount", "sh", "-ec", "mount -t proc proc proc; mount --rbind /dev dev; "+script)
 	}
+	works := func() {
+		t.Helper()
+		lacks(t, "gpuard --version", within("chroot . /usr/bin/gpuard --version"), `^gpuard v1\.2\.3\n$`)
+		said := within(`unset CUDA_VISIBLE_DEVICES GPUARD_STATE GPUARD_MACHINE GPUARD_LEASE XDG_STATE_HOME; HOME=/root SHELL=/bin/sh exec chroot . /usr/bin/gpuard run --machine demo -- sh -c 'echo $CUDA_VISIBLE_DEVICES'`)
+		lacks(t, "gpuard run", said, `GPU [0-3] `, `\n[0-3]\n$`)
+		if err := os.RemoveAll(filepath.Join(root, "root/.local")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := paths(t, root)
 	within("dpkg --root=$PWD --install " + deb)
 	lacks(t, "dpkg -s", tool(t, root, "dpkg", "--root="+root, "-s", "gpuard"), `\nStatus: install ok installed\n`, `\nVersion: 1\.2\.3-1\n`)
-	lacks(t, "gpuard --version", within("chroot . /usr/bin/gpuard --version"), `^gpuard v1\.2\.3\n$`)
-	said := within(`unset CUDA_VISIBLE_DEVICES GPUARD_STATE GPUARD_MACHINE GPUARD_LEASE XDG_STATE_HOME; HOME=/root SHELL=/bin/sh exec chroot . /usr/bin/gpuard run --machine demo -- sh -c 'echo $CUDA_VISIBLE_DEVICES'`)
-	lacks(t, "gpuard run", said, `GPU [0-3] `, `\n[0-3]\n$`)
-	if err := os.RemoveAll(filepath.Join(root, "root/.local")); err != nil {
-		t.Fatal(err)
-	}
-	within("dpkg --root=$PWD --remove gpuard")
+	works()
+	within("dpkg --root=$PWD --install " + deb) // as an update
+	within("dpkg --root=$PWD --purge gpuard")
 	if after := paths(t, root); !slices.Equal(before, after) {
-		t.Errorf("before\n%q\nand after dpkg --remove\n%q", before, after)
+		t.Errorf("before\n%q\nand after dpkg --purge\n%q", before, after)
+	}
+	within("rpm --root=$PWD --nodeps --install " + rpm)
+	works()
+	within("rpm --root=$PWD --verify --nodeps gpuard; rpm --root=$PWD --nodeps --replacepkgs --upgrade " + rpm)
+	within("rpm --root=$PWD --erase gpuard")
+	for _, path := range paths(t, root) { // rpm leaves what no package owns, such as /usr/share/man
+		if strings.Contains(path, "gpuard") {
+			t.Errorf("rpm --erase leaves %s", path)
+		}
 	}
 }
 
