@@ -167,7 +167,7 @@ func example(name string) string {
 		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
 		"for": "--for 30s", "wait": "--wait 10m", "fallback": "--fallback other,cpu", "drift": "--drift=hot,sick", "timeout": "--timeout 2h",
 		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
-		"ranks": "--ranks=all or --ranks=own", "save": "--save work", "restore": "--restore work", "keep-while": "--keep-while session.json", "nproc": "--nproc 4",
+		"ranks": "--ranks=all or --ranks=own", "save": "--save work", "restore": "--restore work", "keep-while": "--keep-while session.json", "remove": "--remove 'direnv /home/ann/train'", "nproc": "--nproc 4",
 		"over": "--over seed=1..5", "csv": "--csv runs.csv", "commands": "--commands runs.txt", "resume": "--resume gpuard-sweep-1",
 		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
 	}
