@@ -45,16 +45,19 @@ func (q *question) forbidden(u *unit) *obstacle {
 	for i := range limits {
 		r := &limits[i]
 		var gives string
+		remedy := "have " + gpu.Clean(r.At.String()) + " changed"
 		switch {
 		case len(r.Devices) > 0 && !slices.ContainsFunc(q.meant(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
 			gives = fmt.Sprintf("gives models like %s, and this is %s", listed(r.Models, "or"), or(gpu.Brief(u.dev.Name), "of an unknown model"))
 		default:
-			gives = q.muchMore(r, u)
+			if gives = q.muchMore(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.total() != nil {
+				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", typed(r.Memory), remedy)
+			}
 		}
 		if gives != "" {
-			return &obstacle{code: "policy", text: fmt.Sprintf("policy: %s %s", r, gives), remedy: q.amend(r, u), rule: r.String()}
+			return &obstacle{code: "policy", text: fmt.Sprintf("policy: %s %s", r, gives), remedy: remedy, rule: r.String()}
 		}
 	}
 	return nil
@@ -73,15 +76,6 @@ func (q *question) muchMore(r *policy.Rule, u *unit) string {
 	}
 	have, most := apart(u.size(), r.Memory)
 	return fmt.Sprintf("gives at most %s of a GPU, and this one has %s", most, have)
-}
-
-// amend is what helps against a rule: a share where only the size is too much, else whoever writes the file.
-func (q *question) amend(r *policy.Rule, u *unit) string {
-	change := "have " + gpu.Clean(r.At.String()) + " changed"
-	if u.mig == nil && q.muchMore(r, u) != "" && q.spec.MIG == "" && u.total() != nil {
-		return fmt.Sprintf("ask for a share of it (--share %s), or %s", typed(r.Memory), change)
-	}
-	return change
 }
 
 // meant are the devices that names of a rule mean, those that mean several or none left out: a rule never gives by accident.
