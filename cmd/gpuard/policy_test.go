@@ -209,6 +209,7 @@ func TestPolicyOfUser(t *testing.T) {
 		say(0, args)
 	}
 	say(122, []string{"run", "--device", "1", "--", "true"}, `policy: rule "mine" (`+file+":2) gives GPU 0")
+	say(122, []string{"run", "--dry-run", "--device", "1", "--share", "4G"}, `policy: rule "mine" (`+file+":2) gives GPU 0", "--quota watch is the default of "+file)
 	say(122, []string{"sweep", "--dir", filepath.Join(home, "s"), "--over", "a=1,2", "--device", "1", "--", "true", "{{.a}}"}, `policy: rule "mine" (`+file+":2) gives GPU 0")
 	write("defaults:\n  fallback: [gpu]\n")
 	say(125, []string{"run", "--", "true"}, "cannot read "+file+":2:13: in defaults: ", "fallback", "write a list of other, cpu and wait")

@@ -60,10 +60,7 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 		}
 		_ = p.failJSON(cmd, answer)
 	case isRefusal:
-		Refusal(p.Err, refusal, p.term(p.Err))
-		for _, d := range p.filling.used {
-			fmt.Fprintln(p.Err, "gpuard: "+d.String())
-		}
+		p.refuse(p.Err, refusal)
 		var text strings.Builder
 		Refusal(&text, refusal, p.term(&text))
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
@@ -74,6 +71,14 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
 		p.alert(cmd, f.err, strings.TrimSuffix(text+"\n"+r, "\n"))
+	}
+}
+
+// refuse shows a refusal, and the defaults that may be behind it.
+func (p *Program) refuse(w io.Writer, r *job.Refusal) {
+	Refusal(w, r, p.term(w))
+	for _, d := range p.filling.used {
+		fmt.Fprintln(w, "gpuard: "+d.String())
 	}
 }
 

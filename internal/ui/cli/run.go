@@ -211,7 +211,7 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	case refusal != nil && asJSON:
 		return refusal
 	case refusal != nil:
-		Refusal(p.Out, refusal, p.term(p.Out))
+		p.refuse(p.Out, refusal)
 		return &silent{refusal}
 	}
 	many := p.App.Ranks(spec, plan)
