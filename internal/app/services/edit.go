@@ -28,7 +28,7 @@ type Change struct {
 }
 
 // Up writes down that p is wanted, of it only the services named and what they depend on where any are named, and sees to
-// a supervisor. It returns at once: Look and Changes tell what comes of it. The error is a *service.Mistakes for what only shows
+// a supervisor. It returns at once: Look and Changes tell what comes of it. The error is a *mistake.Many for what only shows
 // on this machine.
 func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
 	for _, name := range only {

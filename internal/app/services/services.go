@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gpuard/internal/app"
-	"gpuard/internal/core/policy"
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
@@ -25,7 +25,7 @@ type Projects struct{ App *app.App }
 // fileNames are what a project's file may be called.
 func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
 
-// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *service.Mistakes with every mistake, and
+// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *mistake.Many with every mistake, and
 // then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
 func Load(path string) (*service.Project, error) {
 	file, err := locate(path, isFile)
@@ -37,13 +37,10 @@ func Load(path string) (*service.Project, error) {
 		return nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, errors.Unwrap(err))}
 	}
 	p, mistakes := text.Read(data, file)
-	var wrong []policy.Mistake
-	p.Policy, wrong = config.ReadProject(data, file)
-	for _, m := range wrong {
-		mistakes = append(mistakes, service.Mistake(m))
-	}
-	if len(mistakes) > 0 {
-		return p, &service.Mistakes{File: shown(path, file), List: mistakes}
+	var more []mistake.One
+	p.Policy, more = config.ReadProject(data, file)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		return p, &mistake.Many{File: shown(path, file), List: mistakes}
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package setup
 import (
 	"gpuard/internal/text/config"
 	"gpuard/internal/text/project"
+	"gpuard/internal/text/yamltree"
 )
 
 // Format is a file that people write, for its page of the manual.
@@ -31,27 +32,20 @@ func Formats() []Format {
 			Name: "gpuard.yaml", Short: "services of a project, and the GPUs that they need", Places: "gpuard.yaml in the current folder, or in one above it",
 			Text:    "Programs that run for long, what each needs, and in which order they start. gpuard up starts them. A key that is not here is an error, with its line and column. Sizes are written 20G, times 90s, 10m, 24h or 7d.",
 			Example: "services:\n  api:\n    command: python serve.py\n    share: 8G\n  train:\n    command: [python, train.py]\n    mem: 40G\n    depends_on: [api]\n",
-			Tables:  []KeyTable{{"At the top", ofProject(p.File)}, {"Of a service", ofProject(p.Service)}, {"Of ready", ofProject(p.Ready)}},
+			Tables:  []KeyTable{{"At the top", of(p.File)}, {"Of a service", of(p.Service)}, {"Of ready", of(p.Ready)}},
 		},
 		{
 			Name: "gpuard-config", Short: "policy of a machine, and defaults", Places: "/etc/gpuard/config.yaml, and ~/.config/gpuard/config.yaml of each user, which cannot widen it",
 			Text:    "Who may have which GPUs, how many, how much of each and for how long, and what flags of gpuard run are when they are not given. A key that is not here is an error, with its line and column.",
 			Example: config.Example(),
-			Tables:  []KeyTable{{"At the top", ofConfig(c.File)}, {"Of a rule", ofConfig(c.Rule)}, {"Of tolerate", ofConfig(c.Tolerate)}, {"Of defaults", ofConfig(c.Defaults)}},
+			Tables:  []KeyTable{{"At the top", of(c.File)}, {"Of a rule", of(c.Rule)}, {"Of tolerate", of(c.Tolerate)}, {"Of defaults", of(c.Defaults)}},
 		},
 	}
 }
 
-func ofProject(keys []project.Key) (all []FormatKey) {
+func of(keys []yamltree.Key) (all []FormatKey) {
 	for _, k := range keys {
-		all = append(all, FormatKey{k.Name, string(k.Kind), k.Text})
-	}
-	return all
-}
-
-func ofConfig(keys []config.Key) (all []FormatKey) {
-	for _, k := range keys {
-		all = append(all, FormatKey{k.Name, string(k.Kind), k.Text})
+		all = append(all, FormatKey{k.Name, string(k.Takes), k.Text})
 	}
 	return all
 }

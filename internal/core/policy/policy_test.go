@@ -124,11 +124,3 @@ func value(r *Rule) Rule {
 	}
 	return *r
 }
-
-// TestMistakes: all of a file, in its order, and nothing that moves a terminal.
-func TestMistakes(t *testing.T) {
-	err := &Mistakes{File: "/etc/x\x1b", List: []Mistake{{4, 2, "b"}, {1, 9, "a\x07"}}, Do: "ask root to mend it"}
-	if got := err.Error(); got != "cannot read /etc/x:1:9: a\ncannot read /etc/x:4:2: b; ask root to mend it" {
-		t.Errorf("%q", got)
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 )
@@ -25,19 +26,19 @@ type Ground struct {
 }
 
 // Expand makes the instances of a project, dependencies first, else in the order of the file, and what to remember of their
-// placement. Each has its Hash. The error is a *Mistakes: a template that cannot be filled in, or a flag that cannot be read.
+// placement. Each has its Hash. The error is a *mistake.Many: a template that cannot be filled in, or a flag that cannot be read.
 func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	out, kept := []Instance{}, Placement{}
-	wrong := &Mistakes{File: p.File}
+	wrong := &mistake.Many{File: p.File}
 	for _, s := range inOrder(p.Services) {
-		places, mistake := s.spread(on, kept)
-		if mistake != nil {
-			wrong.List = append(wrong.List, *mistake)
+		places, unplaced := s.spread(on, kept)
+		if unplaced != nil {
+			wrong.List = append(wrong.List, *unplaced)
 		}
 		for _, at := range places {
 			i, err := s.instance(p, at, len(places), on.Files)
 			if err != nil {
-				wrong.List = append(wrong.List, Mistake{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
+				wrong.List = append(wrong.List, mistake.One{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
 				break
 			}
 			out = append(out, i)
@@ -50,7 +51,7 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 }
 
 // spread is where the instances of a service go; what to remember goes into kept.
-func (s *Service) spread(on Ground, kept Placement) ([]place, *Mistake) {
+func (s *Service) spread(on Ground, kept Placement) ([]place, *mistake.One) {
 	places := []place{}
 	if !s.Each {
 		for n := range s.Replicas {
@@ -58,11 +59,11 @@ func (s *Service) spread(on Ground, kept Placement) ([]place, *Mistake) {
 		}
 		return places, nil
 	}
-	places, remember, mistake := s.places(on)
+	places, remember, wrong := s.places(on)
 	if len(remember) > 0 {
 		kept[s.Name] = remember
 	}
-	return places, mistake
+	return places, wrong
 }
 
 // inOrder puts services behind those that they depend on.

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/text/yamltree"
 )
 
 // TestExample: the file that people begin with is right, says every key of a rule once, and whole lines are remarks.
 func TestExample(t *testing.T) {
 	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml")
 	if len(mistakes) > 0 {
-		t.Fatal(&policy.Mistakes{File: f.Path, List: mistakes})
+		t.Fatal(&mistake.Many{File: f.Path, List: mistakes})
 	}
 	students := f.Rules[1]
 	if len(f.Rules) != 3 || students.Name != "students" || students.At.Line != 10 || students.At.Column != 5 || fmt.Sprint(students.Groups, students.Devices, *students.GPUs) != "[students] [0 1] 1" ||
@@ -50,7 +52,7 @@ func TestPage(t *testing.T) {
 	for _, block := range blocks {
 		text, _, _ := strings.Cut(block, "```")
 		if f, mistakes := Read([]byte(text), "team-rules.md"); len(mistakes) > 0 {
-			t.Errorf("%v\n%s", &policy.Mistakes{File: f.Path, List: mistakes}, text)
+			t.Errorf("%v\n%s", &mistake.Many{File: f.Path, List: mistakes}, text)
 		}
 	}
 	if len(blocks) < 3 {
@@ -117,10 +119,15 @@ func TestMistakes(t *testing.T) {
 		{"defaults: {gpus: x}\n", "1:18: gpus of defaults is \"x\"; write a whole number"},
 		{"login: some\n", "1:8: login is \"some\"; write all, allowed or none"},
 		{"login: all\n---\nlogin: none\n", "a second document begins"},
-		{strings.Repeat("#", largest+1), "1:1: the file is longer than 256 KiB"},
+		{"rules:\n-\tgpus: 1\n", "2:6: this is not YAML: tab character cannot use as a map key directly; indent with blanks"},
+		{"login: none\nx: a\xff\n", "2:5: this is not text in UTF-8; write the file anew"},
+		{"\xff\xfel\x00o\x00g\x00", "1:1: this is not text in UTF-8"},
+		{"rules:\n- gpus: 1\x00\n", "2:10: this is not text in UTF-8"},
+		{"\xef\xbb\xbflogin: nne\n", "1:11: login is \"nne\"; did you mean none?"},
+		{strings.Repeat("#", yamltree.Longest+1), "1:1: the file is longer than 256 KiB"},
 	} {
 		f, mistakes := Read([]byte(c.src), "f")
-		text := (&policy.Mistakes{File: f.Path, List: mistakes}).Error()
+		text := (&mistake.Many{File: f.Path, List: mistakes}).Error()
 		if len(mistakes) != 1 || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "cannot read f:") {
 			t.Errorf("%.60q: %d mistakes: %s\nwant %s", c.src, len(mistakes), text, c.want)
 		}

@@ -15,28 +15,28 @@ import (
 )
 
 // depends reads the services that come first: a list, or a map with a condition for each.
-func (e *entry) depends(key Key, p yamltree.Pair) {
+func (e *entry) depends(k yamltree.Entry) {
 	add := func(name string, until service.Condition, at lint.Place) {
 		if slices.ContainsFunc(e.After, func(d service.Dependency) bool { return d.Service == name }) {
-			e.wrong(at, "depends_on%s names %s twice; leave one of them out", e.of(), name)
+			e.Wrong(at, "depends_on%s names %s twice; leave one of them out", e.of(), name)
 			return
 		}
 		e.After = append(e.After, service.Dependency{Service: name, Until: until})
 		e.needs = append(e.needs, need{of: e.Name, on: name, until: until, at: at})
 	}
-	if p.Value.Kind != yamltree.Map {
-		for _, n := range e.list(p, e.of()) {
-			add(n.text, service.UntilReady, n.at)
+	if k.Value.Kind != yamltree.Map {
+		for _, n := range e.List(k, e.of()) {
+			add(n.Text, service.UntilReady, n.At)
 		}
 		return
 	}
-	for _, d := range e.entries(p.Value, "depends_on"+e.of()) {
+	for _, d := range e.Once(k.Value, "depends_on"+e.of()) {
 		switch {
 		case d.Value.Kind != yamltree.Scalar:
-			e.wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.of(), d.Key.Text)
+			e.Wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.of(), d.Key.Text)
 		case d.Value.Null:
 			add(d.Key.Text, service.UntilReady, d.Key.At)
-		case e.oneOf(key, d.Value.Text, d.Value.At, e.of()):
+		case e.OneOf(k.Key, d.Value.Text, d.Value.At, e.of()):
 			add(d.Key.Text, service.Condition(d.Value.Text), d.Key.At)
 		}
 	}
@@ -56,9 +56,9 @@ func (r *reader) dependencies() {
 			if meant := near.Word(n.on, names); meant != "" && meant != n.of {
 				text += "; did you mean " + meant + "?"
 			}
-			r.wrong(n.at, "%s", text)
+			r.Wrong(n.at, "%s", text)
 		case n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
-			r.wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
+			r.Wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
 		}
 	}
 	r.rings()
@@ -74,9 +74,9 @@ func (r *reader) rings() {
 			ring := append(slices.Clone(path[i:]), name)
 			at := r.needs[slices.IndexFunc(r.needs, func(n need) bool { return n.of == path[len(path)-1] && n.on == name })].at
 			if len(ring) == 2 {
-				r.wrong(at, "service %s depends on itself", name)
+				r.Wrong(at, "service %s depends on itself", name)
 			} else {
-				r.wrong(at, "these services wait for each other: %s; leave one depends_on out", strings.Join(ring, " → "))
+				r.Wrong(at, "these services wait for each other: %s; leave one depends_on out", strings.Join(ring, " → "))
 			}
 			return
 		}
@@ -107,90 +107,81 @@ func (r *reader) names() {
 		}
 		i := slices.IndexFunc(r.project.Services, func(s service.Service) bool { return s.Name == m[1] })
 		if n, err := strconv.Atoi(m[2]); i >= 0 && err == nil && (r.project.Services[i].Each || r.project.Services[i].Replicas > max(1, n)) {
-			r.wrong(lint.Place{Line: other.Line, Column: other.Column}, "service %s has the name of an instance of service %s; name it otherwise", other.Name, m[1])
+			r.Wrong(lint.Place{Line: other.Line, Column: other.Column}, "service %s has the name of an instance of service %s; name it otherwise", other.Name, m[1])
 		}
 	}
 }
 
 // ready reads how an instance shows that it can be used.
-func (e *entry) ready(p yamltree.Pair) *service.Ready {
-	if p.Value.Kind != yamltree.Map {
-		e.wrong(p.Value.At, "ready%s is not a map; write for instance ready: {tcp: 8001}", e.of())
+func (e *entry) ready(k yamltree.Entry) *service.Ready {
+	if k.Value.Kind != yamltree.Map {
+		e.Wrong(k.Value.At, "ready%s is not a map; write for instance ready: {tcp: 8001}", e.of())
 		return nil
 	}
 	out, kinds := &service.Ready{}, []string(nil)
 	of := " of ready" + e.of()
-	for _, p := range e.entries(p.Value, "ready"+e.of()) {
-		key, known := find(e.keys.Ready, p.Key.Text)
-		switch {
-		case !known:
-			e.unknown(p.Key, e.keys.Ready, of)
-			continue
-		case p.Value.Null:
-			e.wrong(p.Key.At, "%s%s has no value%s", key.Name, of, sample(key))
-			continue
-		}
-		switch key.Name {
+	for _, r := range e.Entries(k.Value, e.keys.Ready, "ready"+e.of(), of, func(key *yamltree.Node) { e.unknown(key, e.keys.Ready, of) }) {
+		switch r.Key.Name {
 		case "interval", "timeout":
-			e.duration(p, of, out)
+			e.duration(r, of, out)
 			continue
 		case "command":
-			out.Command, out.Split = e.command(p, of)
+			out.Command, out.Split = e.command(r, of)
 		default:
-			e.probe(p, of, out)
+			e.probe(r, of, out)
 		}
-		kinds = append(kinds, key.Name)
+		kinds = append(kinds, r.Key.Name)
 	}
 	switch {
 	case len(kinds) > 1:
-		e.wrong(p.Key.At, "ready%s asks in %d ways: %s; leave one of them", e.of(), len(kinds), strings.Join(kinds, " and "))
+		e.Wrong(k.At, "ready%s asks in %d ways: %s; leave one of them", e.of(), len(kinds), strings.Join(kinds, " and "))
 	case len(kinds) == 0:
-		e.wrong(p.Key.At, "ready%s does not say how: write command, tcp, http or log below it", e.of())
+		e.Wrong(k.At, "ready%s does not say how: write command, tcp, http or log below it", e.of())
 	}
 	return out
 }
 
-func (e *entry) duration(p yamltree.Pair, of string, out *service.Ready) {
-	text, ok := e.text(p, of)
+func (e *entry) duration(k yamltree.Entry, of string, out *service.Ready) {
+	text, ok := e.Text(k, of)
 	if !ok {
 		return
 	}
 	d, err := job.ParseTime(text)
 	switch {
 	case err != nil:
-		e.wrong(p.Value.At, "%s%s is %q: %v", p.Key.Text, of, text, err)
-	case p.Key.Text == "interval":
+		e.Wrong(k.Value.At, "%s%s is %q: %v", k.Key.Name, of, text, err)
+	case k.Key.Name == "interval":
 		out.Interval = d
 	default:
 		out.Timeout = d
 	}
 }
 
-func (e *entry) probe(p yamltree.Pair, of string, out *service.Ready) {
-	text, ok := e.text(p, of)
+func (e *entry) probe(k yamltree.Entry, of string, out *service.Ready) {
+	text, ok := e.Text(k, of)
 	if !ok {
 		return
 	}
 	if err := e.Try(text, false); err != nil {
-		e.wrong(p.Value.At, "%s%s: %v", p.Key.Text, of, err)
+		e.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
 	}
 	plain := !strings.Contains(text, "{{")
-	switch p.Key.Text {
+	switch k.Key.Name {
 	case "tcp":
 		out.TCP = text
 		if plain && (!regexp.MustCompile(`^(.+:)?[0-9]{1,5}$`).MatchString(text) || !isPort(text[strings.LastIndex(text, ":")+1:])) {
-			e.wrong(p.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
+			e.Wrong(k.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
 		}
 	case "http":
 		out.HTTP = text
 		port, _, _ := strings.Cut(text, "/")
 		if plain && !isPort(port) && !regexp.MustCompile(`^https?://.+$`).MatchString(text) {
-			e.wrong(p.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
+			e.Wrong(k.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
 		}
 	default:
 		out.Log = text
 		if _, err := regexp.Compile(text); plain && err != nil {
-			e.wrong(p.Value.At, "log%s is not a regular expression: %v", of, err)
+			e.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
 		}
 	}
 }

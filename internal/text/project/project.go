@@ -3,47 +3,43 @@
 package project
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
 	"gpuard/internal/text/yamltree"
 )
 
-// largest is how long a file may be, in bytes: far above any that people write.
-const largest = 256 << 10
-
 // Read returns the project in a file, whose absolute path tells where its paths begin. With mistakes the project is what could
 // be read in spite of them, so that what only others can check, the values of flags, can be told beside them.
-func Read(data []byte, file string) (*service.Project, []service.Mistake) {
+func Read(data []byte, file string) (*service.Project, []mistake.One) {
 	r := &reader{folder: filepath.Dir(file), keys: AllKeys()}
 	r.project = service.Project{File: file, Name: defaultName(filepath.Base(r.folder))}
-	if root := r.root(data); root != nil {
+	root := r.Root(data, such)
+	switch {
+	case root != nil:
 		r.file(root)
 		r.names()
 		r.dependencies()
+	case len(r.Mistakes) == 0:
+		r.Wrong(lint.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
 	}
-	slices.SortStableFunc(r.mistakes, func(a, b service.Mistake) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
-	})
-	return &r.project, r.mistakes
+	return &r.project, r.Mistakes
 }
 
+const such = "write services: with a name and a command below it"
+
 type reader struct {
-	folder   string
-	keys     Keys
-	project  service.Project
-	mistakes []service.Mistake
-	needs    []need
+	yamltree.Form
+	folder  string
+	keys    Keys
+	project service.Project
+	needs   []need
 }
 
 // need is a dependency with its place.
@@ -53,125 +49,43 @@ type need struct {
 	at     lint.Place
 }
 
-func (r *reader) wrong(at lint.Place, format string, args ...any) {
-	const most = 400 // of what may be quoted in it
-	text := []rune(fmt.Sprintf(format, args...))
-	if len(text) > most {
-		text = append(text[:most-1], '…')
-	}
-	r.mistakes = append(r.mistakes, service.Mistake{Line: at.Line, Column: at.Column, Text: string(text)})
-}
-
-// root is the map that the file is; nil when it is none.
-func (r *reader) root(data []byte) *yamltree.Node {
-	top := lint.Place{Line: 1, Column: 1}
-	if len(data) > largest {
-		r.wrong(top, "the file is longer than %d KiB", largest>>10)
-		return nil
-	}
-	docs, err := yamltree.Parse(data)
-	var place *yamltree.Error
-	switch {
-	case errors.As(err, &place):
-		r.wrong(lint.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, mend(data, place))
-	case err != nil:
-		r.wrong(top, "%s", strings.TrimPrefix(err.Error(), "cannot read the file as YAML: "))
-	case len(docs) == 0 || docs[0].Null:
-		r.wrong(top, "the file is empty; write services: with a name and a command below it")
-	case docs[0].Kind != yamltree.Map:
-		r.wrong(docs[0].At, "the file is not a map; write services: with a name and a command below it")
-	case len(docs) > 1:
-		r.wrong(docs[1].At, "a second document begins; a project is one")
-	default:
-		return docs[0]
-	}
-	return nil
-}
-
-// mend says what to write where a file is not YAML, by what stands there.
-func mend(data []byte, e *yamltree.Error) string {
-	lines := strings.Split(string(data), "\n")
-	if e.Line < 1 || e.Line > len(lines) {
-		return ""
-	}
-	line := strings.TrimRight(lines[e.Line-1], "\r")
-	value := line[min(max(e.Column-1, 0), len(line)):]
-	if e.Column > 1 && strings.HasPrefix(line[min(e.Column-2, len(line)):], "{{") {
-		value = line[e.Column-2:]
-	}
-	switch {
-	case strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t"))], "\t"):
-		return "; indent with blanks, YAML takes no tabs"
-	case value != "" && (strings.HasPrefix(value, "{{") || strings.Contains("*@`%", value[:1])):
-		return fmt.Sprintf("; a value that begins with %s needs quotes", value[:1])
-	case strings.Contains(e.Text, "mapping value") && strings.Contains(value, ": "):
-		return "; a value with a colon and a blank in it needs quotes"
-	}
-	return ""
-}
-
 func (r *reader) file(root *yamltree.Node) {
 	named := false
-	for _, p := range r.entries(root, "the file") {
-		if strings.HasPrefix(p.Key.Text, "x-") {
-			continue // for anchors, and for other programs
-		}
-		key, known := find(r.keys.File, p.Key.Text)
-		switch {
-		case !known:
-			named = r.unknown(p.Key, r.keys.File, "") == "services" || named
-		case p.Value.Null:
-			r.wrong(p.Key.At, "%s has no value", key.Name)
-		case key.Name == "name":
-			if name, ok := r.text(p, ""); ok && r.wellNamed(name, p.Value.At, "project") {
+	for _, e := range r.Entries(root, r.keys.File, "the file", "", func(key *yamltree.Node) {
+		named = r.unknown(key, r.keys.File, "") == "services" || named
+	}) {
+		switch e.Key.Name {
+		case "name":
+			if name, ok := r.Text(e, ""); ok && r.wellNamed(name, e.Value.At, "project") {
 				r.project.Name = name
 			}
-		case key.Name == "services":
-			named = true
-			r.services(p.Value)
+		case "services":
+			r.services(e.Value)
 		}
 	}
 	if !named && root.Find("services") == nil {
-		r.wrong(root.At, "the file has no services; write services: with a name and a command below it")
+		r.Wrong(root.At, "the file has no services; %s", such)
 	}
 }
 
 func (r *reader) services(n *yamltree.Node) {
 	if n.Kind != yamltree.Map {
-		r.wrong(n.At, "services is not a map; write each service's name, a colon, and its keys indented below it")
+		r.Wrong(n.At, "services is not a map; write each service's name, a colon, and its keys indented below it")
 		return
 	}
 	const most = 1000 // each has processes and a folder of its own
 	if len(n.Pairs) > most {
-		r.wrong(n.At, "services has %d of them, at most %d are possible", len(n.Pairs), most)
+		r.Wrong(n.At, "services has %d of them, at most %d are possible", len(n.Pairs), most)
 		return
 	}
-	for _, p := range r.entries(n, "services") {
+	for _, p := range r.Once(n, "services") {
 		if r.wellNamed(p.Key.Text, p.Key.At, "service") {
 			r.project.Services = append(r.project.Services, r.service(p))
 		}
 	}
 	if len(n.Pairs) == 0 {
-		r.wrong(n.At, "services is empty; write a service's name, a colon, and its keys indented below it")
+		r.Wrong(n.At, "services is empty; write a service's name, a colon, and its keys indented below it")
 	}
-}
-
-// entries are the pairs of a map, once each.
-func (r *reader) entries(n *yamltree.Node, of string) (out []yamltree.Pair) {
-	first := map[string]int{}
-	for _, p := range n.Pairs {
-		line, twice := first[p.Key.Text]
-		switch {
-		case p.Key.Kind != yamltree.Scalar || p.Key.Null || p.Key.Text == "":
-			r.wrong(p.Key.At, "a key of %s is not a name", of)
-		case twice:
-			r.wrong(p.Key.At, "%s stands twice in %s, first in line %d; leave one of them out", p.Key.Text, of, line)
-		default:
-			first[p.Key.Text] = p.Key.At.Line
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // foreign is how other programs, Docker Compose above all, call what a key of ours does.
@@ -198,7 +112,7 @@ func foreign(word string) string {
 }
 
 // unknown finds fault with a key, and returns the one that was probably meant, "" when none is near.
-func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
+func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) string {
 	text := fmt.Sprintf("unknown key %q%s", key.Text, of)
 	var names, own []string
 	for _, k := range table {
@@ -218,7 +132,7 @@ func (r *reader) unknown(key *yamltree.Node, table []Key, of string) string {
 	default:
 		text += "; there are " + strings.Join(own, ", ") + ", and flags of gpuard run with _ for -"
 	}
-	r.wrong(key.At, "%s", text)
+	r.Wrong(key.At, "%s", text)
 	return meant
 }
 
@@ -236,7 +150,7 @@ func (r *reader) wellNamed(name string, at lint.Place, what string) bool {
 	if better := defaultName(name); better != "project" {
 		advice += ", such as " + better
 	}
-	r.wrong(at, "%q cannot be the name of a %s; %s", name, what, advice)
+	r.Wrong(at, "%q cannot be the name of a %s; %s", name, what, advice)
 	return false
 }
 

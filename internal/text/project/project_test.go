@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/service"
+	"gpuard/internal/text/yamltree"
 )
 
 const whole = `# all kinds of keys
@@ -53,7 +55,7 @@ services:
 func TestRead(t *testing.T) {
 	p, mistakes := Read([]byte(whole), "/p/shop files/gpuard.yaml")
 	if len(mistakes) > 0 {
-		t.Fatal(&service.Mistakes{File: "gpuard.yaml", List: mistakes})
+		t.Fatal(&mistake.Many{File: "gpuard.yaml", List: mistakes})
 	}
 	var got []string
 	for _, s := range p.Services {
@@ -194,7 +196,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, mistakes := Read(data, path); len(mistakes) > 0 {
-			t.Error(&service.Mistakes{File: path, List: mistakes})
+			t.Error(&mistake.Many{File: path, List: mistakes})
 		}
 	}
 }
@@ -214,7 +216,7 @@ func TestGuide(t *testing.T) {
 		}
 		files++
 		if _, mistakes := Read([]byte(block), "/p/gpuard.yaml"); len(mistakes) > 0 {
-			t.Errorf("%s\n%v", block, &service.Mistakes{File: "gpuard.yaml", List: mistakes})
+			t.Errorf("%s\n%v", block, &mistake.Many{File: "gpuard.yaml", List: mistakes})
 		}
 	}
 	if files < 3 {
@@ -228,7 +230,7 @@ func TestKeys(t *testing.T) {
 	try := func(src string) {
 		t.Helper()
 		if _, mistakes := Read([]byte(src), "/p/gpuard.yaml"); len(mistakes) > 0 {
-			t.Errorf("%s\n%v", src, &service.Mistakes{File: "gpuard.yaml", List: mistakes})
+			t.Errorf("%s\n%v", src, &mistake.Many{File: "gpuard.yaml", List: mistakes})
 		}
 	}
 	const more = "\n  database: {command: a}\n  prepare: {command: a}\n"
@@ -241,7 +243,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, k := range keys.Ready {
 		src := "services:\n  a:\n    command: x\n    ready:\n      " + k.Name + ": " + k.Sample
-		if k.Kind == Time {
+		if k.Takes == yamltree.Time {
 			src += "\n      tcp: 80"
 		}
 		try(src + more)

@@ -19,12 +19,16 @@ func after(p lint.Place) lint.Place {
 // offset returns where a token begins: the index of its line and the byte in it. The library counts columns in characters.
 func (r *reader) offset(t *token.Token) (line, column int) {
 	line = min(max(t.Position.Line-1, 0), len(r.lines)-1)
-	text := r.lines[line]
-	for i := 1; i < t.Position.Column && column < len(text); i++ {
-		_, width := utf8.DecodeRune(text[column:])
-		column += width
+	text, at := r.lines[line], spot{line: line}
+	if r.last.line == line && r.last.chars < t.Position.Column {
+		at = r.last
 	}
-	return line, column
+	for ; at.chars+1 < t.Position.Column && at.bytes < len(text); at.chars++ {
+		_, width := utf8.DecodeRune(text[at.bytes:])
+		at.bytes += width
+	}
+	r.last = at
+	return line, at.bytes
 }
 
 // at makes a place of a line's index and the byte in it.
@@ -134,7 +138,7 @@ func (r *reader) literal(n *ast.LiteralNode) *Node {
 		out.At = r.at(header, 0, header, 0)
 		return out
 	}
-	last := first
+	last, end := first, header+1+strings.Count(n.Value.GetToken().Origin, "\n")
 	for l := first; l < len(r.lines); l++ {
 		text := bytes.TrimRight(r.lines[l], "\r\n")
 		spaces := len(text) - len(bytes.TrimLeft(text, " "))
@@ -147,7 +151,7 @@ func (r *reader) literal(n *ast.LiteralNode) *Node {
 				indent = min(spaces, spaces-leading(out.Text))
 			}
 		}
-		if spaces < indent || l-header > 1+strings.Count(n.Value.GetToken().Origin, "\n") {
+		if spaces < indent || l > end {
 			break
 		}
 		last = l
@@ -157,10 +161,13 @@ func (r *reader) literal(n *ast.LiteralNode) *Node {
 	if out.At.EndLine == out.At.Line && out.At.EndColumn < out.At.Column {
 		out.At.EndColumn = out.At.Column
 	}
+	var raw strings.Builder
 	for l := first; l <= last; l++ {
 		text := bytes.TrimRight(r.lines[l], "\r\n")
-		out.Raw += string(text[min(indent, len(text)):]) + "\n"
+		raw.Write(text[min(indent, len(text)):])
+		raw.WriteByte('\n')
 	}
+	out.Raw = raw.String()
 	return out
 }
 

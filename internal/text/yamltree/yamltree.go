@@ -97,14 +97,17 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cannot read the file as YAML: [%d:%d] %s", e.Line, e.Column, e.Text)
 }
 
-// misread takes the place out of the library's error, "[2:1] found …", and leaves out the lines of the file behind it.
+// misread takes the place out of the library's error, and leaves out the lines of the file that it would show.
 func misread(err error) error {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	e := &Error{}
-	if n, _ := fmt.Sscanf(text, "[%d:%d]", &e.Line, &e.Column); n == 2 {
-		_, e.Text, _ = strings.Cut(text, "] ")
-		return e
+	var at interface {
+		GetMessage() string
+		GetToken() *token.Token
 	}
+	if errors.As(err, &at) && at.GetToken() != nil {
+		where := at.GetToken().Position
+		return &Error{Line: where.Line, Column: where.Column, Text: at.GetMessage()}
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
 	return fmt.Errorf("cannot read the file as YAML: %s", text)
 }
 
@@ -136,8 +139,12 @@ type reader struct {
 	bom     int      // bytes before the first line
 	anchors map[string]*Node
 	deep    bool
+	last    spot   // of the token before, from where the next one is looked for
 	wrong   *Error // the first thing that the parser lets through though it is not YAML
 }
+
+// spot is a place in a line: so many characters and bytes stand before it.
+type spot struct{ line, chars, bytes int }
 
 func (r *reader) node(n ast.Node, depth int) *Node {
 	if depth > deepest {

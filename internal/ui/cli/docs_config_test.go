@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/text/config"
+	"gpuard/internal/text/yamltree"
 )
 
 // configPage is the reference of config.yaml.
@@ -24,10 +25,10 @@ func configPage() string {
 Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors. Sizes are written 20G, times 90s, 10m, 24h or 7d. A list can also be one text with commas.
 
 `)
-	table := func(title, text string, list []config.Key) {
+	table := func(title, text string, list []yamltree.Key) {
 		fmt.Fprintf(&b, "## %s\n\n%s| key | takes | meaning | as in |\n| --- | --- | --- | --- |\n", title, text)
 		for _, k := range list {
-			takes, as := string(k.Kind), ""
+			takes, as := string(k.Takes), ""
 			if len(k.Words) > 0 {
 				takes = strings.Join(k.Words, ", ")
 			}
@@ -59,7 +60,7 @@ func configSchema() string {
 
 func configTop() schemaMap {
 	keys := config.AllKeys()
-	object := func(list []config.Key) schemaMap {
+	object := func(list []yamltree.Key) schemaMap {
 		properties := schemaMap{}
 		for _, k := range list {
 			one := configValue(k)
@@ -71,7 +72,7 @@ func configTop() schemaMap {
 	top := object(keys.File)
 	properties := top["properties"].(schemaMap)
 	properties["rules"].(schemaMap)["items"] = object(keys.Rule)
-	for name, list := range map[string][]config.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults} {
+	for name, list := range map[string][]yamltree.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults} {
 		of := object(list)
 		of["description"] = properties[name].(schemaMap)["description"]
 		properties[name] = of
@@ -79,26 +80,26 @@ func configTop() schemaMap {
 	return top
 }
 
-func configValue(k config.Key) schemaMap {
+func configValue(k yamltree.Key) schemaMap {
 	words := schemaMap{"type": "array", "minItems": 1, "items": schemaMap{"type": []string{"string", "number"}}}
-	switch k.Kind {
-	case config.Number:
+	switch k.Takes {
+	case yamltree.Number:
 		return schemaMap{"type": "integer", "minimum": 0}
-	case config.Switch:
+	case yamltree.Switch:
 		return schemaMap{"type": "boolean"}
-	case config.Part:
+	case yamltree.Part:
 		return schemaMap{"type": "number", "minimum": 0, "maximum": 1}
-	case config.Size:
+	case yamltree.Size:
 		return schemaMap{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?i?[bB]?$`}
-	case config.Time:
+	case yamltree.Time:
 		return schemaMap{"type": "string", "pattern": `^([0-9]+d)?([0-9.]+(ms|s|m|h))*$`}
-	case config.List:
+	case yamltree.Texts:
 		return schemaMap{"anyOf": []schemaMap{{"type": []string{"string", "number"}}, words}}
-	case config.Optional:
+	case yamltree.Optional:
 		return schemaMap{"anyOf": []schemaMap{{"type": []string{"boolean", "string"}}, words}}
-	case config.Map:
+	case yamltree.Keyed:
 		return schemaMap{"type": "object"}
-	case config.Maps:
+	case yamltree.Maps:
 		return schemaMap{"type": "array", "minItems": 1}
 	}
 	if len(k.Words) > 0 {
@@ -120,9 +121,9 @@ func TestConfigKeys(t *testing.T) {
 				continue
 			}
 			_, list := f.Value.(pflag.SliceValue)
-			if (f.Value.Type() == "bool") != (k.Kind == config.Switch) || (f.Value.Type() == "int") != (k.Kind == config.Number) ||
-				list != (k.Kind == config.List) || (f.NoOptDefVal != "") != (k.Kind == config.Switch || k.Kind == config.Optional) {
-				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Kind, k.Flag)
+			if (f.Value.Type() == "bool") != (k.Takes == yamltree.Switch) || (f.Value.Type() == "int") != (k.Takes == yamltree.Number) ||
+				list != (k.Takes == yamltree.Texts) || (f.NoOptDefVal != "") != (k.Takes == yamltree.Switch || k.Takes == yamltree.Optional) {
+				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Takes, k.Flag)
 			}
 		}
 		return

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/text/config"
 	"gpuard/internal/text/project"
+	"gpuard/internal/text/yamltree"
 )
 
 // projectPage is the reference of gpuard.yaml.
@@ -27,11 +28,11 @@ Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors,
 A list can also be one text with commas. Relative paths begin at the folder of the file.
 
 `)
-	table := func(title string, list []project.Key) {
+	table := func(title string, list []yamltree.Key) {
 		fmt.Fprintf(&b, "## %s\n\n| key | takes | meaning | as in |\n| --- | --- | --- | --- |\n", title)
 		for _, k := range list {
-			takes := string(k.Kind)
-			if len(k.Words) > 0 && k.Kind == project.Text {
+			takes := string(k.Takes)
+			if len(k.Words) > 0 && k.Takes == yamltree.Text {
 				takes = strings.Join(k.Words, ", ")
 			}
 			as := ""
@@ -42,8 +43,8 @@ A list can also be one text with commas. Relative paths begin at the folder of t
 		}
 		b.WriteString("\n")
 	}
-	own := slices.DeleteFunc(slices.Clone(keys.Service), func(k project.Key) bool { return k.Flag != "" })
-	flags := slices.DeleteFunc(slices.Clone(keys.Service), func(k project.Key) bool { return k.Flag == "" })
+	own := slices.DeleteFunc(slices.Clone(keys.Service), func(k yamltree.Key) bool { return k.Flag != "" })
+	flags := slices.DeleteFunc(slices.Clone(keys.Service), func(k yamltree.Key) bool { return k.Flag == "" })
 	table("At the top", keys.File)
 	table("Of a service", own)
 	table("Of a service, as flags of gpuard run", flags)
@@ -99,7 +100,7 @@ func projectSchema() string {
 type schemaMap = map[string]any
 
 // object is a map with these keys and no others.
-func object(keys []project.Key) schemaMap {
+func object(keys []yamltree.Key) schemaMap {
 	properties := schemaMap{}
 	for _, k := range keys {
 		one := valueSchema(k)
@@ -109,34 +110,34 @@ func object(keys []project.Key) schemaMap {
 	return schemaMap{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-func valueSchema(k project.Key) schemaMap {
+func valueSchema(k yamltree.Key) schemaMap {
 	const template = `|\{\{`
 	words := schemaMap{"type": "array", "minItems": 1, "items": schemaMap{"type": []string{"string", "number"}}}
-	switch k.Kind {
-	case project.Number:
+	switch k.Takes {
+	case yamltree.Number:
 		return schemaMap{"anyOf": []schemaMap{{"type": "integer", "minimum": 1}, {"type": "string", "pattern": `\{\{`}}}
-	case project.Switch:
+	case yamltree.Switch:
 		return schemaMap{"type": "boolean"}
-	case project.Size:
+	case yamltree.Size:
 		return schemaMap{"type": "string", "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?i?[bB]?$` + template}
-	case project.Time:
+	case yamltree.Time:
 		return schemaMap{"type": "string", "pattern": `^([0-9]+d)?([0-9.]+(ms|s|m|h))*$` + template}
-	case project.List:
+	case yamltree.Texts:
 		return schemaMap{"anyOf": []schemaMap{{"type": []string{"string", "number"}}, words}}
-	case project.Optional:
+	case yamltree.Optional:
 		return schemaMap{"anyOf": []schemaMap{{"type": []string{"boolean", "string"}}, words}}
-	case project.Command:
+	case yamltree.Command:
 		return schemaMap{"anyOf": []schemaMap{{"type": "string", "minLength": 1}, words}}
-	case project.Pairs:
+	case yamltree.Pairs:
 		return schemaMap{"anyOf": []schemaMap{
 			{"type": "object", "additionalProperties": schemaMap{"type": []string{"string", "number", "boolean"}}},
 			{"type": "array", "items": schemaMap{"type": "string", "pattern": "^[^=]+="}},
 		}}
-	case project.Needs:
+	case yamltree.Needs:
 		return schemaMap{"anyOf": []schemaMap{{"type": "string"}, words, {"type": "object", "additionalProperties": schemaMap{"enum": k.Words}}}}
-	case project.Map:
+	case yamltree.Keyed:
 		return schemaMap{"type": "object"}
-	case project.Maps:
+	case yamltree.Maps:
 		return schemaMap{"type": "array"}
 	}
 	if len(k.Words) > 0 {
@@ -164,9 +165,9 @@ func TestProjectKeys(t *testing.T) {
 				continue
 			}
 			_, list := f.Value.(pflag.SliceValue)
-			if (f.Value.Type() == "bool") != (k.Kind == project.Switch) || (f.Value.Type() == "int") != (k.Kind == project.Number) ||
-				list != (k.Kind == project.List) || (f.NoOptDefVal != "") != (k.Kind == project.Switch || k.Kind == project.Optional) {
-				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Kind, k.Flag)
+			if (f.Value.Type() == "bool") != (k.Takes == yamltree.Switch) || (f.Value.Type() == "int") != (k.Takes == yamltree.Number) ||
+				list != (k.Takes == yamltree.Texts) || (f.NoOptDefVal != "") != (k.Takes == yamltree.Switch || k.Takes == yamltree.Optional) {
+				t.Errorf("%s is a %s, and --%s is not", k.Name, k.Takes, k.Flag)
 			}
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/app/services"
+	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 )
@@ -19,7 +20,7 @@ import (
 // mistakes of the file are told at once, and nothing is started of one that has any.
 func load(file string) (*service.Project, error) {
 	project, err := services.Load(file)
-	wrong := &service.Mistakes{}
+	wrong := &mistake.Many{}
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
 		return nil, asMistake(err)
 	}
@@ -39,7 +40,7 @@ func load(file string) (*service.Project, error) {
 
 // asMistake gives mistakes of a file the exit code of wrong use.
 func asMistake(err error) error {
-	var wrong *service.Mistakes
+	var wrong *mistake.Many
 	if errors.As(err, &wrong) {
 		return asUsage(err)
 	}
@@ -47,7 +48,7 @@ func asMistake(err error) error {
 }
 
 // checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
-func checkService(s *service.Service, defaults *policy.File) *service.Mistake {
+func checkService(s *service.Service, defaults *policy.File) *mistake.One {
 	trial := &Program{App: &app.App{Project: defaults}}
 	o := &runOptions{}
 	cmd := &cobra.Command{Use: "run"}
@@ -66,7 +67,7 @@ func checkService(s *service.Service, defaults *policy.File) *service.Mistake {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &service.Mistake{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
+			return &mistake.One{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
 		}
 		set = true
 	}
@@ -85,12 +86,11 @@ func checkService(s *service.Service, defaults *policy.File) *service.Mistake {
 	if err == nil {
 		return nil
 	}
-	var wrong *policy.Mistakes
+	var wrong *mistake.Many
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
-		m := service.Mistake(wrong.List[0])
-		return &m
+		return &wrong.List[0]
 	}
-	at := &service.Mistake{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
+	at := &mistake.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags { // the one that is named first
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {

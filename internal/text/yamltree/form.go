@@ -1,0 +1,280 @@
+package yamltree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/mistake"
+	"gpuard/internal/core/near"
+)
+
+// Takes is what a key of one of our own files takes.
+type Takes string
+
+// What keys take.
+const (
+	Text     Takes = "text"
+	Number   Takes = "whole number"
+	Switch   Takes = "true or false"
+	Size     Takes = "size" // 20G
+	Time     Takes = "time" // 90s
+	Part     Takes = "number from 0 to 1"
+	Texts    Takes = "list"                       // [a, b], or "a,b"
+	Optional Takes = "true, or text"              // of a flag whose value can be left out
+	Command  Takes = "text, or a list of words"   // text is cut into words
+	Pairs    Takes = "map, or a list of A=B"      // variables
+	Needs    Takes = "list of services, or a map" // service to condition
+	Keyed    Takes = "map"
+	Maps     Takes = "list of maps"
+)
+
+// Key is one key of such a file. Reading, the JSON Schema and the reference page are made of tables of them.
+type Key struct {
+	Name   string
+	Flag   string // of gpuard run that it stands for; "" for none
+	Takes  Takes
+	Words  []string // all that it can be, where that is known
+	Text   string   // what it means: a sentence without its full stop
+	Sample string   // as one writes it, behind the colon
+}
+
+// Find is the key of that name in a table.
+func Find(table []Key, name string) (Key, bool) {
+	i := slices.IndexFunc(table, func(k Key) bool { return k.Name == name })
+	if i < 0 {
+		return Key{}, false
+	}
+	return table[i], true
+}
+
+// Form is such a file while it is read. It collects what is wrong in it. In messages, of says whose key it is, such as
+// " of rule 2"; it is empty at the top of the file.
+type Form struct{ Mistakes []mistake.One }
+
+// Wrong notes a mistake.
+func (f *Form) Wrong(at lint.Place, format string, args ...any) {
+	const most = 400 // of what may be quoted in it
+	text := []rune(fmt.Sprintf(format, args...))
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	f.Mistakes = append(f.Mistakes, mistake.One{Line: at.Line, Column: at.Column, Text: string(text)})
+}
+
+// Longest is how long such a file may be, in bytes: far above any that people write.
+const Longest = 256 << 10
+
+// Root is the map that the file is; nil when it is none, or empty, which is no mistake. such is how one begins.
+func (f *Form) Root(data []byte, such string) *Node {
+	top := lint.Place{Line: 1, Column: 1}
+	switch {
+	case len(data) > Longest:
+		f.Wrong(top, "the file is longer than %d KiB", Longest>>10)
+		return nil
+	case !utf8.Valid(data) || bytes.Contains(data, []byte{0}):
+		f.Wrong(unprintable(data), "this is not text in UTF-8; write the file anew in that, without marks of other encodings")
+		return nil
+	}
+	docs, err := Parse(data)
+	var place *Error
+	switch {
+	case errors.As(err, &place):
+		f.Wrong(lint.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, mend(data, place))
+	case err != nil:
+		f.Wrong(top, "%s", strings.TrimPrefix(err.Error(), "cannot read the file as YAML: "))
+	case len(docs) == 0 || docs[0].Null && len(docs) == 1:
+	case docs[0].Kind != Map:
+		f.Wrong(docs[0].At, "the file is not a map; %s", such)
+	case len(docs) > 1:
+		f.Wrong(docs[1].At, "a second document begins; a file is one")
+	default:
+		return docs[0]
+	}
+	return nil
+}
+
+// unprintable is where the first byte stands that is not of a text in UTF-8.
+func unprintable(data []byte) lint.Place {
+	at := 0
+	for at < len(data) && data[at] != 0 {
+		r, width := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && width == 1 {
+			break
+		}
+		at += width
+	}
+	return lint.Place{Line: 1 + bytes.Count(data[:at], []byte("\n")), Column: at - bytes.LastIndexByte(data[:at], '\n')}
+}
+
+// mend says what to write where a file is not YAML, by what stands there.
+func mend(data []byte, e *Error) string {
+	lines := strings.Split(string(data), "\n")
+	if e.Line < 1 || e.Line > len(lines) {
+		return ""
+	}
+	line := strings.TrimRight(lines[e.Line-1], "\r")
+	value := line[min(max(e.Column-1, 0), len(line)):]
+	if e.Column > 1 && strings.HasPrefix(line[min(e.Column-2, len(line)):], "{{") {
+		value = line[e.Column-2:]
+	}
+	switch {
+	case strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t-"))], "\t"):
+		return "; indent with blanks, YAML takes no tabs"
+	case value != "" && (strings.HasPrefix(value, "{{") || strings.Contains("*@`%", value[:1])):
+		return fmt.Sprintf("; a value that begins with %s needs quotes", value[:1])
+	case strings.Contains(e.Text, "mapping value") && strings.Contains(value, ": "):
+		return "; a value with a colon and a blank in it needs quotes"
+	}
+	return ""
+}
+
+// Once are the entries of a map, whose keys are names, each once. where says in messages what the map is, such as "rule 2".
+func (f *Form) Once(n *Node, where string) (out []Pair) {
+	first := map[string]int{}
+	for _, p := range n.Pairs {
+		line, twice := first[p.Key.Text]
+		switch {
+		case p.Key.Kind != Scalar || p.Key.Null || p.Key.Text == "":
+			f.Wrong(p.Key.At, "a key of %s is not a name", where)
+		case twice:
+			f.Wrong(p.Key.At, "%s stands twice in %s, first in line %d; leave one of them out", p.Key.Text, where, line)
+		default:
+			first[p.Key.Text] = p.Key.At.Line
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Entry is a key that is known, and its value, which is not nothing.
+type Entry struct {
+	Key   Key
+	At    lint.Place // of the key
+	Value *Node
+}
+
+// Entries are those of a map whose keys stand in a table; unknown is told of others. At the top those are left out that begin
+// with x-: for anchors, and for other programs.
+func (f *Form) Entries(n *Node, table []Key, where, of string, unknown func(key *Node)) (out []Entry) {
+	for _, p := range f.Once(n, where) {
+		key, known := Find(table, p.Key.Text)
+		switch {
+		case of == "" && strings.HasPrefix(p.Key.Text, "x-"):
+		case !known:
+			unknown(p.Key)
+		case p.Value.Null:
+			f.Wrong(p.Key.At, "%s%s has no value%s", key.Name, of, key.sample())
+		default:
+			out = append(out, Entry{key, p.Key.At, p.Value})
+		}
+	}
+	return out
+}
+
+func (k *Key) sample() string {
+	if k.Sample == "" {
+		return ""
+	}
+	return "; write for instance " + k.Name + ": " + k.Sample
+}
+
+// Text reads a value that is one text.
+func (f *Form) Text(e Entry, of string) (string, bool) {
+	text := strings.TrimSpace(e.Value.Text)
+	switch {
+	case e.Value.Kind != Scalar:
+		f.Wrong(e.Value.At, "%s%s is not one text%s", e.Key.Name, of, e.Key.sample())
+	case text == "":
+		f.Wrong(e.Value.At, "%s%s is empty%s", e.Key.Name, of, e.Key.sample())
+	case strings.ContainsAny(text, "\x00\n"):
+		f.Wrong(e.Value.At, "%s%s has more than one line, or a zero byte, in it", e.Key.Name, of)
+	default:
+		return text, true
+	}
+	return "", false
+}
+
+// Word reads a text, one of those that the key takes where they are known.
+func (f *Form) Word(e Entry, of string) (string, bool) {
+	text, ok := f.Text(e, of)
+	return text, ok && f.OneOf(e.Key, text, e.Value.At, of)
+}
+
+// OneOf reports whether a word is one of those that a key takes, and finds fault with it when not.
+func (f *Form) OneOf(key Key, word string, at lint.Place, of string) bool {
+	if len(key.Words) == 0 || slices.Contains(key.Words, word) {
+		return true
+	}
+	if meant := near.Word(word, key.Words); meant != "" {
+		f.Wrong(at, "%s%s is %q; did you mean %s?", key.Name, of, word, meant)
+		return false
+	}
+	last := len(key.Words) - 1
+	f.Wrong(at, "%s%s is %q; write %s or %s", key.Name, of, word, strings.Join(key.Words[:last], ", "), key.Words[last])
+	return false
+}
+
+// Item is one of a list.
+type Item struct {
+	Text string
+	At   lint.Place
+}
+
+// List reads [a, b], the same in lines, and "a,b".
+func (f *Form) List(e Entry, of string) (out []Item) {
+	values := e.Value.Items
+	switch {
+	case e.Value.Kind == Map:
+		f.Wrong(e.Value.At, "%s%s is not a list%s", e.Key.Name, of, e.Key.sample())
+	case e.Value.Kind == Scalar:
+		if _, ok := f.Text(e, of); !ok {
+			return nil
+		}
+		values = []*Node{e.Value}
+	case len(values) == 0:
+		f.Wrong(e.Value.At, "%s%s is an empty list; leave it out", e.Key.Name, of)
+	}
+	for _, n := range values {
+		if n.Kind != Scalar || n.Null || strings.ContainsAny(n.Text, "\x00\n") {
+			f.Wrong(n.At, "%s%s has something in its list that is not one text", e.Key.Name, of)
+			return nil
+		}
+		for _, part := range strings.Split(n.Text, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				f.Wrong(n.At, "%s%s has an empty name in its list", e.Key.Name, of)
+				return nil
+			}
+			out = append(out, Item{part, n.At})
+		}
+	}
+	return out
+}
+
+// Setting reads the value of a flag, "" for one that stands alone; set is false where the flag is not to be given.
+func (f *Form) Setting(e Entry, of string) (value string, set bool) {
+	alone := e.Key.Takes == Switch || e.Key.Takes == Optional
+	word := ""
+	if e.Value.Kind == Scalar && e.Value.Plain {
+		word = e.Value.Text
+	}
+	switch {
+	case alone && (word == "true" || word == "false"):
+		return "", word == "true" // where it is false that is so anyway
+	case e.Key.Takes == Switch:
+		f.Wrong(e.Value.At, "%s%s is neither true nor false; write %[1]s: true or %[1]s: false", e.Key.Name, of)
+		return "", false
+	case e.Key.Takes == Texts || e.Key.Takes == Optional:
+		var texts []string
+		for _, item := range f.List(e, of) {
+			texts = append(texts, item.Text)
+		}
+		value = strings.Join(texts, ",")
+		return value, value != ""
+	}
+	return f.Text(e, of)
+}
