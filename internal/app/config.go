@@ -80,8 +80,29 @@ type said struct {
 	rules  *rules // for the caller; nil: not asked yet
 }
 
-// configFile reads one file; nil when there is none.
+// configFile reads one file, in the time that there is for it; nil when there is none.
 func (a *App) configFile(path string, machine bool) (*policy.File, error) {
+	if a.Patience <= 0 {
+		return a.readConfig(path, machine)
+	}
+	type answer struct {
+		file *policy.File
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		file, err := a.readConfig(path, machine)
+		read <- answer{file, err}
+	}()
+	select {
+	case got := <-read:
+		return got.file, got.err
+	case <-time.After(a.Patience):
+		return nil, fmt.Errorf("cannot read %s within %s: its file system does not answer, or the file is of a kind that takes long to read; try: cat %[1]s", path, a.Patience)
+	}
+}
+
+func (a *App) readConfig(path string, machine bool) (*policy.File, error) {
 	uid := uint32(os.Geteuid())
 	text, err := files.Read(path)
 	switch {
@@ -115,7 +136,10 @@ func trusted(path string, text files.Text, machine bool, uid uint32, names func(
 	if machine {
 		sudo, owner = "sudo ", 0
 	}
+	const unknown = 65534 // of ids that have none in the user namespace (user_namespaces(7))
 	switch {
+	case text.UID == unknown && machine:
+		return fmt.Errorf("cannot use %s: it does not belong to root as far as can be seen from here, which is the rule inside of a user namespace (unshare -r, rootless containers); lease outside of it", path)
 	case text.UID != owner && (machine || text.UID != 0):
 		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it", path, names(text.UID), names(owner), sudo)
 	case text.Mode&others != 0, text.Mode&group != 0 && (machine || text.GID != text.UID):
