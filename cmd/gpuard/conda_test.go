@@ -113,6 +113,11 @@ func printed(shell, name string) string {
 	return "echo \"<${" + name + "-unset}>\""
 }
 
+// leftBehind prints the hooks' own variables.
+func leftBehind(shell string) string {
+	return strings.Join([]string{printed(shell, "_gpuard"), printed(shell, "name"), printed(shell, "ended")}, "\n")
+}
+
 // TestCondaShells: inside there is the choice, in whatever state of the shell; afterwards every variable is as it was.
 func TestCondaShells(t *testing.T) {
 	t.Parallel()
@@ -349,11 +354,11 @@ func TestCondaWithoutGpuard(t *testing.T) {
 	c.setup("train", "--device", "0")
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
 		in, out := c.enter("train", shell), c.leave("train", shell)
-		lines := strings.Join([]string{snapshot("before"), in, in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "NVIDIA_VISIBLE_DEVICES"), out, snapshot("after"), "echo end"}, "\n")
+		lines := strings.Join([]string{snapshot("before"), in, in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "NVIDIA_VISIBLE_DEVICES"), out, snapshot("after"), leftBehind(shell), "echo end"}, "\n")
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/damaged", func(t *testing.T) {
 			got := c.script(shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
-			contains(t, got.out, "<-1>\n<void>\nend\n")
+			contains(t, got.out, "<-1>\n<void>\n<unset>\n<unset>\n<unset>\nend\n")
 			contains(t, got.err, "unset GPUARD_SAVED", "sees NO GPU")
 			c.unchanged(t)
 		})
@@ -363,14 +368,19 @@ func TestCondaWithoutGpuard(t *testing.T) {
 	}
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
 		in, out := c.enter("train", shell), c.leave("train", shell)
-		lines := strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "VISIBLE_DEVICES"), out, snapshot("after"), "echo end"}, "\n")
+		lines := strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "VISIBLE_DEVICES"), out, snapshot("after"), leftBehind(shell), "echo end"}, "\n")
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/gone", func(t *testing.T) {
 			for _, before := range [][]string{nil, {"CUDA_VISIBLE_DEVICES=", "VISIBLE_DEVICES=a 'b'\nc"}} {
 				got := c.script(shell, options+lines, before...)
-				contains(t, got.out, "<-1>\n<unset>\nend\n")
-				contains(t, got.err, "cannot be used, so this environment sees NO GPU")
+				contains(t, got.out, "<-1>\n<unset>\n<unset>\n<unset>\n<unset>\nend\n")
+				if !strings.Contains(got.err, "cannot be used, so this environment sees NO GPU") || strings.Count(got.err, "\n") != 1 {
+					t.Errorf("it says %s", got.err)
+				}
 				c.unchanged(t)
+			}
+			if got := c.script(shell, out); got.err != "" {
+				t.Errorf("left where it was not entered: %s", got.err)
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -227,5 +229,30 @@ func TestSetupRefuses(t *testing.T) {
 	}
 	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestSetupDoubts: what this machine can never give is written and said; what a mask hides from this shell, or is busy, is not.
+func TestSetupDoubts(t *testing.T) {
+	t.Parallel()
+	home, bin := someone(t)
+	planted(t, home, map[string]string{"env/conda-meta/history": "", ".local/share/jupyter/kernels/mine/kernel.json": `{"argv": ["x", "{connection_file}"], "display_name": "X"}`})
+	for _, words := range [][]string{{"conda", "./env"}, {"direnv"}, {"jupyter", "--kernel", "mine"}, {"desktop", "org.x.MTools"}, {"systemd", "--user", "x", "--", "true"}} {
+		for _, c := range []struct{ flag, env, want string }{
+			{"--device=9", "GPUARD_MACHINE=demo", "note: as this machine is now, there will be no GPU: cannot find device 9: this machine has 0-3; "},
+			{"--device=0", "CUDA_VISIBLE_DEVICES=1", ""},
+			{"--device=99", "GPUARD_MACHINE=", "note: no GPU can be seen here now: cannot "},
+			{"--cpu", "GPUARD_MACHINE=", ""},
+		} {
+			cmd := menu(t, home, bin, append([]string{"--dry-run", c.flag}, words[1:]...)...)
+			cmd.Args[slices.Index(cmd.Args, "desktop")] = words[0]
+			cmd.Env = append(cmd.Env, c.env)
+			got := run(t, cmd)
+			doubt := regexp.MustCompile("note: (as this machine is now|no GPU can be seen).*").FindString(got.out)
+			hardware := strings.Contains(doubt, "cannot find device 99")
+			if got.code != 0 || !strings.HasPrefix(doubt, c.want) && !hardware || c.want == "" && doubt != "" {
+				t.Errorf("%q %s: %+v, want %s", words, c.flag, got, c.want)
+			}
+		}
 	}
 }

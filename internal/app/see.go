@@ -134,6 +134,21 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 	return a.forShell(append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...)), nil
 }
 
+// Doubts are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside of.
+func (a *App) Doubts(ctx context.Context, spec job.Spec) []string {
+	spec.Any = true
+	_, _, err := a.decide(ctx, spec)
+	var refusal *job.Refusal
+	var none *gpu.Unavailable
+	switch {
+	case errors.As(err, &refusal) && refusal.Never:
+		return []string{"as this machine is now, there will be no GPU: " + refusal.Summary + "; " + refusal.Remedy}
+	case errors.As(err, &none):
+		return []string{"no GPU can be seen here now: " + none.Text}
+	}
+	return nil
+}
+
 // Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held
 // for a process that gpuard did not become, which may go on.
 func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {

@@ -51,11 +51,10 @@ func (c Conda) Wish() (Wish, error) {
 	}
 	h := hook{program: program, id: "conda:" + dir, flags: c.Flags, ask: c.Ask, lease: c.Lease}
 	w := Wish{Key: "conda " + dir}
-	for _, f := range []struct{ path, text string }{
-		{"activate.d/~~gpuard.sh", h.activateSh()}, {"activate.d/~~gpuard.fish", h.activateFish()},
-		{"deactivate.d/~~gpuard.sh", h.deactivateSh()}, {"deactivate.d/~~gpuard.fish", h.deactivateFish()},
-	} {
-		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", f.path), Content: f.text})
+	for _, kind := range []string{"activate", "deactivate"} {
+		for _, ext := range []string{".sh", ".fish"} {
+			w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", kind+".d", "~~gpuard"+ext), Content: h.text("conda-" + kind + ext)})
+		}
 	}
 	name := dir
 	if filepath.Base(filepath.Dir(dir)) == "envs" {

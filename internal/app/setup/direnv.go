@@ -53,8 +53,9 @@ func (d Direnv) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them.
-	lines := fmt.Sprintf("if _gpuard=\"$(%s)\"; then\n  eval \"$_gpuard\"\nelse\n  echo 'gpuard: this folder sees NO GPU' >&2\n%sfi\n",
-		quote.Words(quote.Sh, append([]string{program, "env"}, d.Flags...)...), hideSh())
+	set, unset := hide()
+	lines := fmt.Sprintf("if _gpuard=\"$(%s)\"; then\n  eval \"$_gpuard\"\nelse\n  echo 'gpuard: this folder sees NO GPU' >&2\n  export %s\n  unset %s\nfi\n",
+		quote.Words(quote.Sh, append([]string{program, "env"}, d.Flags...)...), quote.Words(quote.Sh, set...), strings.Join(unset, " "))
 	return Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},

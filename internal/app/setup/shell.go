@@ -14,10 +14,11 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// The lines for each shell. They start no process before the first Tab.
+// The lines for each shell, which start no process before the first Tab, and the hooks for conda.
 //
 //go:embed rc.bash rc-prompt.bash rc.zsh rc-prompt.zsh rc-prompt.fish
-var shellLines embed.FS
+//go:embed conda-activate.sh conda-deactivate.sh conda-activate.fish conda-deactivate.fish
+var shellTexts embed.FS
 
 // Shells are those that can be set up.
 func Shells() []string { return []string{"bash", "zsh", "fish"} }
@@ -47,9 +48,9 @@ func (s Shell) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	text := s.lines("rc." + s.Name)
+	text := shellText("rc." + s.Name)
 	if s.Prompt {
-		text += s.lines("rc-prompt." + s.Name)
+		text += shellText("rc-prompt." + s.Name)
 	}
 	text = strings.ReplaceAll(text, "@PROGRAM@", quote.Sh(program))
 	if s.Login != "" {
@@ -95,7 +96,7 @@ func (s Shell) fish(w Wish, program string) (Wish, error) {
 	}
 	text := ""
 	if s.Prompt {
-		text = s.lines("rc-prompt.fish")
+		text = shellText("rc-prompt.fish")
 	}
 	if s.Login != "" {
 		text += "status is-interactive; or status is-login; and " + loginFish(program, s.Login)
@@ -107,8 +108,8 @@ func (s Shell) fish(w Wish, program string) (Wish, error) {
 	return w, nil
 }
 
-func (s Shell) lines(name string) string {
-	text, err := shellLines.ReadFile(name)
+func shellText(name string) string {
+	text, err := shellTexts.ReadFile(name)
 	if err != nil {
 		panic(err) // it is part of the program
 	}

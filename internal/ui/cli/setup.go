@@ -131,7 +131,8 @@ type target struct {
 	dry, remove, json bool
 	system            bool // root's record
 
-	after func(setup.Report) []string // what to type when it was taken away; nil: nothing
+	doubts func() []string             // about the choice that was written down; nil: there is none
+	after  func(setup.Report) []string // what to type when it was taken away; nil: nothing
 }
 
 func (t *target) add(cmd *cobra.Command) {
@@ -167,6 +168,9 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 			r, err = s.Preview(w)
 		} else if err == nil {
 			r, err = s.Apply(w)
+		}
+		if err == nil && t.doubts != nil {
+			r.Notes = append(t.doubts(), r.Notes...)
 		}
 	}
 	if r.Setup == "" {
@@ -271,6 +275,18 @@ func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	all := &cobra.Command{}
 	(&specFlags{}).add(p, all)
 	return chosen(cmd, all.Flags()), nil
+}
+
+// doubts says so where this machine cannot give what is chosen. It is written all the same: the driver may be down, and home
+// folders are shared with machines that have other devices.
+func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
+	return func() []string {
+		spec, err := c.spec(cmd, nil)
+		if err != nil {
+			return nil
+		}
+		return p.App.Doubts(cmd.Context(), spec)
+	}
 }
 
 // shellWords is a command line for messages.

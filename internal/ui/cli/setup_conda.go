@@ -82,6 +82,7 @@ func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string)
 		return err
 	}
 	c.Ask, c.Lease = o.ask, o.lease
+	o.target.doubts = o.choice.doubts(p, cmd)
 	return p.do(&o.target, c.Key, c.Wish)
 }
 

@@ -51,6 +51,7 @@ func (p *Program) setupDesktop() *cobra.Command {
 				if !cmd.Flags().Changed("wait") && !l.wait.noWait && len(l.wait.fallback) == 0 && !l.cpu {
 					d.Flags = append(d.Flags, "--no-wait")
 				}
+				t.doubts = l.doubts(p, cmd)
 				return p.do(&t, d.Key, d.Wish)
 			})
 		},

@@ -30,6 +30,7 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 					return err
 				}
 				d.Flags = flags
+				t.doubts = c.doubts(p, cmd)
 				return p.do(&t, d.Key, d.Wish)
 			})
 		},

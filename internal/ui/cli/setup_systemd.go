@@ -79,6 +79,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 				}
 				s.NoWait = !l.waits()
 				t.after = s.After
+				t.doubts = l.doubts(p, cmd)
 				return p.do(&t, s.Key, s.Wish)
 			})
 		},
