@@ -136,12 +136,13 @@ func trusted(path string, text files.Text, machine bool, uid uint32, names func(
 	if machine {
 		sudo, owner = "sudo ", 0
 	}
-	const unknown = 65534 // of ids that have none in the user namespace (user_namespaces(7))
 	switch {
-	case text.UID == unknown && machine:
-		return fmt.Errorf("cannot use %s: it does not belong to root as far as can be seen from here, which is the rule inside of a user namespace (unshare -r, rootless containers); lease outside of it", path)
 	case text.UID != owner && (machine || text.UID != 0):
-		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it", path, names(text.UID), names(owner), sudo)
+		beside := ""
+		if machine && text.UID == 65534 { // which stands for ids that have none in a user namespace (user_namespaces(7))
+			beside = "; in a user namespace (unshare -r, a rootless container) that may be root all the same: lease outside of it"
+		}
+		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it%[5]s", path, names(text.UID), names(owner), sudo, beside)
 	case text.Mode&others != 0, text.Mode&group != 0 && (machine || text.GID != text.UID):
 		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
 	}

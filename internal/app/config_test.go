@@ -58,7 +58,7 @@ func TestTrusted(t *testing.T) {
 	}{
 		{true, 0, 0, 0o644, ""}, {false, 7, 7, 0o600, ""}, {false, 0, 0, 0o644, ""}, {false, 7, 7, 0o664, ""},
 		{true, 7, 0, 0o644, "it belongs to u7, and only one of u0 counts there; sudo chown u0 f, or remove it"},
-		{true, 65534, 65534, 0o644, "inside of a user namespace"},
+		{true, 65534, 65534, 0o644, "it belongs to u65534, and only one of u0 counts there; sudo chown u0 f, or remove it; in a user namespace"},
 		{false, 65534, 65534, 0o644, "it belongs to u65534, and only one of u7 counts there; chown u7 f, or remove it"},
 		{true, 0, 0, 0o664, "others than its owner may write it (mode 0664); sudo chmod go-w f"},
 		{false, 7, 8, 0o664, "others than its owner may write it (mode 0664); chmod go-w f"},
