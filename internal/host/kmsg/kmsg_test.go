@@ -1,13 +1,18 @@
 package kmsg
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 )
@@ -121,6 +126,32 @@ func TestReadKernel(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	t.Log(len(got), "errors,", err)
+}
+
+// TestReadFiltered: where the call would end the process, it is not made.
+func TestReadFiltered(t *testing.T) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with its filter
+		code := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_SYSLOG},
+			{Code: unix.BPF_RET | unix.BPF_K, K: 0x80000000}, // SECCOMP_RET_KILL_PROCESS
+			{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000}, // SECCOMP_RET_ALLOW
+		}
+		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			filter := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+			err = unix.Prctl(unix.PR_SET_SECCOMP, 2, uintptr(unsafe.Pointer(&filter)), 0, 0) // SECCOMP_MODE_FILTER
+		}
+		if err == nil {
+			_, err = Read("/")
+		}
+		done <- err
+	}()
+	if err := <-done; !errors.Is(err, unix.EPERM) {
+		t.Error(err)
+	}
 }
 
 func FuzzParse(f *testing.F) {
