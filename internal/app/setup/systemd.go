@@ -183,7 +183,7 @@ func printable(s string) string {
 
 // beside is a drop-in for a unit that is there.
 func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
-	u := service{name: name, program: program, user: s.User, entries: unit.Entries([]byte(found.text))}
+	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.App.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
 	run, tmp := filepath.Join("/", s.Setup.App.Root, "run"), filepath.Join("/", s.Setup.App.Root, "var", "tmp")
 	leases, _ := store.Locate(run, tmp)
 	u.shared = !strings.HasPrefix(leases, tmp)
@@ -211,6 +211,9 @@ func (s Systemd) beside(name string, found found, path, program string) (Wish, e
 	}
 	if u.readOnly() {
 		b.WriteString("# Where the leases are, in a system that the service can only read.\nReadWritePaths=-/run/gpuard -/run/lock\n")
+	}
+	if u.last("IgnoreSIGPIPE") != "" && !u.on("IgnoreSIGPIPE") {
+		b.WriteString("# By this, gpuard knows that systemd ignores SIGPIPE, which it does not here.\nUnsetEnvironment=SYSTEMD_EXEC_PID\n")
 	}
 	w := s.wish(name, path, b.String())
 	w.Notes = append(w.Notes, u.notes(s.NoWait)...)

@@ -9,12 +9,14 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/host/files"
 	"gpuard/internal/text/unit"
 )
 
 // service is what a unit says, its drop-ins included.
 type service struct {
 	name, program string
+	root          string // of the machine's files
 	user          bool
 	shared        bool // the leases are where every service sees them
 	entries       []unit.Entry
@@ -77,7 +79,9 @@ func (u service) clocks() []string {
 
 // readOnly: the folder of the leases cannot be written to from inside.
 func (u service) readOnly() bool {
-	return u.last("ProtectSystem") == "strict" || u.on("DynamicUser")
+	return u.last("ProtectSystem") == "strict" || u.on("DynamicUser") || slices.ContainsFunc(strings.Fields(strings.Join(u.list("ReadOnlyPaths"), " ")), func(path string) bool {
+		return slices.Contains([]string{"/", "/run", "/run/gpuard"}, filepath.Clean(strings.TrimLeft(path, "-+")))
+	})
 }
 
 // commands are the commands of each ExecStart= line, or why they cannot be started by gpuard.
@@ -139,22 +143,50 @@ func (u service) notes(noWait bool) (notes []string) {
 	for _, key := range u.clocks() {
 		add(!noWait, "%s=%s runs while it waits for a free device, too, and ends it; with --no-wait it fails instead", key, u.last(key))
 	}
+	for _, key := range []string{"TimeoutStartSec", "TimeoutSec"} {
+		add(!noWait && u.tells() && u.last(key) != "", "%s=%s does not end its start any more, because that waits in line, too; with --no-wait it does", key, u.last(key))
+	}
+	restart := u.last("Restart")
+	add(noWait && (restart == "always" || restart == "on-failure") && u.last("RestartSec") == "",
+		"Restart=%s without RestartSec= tries five times within a second and gives up; a line RestartSec=30 in systemctl edit %s tries on", restart, u.name)
 	add(kind == "oneshot" && len(u.list("ExecStart")) > 1, "each of its commands gets a lease of its own, one after the other")
 	add(u.on("PrivateDevices"), "PrivateDevices= hides every GPU from it; PrivateDevices=no in systemctl edit %s shows them", u.name)
 	policy := u.last("DevicePolicy")
 	add((policy == "closed" || policy == "strict") && !strings.Contains(strings.Join(u.list("DeviceAllow"), " "), "nvidia"),
 		"DevicePolicy=%s hides the devices that DeviceAllow= does not name; for NVIDIA: DeviceAllow=char-nvidia* rw", policy)
 	add(u.on("PrivatePIDs"), "PrivatePIDs= hides it from other jobs, so gpuard refuses to lease there; write PrivatePIDs=no")
+	add(u.last("ProcSubset") == "pid", "ProcSubset=pid hides the number of this boot, which every lease has, so gpuard refuses to lease there; write ProcSubset=all")
 	add(u.on("PrivateUsers"), "PrivateUsers=: the owners of other jobs have no names in there")
 	protect := u.last("ProtectProc")
 	add(protect == "invisible" || protect == "noaccess" || protect == "ptraceable", "ProtectProc=%s: the jobs of other users on a GPU have no owner and no command in there", protect)
 	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or one of its own, that nobody else sees: the machine needs /run/gpuard, which gpuard setup machine makes")
 	mode := u.last("KillMode")
 	add(mode == "process" || mode == "none", "KillMode=%s: what it leaves behind keeps its lease as long as it keeps its files open", mode)
+	obeyed := func(where, name, value string) {
+		add(strings.Contains(name, "_VISIBLE_DEVICES"), "%s%s=%s is obeyed: it gets no device but these; take it out if gpuard is to choose", where, name, value)
+	}
 	f, _ := unit.Read(u.name, []byte("[Service]\nEnvironment="+strings.Join(u.list("Environment"), "\nEnvironment=")))
 	for _, step := range f.Steps {
-		add(step.Do == lint.Set && strings.Contains(step.Name, "_VISIBLE_DEVICES"),
-			"Environment=%s=%s is obeyed: it gets no device but these; take it out if gpuard is to choose", step.Name, step.Value.Text)
+		if step.Do == lint.Set {
+			obeyed("Environment=", step.Name, step.Value.Text)
+		}
+	}
+	for _, path := range u.files() {
+		text, _ := files.Read(path) // one that cannot be read is for systemd to mind
+		for line := range strings.Lines(string(text.Content)) {
+			if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); !strings.ContainsAny(name, "#;") {
+				obeyed("in "+path+", ", name, gpu.Clean(value))
+			}
+		}
 	}
 	return notes
+}
+
+// files are those of EnvironmentFile= that are there. A path with a specifier is taken as it stands, and so not found.
+func (u service) files() (paths []string) {
+	for _, value := range u.list("EnvironmentFile") {
+		found, _ := filepath.Glob(filepath.Join(u.root, strings.TrimPrefix(value, "-")))
+		paths = append(paths, found...)
+	}
+	return paths
 }

@@ -107,6 +107,8 @@ func TestService(t *testing.T) {
 		{"RootImage=/x", "/usr/bin/gpuard", false, "RootImage=", false, ""},
 		{"ProtectSystem=strict", "/usr/bin/gpuard", false, "", true, ""},
 		{"ProtectSystem=full", "/usr/bin/gpuard", false, "", false, ""},
+		{"ReadOnlyPaths=/etc -/run/", "/usr/bin/gpuard", false, "", true, ""},
+		{"ReadOnlyPaths=/run/x", "/usr/bin/gpuard", false, "", false, ""},
 		{"WatchdogSec=5\nRuntimeMaxSec=infinity", "/usr/bin/gpuard", false, "", false, "WatchdogSec"},
 		{"Type=notify\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, ""},
 		{"Type=oneshot\nTimeoutSec=5\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, "TimeoutSec"},
@@ -115,6 +117,35 @@ func TestService(t *testing.T) {
 		_, err := u.commands()
 		if err != nil && (c.refused == "" || !strings.Contains(err.Error(), c.refused)) || err == nil && c.refused != "" || u.readOnly() != c.readOnly || strings.Join(u.clocks(), " ") != c.clocks {
 			t.Errorf("%+v: %v, read only %v, %q", c, err, u.readOnly(), u.clocks())
+		}
+	}
+}
+
+// TestServiceNotes: what is worth a look is said, and nothing else.
+func TestServiceNotes(t *testing.T) {
+	root := t.TempDir()
+	planted(t, root, map[string]string{"etc/default/a": "# CUDA_VISIBLE_DEVICES=7\nA=1\n HIP_VISIBLE_DEVICES=\"0\x1b\" \n"})
+	for _, c := range []struct {
+		text   string
+		noWait bool
+		want   string // of the only note; "" there is none
+	}{
+		{"Type=notify", false, ""},
+		{"Type=notify\nTimeoutSec=5", false, "TimeoutSec=5 does not end its start any more"},
+		{"Type=dbus\nTimeoutStartSec=5", false, "TimeoutStartSec=5 does not end its start any more"},
+		{"Type=notify\nTimeoutStartSec=5", true, ""},
+		{"Restart=on-failure", true, "Restart=on-failure without RestartSec= tries five times within a second and gives up; a line RestartSec=30 in systemctl edit a.service"},
+		{"Restart=always\nRestartSec=5", true, ""},
+		{"Restart=on-abnormal", true, ""},
+		{"Type=notify\nRestart=always", false, ""},
+		{"Type=notify\nProcSubset=pid", false, "write ProcSubset=all"},
+		{"Type=notify\nEnvironmentFile=-/etc/default/?\nEnvironmentFile=/etc/none", false, "in " + root + `/etc/default/a, HIP_VISIBLE_DEVICES="0" is obeyed`},
+		{"Type=notify\nEnvironmentFile=/etc/default/a\nEnvironmentFile=", false, ""},
+	} {
+		u := service{name: "a.service", root: root, shared: true, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
+		notes := u.notes(c.noWait)
+		if said := strings.Join(notes, "\n"); !strings.Contains(said, c.want) || len(notes) > 1 || len(notes) == 1 && c.want == "" {
+			t.Errorf("%q: %q, want %q", c.text, said, c.want)
 		}
 	}
 }
