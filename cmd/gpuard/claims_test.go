@@ -279,3 +279,34 @@ func TestHolderKilled(t *testing.T) {
 	}
 	r.all(1)
 }
+
+// TestHolderOutlasts: a command that takes its time to end keeps its lease, whatever systemd sends to all of its service's processes, and
+// although it has closed the descriptor.
+func TestHolderOutlasts(t *testing.T) {
+	r := newRig(t, "demo:1xL4")
+	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.02; done'`)
+	holder := holderOf(t, r.folder())
+	eventually(t, "the descriptor is closed, and the holder hears no signals", func() bool {
+		kept, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/2??", cmd.Process.Pid))
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", holder))
+		_, ignored, _ := strings.Cut(string(status), "\nSigIgn:\t")
+		var set uint64
+		_, _ = fmt.Sscanf(ignored, "%x", &set)
+		return len(kept) == 0 && strings.HasPrefix(string(status), "Name:\tgpu-holder\n") && set&0x4027 == 0x4027
+	})
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT} {
+		if err := unix.Kill(holder, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := run(t, r.job("true")); got.code != 120 {
+		t.Errorf("the device of a running command was given away: exit %d", got.code)
+	}
+	if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := run(t, r.job("true")); got.code != 0 {
+		t.Errorf("after its end: exit %d %s", got.code, got.err)
+	}
+}

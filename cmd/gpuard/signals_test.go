@@ -160,6 +160,8 @@ func TestIgnored(t *testing.T) {
 			"trap '' TSTP TTIN TTOU; " + sets,
 			"trap 'echo' INT TERM; " + sets,
 			"exec timeout 20 " + sets,
+			"trap '' PIPE; SYSTEMD_EXEC_PID=$$ exec " + sets, // as systemd starts the main process of a service
+			"export SYSTEMD_EXEC_PID=$$; " + sets,
 		} {
 			seen = append(seen, script+"\n"+f.run("sh", "-c", script).out)
 		}

@@ -80,6 +80,26 @@ func TestWaitOrder(t *testing.T) {
 	l.noTickets()
 }
 
+// TestWaitReload: systemctl reload does not end a service that waits in line.
+func TestWaitReload(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	cmd := l.waiter("true")
+	cmd.Args = append([]string{"sh", "-c", `SYSTEMD_EXEC_PID=$$ exec gpuard "$@"`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it stands in the line", func() bool { return len(l.tickets()) == 1 })
+	if err := cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	l.end()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // halt stops a process with SIGSTOP, and not while it has that lock: everybody would wait for it.
 func halt(t testing.TB, lock string, p *os.Process) {
 	t.Helper()

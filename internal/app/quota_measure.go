@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/quota"
+	"gpuard/internal/host/background"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/measurer"
 	"gpuard/internal/host/store"
@@ -52,6 +53,7 @@ func (a *App) Measure(ctx context.Context, args []string) error {
 		return err
 	}
 	defer process.Close() //nolint:errcheck // it ends with us
+	background.Outlast("gpu-measure")
 	folder, err := store.Open(args[1], nil, time.Minute)
 	if err != nil {
 		return err

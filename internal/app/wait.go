@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -87,9 +88,9 @@ func (c *claiming) belated(caught *interrupt.Caught, d *decision) {
 	for {
 		select {
 		case sig := <-caught.Signals:
-			switch sig {
-			case syscall.SIGCONT:
-			case syscall.SIGTSTP:
+			switch {
+			case sig == syscall.SIGCONT, c.reload(sig):
+			case sig == syscall.SIGTSTP:
 				interrupt.Suspend()
 			default:
 				c.giveUp(d)
@@ -99,6 +100,12 @@ func (c *claiming) belated(caught *interrupt.Caught, d *decision) {
 			return
 		}
 	}
+}
+
+// reload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will start has read nothing yet.
+func (c *claiming) reload(sig os.Signal) bool {
+	executed, _ := c.app.Env.Lookup("SYSTEMD_EXEC_PID") // by systemd itself (systemd.exec(5))
+	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
 }
 
 // waiting is a request in the line.
@@ -152,6 +159,9 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 	for {
 		select {
 		case sig := <-caught.Signals:
+			if w.reload(sig) {
+				continue
+			}
 			if sig != syscall.SIGCONT {
 				cancel(&signalled{sig})
 				return sig

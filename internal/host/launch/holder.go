@@ -84,7 +84,7 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 		return fmt.Errorf("cannot start %s: cannot wait for its starter: %w", what, err)
 	}
 	if status.ExitStatus() != 0 {
-		return fmt.Errorf("cannot start %s: its starter ended with %d", what, status.ExitStatus())
+		return fmt.Errorf("cannot start %s: %w", what, syscall.Errno(status.ExitStatus())) //nolint:gosec // at most 255
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {
-		exitRaw(1)
+		exitRaw(uintptr(errno))
 	}
 	if pid != 0 {
 		exitRaw(0)
@@ -221,6 +221,7 @@ type Watch struct {
 
 // Watching reads the two descriptors of a holder's command line.
 func Watching(pidfd, lock string) (*Watch, error) {
+
 	p, err1 := strconv.Atoi(pidfd)
 	l, err2 := strconv.Atoi(lock)
 	if err1 != nil || err2 != nil || p < 3 || l < 3 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,12 @@ func setDefault(sig unix.Signal) {
 // inherited SIG_IGN alone for SIGHUP and SIGINT only, and forgets the others; POSIX shells ignore SIGINT and SIGQUIT
 // together for such a job (XCU 2.11, "Signals and Error Handling"). A shell that ignores SIGINT and not SIGQUIT itself
 // was told so by a trap, and passes on just that.
+// For the process that systemd executes for a service, it ignores SIGPIPE unless the unit says otherwise (systemd.exec(5),
+// IgnoreSIGPIPE=, SYSTEMD_EXEC_PID).
 func inheritIgnored() {
+	if os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) {
+		signal.Ignore(unix.SIGPIPE)
+	}
 	if !signal.Ignored(unix.SIGINT) {
 		return
 	}
