@@ -71,10 +71,20 @@ func TestDirenvWords(t *testing.T) {
 	putText(t, filepath.Join(home, ".bashrc"), "alias ll='ls -l'\n")
 	cmd = setupIn(t, home, bin, "direnv", "--cpu", "--dry-run")
 	cmd.Env = append(cmd.Env, "SHELL=/bin/bash")
-	contains(t, succeeds(t, cmd), "does nothing before your shell calls it", ".bashrc: eval \"$(direnv hook bash)\"")
+	said := succeeds(t, cmd)
+	contains(t, said, "does nothing before your shell calls it", ".bashrc: eval \"$(direnv hook bash)\"")
+	const shared = "who gets .envrc by git and has no gpuard sees no GPU"
+	if strings.Contains(said, shared) {
+		t.Errorf("in no repository: %s", said)
+	}
+	if err := os.Mkdir(filepath.Join(home, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, succeeds(t, setupIn(t, home, bin, "direnv", "--cpu", "--dry-run", "empty")), shared)
 }
 
-// TestDirenvWithoutGpuard: where the choice cannot be had the folder sees no GPU, and what somebody wrote there counts.
+// TestDirenvWithoutGpuard: where the choice cannot be had the folder sees no GPU, and what somebody wrote there counts. A
+// gpuard that lies elsewhere does, too: the file may come from somebody else.
 func TestDirenvWithoutGpuard(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "direnv")
@@ -83,14 +93,21 @@ func TestDirenvWithoutGpuard(t *testing.T) {
 	inside := func(want, said string) {
 		t.Helper()
 		shell := shellIn(t, home, bin, "sh", "-c", `direnv allow && direnv exec . sh -c 'echo "<$A,$CUDA_VISIBLE_DEVICES,$ROCR_VISIBLE_DEVICES>"'`)
+		shell.Env = append(shell.Env, "PATH="+bin+":"+filepath.Join(home, "mine")+":/usr/bin:/bin")
 		got := run(t, shell)
 		if got.out != want+"\n" || strings.Contains(got.err, "sees NO GPU") != (said != "") || !strings.Contains(got.err, said) {
 			t.Errorf("%+v, want %s, and %q", got, want, said)
 		}
 	}
 	inside("<1,2,>", "")
-	if err := os.Remove(filepath.Join(bin, "gpuard")); err != nil {
+	if err := os.Rename(bin, filepath.Join(home, "mine")); err != nil {
 		t.Fatal(err)
 	}
-	inside("<1,-1,-1>", "gpuard: this folder sees NO GPU")
+	inside("<1,2,>", "")
+	if err := os.RemoveAll(filepath.Join(home, "mine")); err != nil {
+		t.Fatal(err)
+	}
+	inside("<1,-1,-1>", "gpuard: this folder sees NO GPU; what .envrc exports below this block counts")
+	addLine(t, filepath.Join(home, ".envrc"), "export CUDA_VISIBLE_DEVICES=3")
+	inside("<1,3,-1>", "gpuard: this folder sees NO GPU")
 }

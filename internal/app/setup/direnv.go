@@ -52,15 +52,27 @@ func (d Direnv) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them.
+	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them. The file may
+	// be somebody else's too, whose gpuard lies elsewhere.
 	set, unset := hide()
-	lines := fmt.Sprintf("if _gpuard=\"$(%s)\"; then\n  eval \"$_gpuard\"\nelse\n  echo 'gpuard: this folder sees NO GPU' >&2\n  export %s\n  unset %s\nfi\n",
-		quote.Words(quote.Sh, append([]string{program, "env"}, d.Flags...)...), quote.Words(quote.Sh, set...), strings.Join(unset, " "))
+	lines := fmt.Sprintf(`_gpuard="$(command -v %s || echo gpuard)"
+if _gpuard="$("$_gpuard" %s)"; then
+  eval "$_gpuard"
+else
+  echo 'gpuard: this folder sees NO GPU; what .envrc exports below this block counts' >&2
+  export %s
+  unset %s
+fi
+`, quote.Sh(program), quote.Words(quote.Sh, append([]string{"env"}, d.Flags...)...), quote.Words(quote.Sh, set...), strings.Join(unset, " "))
+	notes := []string{"direnv cannot keep a lease; start what needs one by gpuard run"}
+	if _, err := (GitHub{Folder: folder}).root(); err == nil {
+		notes = append(notes, "who gets .envrc by git and has no gpuard sees no GPU in this folder, and is told so")
+	}
 	return Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
 		Try:     []string{"direnv allow " + quote.Sh(folder), "cd " + quote.Sh(folder), "gpuard explain"},
-		Notes:   append([]string{"direnv cannot keep a lease; start what needs one by gpuard run"}, d.missing()...),
+		Notes:   append(notes, d.missing()...),
 	}, nil
 }
 
