@@ -246,9 +246,13 @@ func TestSetupJupyter(t *testing.T) {
 	home, bin := person(t), onPath(t)
 	own := filepath.Join(home, ".local/share/jupyter/kernels")
 	spec := `{"argv": ["{resource_dir}/start", "-f", "{connection_file}"], "display_name": "Mine (local)", "language": "r",
- "env": {"CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "${HOME}/lib"}, "interrupt_mode": "message", "own": [1, 2]}`
+ "env": {"CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "${HOME}/lib"}, "interrupt_mode": "message", "own": [1, 2],
+ "metadata": {"kernel_provisioner": {"provisioner_name": "docker"}}}`
 	for path, text := range map[string]string{"Mine/kernel.json": spec, "Mine/start": "#!/bin/sh\n", "Mine/img/logo-64x64.png": "\x89PNG\xff"} {
 		writeFile(t, filepath.Join(own, path), text, 0o750)
+	}
+	if err := os.Symlink("Mine", filepath.Join(own, "linked")); err != nil { // as jupyter kernelspec install --symlink
+		t.Fatal(err)
 	}
 	before := tree(t, home)
 	setup := func(want int, args ...string) result {
@@ -263,7 +267,7 @@ func TestSetupJupyter(t *testing.T) {
 	setup(0, append(choice, "--dry-run")...)
 	sameTree(t, "after --dry-run", before, tree(t, home))
 	got := setup(0, choice...)
-	contains(t, got.out, "CUDA_VISIBLE_DEVICES", `"Mine (GPU, mem 20G, fallback cpu)"`)
+	contains(t, got.out, "CUDA_VISIBLE_DEVICES", `"Mine (GPU, mem 20G, fallback cpu)"`, `note: the provisioner "docker" starts it`)
 	if strings.Contains(got.out, "PNG") {
 		t.Errorf("a picture is shown:\n%s", got.out)
 	}
@@ -304,7 +308,12 @@ func TestSetupJupyter(t *testing.T) {
 	for _, pattern := range []string{"A?00", "A*00"} {
 		setup(0, "--kernel", "mine", "--model", pattern, "--remove")
 	}
-	contains(t, setup(1, "--kernel", "mien").err, "did you mean --kernel mine?")
+	contains(t, setup(0, "--kernel", "linked").out, "linked-gpuard/start", "linked-gpuard/img/logo-64x64.png")
+	contains(t, setup(2, "--kernel", "mien").err, "did you mean --kernel mine?")
+	if got := setup(2, "--kernel", "nowhere").err; !strings.Contains(got, "; choose another: mine, linked") || strings.Contains(got, "-gpuard") {
+		t.Error(got)
+	}
+	setup(0, "--kernel", "linked", "--remove")
 	contains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
 	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
 	contains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")

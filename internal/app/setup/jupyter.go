@@ -149,7 +149,11 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 		spec, err = kernelspec.Read(file.Content)
 	}
 	if err != nil {
-		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it, or make it again: python3 -m ipykernel install --user", over.name, path, err)
+		again := ""
+		if over.name == "python3" {
+			again = ", or make it again: python3 -m ipykernel install --user"
+		}
+		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it%s", over.name, path, err, again)
 	}
 	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
 		return "", spec, nil, &app.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
@@ -172,6 +176,9 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	}
 	if len(dropped) > 0 {
 		notes = append(notes, fmt.Sprintf("what chooses devices was left out of its variables, since gpuard does that: %s", strings.Join(dropped, ", ")))
+	}
+	if spec.Starter != "" {
+		notes = append(notes, fmt.Sprintf("the provisioner %q starts it: gpuard has to be where that does so, with this path", spec.Starter))
 	}
 	text, err = spec.Text()
 	return text, spec, notes, err
@@ -211,6 +218,9 @@ const most = 100
 
 // beside wishes for copies of everything in a kernel's folder but its kernel.json.
 func beside(from, to string) (changes []edit.Change, err error) {
+	if from, err = filepath.EvalSymlinks(from); err != nil { // such as jupyter kernelspec install --symlink makes it
+		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
+	}
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -279,13 +289,12 @@ func (j Jupyter) find(name string) (kernel, error) {
 	if err != nil {
 		return kernel{}, err
 	}
-	var names []string
 	for _, k := range all {
 		if k.name == name {
 			return k, nil
 		}
-		names = append(names, k.name)
 	}
+	names := j.Names()
 	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
 	switch meant := near.Word(name, names); {
 	case meant != "":
@@ -293,9 +302,12 @@ func (j Jupyter) find(name string) (kernel, error) {
 	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made
 		text += "; make one: python3 -m ipykernel install --user"
 	case len(names) > 0:
-		text += "; there are " + strings.Join(names, ", ")
+		text += "; choose another: " + strings.Join(names, ", ")
 	default:
 		text += "; jupyter kernelspec list shows what Jupyter finds"
+	}
+	if j.Kernel != "" {
+		return kernel{}, &app.Usage{Text: text}
 	}
 	return kernel{}, errors.New(text)
 }

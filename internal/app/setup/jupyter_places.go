@@ -131,12 +131,14 @@ func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 	return all, where, err
 }
 
-// Names are those of the kernels that are there, for completion.
-func (j Jupyter) Names() []string {
+// Names are those of the kernels that one can be set up over.
+func (j Jupyter) Names() (names []string) {
 	all, _, _ := j.kernels()
-	var names []string
+	ours, _ := (&Setup{App: j.App}).Keys()
 	for _, k := range all {
-		names = append(names, k.name)
+		if !slices.Contains(ours, "jupyter "+k.folder) && !slices.Contains(names, k.name) {
+			names = append(names, k.name)
+		}
 	}
 	return names
 }

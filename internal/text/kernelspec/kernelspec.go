@@ -10,12 +10,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Spec is one kernel.json.
 type Spec struct {
 	Argv    []string // command line; {connection_file} and the like are filled in by Jupyter
 	Display string   // name for people
+	Starter string   // provisioner that starts it, "" for Jupyter's own (jupyter_client/provisioning/factory.py)
 	fields  []field  // all, in the order of the file
 }
 
@@ -26,6 +28,9 @@ type field struct {
 
 // Read reads a kernel.json. The error says what is wrong, and in which line where that is known, but not of which file.
 func Read(data []byte) (Spec, error) {
+	if !utf8.Valid(data) {
+		return Spec{}, errors.New("it is not UTF-8, so Jupyter cannot read it either")
+	}
 	fields, err := object(data)
 	if err != nil {
 		return Spec{}, err
@@ -41,6 +46,15 @@ func Read(data []byte) (Spec, error) {
 			if json.Unmarshal(f.value, &s.Display) != nil {
 				return Spec{}, errors.New(`"display_name" is not a text`)
 			}
+		case "metadata":
+			var m struct {
+				By struct {
+					Name string `json:"provisioner_name"`
+				} `json:"kernel_provisioner"`
+			}
+			if json.Unmarshal(f.value, &m) == nil && m.By.Name != "local-provisioner" {
+				s.Starter = m.By.Name
+			}
 		}
 	}
 	if len(s.Argv) == 0 {
@@ -51,7 +65,7 @@ func Read(data []byte) (Spec, error) {
 
 // With is the spec with another command line and name, and without some of the variables of its env. dropped are those that it had.
 func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
-	changed = Spec{Argv: argv, Display: display, fields: slices.Clone(s.fields)}
+	changed = Spec{Argv: argv, Display: display, Starter: s.Starter, fields: slices.Clone(s.fields)}
 	if err = changed.set("argv", argv); err == nil {
 		err = changed.set("display_name", display)
 	}

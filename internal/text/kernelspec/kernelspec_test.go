@@ -66,20 +66,29 @@ func TestWith(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                "line 1: it ends too early",
-		"[]":                              "it is not a JSON object",
-		"{\n \"argv\": [1]}":              `"argv" is not a list of words`,
-		`{"argv": []}`:                    `"argv" is missing`,
-		`{"argv": ["a", ""]}`:             `"argv" is not a list of words`,
-		`{"language": "python"}`:          `"argv" is missing`,
-		"{\n\n\"argv\": [\"a\",]}":        "line 3: ",
-		`{"argv": ["a"]} {}`:              "behind its end",
-		`{"argv": ["a"], "argv": ["b"]}`:  `"argv" is there twice`,
-		`{"argv":["a"],"display_name":1}`: `"display_name" is not a text`,
-		"{\n\"argv\": [\"a\"":             "it ends too early",
+		"":                                  "line 1: it ends too early",
+		"[]":                                "it is not a JSON object",
+		"{\n \"argv\": [1]}":                `"argv" is not a list of words`,
+		`{"argv": []}`:                      `"argv" is missing`,
+		`{"argv": ["a", ""]}`:               `"argv" is not a list of words`,
+		`{"language": "python"}`:            `"argv" is missing`,
+		"{\n\n\"argv\": [\"a\",]}":          "line 3: ",
+		`{"argv": ["a"]} {}`:                "behind its end",
+		`{"argv": ["a"], "argv": ["b"]}`:    `"argv" is there twice`,
+		`{"argv":["a"],"display_name":1}`:   `"display_name" is not a text`,
+		"{\n\"argv\": [\"a\"":               "it ends too early",
+		"{\"argv\": [\"/caf\xe9/python\"]}": "it is not UTF-8",
 	} {
 		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for metadata, want := range map[string]string{
+		`{}`: "", `{"kernel_provisioner": {"provisioner_name": "local-provisioner"}}`: "", `{"kernel_provisioner": 1}`: "",
+		`{"kernel_provisioner": {"provisioner_name": "docker"}}`: "docker",
+	} {
+		if s, err := Read([]byte(`{"argv": ["a"], "metadata": ` + metadata + `}`)); err != nil || s.Starter != want {
+			t.Errorf("%s: %q, %v", metadata, s.Starter, err)
 		}
 	}
 	s, err := Read([]byte(`{"argv": ["a"], "env": ["A=1"]}`))
