@@ -308,12 +308,18 @@ func TestSetupJupyter(t *testing.T) {
 	for _, pattern := range []string{"A?00", "A*00"} {
 		setup(0, "--kernel", "mine", "--model", pattern, "--remove")
 	}
-	contains(t, setup(0, "--kernel", "linked").out, "linked-gpuard/start", "linked-gpuard/img/logo-64x64.png")
+	contains(t, setup(0, "--kernel", "LINKED").out, "linked-gpuard/start", "linked-gpuard/img/logo-64x64.png")
 	contains(t, setup(2, "--kernel", "mien").err, "did you mean --kernel mine?")
 	if got := setup(2, "--kernel", "nowhere").err; !strings.Contains(got, "; choose another: mine, linked") || strings.Contains(got, "-gpuard") {
 		t.Error(got)
 	}
 	setup(0, "--kernel", "linked", "--remove")
+	contains(t, setup(2, "--kernel", "mine", "--name", " Mine").err, "without blanks around it")
+	setup(0, "--kernel", "mine", "--exclude", strings.Repeat("0,", 60)+"1")
+	if long, _ := filepath.Glob(filepath.Join(own, "mine-gpuard-exclude0*")); len(long) != 1 || len(filepath.Base(long[0])) > 100 {
+		t.Errorf("a long choice is %q", long)
+	}
+	setup(0, "--kernel", "mine", "--exclude", strings.Repeat("0,", 60)+"1", "--remove")
 	contains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
 	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
 	contains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")
@@ -363,8 +369,20 @@ func TestSetupJupyterInAnEnvironment(t *testing.T) {
 		}
 	}
 	sameTree(t, "after --remove", before, tree(t, home))
-	writeFile(t, filepath.Join(venv, "share/jupyter/kernels/python3/kernel.json"), "{\n \"argv\": [,]}", 0)
-	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it")
+	writeFile(t, filepath.Join(another, "share/jupyter/kernels/Python3-gpuard/kernel.json"), `{"argv": ["python3"]}`, 0)
+	contains(t, setup(another).err, "there is one of that name in "+another)
+	if err := os.Symlink(filepath.Join(venv, "bin/jupyter"), filepath.Join(bin, "jupyter")); err != nil { // as pipx does it
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(venv, "bin/jupyter"), "#!/bin/sh\n", 0o755)
+	contains(t, setup("", "--kernel", "none").err, venv+"/share/jupyter/kernels")
+	kernels := filepath.Join(venv, "share/jupyter/kernels/python3")
+	for i := range 101 {
+		writeFile(t, filepath.Join(kernels, fmt.Sprint(i)), "", 0)
+	}
+	contains(t, setup(venv).err, "cannot copy the kernel in "+kernels+": it has more than 100 files")
+	writeFile(t, filepath.Join(kernels, "kernel.json"), "{\n \"argv\": [,]}", 0)
+	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it, or make it again")
 }
 
 // TestJupyterPlaces: kernels are looked for where Jupyter looks, in its order.
