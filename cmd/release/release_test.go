@@ -189,7 +189,7 @@ func unpacked(t *testing.T, file, arch string) {
 // its: the text is that of the program for this architecture.
 func its(t *testing.T, text, arch string) {
 	t.Helper()
-	if real := strings.HasPrefix(text, elf.ELFMAG); !real && text != stub || real != (arch == runtime.GOARCH) {
+	if program := strings.HasPrefix(text, elf.ELFMAG); !program && text != stub || program != (arch == runtime.GOARCH) {
 		t.Errorf("there is another program in it than that for %s: %.40q, %d bytes", arch, text, len(text))
 	}
 }

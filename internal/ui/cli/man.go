@@ -90,24 +90,15 @@ func manHead(name string, section int, version string) string {
 	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(roff(name)), section, roff(version))
 }
 
-// paragraphs joins what was broken by hand; lines that begin with a blank stay as they are.
+// paragraphs joins what was broken by hand.
 func paragraphs(text string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {
 			b.WriteString(".PP\n")
 		}
-		fixed := false
 		for line := range strings.Lines(part) {
-			line = strings.TrimRight(line, " \n")
-			if now := strings.HasPrefix(line, " "); now != fixed {
-				b.WriteString(map[bool]string{true: ".nf\n", false: ".fi\n"}[now])
-				fixed = now
-			}
-			b.WriteString(roff(line) + "\n")
-		}
-		if fixed {
-			b.WriteString(".fi\n")
+			b.WriteString(roff(strings.TrimRight(line, " \n")) + "\n")
 		}
 	}
 	return b.String()
@@ -135,9 +126,6 @@ func manExamples(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
 		code, words, _ := strings.Cut(line, "  ")
-		if strings.TrimSpace(code) == "" { // a line that goes on with the one above
-			code, words = line, ""
-		}
 		b.WriteString(roff(code) + "\n")
 		if words = strings.TrimSpace(words); words != "" {
 			b.WriteString("    " + roff(words) + "\n")

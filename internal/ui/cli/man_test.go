@@ -1,9 +1,8 @@
 package cli
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,7 +35,13 @@ func TestManual(t *testing.T) {
 			}
 		}
 		words := strings.Join(strings.Fields(text), " ")
-		for _, said := range []string{cmd.Short, cmd.Long, cmd.Example, "gpuard v1.2.3"} {
+		said := []string{name[:len(name)-2] + " - " + cmd.Short, cmd.UseLine(), cmd.Long, cmd.Example, "gpuard v1.2.3"}
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				said = append(said, cmd.CommandPath()+" COMMAND [flags]", pageOf(c)+"(1) "+c.Short)
+			}
+		}
+		for _, said := range said {
 			if missing := firstMissing(words, said); missing != "" {
 				t.Errorf("%s lacks %q", name, missing)
 			}
@@ -77,24 +82,57 @@ func TestManualOfFormats(t *testing.T) {
 	}
 }
 
-// rendered is a page as a wide terminal shows it: wide, so that no line of ours is broken.
+// TestManualSections: what a section says is about the command of the page: its exit codes, variables, files and neighbours.
+func TestManualSections(t *testing.T) {
+	gate.Need(t, "man")
+	pages := map[string]string{}
+	for _, p := range Manual("v1.2.3") {
+		pages[p.Name] = rendered(t, p)
+	}
+	for _, c := range []struct{ page, section, has, lacks string }{
+		{"gpuard-run.1", "EXIT STATUS", "That of the command", "yes, done"},
+		{"gpuard-run.1", "EXIT STATUS", "120 ", ""},
+		{"gpuard-run.1", "OPTIONS", "Which device ", ""},
+		{"gpuard-drain.1", "OPTIONS", "--help ", "Which device "},
+		{"gpuard-env.1", "EXIT STATUS", "0 done 120 ", "That of"},
+		{"gpuard-hold.1", "EXIT STATUS", "0 done 120 ", "That of"},
+		{"gpuard-verify.1", "EXIT STATUS", "123 ", "120 "},
+		{"gpuard-sweep.1", "EXIT STATUS", "0 all runs ended with 0 1 some runs failed 122 ", "121 "},
+		{"gpuard-doctor.1", "EXIT STATUS", "1 a finding is a warning", "120 "},
+		{"gpuard-lint.1", "EXIT STATUS", "0 no finding is a warning", "120 "},
+		{"gpuard-explain.1", "EXIT STATUS", "0 done, also when nothing is visible", "120 "},
+		{"gpuard-ps.1", "EXIT STATUS", "0 yes, done 1 no", "120 "},
+		{"gpuard.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
+		{"gpuard-run.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
+		{"gpuard-ps.1", "ENVIRONMENT", "GPUARD_STATE ", "GPUARD_TRACE"},
+		{"gpuard-ps.1", "FILES", "gpuard.yaml(5)", ""},
+		{"gpuard-run.1", "FILES", "/run/gpuard ", "gpuard.yaml(5)"},
+		{"gpuard-run.1", "SEE ALSO", "gpuard(1), ", "gpuard-setup-conda"},
+		{"gpuard-setup-conda.1", "SEE ALSO", "gpuard-run(1), gpuard-setup(1), gpuard-setup-desktop(1), ", "gpuard-setup-conda"},
+		{"gpuard.1", "SEE ALSO", "gpuard-run(1)", "gpuard-setup-conda"},
+	} {
+		_, text, _ := strings.Cut(pages[c.page], "\n"+c.section+"\n")
+		if next := regexp.MustCompile(`(?m)^[A-Za-z]`).FindStringIndex(text); next != nil { // a title, or the foot of the page
+			text = text[:next[0]]
+		}
+		text = strings.Join(strings.Fields(text), " ") + " "
+		if !strings.Contains(text, c.has) || c.lacks != "" && strings.Contains(text, c.lacks) {
+			t.Errorf("%s, %s: %q; want %q and not %q", c.page, c.section, text, c.has, c.lacks)
+		}
+	}
+}
+
+// rendered is a page as man shows it on a wide terminal: wide, so that no line of ours is broken. groff is what man calls; man's own
+// --warnings keeps some of groff's to itself.
 func rendered(t *testing.T, p Page) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), p.Name)
-	if err := os.WriteFile(file, []byte(p.Text), 0o644); err != nil {
-		t.Fatal(err)
+	cmd := exec.Command("groff", "-man", "-ww", "-Tutf8", "-K", "utf8", "-rLL=200n", "-P-cbou")
+	var out, complaints strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(p.Text), &out, &complaints
+	if err := cmd.Run(); err != nil || complaints.Len() > 0 {
+		t.Errorf("groff %s: %v %s", p.Name, err, complaints.String())
 	}
-	// groff comes with man, whose own --warnings keeps some of groff's to itself.
-	if out, err := exec.Command("groff", "-man", "-ww", "-z", "-Tutf8", "-K", "utf8", file).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("groff %s: %v %s", p.Name, err, out)
-	}
-	cmd := exec.Command("man", "-l", file)
-	cmd.Env = append(os.Environ(), "MANWIDTH=200", "LC_ALL=C.UTF-8")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("man -l %s: %v %s", p.Name, err, out)
-	}
-	return string(out)
+	return out.String()
 }
 
 // firstMissing is the first line of said that does not stand in words, whatever the breaks between words.
