@@ -102,6 +102,7 @@ func brokenCases() []broken {
 		{"pages that are found", map[string]string{"docs/README.md": everyNeed() + "[a](a.md)", "docs/a.md": "[c](c.md)", "docs/b.md": "", "docs/c.md": ""}, "docs/b.md: no link leads here"},
 		{"pages that are found", one("docs/README.md", ""), "no link to docs/how-to/waiting.md"},
 		{"pages that are found", map[string]string{"docs/README.md": everyNeed() + "[a](a.md)", "docs/a.md": "[c](c.md)", "docs/c.md": ""}, ""},
+		{"the architecture is whole", map[string]string{"docs/explanation/architecture.md": "core: gpu", "internal/core/gpu/a.go": "package gpu", "internal/host/proc/a.go": "package proc"}, "it does not name internal/host/proc"},
 		{"every requirement is explained", map[string]string{
 			"go.mod": "require (\n\tgithub.com/a/b v1.2.3\n\tgithub.com/c/d v1.0.0 // indirect\n)\n", "docs/dependencies.md": "nothing\n",
 		}, "no row for github.com/a/b"},

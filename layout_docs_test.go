@@ -55,6 +55,7 @@ func needs() []need {
 		{"will GPU programs run here", how + "doctor.md"},
 		{"mistakes in scripts", how + "lint.md"},
 		{"logs that say which GPU it was", how + "which-gpu-it-was.md"},
+		{"who is on which GPU, at any time", how + "watching.md"},
 	}
 }
 
@@ -101,6 +102,23 @@ func linksResolve(repo tree) (bad []string) {
 		}
 	}
 	slices.Sort(bad)
+	return bad
+}
+
+// architectureNames: the page of the architecture names every package of the layers below app.
+func architectureNames(repo tree) (bad []string) {
+	const page = "docs/explanation/architecture.md"
+	said := map[string]bool{}
+	for _, s := range repo {
+		for _, word := range strings.Fields(string(s.text)) {
+			said[word] = said[word] || s.path == page
+		}
+	}
+	for dir := range repo.packages() {
+		if layer := path.Dir(dir); (layer == "internal/core" || layer == "internal/host" || layer == "internal/text") && !said[path.Base(dir)] {
+			bad = append(bad, fmt.Sprintf("%s: it does not name %s", page, dir))
+		}
+	}
 	return bad
 }
 

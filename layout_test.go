@@ -90,6 +90,7 @@ func rules() []rule {
 		{"guards that exist", guardsExist},
 		{"links that lead somewhere", linksResolve},
 		{"pages that are found", pagesFound},
+		{"the architecture is whole", architectureNames},
 		{"translations in step", translated},
 	}
 }

@@ -89,6 +89,9 @@ func TestManualSections(t *testing.T) {
 	for _, p := range Manual("v1.2.3") {
 		pages[p.Name] = rendered(t, p)
 	}
+	if !strings.Contains(pages["gpuard-run.1"], "\n\n       Exit codes of gpuard itself") {
+		t.Errorf("there is no space between two paragraphs:\n%s", pages["gpuard-run.1"])
+	}
 	for _, c := range []struct{ page, section, has, lacks string }{
 		{"gpuard-run.1", "EXIT STATUS", "That of the command", "yes, done"},
 		{"gpuard-run.1", "EXIT STATUS", "120 ", ""},
