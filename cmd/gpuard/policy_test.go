@@ -177,6 +177,49 @@ func TestPolicyAtOnce(t *testing.T) {
 	}
 }
 
+// TestPolicyWhileWaiting: who waits gets what the files say when devices are given; a file that is wrong meanwhile sends nobody away.
+func TestPolicyWhileWaiting(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- name: early\n  gpus: 4\n")
+	hold := func() (end func()) {
+		cmd := g.by(bob, "run", "-q", "--gpus", "4", "--", "sh", "-c", "echo; exec cat")
+		in, err := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err == nil {
+			_, err = out.Read(make([]byte, 1)) // it has all of them
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+		}
+	}
+	for _, c := range []struct {
+		text string
+		code int
+		want string
+	}{
+		{"rules:\n- gpsu: 1\n", 0, ""},
+		{"rules:\n- name: late\n  devices: [1]\n", 122, `rule "late" (` + g.file() + ":2) gives GPU 1"},
+	} {
+		g.write("rules:\n- name: early\n  gpus: 4\n")
+		end := hold()
+		waiter := make(chan result, 1)
+		go func() { waiter <- run(t, g.by(alice, "run", "-q", "--device", "0", "--", "true")) }()
+		eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })
+		g.write(c.text)
+		end()
+		if got := <-waiter; got.code != c.code || !strings.Contains(got.err, c.want) {
+			t.Errorf("%q: %+v", c.text, got)
+		}
+	}
+}
+
 // TestPolicyOfUser: a user's own file gives defaults and narrows, and widens nothing. It needs no root.
 func TestPolicyOfUser(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ type App struct {
 	Stand         func(*status.Standing) // where a waiting request stands, at each change; nil when the waiting is over. May be nil
 	Pause         time.Duration          // before a command that failed is started again; 0 means 500 ms, growing to 30 s
 	Root          string                 // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
-	Patience      time.Duration          // for each configuration file; 0: as long as it takes, and 2 s at a login
+	Patience      time.Duration          // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
 	Project       *policy.File           // what the file of the project says whose services this is about; nil: nothing
 	Survey        time.Duration          // for each thing that doctor looks at beside the devices; 0 means 5 s
 	Live          bool                   // somebody looks at that all the time

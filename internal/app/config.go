@@ -23,6 +23,9 @@ import (
 // machineConfig is the machine's policy, below Root.
 const machineConfig = "etc/gpuard/config.yaml"
 
+// patient is how long a configuration file is waited for where nobody sees for what.
+const patient = 2 * time.Second
+
 // MachineConfig is where the policy of the machine lies.
 func (a *App) MachineConfig() string { return filepath.Join(a.Root, machineConfig) }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/pick"
@@ -40,7 +39,7 @@ func (a *App) Login(ctx context.Context, rule policy.Login) ([]visible.Var, erro
 	if inside || touched || env.Masked() {
 		return nil, nil
 	}
-	a.Patience = cmp.Or(a.Patience, 2*time.Second) // the shell waits, and its user cannot know for what
+	a.Patience = cmp.Or(a.Patience, patient) // the shell waits, and its user cannot know for what
 	files, err := a.Config()
 	if os.Geteuid() == 0 { // rules that name nobody do not bind root either
 		files = nil

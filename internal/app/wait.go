@@ -198,6 +198,7 @@ func (w *waiting) stand(ctx context.Context) (*decision, error) {
 	if w.watcher, err = w.folder.Watch(); err == nil {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
+	w.app.Patience = cmp.Or(w.app.Patience, patient)
 	w.fading, w.slow = patience{app: w.app, started: time.Now()}, cmp.Or(w.app.Slow, 5*time.Second)
 	for fresh := false; ; {
 		held, err := w.look(ctx, fresh)
@@ -236,6 +237,10 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 // look claims with the last reading of the machine where that suffices: what leases and tickets changed is seen without it.
 // Reading an invented machine costs nothing.
 func (w *waiting) look(ctx context.Context, fresh bool) (*store.Held, error) {
+	w.app.said = said{}
+	if rules, err := w.app.rules(); err == nil { // as the files are by now, and as they were where somebody is about to write them
+		w.question.rules = rules
+	}
 	for stale := 0; ; stale++ {
 		if fresh || stale > 0 || !w.app.hardware() {
 			if err := w.read(ctx); err != nil {

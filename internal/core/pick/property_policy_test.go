@@ -28,6 +28,9 @@ func ruled(random *rand.Rand) puzzle {
 		if random.IntN(3) == 0 {
 			r.Devices = []string{"0", "GPU-1", "2"}[:1+random.IntN(3)]
 		}
+		if random.IntN(6) == 0 {
+			r.Models = [][]string{{"*"}, {"nothing", "*A100*"}, {"?"}}[random.IntN(3)]
+		}
 		p.in.Limits = append(p.in.Limits, r)
 	}
 	return p

@@ -76,7 +76,7 @@ func TestNarrows(t *testing.T) {
 	file := func(machine bool) *File {
 		f := &File{Machine: machine, Login: []Login{"", LoginAll, LoginAllowed, LoginNone}[random.IntN(4)]}
 		for i := range random.IntN(4) {
-			r := rule("", i+1, word("alice", "7"), word("staff", "students"))
+			r := rule("", i+1, word("alice", "7"), word("staff", "44"))
 			if random.IntN(2) == 0 {
 				r.GPUs = new(random.IntN(4))
 			}
@@ -91,9 +91,9 @@ func TestNarrows(t *testing.T) {
 	order := map[Login]int{LoginAll: 0, LoginAllowed: 1, LoginNone: 2}
 	base := Tolerance{Memory: new(gpu.Bytes(4)), Display: new(gpu.Bytes(4)), Utilization: new(0.5)}
 	for range 20000 {
-		p := Policy{file(true)}
+		p := Policy{file(random.IntN(4) > 0)} // not every machine has a file of its own
 		more := append(p[:1:1], file(false), file(false))
-		u := User{UID: uint32(random.IntN(9)), Names: word("alice", "bob"), Groups: word("staff", "students")}
+		u := User{UID: uint32(random.IntN(9)), Names: word("alice", "bob"), Groups: word("staff", "students"), GIDs: []uint32{uint32(random.IntN(50))}}
 		a, b := p.For(u), more.For(u)
 		for _, of := range []func(Limits) (int64, bool){
 			func(l Limits) (int64, bool) {
