@@ -226,6 +226,12 @@ func TestKeepWhileOther(t *testing.T) {
 	again, same8 := k.begin("--mem", "8G")
 	same(t, "lease", same8, other)
 	endNow(again)
+	inside := k.kernel([]string{"--mem", "8G"}, "sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 600`)
+	inside.Env = append(inside.Env, "GPUARD_LEASE=abcd")
+	if other = strings.TrimSpace(saysLine(t, inside)); other == same8 {
+		t.Error("a start inside of another lease has the same one")
+	}
+	endNow(inside)
 	if got := run(t, k.release(other)); got.code != 0 {
 		t.Errorf("a lease that is kept cannot be released: exit %d, %s", got.code, got.err)
 	}

@@ -154,7 +154,7 @@ func (l *Launch) afterlife() []string {
 // outlive keeps the lease of a command that has ended while a next start of it may come, and reports whether the lease is
 // somebody else's business now. args are those of afterlife.
 func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
-	if len(args) == 0 || lease.Kept == nil {
+	if len(args) == 0 {
 		return false
 	}
 	parent, err := sameProcess(args[1], args[2])
