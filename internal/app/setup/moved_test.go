@@ -33,8 +33,11 @@ func TestMovedFolder(t *testing.T) {
 	must(errors.Join(err, os.CopyFS(at("copy"), os.DirFS(at("old"))), os.CopyFS(at("edited"), os.DirFS(at("old")))))
 	must(errors.Join(os.WriteFile(at("edited/etc/hook"), []byte("mine\n"), 0o644), os.Remove(at("edited/rc"))))
 
-	if r, err := s.Remove("conda "+at("edited"), false); err != nil || len(r.Files) > 0 {
-		t.Errorf("what somebody changed: %+v, %v", r, err)
+	must(errors.Join(os.Mkdir(at("linked"), 0o755), os.Symlink("../old/rc", at("linked/rc"))))
+	for _, name := range []string{"edited", "linked"} {
+		if r, err := s.Remove("conda "+at(name), false); err != nil || len(r.Files) > 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
 	}
 	if r, err := s.Remove("direnv "+at("copy"), true); err != nil || len(r.Files) > 0 {
 		t.Errorf("of another target: %+v, %v", r, err)

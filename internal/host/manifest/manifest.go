@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -74,10 +73,9 @@ func read(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Open locks the record, and makes its folder where there is none. Close ends that. busy is called once if somebody else has
+// Open locks the record, and makes its folder where there is none. Close ends that. busy is called when somebody else has
 // had the lock for a second.
 func Open(path string, busy func()) (*Manifest, error) {
-	busy = sync.OnceFunc(busy)
 	for {
 		m, err := try(path, busy)
 		if m != nil || err != nil {

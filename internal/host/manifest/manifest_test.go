@@ -69,29 +69,42 @@ func TestOddRest(t *testing.T) {
 	}
 }
 
-// TestBusy: who waits for somebody else is told so, once, and goes on when the other one is done.
+// TestBusy: who waits for somebody else is told so, and goes on when the other one is done, with the lock of the folder that is
+// there by then.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "deep", "setup.json")
-	first, err := Open(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := 0
-	second, err := Open(path, func() {
-		if told++; told == 1 { // the folder goes with the first one, which the second one has to notice
-			if err := first.Close(); err != nil {
+	for _, again := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "deep", "setup.json")
+		first, err := Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		second, err := Open(path, func() {
+			told++
+			err := first.Close() // its folder goes with it
+			if again {
+				err = errors.Join(err, os.Mkdir(filepath.Dir(path), 0o755))
+			}
+			if err != nil {
 				t.Error(err)
 			}
+		})
+		if err != nil || told != 1 {
+			t.Fatalf("told %d times, %v", told, err)
 		}
-	})
-	if err != nil || told != 1 {
-		t.Fatalf("told %d times, %v", told, err)
-	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder stays (%v)", err)
+		folder, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+			t.Errorf("somebody else can have the lock, too (%v)", err)
+		}
+		if err := errors.Join(folder.Close(), second.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("its folder stays (%v)", err)
+		}
 	}
 }
