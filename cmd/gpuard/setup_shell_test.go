@@ -139,6 +139,15 @@ func TestShellSetup(t *testing.T) {
 			}
 			s.enter(choose, `\[gpu 1\] ready> `)
 			s.enter("false", `\[gpu 1\] ready> `)
+			if shell == "fish" {
+				s.enter("function fish_prompt; echo -n \"was $status> \"; end", `\[gpu 1\] was 0> `)
+				s.enter("false", `\[gpu 1\] was 1> `)
+				s.enter("echo \"<$__gpuard_around>\"", `<2>`) // once around each
+				s.enter("function fish_prompt; echo -n 'ready> '; end", `\[gpu 1\] ready> `)
+			} else { // as conda does
+				s.enter("PS1=\"(env) $PS1\"", `\r\n?(\x1b\S*|\r)*\[gpu 1\] \(env\) ready> `)
+				s.enter("PS1=${PS1#*'(env) '}", `\[gpu 1\] ready> `)
+			}
 			back := "unset GPUARD_GPUS; echo \"<gone>\""
 			if shell == "fish" {
 				back = "set -e GPUARD_GPUS; echo \"<gone>\""
@@ -162,6 +171,22 @@ func TestShellPromptCommand(t *testing.T) {
 		cmd := shellIn(t, home, bin, "bash", "--norc", "-ic", before+"; set -u; . ~/.bashrc; __gpuard_prompt; printf '[%s]' \"${PROMPT_COMMAND[@]}\"; set +u")
 		if got := succeeds(t, cmd); got != want {
 			t.Errorf("after %s it is %q, want %q", before, got, want)
+		}
+	}
+}
+
+// TestShellPrompt: of a prompt that was inherited the part is taken out, a mask that hides everything is no device, and what
+// the last command said is not lost.
+func TestShellPrompt(t *testing.T) {
+	t.Parallel()
+	for shell, flags := range map[string][]string{"bash": {"--norc", "-ic"}, "zsh": {"-fic"}} {
+		home, rc := withRC(t, shell)
+		bin := onPath(t)
+		succeeds(t, setupIn(t, home, bin, "shell", shell))
+		cmd := shellIn(t, home, bin, shell, append(flags, `. "$0"; PS1='[gpu 9] x> '; ZE_AFFINITY_MASK=65535; false; __gpuard_prompt; echo "$? <$PS1>"`, rc)...)
+		cmd.Env = append(cmd.Env, "GPUARD_GPUS=GPU-1", "CUDA_VISIBLE_DEVICES=1")
+		if got := succeeds(t, cmd); got != map[string]string{"bash": "1 <[gpu 1] x> >\n", "zsh": "0 <[gpu 1] x> >\n"}[shell] {
+			t.Errorf("%s: %q", shell, got)
 		}
 	}
 }
@@ -244,6 +269,9 @@ func TestShellStartsNothing(t *testing.T) {
 			}
 			s.press("gpuard run --dev\t")
 			s.enter("\x15echo \"<$GPUARD_GPUS>\"", "<>[^$]*early> ") // Tab found nothing, and that is all
+			if text, _ := os.ReadFile(called); shell != "fish" && string(text) != "called\n" {
+				t.Errorf("for one Tab gpuard was started: %q", text)
+			}
 
 			succeeds(t, setupBack(t, home, bin, "shell", shell, "--login"))
 			for _, kind := range []string{"broken", "gone"} {

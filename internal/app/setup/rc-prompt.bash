@@ -10,8 +10,9 @@ if [[ $- == *i* ]]; then
     elif [[ -n ${GPUARD_GPUS+set} ]]; then
       part='[no gpu] '
     fi
-    [[ ${PS1-} == '[gpu '*'] '* || ${PS1-} == '[no gpu] '* ]] && PS1=${PS1#*'] '}
-    PS1=$part${PS1-}
+    PS1=${PS1-} PS1=${PS1/"${__gpuard_shown-}"/} # wherever it is by now: conda puts its own part before it
+    [[ $PS1 == '[gpu '*'] '* || $PS1 == '[no gpu] '* ]] && PS1=${PS1#*'] '}
+    __gpuard_shown=$part PS1=$part$PS1
     : "${PROMPT_COMMAND=}"
     if [[ ${PROMPT_COMMAND[*]} != *__gpuard_prompt ]]; then # behind those that make the prompt anew
       if [[ -n ${PROMPT_COMMAND[1]+set} ]]; then PROMPT_COMMAND+=(__gpuard_prompt)

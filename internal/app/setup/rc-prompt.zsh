@@ -11,8 +11,9 @@ if [[ -o interactive ]]; then
     elif (( $+GPUARD_GPUS )); then
       part='[no gpu] '
     fi
+    PROMPT=${PROMPT/$__gpuard_shown/} # wherever it is by now: conda puts its own part before it
     [[ $PROMPT == '[gpu '*'] '* || $PROMPT == '[no gpu] '* ]] && PROMPT=${PROMPT#*'] '}
-    PROMPT=$part$PROMPT
+    __gpuard_shown=$part PROMPT=$part$PROMPT
     # behind those that make the prompt anew
     [[ ${precmd_functions[-1]} == __gpuard_prompt ]] || precmd_functions=(${precmd_functions:#__gpuard_prompt} __gpuard_prompt)
   }

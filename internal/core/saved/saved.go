@@ -96,6 +96,7 @@ func Read(env visible.Env) (Stack, error) {
 
 // Push remembers what the variables that are about to change are in env.
 func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
+	e.ID = written(e.ID)
 	e.Before = map[string]value{}
 	for _, v := range change {
 		text, set := env.Lookup(v.Name)
@@ -104,10 +105,13 @@ func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
 	return append(slices.Clone(s), e)
 }
 
+// written is an id as JSON carries it: a path may have bytes that it cannot.
+func written(id string) string { return string([]rune(id)) }
+
 // Pop takes the entry of an id out, and returns what puts its variables back. What a later entry has changed since stays as
 // that one wants it, and goes back to before the two when that one is popped. The entry is nil where there is none.
 func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
-	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == id })
+	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == written(id) })
 	if at < 0 {
 		return s, nil, nil
 	}

@@ -69,7 +69,7 @@ func TestAnyOrder(t *testing.T) {
 					change, last[n] = append(change, v), v
 				}
 			}
-			ids = append(ids, fmt.Sprint(i))
+			ids = append(ids, fmt.Sprint(i, "\xff\xfe"))
 			env = enter(t, env, ids[i], change...)
 		}
 		inner := ids[len(ids)-1]
