@@ -132,7 +132,7 @@ func TestSetupLeavesNothing(t *testing.T) {
 		if maps.Equal(now, tree(t, home)) {
 			t.Fatal("nothing was written")
 		}
-		if text, err := os.ReadFile(filepath.Join(home, folder, ".envrc")); err != nil || strings.Count(string(text), "gpuard env --device=1") != 1 {
+		if text, err := os.ReadFile(filepath.Join(home, folder, ".envrc")); err != nil || strings.Count(string(text), " env --device=1)") != 1 {
 			t.Fatalf("%s: %v: %s", folder, err, text)
 		}
 		if got := run(t, setupIn(t, home, bin)); !strings.Contains(got.out, "direnv "+filepath.Join(home, folder)) {
