@@ -142,6 +142,9 @@ func TestAskWindow(t *testing.T) {
 	if got, _ := ask(t, "zenity", "exit 1\n", x, command...); got.code != 125 || got.out != "" || !strings.Contains(got.err, "cancelled: nothing was leased") {
 		t.Errorf("a window that was closed: %+v", got)
 	}
+	if got, _ := ask(t, "zenity", "echo\n", x, command...); got.code != 125 || got.out != "" || !strings.Contains(got.err, "cancelled: nothing was leased") {
+		t.Errorf("a window where nothing was chosen: %+v", got)
+	}
 	if got, _ := ask(t, "zenity", "if test -e \"$ANSWERS\"; then echo 1; else echo 99; : >\"$ANSWERS\"; fi\n", x, command...); got.out != "1\n" {
 		t.Errorf("a wrong answer first: %+v", got)
 	}
@@ -198,5 +201,26 @@ func TestAskBackground(t *testing.T) {
 		if shown := s.until("it ended(.|\n)*" + prompt + "$"); strings.Contains(shown, "Which GPU?") {
 			t.Errorf("%s asked: %s", job, shown)
 		}
+	}
+}
+
+// TestAskWindowGoes: a window that nobody would read the answer of does not stay.
+func TestAskWindowGoes(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{"--ask", "--alert --device 9"} {
+		dir := t.TempDir()
+		executable.Write(t, filepath.Join(dir, "zenity"), []byte("#!/bin/sh\necho $$ >\"$LOG.new\"; mv \"$LOG.new\" \"$LOG\"; exec sleep 60\n"))
+		cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + dir + "/log", "DISPLAY=:7"}, append(strings.Fields("run --machine demo "+words), "--", "true")...)
+		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var window []byte
+		eventually(t, "a window", func() bool {
+			window, _ = os.ReadFile(filepath.Join(dir, "log"))
+			return len(window) > 0
+		})
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		eventually(t, words+": the window is gone", func() bool { return gone(strings.TrimSpace(string(window))) })
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// ErrCancelled is for somebody who does not answer: Ctrl-C, Ctrl-D, or a window that was closed.
+// ErrCancelled is for somebody who does not answer: Ctrl-C, Ctrl-D, or a window that was closed or where nothing was chosen.
 var ErrCancelled = errors.New("cancelled")
 
 // Terminal is the session's own, whatever standard input and output are.
@@ -138,17 +139,28 @@ func (w Window) Show(ctx context.Context) (string, error) {
 		if err != nil {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, path, known.args()...)
+		runtime.LockOSThread() // see window
+		defer runtime.UnlockOSThread()
+		cmd := window(ctx, path, known.args()...)
 		cmd.Stderr = os.Stderr
-		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 		out, err := cmd.Output()
+		chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
 		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if errors.As(err, &exit) || err == nil && len(chosen) == 0 {
 			return "", ErrCancelled
 		}
-		return strings.Join(slices.Compact(strings.Fields(string(out))), " "), err // some answer a double click twice
+		return strings.Join(chosen, " "), err
 	}
 	return "", fmt.Errorf("neither zenity nor kdialog is installed: %w", exec.ErrNotFound)
+}
+
+// window is a program that shows one, until it is answered or we end: nobody would read the answer. The kernel ties that to the
+// thread that starts it (PR_SET_PDEATHSIG(2const)).
+func window(ctx context.Context, path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	return cmd
 }
 
 // zenity: https://help.gnome.org/users/zenity/stable/list.html
@@ -196,10 +208,10 @@ func Alert(ctx context.Context, title, text string) error {
 		if err != nil {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, path, known[1:]...)
-		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		runtime.LockOSThread() // see window
+		defer runtime.UnlockOSThread()
 		var exit *exec.ExitError
-		if err = cmd.Run(); errors.As(err, &exit) { // it was closed, which is an answer too
+		if err = window(ctx, path, known[1:]...).Run(); errors.As(err, &exit) { // it was closed, which is an answer too
 			return nil
 		}
 		return err
