@@ -312,13 +312,13 @@ func TestSetupDesktopRefuses(t *testing.T) {
 	for _, c := range [][]string{
 		{"sandbox of Flatpak", "flat"}, {"sandbox of snap", "snapped"}, {"counts as deleted", "gone"}, {"names no program", "noexec"}, {"starts gpuard already", "own"}, {"Type=Link", "linked"},
 		{"no text in UTF-8", "notext"}, {"does not begin with [Desktop Entry]", "headless"}, {"is it org.x.MTools?", "mtools"}, {"takes the name of a file in /usr/share/applications", "nosuch"},
-		{"there is no such file", "./x.desktop"}, {"ends in .desktop", "./bin"}, {"without its name"}, {"cannot set up 2 programs", "a", "b"}, {"gpuard did not write it", "edited"},
+		{"there is no such file", "./x.desktop"}, {"ends in .desktop", "./bin"}, {"without its name"}, {"cannot set up 2 programs", "a", "b"}, {"gpuard has no record of writing it", "edited"},
 		{"sandbox of Flatpak", "twice"}, {"no text in UTF-8", "zero"}, {"larger than", "large"}, {"it starts no program (Type=[2J)", "moving"}, {"one line of printable text", "kde-plain", "--name", "a\nExec=b"},
 		{"one line of printable text", "kde-plain", "--name", "\xff"}, {"one line of printable text", "kde-plain", "--name", "\x1b[2J"}, {"it is not UTF-8", "kde-plain", "--", "\xff"}, {"it is not UTF-8", "kde-plain", "--model", "\xff"},
 		{"the device is known", "mtools", "--ask", "--device", "0"}, {"cannot ask for --mem", "mtools", "--mem", "4"},
 	} {
 		got := run(t, menu(t, home, bin, c[1:]...))
-		if !strings.Contains(got.err, c[0]) || got.code != 2 && c[0] != "gpuard did not write it" && c[0] != "larger than" || strings.Contains(got.err, "\x1b") || got.out != "" {
+		if !strings.Contains(got.err, c[0]) || got.code != 2 && c[0] != "gpuard has no record of writing it" && c[0] != "larger than" || strings.Contains(got.err, "\x1b") || got.out != "" {
 			t.Errorf("%q: want %q, got %+v", c[1:], c[0], got)
 		}
 	}

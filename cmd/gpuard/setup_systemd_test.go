@@ -228,7 +228,7 @@ func TestSetupSystemdRefuses(t *testing.T) {
 	for _, c := range [][]string{
 		{"cannot give forking.service a GPU: Type=forking", "forking"}, {"it starts no program", "none"}, {"begins with @", "argv0"}, {"do not close", "bad"}, {"it starts gpuard itself", "own"}, {"itself: /usr/bin/gpuard run -- [1m;", "own2"}, {"has a $", "dollar"},
 		{"into it", "box"}, {"RootDirectory", "inside"}, {"begins with |", "shell"}, {"is masked", "masked"}, {"another name of none.service", "alias"}, {"zzz.conf is read after zz-gpuard.conf", "later"},
-		{"gpuard did not write it", "mine"}, {"there is none of yours; to have it written", "nosuch"}, {"that is no name of a unit", "a/b"}, {"that is no name of a unit", "@x"}, {"it starts no program itself", "a.timer"},
+		{"gpuard has no record of writing it", "mine"}, {"there is none of yours; to have it written", "nosuch"}, {"that is no name of a unit", "a/b"}, {"that is no name of a unit", "@x"}, {"it starts no program itself", "a.timer"},
 		{"into a container", "a.container"}, {"without its name"}, {"cannot set up 2 services", "a", "b"}, {"it is there already", "mine", "--", "sleep", "1"}, {"no such command in PATH", "new", "--", "nosuchprogram"},
 		{"cannot ask for --mem", "mine", "--mem", "20"}, {"they contradict each other", "mine", "--wait", "--no-wait"}, {"cannot write a service that starts", "new", "--", ""},
 	} {

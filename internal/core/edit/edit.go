@@ -84,7 +84,7 @@ func Want(c Change, now Found) (Step, error) {
 	case now.Known != nil:
 		return s, &Conflict{c.Path, "somebody changed it since gpuard wrote it", "move it away, or delete it, and try again"}
 	default:
-		return s, &Conflict{c.Path, "it is there already, and gpuard did not write it", "move it away, or delete it, and try again"}
+		return s, &Conflict{c.Path, "it is there already, and gpuard has no record of writing it for you", "move it away, or delete it, and try again"}
 	}
 	return s, nil
 }

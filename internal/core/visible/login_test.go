@@ -63,7 +63,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestMasked(t *testing.T) {
-	for pair, want := range map[string]bool{"CUDA_VISIBLE_DEVICES=": true, "ZE_AFFINITY_MASK=0": true, "SLURM_JOB_ID=3": true, "NVIDIA_VISIBLE_DEVICES=all": false, "PATH=/bin": false} {
+	for pair, want := range map[string]bool{"CUDA_VISIBLE_DEVICES=": true, "ZE_AFFINITY_MASK=0": true, "ROCR_VISIBLE_DEVICES=0": true, "HIP_VISIBLE_DEVICES=0": true, "ASCEND_RT_VISIBLE_DEVICES=0": true, "SLURM_JOB_ID=3": true, "NVIDIA_VISIBLE_DEVICES=all": false, "PATH=/bin": false} {
 		if got := (Env{pair}).Masked(); got != want {
 			t.Errorf("%s: %v, want %v", pair, got, want)
 		}
