@@ -114,6 +114,13 @@ func TestPolicyTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.says(g.by(alice, "run", "-q", "--", "true"), 0)
+	far := filepath.Join(t.TempDir(), "far") // a home that is somebody else's, as sudo -E leaves it
+	if err := os.MkdirAll(filepath.Join(far, "gpuard"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := g.by(alice, "run", "-q", "--", "true")
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+far)
+	g.says(cmd, 0)
 	if err := os.Chown(g.file(), alice, 0); err != nil {
 		t.Fatal(err)
 	}

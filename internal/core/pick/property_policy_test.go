@@ -3,6 +3,7 @@ package pick
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gpuard/internal/core/gpu"
@@ -84,5 +85,23 @@ func TestRulesNarrow(t *testing.T) {
 	}
 	if given < 300 || refused < 100 {
 		t.Errorf("%d given, %d refused by one rule more: too few to say anything", given, refused)
+	}
+}
+
+// TestAllowedSlices: of a GPU that is cut into slices those are allowed, and not the whole.
+func TestAllowedSlices(t *testing.T) {
+	m, err := gpu.Invent("demo:2xA100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Devices[1].MIG = []gpu.MIGDevice{{UUID: "MIG-a"}, {UUID: "MIG-b"}}
+	for want, devices := range map[string][]string{"MIG-a,MIG-b": {"1"}, "MIG-b": {"MIG-b"}, string(m.Devices[0].UUID): {"0"}} {
+		var got []string
+		for _, id := range Allowed(m, policy.Limits{{Devices: devices}}) {
+			got = append(got, string(id))
+		}
+		if text := strings.Join(got, ","); text != want {
+			t.Errorf("%q allows %s, want %s", devices, text, want)
+		}
 	}
 }
