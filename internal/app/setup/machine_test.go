@@ -1,14 +1,18 @@
 package setup
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/gate"
 )
 
 // TestMachineLogins: logins start a program of root's, and none that somebody else could change.
@@ -31,7 +35,20 @@ func TestMachineLogins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for program, trusted := range map[string]bool{sh: true, open: false, filepath.Join(root, "none"): false} {
+	folder := filepath.Join(root, "open") // where others can put something else into its place, or into that of a link
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "gpuard"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sh, filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for program, trusted := range map[string]bool{sh: true, open: false, filepath.Join(folder, "gpuard"): false, filepath.Join(folder, "link"): false, filepath.Join(root, "none"): false} {
 		w, err := Machine{Setup: &Setup{App: &app.App{Root: root}, System: true}, Program: program}.Wish()
 		if err != nil {
 			t.Fatal(err)
@@ -46,6 +63,23 @@ func TestMachineLogins(t *testing.T) {
 		}
 		if said := strings.Contains(strings.Join(w.Notes, "\n"), "logins are left as they are"); said == trusted {
 			t.Errorf("%s: it is said: %v", program, said)
+		}
+	}
+}
+
+// TestRootsOwn: what belongs to somebody else is not root's, whoever may write to it.
+func TestRootsOwn(t *testing.T) {
+	gate.Need(t, "root")
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()         //nolint:errcheck // it was killed
+	defer cmd.Process.Kill() //nolint:errcheck // it sleeps
+	for pid, roots := range map[int]bool{cmd.Process.Pid: false, os.Getpid(): true} {
+		if err := rootsOwn(fmt.Sprintf("/proc/%d/stat", pid)); (err == nil) != roots {
+			t.Errorf("process %d: %v", pid, err)
 		}
 	}
 }

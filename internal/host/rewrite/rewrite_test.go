@@ -2,8 +2,10 @@ package rewrite
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -104,5 +106,59 @@ func TestReplaceRefuses(t *testing.T) {
 			}
 			holds(t, path, string(before))
 		})
+	}
+}
+
+// TestCreate: a file comes with the mode that was asked for, whatever the umask, and takes nobody's place; and goes only as it came.
+func TestCreate(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	for _, mode := range []os.FileMode{0o644, 0o755, 0o600} {
+		path := filepath.Join(t.TempDir(), "new")
+		for _, want := range []error{nil, os.ErrExist} {
+			if err := Create(path, []byte("new\n"), mode); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		holds(t, path, "new\n")
+		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
+			t.Errorf("mode %v, want %v (%v)", info.Mode(), mode, err)
+		}
+		if err := Remove(path, []byte("other\n")); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+			t.Errorf("what somebody changed is removed: %v", err)
+		}
+		holds(t, path, "new\n")
+		if err := Remove(path, []byte("new\n")); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("it is still there: %v", err)
+		}
+	}
+}
+
+// TestFree: a folder takes files, also one that is not made yet; a file does not, nor does a folder that is somebody else's.
+func TestFree(t *testing.T) {
+	path := file(t, "", 0o755)
+	if err := Free(filepath.Join(filepath.Dir(path), "a/b/c")); err != nil {
+		t.Error(err)
+	}
+	if err := Free(filepath.Join(path, "a")); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("below a file: %v", err)
+	}
+	for dir, mode := range map[string]os.FileMode{filepath.Dir(path): 0o555, filepath.Dir(filepath.Dir(path)): 0o755} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with the user that it has
+		if os.Getuid() == 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534)
+		}
+		refused <- Free(path)
+	}()
+	if err := <-refused; !errors.Is(err, unix.EACCES) {
+		t.Errorf("in a folder that is not to be written: %v", err)
 	}
 }
