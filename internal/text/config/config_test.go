@@ -110,7 +110,7 @@ func TestMistakes(t *testing.T) {
 		{"rules:\n- models: ['[AH]100']\n", "2:11: models of rule 1: only * and ? stand for other characters, \"[\" does not"},
 		{"rules:\n- gpus: 1\n- groups: [a]\n  gpus: 2\n", "3:3: this rule never counts: the one of line 2 names everybody"},
 		{"rules:\n- x-a: 1\n", "2:3: unknown key \"x-a\" of rule 1; there are name"},
-		{"rules:\n- users: [éé, b,\n             {}]\n", "3:14: users of rule 1 has something in its list"},
+		{"rules:\n- users: [éé, b,\n                              {}]\n", "3:31: users of rule 1 has something in its list"},
 		{"defaults: {no_wait: 'true'}\n", "1:21: no_wait of defaults is neither true nor false"},
 		{"rules:\n- gpus: " + strings.Repeat("9", 5000) + "\n", strings.Repeat("9", 380) + "…"},
 		{"tolerate: 5\n", "1:11: tolerate is not a map"},
