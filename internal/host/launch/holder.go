@@ -221,7 +221,6 @@ type Watch struct {
 
 // Watching reads the two descriptors of a holder's command line.
 func Watching(pidfd, lock string) (*Watch, error) {
-
 	p, err1 := strconv.Atoi(pidfd)
 	l, err2 := strconv.Atoi(lock)
 	if err1 != nil || err2 != nil || p < 3 || l < 3 {
