@@ -24,7 +24,7 @@ type probe struct {
 }
 
 // probes lists every gate. "gpu" and "kubernetes" are not part of GPUARD_GATES=all, nor is "cgroup2": most containers mount
-// it read-only, and under systemd it belongs to systemd.
+// it read-only, and under systemd it belongs to systemd; nor "fuse", which most containers forbid.
 func probes() []probe {
 	return []probe{
 		{"cc", program("cc")},
@@ -32,6 +32,7 @@ func probes() []probe {
 		{"pidns", pidNamespace},
 		{"netns", networkNamespace},
 		{"cgroup2", cgroup2},
+		{"fuse", fuse},
 		{"ptrace", traceable},
 		{"python3", program("python3")},
 		{"torch", torch},
@@ -80,7 +81,7 @@ func Has(name string) bool {
 
 func required(name, list string) bool {
 	if list == "all" {
-		return !slices.Contains([]string{"gpu", "kubernetes", "cgroup2"}, name)
+		return !slices.Contains([]string{"gpu", "kubernetes", "cgroup2", "fuse"}, name)
 	}
 	return slices.Contains(strings.Split(list, ","), name)
 }
@@ -144,6 +145,19 @@ func cgroup2() error {
 	const find = `own=$(sed -n s/^0:://p /proc/self/cgroup) && for at in $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo); do
 test -w "$at$own/cgroup.procs" && test -z "$(cat "$at$own/cgroup.subtree_control")" && exit 0; done; exit 1`
 	return exec.Command("sh", "-c", find).Run()
+}
+
+// fuse: root may mount file systems that a process answers for.
+func fuse() error {
+	if err := root(); err != nil {
+		return err
+	}
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer device.Close() //nolint:errcheck // nothing was written
+	return exec.Command("unshare", "--mount", "true").Run()
 }
 
 // networkNamespace: root may make networks of its own, which some containers forbid.
