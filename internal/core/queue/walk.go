@@ -106,6 +106,9 @@ func (w *walk) devices(t job.Ticket) []gpu.UUID {
 	return out
 }
 
+// Full reports whether the ticket's owner has so much that the ticket can get nothing, whatever is free (Ticket.Max).
+func (q *Question) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.may(t)) }
+
 // may tells which devices the ticket's owner may get now. It follows what pick.Place does with the same rule.
 func (q *Question) may(t job.Ticket) func(gpu.UUID) bool {
 	if t.Max <= 0 {

@@ -20,16 +20,21 @@ type Waiting struct {
 	Share   gpu.Bytes  `json:"share,omitempty"`
 	Parent  string     `json:"parent,omitempty"` // lease inside which it waits
 	Since   *time.Time `json:"since"`
-	Stopped bool       `json:"stopped"` // that process is stopped
-	Passed  bool       `json:"passed"`  // it, or another one of its user, was next and did not come: others go before it
+	Stopped bool       `json:"stopped"`        // that process is stopped
+	Passed  bool       `json:"passed"`         // it, or another one of its user, was next and did not come: others go before it
+	Most    int        `json:"most,omitempty"` // devices that a rule gives its user at once, where that is what it waits for
 }
 
-// Queue adds those who wait, in the order of the line. passed and stopped say what is true of a ticket besides.
-func (s *Report) Queue(line []job.Ticket, passed, stopped func(t job.Ticket) bool) {
+// Queue adds those who wait, in the order of the line. passed, stopped and full say what is true of a ticket besides.
+func (s *Report) Queue(line []job.Ticket, passed, stopped, full func(t job.Ticket) bool) {
 	for i, t := range line {
+		most := 0
+		if full(t) {
+			most = t.Max
+		}
 		s.Waiting = append(s.Waiting, Waiting{
 			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
-			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t),
+			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most,
 		})
 	}
 }

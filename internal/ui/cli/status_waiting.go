@@ -45,6 +45,8 @@ func standstill(w *status.Waiting) string {
 		return "passed over"
 	case w.Stopped:
 		return "stopped"
+	case w.Most > 0:
+		return fmt.Sprintf("a rule gives %d at once", w.Most)
 	}
 	return ""
 }
