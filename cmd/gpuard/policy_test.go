@@ -217,6 +217,7 @@ func TestPolicyWhileWaiting(t *testing.T) {
 		{"rules:\n- name: late\n  devices: [1]\n", 122, `rule "late" (` + g.file() + ":2) gives GPU 1"},
 	} {
 		g.write("rules:\n- name: early\n  gpus: 4\n")
+		eventually(t, "nobody waits", func() bool { return len(g.tickets()) == 0 })
 		end := hold()
 		waiter := make(chan result, 1)
 		go func() { waiter <- run(t, g.by(alice, "run", "-q", "--device", "0", "--", "true")) }()

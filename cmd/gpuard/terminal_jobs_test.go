@@ -65,6 +65,7 @@ func TestKeys(t *testing.T) {
 		note(s.line("jobs"))
 		s.press("fg\n")
 		s.foreground(s.cmd.Process.Pid)
+		note(s.until("QUIT TERM\n")) // what fg says, which the key would make the terminal forget (termios(3), NOFLSH)
 		s.press("\x1c")
 		note(s.until("got QUIT\n"))
 		if err := unix.Kill(pid, unix.SIGUSR2); err != nil {
