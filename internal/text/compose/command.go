@@ -41,9 +41,7 @@ func (r *reader) command(words []lint.Word) {
 	if len(words) == 0 {
 		return
 	}
-	s := lint.Step{Do: lint.Command, Words: words, In: r.name, At: words[0].At}
-	last := words[len(words)-1].At
-	s.At.EndLine, s.At.EndColumn = last.EndLine, last.EndColumn
+	s := lint.Step{Do: lint.Command, Words: words, In: r.name, At: yamltree.Span(words[0].At, words[len(words)-1].At)}
 	r.steps = append(r.steps, s)
 	if inner, ok := lint.ShellText(s); ok {
 		r.steps = append(r.steps, inner)

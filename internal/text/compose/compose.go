@@ -62,8 +62,7 @@ func (r *reader) service(n *yamltree.Node) {
 // started with.
 func (r *reader) environment(n *yamltree.Node) {
 	for _, p := range n.Entries() {
-		s := lint.Step{At: p.Key.At, Do: lint.Set, Name: p.Key.Text, In: r.name, How: "environment", Exported: true}
-		s.At.EndLine, s.At.EndColumn = p.Value.At.EndLine, p.Value.At.EndColumn
+		s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: r.name, How: "environment", Exported: true}
 		switch {
 		case p.Bare:
 			s.How = "environment, cut" // the rest of a value that was split at its comma
@@ -129,8 +128,7 @@ func (r *reader) settings(name string, key, n *yamltree.Node) {
 	if n == nil || len(r.steps) > most {
 		return
 	}
-	s := lint.Step{At: key.At, Do: lint.Setting, Name: name, In: r.name}
-	s.At.EndLine, s.At.EndColumn = n.At.EndLine, n.At.EndColumn
+	s := lint.Step{At: yamltree.Span(key.At, n.At), Do: lint.Setting, Name: name, In: r.name}
 	switch n.Kind {
 	case yamltree.Scalar:
 		if !n.Null {

@@ -25,8 +25,7 @@ func Read(path string, src []byte) (lint.File, error) {
 			if p.Value.Kind != yamltree.Scalar {
 				continue
 			}
-			s := lint.Step{At: p.Key.At, Do: lint.Set, Name: p.Key.Text, How: "variables", Exported: true, Value: p.Value.Value()}
-			s.At.EndLine, s.At.EndColumn = p.Value.At.EndLine, p.Value.At.EndColumn
+			s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, How: "variables", Exported: true, Value: p.Value.Value()}
 			if p.Bare {
 				s.How = "variables, cut" // the rest of a value that was split at its comma
 			}

@@ -138,8 +138,7 @@ func (r *reader) env(in, how string, n *yamltree.Node) {
 		if p.Value.Kind != yamltree.Scalar {
 			continue
 		}
-		s := lint.Step{At: p.Key.At, Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
-		s.At.EndLine, s.At.EndColumn = p.Value.At.EndLine, p.Value.At.EndColumn
+		s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "${{")
 		if p.Value.Null {
 			s.Value.Text = "" // GitHub reads null as the empty string

@@ -62,7 +62,7 @@ func TestMask(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{"env: {A: 0,1}\njobs:\n  a:\n    container: {image: a, options: \"--x 'y z'\"}\n    steps:\n    - run: |\n        a ${{ b\n        }}\n      env:\n        C: d\n", "jobs: {a: {steps: [{run: \"a\\nb\"}]}}\n"} {
+	for _, s := range []string{"env: {A: 0,1}\njobs:\n  a:\n    container: {image: a, options: \"--x 'y z'\"}\n    steps:\n    - run: |\n        a ${{ b\n        }}\n      env:\n        C: d\n", "jobs: {a: {steps: [{run: \"a\\nb\"}]}}\n", "env: {&: 0,1}\n", "env: {A: &x 0, B: *x}\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

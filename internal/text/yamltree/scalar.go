@@ -44,6 +44,12 @@ func (r *reader) at(line, column, endLine, endColumn int) lint.Place {
 	return forward(p)
 }
 
+// Span is all from one place to another. Where the other one does not stand behind it, as the value of an alias does not, it is
+// empty.
+func Span(from, to lint.Place) lint.Place {
+	return forward(lint.Place{Line: from.Line, Column: from.Column, EndLine: to.EndLine, EndColumn: to.EndColumn})
+}
+
 // forward lets a place end where it begins rather than before: the library's places are not always right.
 func forward(p lint.Place) lint.Place {
 	if p.EndLine < p.Line || p.EndLine == p.Line && p.EndColumn < p.Column {

@@ -236,8 +236,7 @@ func (r *reader) mapping(values []*ast.MappingValueNode, flow bool, start *token
 		m.Pairs = append(m.Pairs, p)
 	}
 	if len(m.Pairs) > 0 {
-		first, last := m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At
-		m.At = forward(lint.Place{Line: first.Line, Column: first.Column, EndLine: last.EndLine, EndColumn: last.EndColumn})
+		m.At = Span(m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At)
 	}
 	for _, from := range merged {
 		m.take(from)
