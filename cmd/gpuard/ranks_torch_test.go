@@ -39,6 +39,9 @@ dist.barrier()
 // TestTorch: PyTorch's own processes find each other, started by torchrun and by gpuard, as two jobs that run at the same time.
 func TestTorch(t *testing.T) {
 	gate.Need(t, "torch")
+	if raced {
+		t.Skip("nearly all of its time is PyTorch's, of which the race detector sees nothing")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "meet.py")
