@@ -194,7 +194,8 @@ func together(cmd *cobra.Command, conflicts []conflict) error {
 	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.one, c.other, c.why)
 }
 
-// filled refuses a flag that was given nothing: an empty shell variable must not silently ask for less.
+// filled refuses a flag that was given nothing: an empty shell variable must not silently ask for less. The parser takes even the
+// "--" in front of the command for a value.
 func filled(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
@@ -207,6 +208,9 @@ func filled(cmd *cobra.Command, names ...string) error {
 		}
 		if len(values) == 0 {
 			values = []string{""}
+		}
+		if slices.Contains(values, "--") {
+			return fmt.Errorf("cannot read --%s: it needs a value in front of --, such as %s", name, exampleOf(cmd, name))
 		}
 		if slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
 			if len(values) > 1 {
