@@ -131,6 +131,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	adopt(&m.Record, key)
 	steps, err := undo(&m.Record, key, nil)
 	if err == nil {
 		err = possible(steps)
@@ -273,7 +274,6 @@ func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
 
 // undo is every step that takes away what was set up under key, but for what the steps of a new wish are about.
 func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
-	adopt(r, key)
 	follow(r)
 	var steps []edit.Step
 	for _, e := range r.Of(key) {

@@ -58,13 +58,18 @@ func Begin(name string) error {
 			return fmt.Errorf("cannot start gpuard in the background: %w", err)
 		}
 	}
-	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
+	call(name)
 	return nil
+}
+
+// call gives this process its name for ps.
+func call(name string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
 }
 
 // Outlast makes this process one that ends with the command and not before it: what systemd sends to all processes of a service
 // is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as with Begin.
 func Outlast(name string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM)
-	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
+	call(name)
 }
