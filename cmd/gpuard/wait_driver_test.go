@@ -142,30 +142,3 @@ func looksBeforeItTakes(t *testing.T) bool {
 	same(t, "exit", (<-second).code, 0)
 	return true
 }
-
-// TestWaitForTwo: a request for several devices is not starved by those that need one.
-func TestWaitForTwo(t *testing.T) {
-	t.Parallel()
-	r := newRack(t, a100s(2)...)
-	hold := func(device string) *exec.Cmd {
-		cmd := r.cmd("run", "-q", "--device", device, "--", "sh", "-c", "echo on; exec sleep 60")
-		begin(t, cmd)
-		return cmd
-	}
-	first, second := hold("0"), hold("1")
-	both := later(t, r.cmd("run", "-q", "--gpus", "2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"))
-	r.inLine(1)
-	one := later(t, r.cmd("run", "-q", "--", "true"))
-	r.inLine(2)
-	_, _ = first.Process.Kill(), first.Wait()
-	select {
-	case got := <-one:
-		t.Errorf("the later one took the first free device: exit %d, %s", got.code, got.err)
-	case <-time.After(500 * time.Millisecond):
-	}
-	_, _ = second.Process.Kill(), second.Wait()
-	if got := <-both; got.code != 0 || len(got.out) != 4 {
-		t.Errorf("exit %d, %q, %s", got.code, got.out, got.err)
-	}
-	same(t, "the later one", (<-one).code, 0)
-}

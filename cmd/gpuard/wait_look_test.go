@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -70,7 +69,7 @@ func TestWaitEndedWhileReading(t *testing.T) {
 }
 
 // TestWaitReasons: a waiter says what it waits for where that is no command: a drain, with its reason and that a person has to
-// act, or somebody before it in the line for whom a free device is kept. A refusal does not call a drained device busy.
+// act. A refusal does not call a drained device busy.
 func TestWaitReasons(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:2xL4")
@@ -84,18 +83,6 @@ func TestWaitReasons(t *testing.T) {
 	late.until("1st of 1; somebody has to act; GPU 0: drained: fan exchange (")
 	late.withdraw()
 	same(t, "undrain", ask("undrain", "0").code, 0)
-
-	holder := r.start("exec sleep 60")
-	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
-	both := program(t, r.state, nil, "run", "-q", "--gpus", "2", "--machine", r.machine, "--", "true")
-	if err := both.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = both.Process.Kill(), both.Wait() })
-	eventually(t, "it stands in the line", func() bool { return len(r.tickets()) == 1 })
-	behind := asks(t, program(t, r.state, nil, "run", "--machine", r.machine, "--", "true"))
-	behind.until(": behind true of ", fmt.Sprintf("(PID %d)", both.Process.Pid))
-	behind.withdraw()
 }
 
 // TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is named.

@@ -188,11 +188,14 @@ func replay(t *testing.T, path string) (given, waited int) {
 			Rooms  map[gpu.UUID]pick.Room
 			Ending map[gpu.UUID]bool
 			Passed map[string]bool
+
+			Reserved map[string]queue.Reservation
+			Rest     map[gpu.UUID]int64
 		}
 		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
 			t.Fatal(err)
 		}
-		q := queue.Question{Now: d.Now, Boot: d.Boot, Rooms: d.Rooms, Ending: d.Ending, Passed: d.Passed}
+		q := queue.Question{Now: d.Now, Boot: d.Boot, Rooms: d.Rooms, Ending: d.Ending, Passed: d.Passed, Reserved: d.Reserved, Rest: d.Rest}
 		for _, w := range d.Line {
 			w.Ticket.UID, w.Ticket.Arrival = w.UID, w.Arrival
 			q.Tickets = append(q.Tickets, w.Ticket)

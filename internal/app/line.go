@@ -70,6 +70,18 @@ func (l *line) keep() {
 	}
 }
 
+// lapses is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
+func (l *line) lapses() (first time.Duration) {
+	for _, t := range l.kept {
+		if r, reserved := l.turn.Reserved[t.ID]; reserved {
+			if left := time.Duration(r.Until-l.boot) + 1; first == 0 || left < first {
+				first = left
+			}
+		}
+	}
+	return first
+}
+
 // mine reports whether this request may start as far as the queue is concerned; also when nobody may, because then the
 // devices themselves say why.
 func (l *line) mine() bool {

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/queue"
 )
 
 // traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
@@ -28,6 +29,9 @@ type traced struct {
 	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
 	Ending map[gpu.UUID]bool      `json:"ending"` // devices that somebody is about to leave
 	Passed map[string]bool        `json:"passed"` // tickets that were passed over
+
+	Reserved map[string]queue.Reservation `json:"reserved"` // by ticket
+	Rest     map[gpu.UUID]int64           `json:"rest"`     // no reservation begins on the device before: CLOCK_BOOTTIME, ns
 }
 
 // ticketTraced and leaseTraced carry what their files do not: owner and arrival.
@@ -57,6 +61,7 @@ func (l *line) trace(plan job.Plan, refusal *job.Refusal) error {
 	t := traced{
 		Schema: "gpuard.trace/1", Now: q.Now, Boot: q.Boot, Me: l.me.ID, UID: l.me.UID, PID: os.Getpid(), Next: l.next.ID, Free: l.free,
 		Given: []gpu.UUID{}, Line: []ticketTraced{}, Held: []leaseTraced{}, Rooms: q.Rooms, Ending: q.Ending, Passed: q.Passed,
+		Reserved: q.Reserved, Rest: q.Rest,
 	}
 	for _, ticket := range q.Tickets {
 		t.Line = append(t.Line, ticketTraced{ticket, ticket.UID, ticket.Arrival})

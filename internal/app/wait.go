@@ -325,6 +325,10 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 		left := time.Duration(l.turn.Next[l.next.ID]-l.boot) + cmp.Or(w.app.Overdue, 2*time.Second)
 		sooner(max(left, 0)+time.Duration(place)*10*time.Millisecond, false)
 	}
+	if l := q.line; l != nil && l.lapses() > 0 {
+		place, _ := l.place()
+		sooner(l.lapses()+time.Duration(place)*10*time.Millisecond, false)
+	}
 	if w.fading.lasts(q.ending(w.refusal)) {
 		sooner(w.fading.next, true)
 		w.fading.next = min(2*w.fading.next, time.Second)

@@ -10,33 +10,48 @@
 //
 // # Who may start
 //
-// The first ticket in that order may start as soon as enough of its devices have room for it. While it waits, a later
-// one may start only if that cannot keep an earlier one waiting longer. So each waiting ticket keeps its devices, and
-// what it keeps depends on its reservation: the time at which, by the enforced ends (--timeout) of the leases there,
-// enough of its devices are certainly free. Estimates do not count. A later ticket may use a kept device in three cases:
+// The first ticket in that order may start as soon as enough of its devices have room for it. A later ticket may start
+// on whatever the tickets before it leave free. That alone would let requests for one device pass a request for eight for
+// ever. So a ticket that waits can have a reservation, and what a reservation costs is limited.
 //
-//   - it certainly ends before the reservation, by its own enforced end;
-//   - so many devices are free at the reservation that there are enough without those it takes;
-//   - both want shares, and beside its share the device still has room for those of all that wait before it.
+// # Reservations
+//
+// A reservation keeps a set of devices for a ticket: exactly as many as it needs, fixed when the reservation begins. It
+// begins as soon as one of them would lie idle, ends when the ticket starts or leaves, and lapses after a time that is
+// known at its beginning. Its price is how long others must be left alone for each moment that it lasts, so that of the
+// time of the ticket's devices at most a tenth is kept idle: 10·c/n - 1, at least 1, where n is the number of devices
+// that could serve the ticket and c how many of them it may keep idle (its count less one; its count where shares
+// of a device are concerned). A reservation is worth having if the set will be complete before it has lasted the ticket's
+// age divided by the price. There are two kinds:
+//
+//   - Certain: each lease in the set has an enforced end (--timeout). The set is the one that becomes free last among those
+//     that are complete at the earliest possible time, because that idles least. The reservation lapses at that time.
+//   - Guessed: a lease without an enforced end is taken to last as long again as it has lasted. The set is the one that is
+//     complete first. The reservation lapses when it has lasted the ticket's age divided by the price.
+//
+// The first ticket in the order for which a reservation is worth having has it. No later ticket with a device in common
+// gets one meanwhile. When a reservation ends, none begins on the ticket's devices for as long as it has lasted, times the price.
+//
+// A later ticket may use a reserved device in two cases:
+//
+//   - the reservation is certain, and the later ticket ends before it lapses, by its own enforced end;
+//   - both want shares, and the device has room for both.
 //
 // A ticket whose owner has, together with what it wants, more devices than it says they may have at once (Ticket.Max) neither
-// starts nor keeps anything until leases of that owner end. Further shares of devices that its owner has cost none.
+// starts nor reserves anything until leases of that owner end. Further shares of devices that its owner has cost none.
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
-// Where one lease has no enforced end there is no reservation, and only the third case remains. A device that is kept
-// for a ticket counts for those behind it as free at that ticket's reservation at the earliest.
-//
-// Nobody knows when strangers (processes without a lease) go or a sick device recovers. While they leave a ticket too few
-// devices, so that it could not start even if all leases ended, it keeps nothing: others may work meanwhile.
+// Estimates of users do not count. While processes without a lease or sick devices leave a ticket too few devices, so that
+// it could not start even if all leases ended, it reserves nothing.
 //
 // # The bound
 //
-// Nobody starves. Take a ticket that is among its user's Compete earliest, is not passed over, has waited for
-// Patience, and has enough devices that are free or leased. From then on only tickets that arrived before it
-// stand before it, and no new one can join them. Whoever starts behind it on a device that it keeps has certainly ended at
-// its reservation, or leaves enough for it. So it waits for the leases that its devices carry at that time and for
-// older tickets, and for nothing that came later: when no job lasts longer than d and n older tickets wait, it starts
-// at most (n+1)·d after it became so old.
+// Take a ticket that is among its user's Compete earliest, is not passed over, and has enough devices that are free or
+// leased. Let no job last longer than d, and let the ticket be older than Patience and than 9·d. From then on only the n
+// tickets that arrived before it are before it. No price is above 9, so for each of them, and for it, a
+// reservation is worth having at all times: a lease is never older than d. Each of their reservations is complete within d,
+// and a pause of at most 9·d follows. So the ticket starts at most (n+1)·10·d + d later. The price of that bound is at most a tenth of
+// the devices' time, whatever the jobs and whoever asks.
 package queue
 
 import (
@@ -65,8 +80,11 @@ type Question struct {
 	Tickets []job.Ticket           // who waits, alive; a newcomer adds one with Arrival = Now
 	Held    []job.Lease            // all living leases
 	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
-	Ending  map[gpu.UUID]bool      // devices that somebody is about to leave: a lease has just ended, or a process is ending
+	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
 	Passed  map[string]bool        // IDs of tickets that let their turn pass; they come last
+
+	Reserved map[string]Reservation // by ticket ID, as Turn remembers them
+	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
 }
 
 // Order is the whole queue, first comes first; those that do not compete stand at the end. For places and for people.
@@ -77,24 +95,18 @@ func Order(q Question) []job.Ticket {
 
 // Next is the ticket that may start now. It must leave alone what Kept names.
 func Next(q Question) (job.Ticket, bool) {
-	w := q.walk()
-	for _, t := range w.order {
-		if w.fits(t) {
-			return t, true
-		}
-		w.keep(t)
-	}
-	return job.Ticket{}, false
+	t, ok := q.walk().next()
+	return t, ok
 }
 
-// Kept are the devices that the ticket must not take now because one that stands before it waits for them, and which.
+// Kept are the devices that the ticket must not take now because one before it has reserved them, and which.
 func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	w := q.walk()
 	for _, t := range w.order {
 		if t.ID == id && t.UID == uid {
-			return w.kept(t)
+			return w.kept(t.Ticket)
 		}
-		w.keep(t)
+		w.reserve(t)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // TestScenarios reads testdata/*.txt; testdata/README.txt describes the format.
 func TestScenarios(t *testing.T) {
 	cases := 0
-	for _, name := range []string{"order.txt", "start.txt"} {
+	for _, name := range []string{"order.txt", "policy.txt", "start.txt"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -29,14 +29,15 @@ func TestScenarios(t *testing.T) {
 			t.Run(name+"/"+title, func(t *testing.T) { play(t, body) })
 		}
 	}
-	if cases < 25 {
+	if cases < 30 {
 		t.Errorf("only %d scenarios were read", cases)
 	}
 }
 
 func play(t *testing.T, body string) {
 	s := &scenario{q: Question{Now: int64(1_800_000_000 * time.Second), Boot: int64(100 * time.Hour),
-		Rooms: map[gpu.UUID]pick.Room{}, Ending: map[gpu.UUID]bool{}, Passed: map[string]bool{}}}
+		Rooms: map[gpu.UUID]pick.Room{}, Ending: map[gpu.UUID]bool{}, Passed: map[string]bool{},
+		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}}
 	section, answers := "", 0
 	for line := range strings.Lines(body) {
 		line = strings.TrimSpace(line)
@@ -56,6 +57,12 @@ func play(t *testing.T, body string) {
 		case section == "ending":
 			for _, id := range devices(f[0]) {
 				s.q.Ending[id] = true
+			}
+		case section == "reserved":
+			s.reserved(f)
+		case section == "rest":
+			for _, id := range devices(f[0]) {
+				s.q.Rest[id] = s.q.Boot + int64(duration(f[1]))
 			}
 		case section == "answer":
 			answers++
@@ -145,6 +152,8 @@ func (s *scenario) lease(f []string) {
 			l.Until = s.q.Boot + int64(duration(value))
 		case "share":
 			l.Share = size(value)
+		case "ran":
+			l.SinceBoot = s.q.Boot - int64(duration(value))
 		case "id":
 			l.ID = value
 		case "parent":
@@ -156,6 +165,10 @@ func (s *scenario) lease(f []string) {
 		}
 	}
 	s.q.Held = append(s.q.Held, l)
+}
+
+func (s *scenario) reserved(f []string) {
+	s.q.Reserved[f[0]] = Reservation{Devices: devices(f[1]), Since: s.q.Boot - int64(time.Minute), Until: s.q.Boot + int64(duration(f[2])), Certain: len(f) > 3}
 }
 
 func (s *scenario) ticket(f []string) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
@@ -15,6 +16,9 @@ const Overdue = 2 * time.Second
 type Turn struct {
 	Next   map[string]int64 `json:"next,omitempty"`   // ticket ID: CLOCK_BOOTTIME (ns) since when it is next, one per scope
 	Passed map[string]int64 `json:"passed,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which it was passed over
+
+	Reserved map[string]Reservation `json:"reserved,omitempty"` // by ticket ID
+	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
 }
 
 // See looks at the queue for the ticket id, whose owner acts now ("" when nobody waits): it is not passed over any more.
@@ -22,15 +26,18 @@ type Turn struct {
 // comes then is next. The answer is that of Next with q.Passed as the new Turn has it; turn.Next[next.ID] tells since when it
 // is next. alive are all tickets, of any scope: others are forgotten.
 func (t Turn) See(q Question, id string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
-	turn = t.clone(alive)
+	turn = t.clone(alive, q.Boot)
 	delete(turn.Passed, id)
 	for {
-		next, ok = Next(turn.Put(q))
+		asked := turn.Put(q)
+		w := asked.walk()
+		next, ok = w.next()
 		since, seen := turn.Next[next.ID]
 		for _, other := range q.Tickets {
 			delete(turn.Next, other.ID)
 		}
 		if _, passed := turn.Passed[next.ID]; !ok || passed {
+			turn.reserve(w, next)
 			return turn, next, ok
 		}
 		if !seen || since > q.Boot || next.ID == id {
@@ -38,15 +45,35 @@ func (t Turn) See(q Question, id string, alive []job.Ticket, overdue time.Durati
 		}
 		if q.Boot-since < int64(overdue) || next.ID == id {
 			turn.Next[next.ID] = since
+			turn.reserve(w, next)
 			return turn, next, ok
 		}
 		turn = turn.pass(q, next, id)
 	}
 }
 
+// reserve remembers the reservations that begin or go on, and drops those that have ended.
+func (t Turn) reserve(w *walk, next job.Ticket) {
+	for _, other := range w.order {
+		if w.reached[other.ID] || w.q.Passed[other.ID] {
+			delete(t.Reserved, other.ID)
+		}
+	}
+	for _, k := range w.keeps {
+		t.Reserved[k.ticket.ID] = k.Reservation
+	}
+	for id, r := range t.Reserved {
+		if id == next.ID || w.reached[id] {
+			r.Seen = w.q.Boot
+			t.Reserved[id] = r
+		}
+	}
+}
+
 // pass passes the ticket over, with all others of its user except id.
 func (t Turn) pass(q Question, next job.Ticket, id string) Turn {
-	turn := Turn{Next: maps.Clone(t.Next), Passed: maps.Clone(t.Passed)}
+	turn := t
+	turn.Next, turn.Passed = maps.Clone(t.Next), maps.Clone(t.Passed)
 	if turn.Passed == nil {
 		turn.Passed = map[string]int64{}
 	}
@@ -59,19 +86,25 @@ func (t Turn) pass(q Question, next job.Ticket, id string) Turn {
 	return turn
 }
 
-// Put is the question with those passed over that the Turn knows.
+// Put is the question with what the Turn knows of passed tickets and reservations.
 func (t Turn) Put(q Question) Question {
 	q.Passed = map[string]bool{}
 	for id := range t.Passed {
 		q.Passed[id] = true
 	}
+	q.Reserved, q.Rest = t.Reserved, t.Rest
 	return q
 }
 
-// clone keeps what is said of living tickets.
-func (t Turn) clone(alive []job.Ticket) Turn {
-	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}}
+// absurd is a pause that no reservation causes: the record is wrong.
+const absurd = 90 * 24 * time.Hour
+
+// clone keeps what is said of living tickets, and the pauses that are not over, those after reservations that end now included.
+func (t Turn) clone(alive []job.Ticket, now int64) Turn {
+	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
+	waits := map[string]bool{}
 	for _, a := range alive {
+		waits[a.ID] = true
 		if at, ok := t.Next[a.ID]; ok {
 			out.Next[a.ID] = at
 		}
@@ -79,5 +112,29 @@ func (t Turn) clone(alive []job.Ticket) Turn {
 			out.Passed[a.ID] = at
 		}
 	}
+	for id, until := range t.Rest {
+		out.rest(id, until, now)
+	}
+	for id, r := range t.Reserved {
+		ended := r.Seen
+		if waits[id] {
+			ended = min(now, r.Until)
+		}
+		if waits[id] && r.Until >= now {
+			out.Reserved[id] = r
+		}
+		if pause := float64(ended-r.Since) * r.Price; pause < float64(absurd) {
+			for _, device := range r.Devices {
+				out.rest(device, ended+int64(pause), now)
+			}
+		}
+	}
 	return out
+}
+
+// rest lets no reservation begin on the device before until.
+func (t Turn) rest(id gpu.UUID, until, now int64) {
+	if until > max(now, t.Rest[id]) && until-now < int64(absurd) {
+		t.Rest[id] = until
+	}
 }

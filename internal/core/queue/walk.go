@@ -1,50 +1,72 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
-// walk goes through the tickets in order and remembers what those that wait keep for themselves.
+// walk goes through the tickets in order and remembers what those that wait have reserved.
 type walk struct {
-	q     *Question
-	order []job.Ticket
-	held  map[gpu.UUID][]end // leases that keep a device from the tickets, first end first
-	keeps []keep
+	q       *Question
+	order   []candidate
+	held    map[gpu.UUID][]end // leases that keep a device from the tickets
+	reached map[string]bool    // IDs of the tickets that do not start
+	keeps   []keep
+	sought  map[gpu.UUID]string // the ticket that has, or is the next to have, a reservation for one of its devices
 }
 
-// end is when a lease has certainly ended (CLOCK_BOOTTIME, ns; never: nobody knows), and what share it then gives back.
+// candidate is a ticket with those of its devices that exist and that its owner may have now, each once.
+type candidate struct {
+	job.Ticket
+	devices []gpu.UUID
+}
+
+// end is what is known of the end of a lease (CLOCK_BOOTTIME, ns; never: nothing), and what share it then gives back.
 type end struct {
-	at    int64
-	share gpu.Bytes
+	certain, guessed int64
+	share            gpu.Bytes
 }
 
-// keep is what one waiting ticket keeps for itself.
+// keep is the reservation of a waiting ticket.
 type keep struct {
-	ticket job.Ticket
-	on     []gpu.UUID
-	by     int64 // its reservation: CLOCK_BOOTTIME, ns; never when there is none
-	spare  int   // how many of its devices it can do without at its reservation
+	ticket candidate
+	Reservation
 }
 
 func (q *Question) walk() *walk {
-	w := &walk{q: q, held: map[gpu.UUID][]end{}}
-	w.order, _ = q.compete()
-	w.order = slices.DeleteFunc(w.order, func(t job.Ticket) bool { return t.Count < 1 || len(w.devices(t)) < t.Count })
+	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, sought: map[gpu.UUID]string{}}
+	tickets, _ := q.compete()
+	for _, t := range tickets {
+		if c := (candidate{t, q.devices(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
+			w.order = append(w.order, c)
+		}
+	}
 	for id := range q.Rooms {
 		for _, l := range q.Held {
 			if l.Holds(id) && !q.inside(l, id) {
-				w.held[id] = append(w.held[id], end{q.end(l), l.Share})
+				w.held[id] = append(w.held[id], q.end(l))
 			}
 		}
-		slices.SortFunc(w.held[id], func(a, b end) int {
-			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.share, a.share))
-		})
+	}
+	for _, t := range w.order {
+		if _, ok := w.reserved(t); ok {
+			w.seek(t)
+		}
 	}
 	return w
+}
+
+// next is the first ticket that may start. What those before it have reserved is in keeps.
+func (w *walk) next() (job.Ticket, bool) {
+	for _, t := range w.order {
+		if w.fits(t) {
+			return t.Ticket, true
+		}
+		w.reserve(t)
+	}
+	return job.Ticket{}, false
 }
 
 // inside tells leases that do not keep the device from the scope's tickets: the lease that they wait in and those around
@@ -86,20 +108,24 @@ func (q *Question) around(id string) []string {
 	return out
 }
 
-// end is when the lease has certainly ended. One that should have ended and is still there has no known end.
-func (q *Question) end(l job.Lease) int64 {
-	if l.Until <= q.Boot {
-		return never
+// end is what is known of the lease's end. One that should have ended and has not has no known end.
+func (q *Question) end(l job.Lease) end {
+	e := end{certain: never, guessed: never, share: l.Share}
+	if l.Until > q.Boot {
+		e.certain = l.Until
 	}
-	return l.Until
+	if l.SinceBoot > 0 && l.SinceBoot <= q.Boot {
+		e.guessed = min(q.Boot+(q.Boot-l.SinceBoot), e.certain)
+	}
+	return e
 }
 
 // devices are those of the ticket that exist and that its owner may have now, each once.
-func (w *walk) devices(t job.Ticket) []gpu.UUID {
-	var out []gpu.UUID
-	may := w.q.may(t)
+func (q *Question) devices(t job.Ticket) []gpu.UUID {
+	out := make([]gpu.UUID, 0, len(t.Devices))
+	may := q.may(t)
 	for _, id := range t.Devices {
-		if _, exists := w.q.Rooms[id]; exists && may(id) && !slices.Contains(out, id) {
+		if _, exists := q.Rooms[id]; exists && may(id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
@@ -121,7 +147,7 @@ func (q *Question) may(t job.Ticket) func(gpu.UUID) bool {
 	return func(id gpu.UUID) bool { return t.Share > 0 && len(own) <= t.Max && own[job.DeviceHash(id)] }
 }
 
-// room tells whether the device could be given to the ticket now, if nobody else waited.
+// room tells whether the device could be given to the ticket now, if no other ticket waited.
 func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
 	r := w.q.Rooms[id]
 	if t.Share > 0 {
@@ -131,131 +157,41 @@ func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
 }
 
 // fits tells whether the ticket may start now.
-func (w *walk) fits(t job.Ticket) bool {
+func (w *walk) fits(t candidate) bool {
 	n := 0
-	for _, id := range w.devices(t) {
-		if w.room(t, id) && w.blocker(t, id) == nil {
+	for _, id := range t.devices {
+		if w.room(t.Ticket, id) && w.blocker(t.Ticket, id) == nil {
 			n++
 		}
 	}
 	return n >= t.Count
 }
 
-// blocker is the first of those before the ticket that keeps the device from it; nil when it may have the device.
+// blocker is the reservation that keeps the device from the ticket; nil where the ticket may have it.
 func (w *walk) blocker(t job.Ticket, id gpu.UUID) *keep {
 	for i := range w.keeps {
-		if k := &w.keeps[i]; slices.Contains(k.on, id) && !w.harmless(t, id, k) {
+		if k := &w.keeps[i]; slices.Contains(k.Devices, id) && !w.harmless(t, id, k) {
 			return k
 		}
 	}
 	return nil
 }
 
-// harmless are the three cases in which a later ticket may use a kept device.
+// harmless are the two cases in which a later ticket may use a reserved device.
 func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
-	switch {
-	case k.by == never:
-	case t.Timeout > 0 && int64(t.Timeout) <= k.by-w.q.Boot:
-		return true
-	case t.Count <= k.spare:
+	if k.Certain && t.Timeout > 0 && int64(t.Timeout) <= k.Until-w.q.Boot {
 		return true
 	}
-	return t.Share > 0 && k.ticket.Share > 0 && w.roomy(t, id)
-}
-
-// roomy tells whether beside the ticket's share the device has room for those of all before it.
-func (w *walk) roomy(t job.Ticket, id gpu.UUID) bool {
 	room := w.q.Rooms[id].Share
-	if room == nil {
-		return false
-	}
-	left := *room - t.Share
-	for _, k := range w.keeps {
-		if left >= 0 && slices.Contains(k.on, id) {
-			left -= k.ticket.Share // at once negative where somebody asks for more than there is in the world
-		}
-	}
-	return left >= 0
+	return t.Share > 0 && k.ticket.Share > 0 && room != nil && t.Share <= *room && k.ticket.Share <= *room-t.Share
 }
 
 func (w *walk) kept(t job.Ticket) map[gpu.UUID]job.Ticket {
 	out := map[gpu.UUID]job.Ticket{}
 	for id := range w.q.Rooms {
 		if k := w.blocker(t, id); k != nil {
-			out[id] = k.ticket
+			out[id] = k.ticket.Ticket
 		}
 	}
 	return out
-}
-
-// keep notes what a ticket that does not start now keeps for itself.
-func (w *walk) keep(t job.Ticket) {
-	k := keep{ticket: t, by: never}
-	var free []int64
-	for _, id := range w.devices(t) {
-		if w.hopeful(t, id) {
-			k.on = append(k.on, id)
-			free = append(free, w.free(t, id))
-		}
-	}
-	if len(k.on) < t.Count {
-		return
-	}
-	slices.Sort(free)
-	if k.by = free[t.Count-1]; k.by != never {
-		k.spare = w.spare(k, free)
-	}
-	w.keeps = append(w.keeps, k)
-}
-
-// hopeful tells whether the device has room for the ticket now or may have when its leases have ended.
-func (w *walk) hopeful(t job.Ticket, id gpu.UUID) bool {
-	return len(w.held[id]) > 0 || w.q.Ending[id] || w.room(t, id)
-}
-
-// spare counts the devices that are free at the reservation beyond what the ticket, and those before it, need then.
-func (w *walk) spare(k keep, free []int64) int {
-	n := -k.ticket.Count
-	for _, at := range free {
-		n += ordinal(at <= k.by)
-	}
-	for _, before := range w.keeps {
-		if slices.ContainsFunc(before.on, func(id gpu.UUID) bool { return slices.Contains(k.on, id) }) {
-			n -= before.ticket.Count
-		}
-	}
-	return n
-}
-
-// free is when the ticket can certainly have the device: now, or when leases have ended, and not before it is
-// anybody's who stands before.
-func (w *walk) free(t job.Ticket, id gpu.UUID) int64 {
-	at := w.vacant(t, id)
-	for i := range w.keeps {
-		if k := &w.keeps[i]; k.by > at && slices.Contains(k.on, id) && !w.harmless(t, id, k) {
-			at = k.by
-		}
-	}
-	return at
-}
-
-// vacant is when the device has room, as far as leases tell: for a share as soon as enough of it was given back, else
-// when all have ended.
-func (w *walk) vacant(t job.Ticket, id gpu.UUID) int64 {
-	if w.room(t, id) {
-		return w.q.Boot
-	}
-	leases := w.held[id]
-	if len(leases) == 0 {
-		return never
-	}
-	if room := w.q.Rooms[id].Share; t.Share > 0 && room != nil {
-		left := *room
-		for _, l := range leases {
-			if left += l.share; left >= t.Share {
-				return l.at
-			}
-		}
-	}
-	return leases[len(leases)-1].at
 }

@@ -29,7 +29,8 @@ type world struct {
 	events    agenda
 	checks    []func(w *world, s start)
 	starts    int
-	changed   bool // since everybody acted last, something that may let somebody start
+	lapses    map[string]int64 // by ticket: the event at the end of its reservation
+	changed   bool             // since everybody acted last, something that may let somebody start
 }
 
 // task is one job from its arrival to its end.
@@ -84,7 +85,7 @@ func (a *agenda) Pop() any {
 }
 
 func newWorld(t *testing.T, seed uint64, sizes ...gpu.Bytes) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 4))}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 4)), lapses: map[string]int64{}}
 	for i, size := range sizes {
 		w.machine.Devices = append(w.machine.Devices, gpu.Device{Index: i, UUID: gpu.UUID(fmt.Sprintf("GPU-%02d", i)), Vendor: gpu.NVIDIA,
 			Name: "NVIDIA A100", PCI: fmt.Sprintf("0000:%02x:00.0", i), MemoryTotal: new(size * gpu.GiB)})
@@ -124,6 +125,7 @@ func (w *world) settle() {
 		var next job.Ticket
 		var ok bool
 		if w.turn, next, ok = w.turn.See(q, "", q.Tickets, Overdue); !ok {
+			w.lapse()
 			return
 		}
 		i := slices.IndexFunc(w.waiting, func(t *task) bool { return t.ticket.ID == next.ID })
@@ -134,6 +136,16 @@ func (w *world) settle() {
 			return
 		}
 		w.start(w.turn.Put(q), w.waiting[i])
+	}
+}
+
+// lapse lets everybody act again when a reservation has lapsed.
+func (w *world) lapse() {
+	for id, r := range w.turn.Reserved {
+		if w.lapses[id] != r.Until {
+			w.lapses[id] = r.Until
+			w.in(time.Duration(r.Until-boot-w.now+1), func() {})
+		}
 	}
 }
 
@@ -225,7 +237,7 @@ func (w *world) start(q Question, who *task) {
 		check(w, s)
 	}
 	w.starts++
-	who.lease = job.Lease{ID: "l" + who.ticket.ID, UID: who.ticket.UID, Devices: s.on, Share: who.spec.Share, PID: 10_000 + w.starts, Since: time.Unix(0, birth+w.now)}
+	who.lease = job.Lease{ID: "l" + who.ticket.ID, UID: who.ticket.UID, Devices: s.on, Share: who.spec.Share, PID: 10_000 + w.starts, Since: time.Unix(0, birth+w.now), SinceBoot: q.Boot}
 	if who.spec.Timeout > 0 {
 		who.lease.Until = q.Boot + int64(who.spec.Timeout)
 		who.lasts = min(who.lasts, who.spec.Timeout)

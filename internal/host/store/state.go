@@ -45,6 +45,9 @@ func forget(t *queue.Turn, tickets []job.Ticket) {
 	for _, said := range []map[string]int64{t.Next, t.Passed} {
 		maps.DeleteFunc(said, func(id string, _ int64) bool { return !live[id] })
 	}
+	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // no queue leaves so many
+		t.Reserved, t.Rest = nil, nil
+	}
 }
 
 // readState returns false when the record was lost. A new count begins at the clock's nanoseconds: it is above every

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
+)
+
+// wide starts a waiter for all devices and returns its ticket.
+func (r *rig) wide(gpus string) (*exec.Cmd, job.Ticket) {
+	r.t.Helper()
+	cmd := r.waiter("true")
+	cmd.Args = append([]string{cmd.Args[0], "run", "--gpus", gpus}, cmd.Args[2:]...)
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	var ticket job.Ticket
+	eventually(r.t, "the wide request waits", func() bool {
+		all := r.tickets()
+		if len(all) > 0 {
+			ticket = all[0]
+		}
+		return len(all) == 1
+	})
+	return cmd, ticket
+}
+
+// TestWaitConvoy: a request for all devices, which waits for a job without a known end, does not keep the others from the
+// devices that are free.
+func TestWaitConvoy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:4xL4")
+	holder := r.start("exec sleep 600")
+	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
+	wide, _ := r.wide("4")
+	var small sync.WaitGroup
+	for range 8 {
+		small.Go(func() {
+			if got := run(t, r.waiter("sleep", "0.3")); got.code != 0 {
+				t.Errorf("exit %d: %s", got.code, got.err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { small.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("eight small jobs wait behind a request that cannot start")
+		_, _ = holder.Process.Kill(), holder.Wait()
+		<-done
+	}
+	_, _ = holder.Process.Kill(), holder.Wait()
+	if err := wide.Wait(); err != nil {
+		t.Error(err)
+	}
+	r.noTickets()
+}
+
+// TestWaitWideInAStream: a request for all devices starts although there are always more requests for one than devices.
+func TestWaitWideInAStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:2xL4")
+	wide, stop := make(chan result), make(chan struct{})
+	var stream sync.WaitGroup
+	for range 4 {
+		stream.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := run(t, r.waiter("sleep", "0.2")); got.code != 0 {
+					t.Errorf("exit %d: %s", got.code, got.err)
+					return
+				}
+			}
+		})
+	}
+	eventually(t, "the stream has begun", func() bool { return len(r.tickets()) > 0 })
+	cmd := r.waiter("true")
+	cmd.Args = append([]string{cmd.Args[0], "run", "--gpus", "2"}, cmd.Args[2:]...)
+	go func() { wide <- run(t, cmd) }()
+	select {
+	case got := <-wide:
+		same(t, "exit", got.code, 0)
+		close(stop)
+	case <-time.After(2 * time.Minute):
+		t.Error("the request for two devices did not start while others ask for one")
+		close(stop)
+		<-wide
+	}
+	stream.Wait()
+	r.noTickets()
+}
+
+// reserve writes into the record in the lock file that the devices are reserved for the ticket for an hour.
+func (r *rig) reserve(ticket job.Ticket) {
+	r.t.Helper()
+	var now unix.Timespec
+	path := r.folder() + "/lock"
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
+	}
+	var record map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(bytes.TrimRight(data, "\x00"), &record)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	record["turn"], _ = json.Marshal(queue.Turn{Reserved: map[string]queue.Reservation{ticket.ID: {
+		Devices: ticket.Devices, Since: now.Nano(), Seen: now.Nano(), Until: now.Nano() + int64(time.Hour), Price: 1}}})
+	data, _ = json.Marshal(record)
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestWaitReserved: a reserved device is not given to a later request, which says for whom it is kept, and is given when the reservation's
+// ticket is gone.
+func TestWaitReserved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:2xL4")
+	holder := r.start("exec sleep 600")
+	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
+	wide, ticket := r.wide("2")
+	r.reserve(ticket)
+	if got := run(t, r.job("true")); got.code != 120 || !strings.Contains(got.err, "kept for true of ") {
+		t.Errorf("exit %d: %s", got.code, got.err)
+	}
+	behind := asks(t, program(t, r.state, nil, "run", "--machine", r.machine, "--", "true"))
+	behind.until(": behind true of ", "(PID ")
+	_, _ = wide.Process.Kill(), wide.Wait()
+	got := <-behind.over
+	same(t, "exit", got.code, 0)
+}
