@@ -228,6 +228,11 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 	if q.whose.running {
 		q.own = a.Proc.Tree(q.whose.pid)
 	}
+	trace, err := a.openTrace()
+	if err != nil {
+		return nil, err
+	}
+	defer trace.write() // when the folder is not locked any more
 	now := time.Now()
 	return folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.seen = v
@@ -240,9 +245,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 			return job.Lease{}, errStale
 		}
 		q.line.record(&v, refusal)
-		if err := q.line.trace(plan, refusal); err != nil {
-			return job.Lease{}, err
-		}
+		trace.add(q.line, plan, refusal)
 		if refusal != nil {
 			return job.Lease{}, refusal
 		}
