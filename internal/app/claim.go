@@ -37,6 +37,7 @@ type question struct {
 	partial bool // some devices were late, and were not waited for
 	last    bool // no more rereads: decide on what there is
 	seen    store.View
+	stays   bool // a lease of those that were seen does not end by itself, though its command is gone
 	plan    job.Plan
 	env     visible.Env      // whose masks, lease and allocation count
 	own     []int            // processes of a running subject
@@ -135,6 +136,8 @@ func (c *claiming) now(ctx context.Context) (*decision, error) {
 			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
+		case refusal != nil:
+			return nil, c.question.attended(c.folder, refusal)
 		default:
 			return nil, err
 		}
@@ -395,6 +398,9 @@ func (a *App) named(folder *store.Folder, err error) error {
 	switch dev, ino, serr := folder.Lock(); {
 	case locked.PID != 0:
 		p := a.Proc.Describe(locked.PID)
+		if p.Stopped {
+			return fmt.Errorf("%w: it is %s's %s, which is stopped; continue it (kill -CONT %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
+		}
 		return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
 	case locked.Hidden && serr == nil:
 		for _, p := range a.Proc.OpenBy(dev, ino) {
