@@ -40,7 +40,7 @@ func upkeep() {
 
 func edit(ctx context.Context, projects *services.Projects, what string, names []string) error {
 	if what == "up" {
-		p, err := services.Load("")
+		p, err := projects.Load("")
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/kmsg"
 	"gpuard/internal/host/port"
 	"gpuard/internal/host/proc"
@@ -85,6 +86,9 @@ func usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format
 // hardware reports whether devices are real: only then do processes and namespaces matter.
 func (a *App) hardware() bool { return a.Machine == "" }
 
+// machineSize is more than any machine file has.
+const machineSize = 64 << 20
+
 // machine reads the machine that this call is about.
 func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	switch {
@@ -117,9 +121,9 @@ func (a *App) machine(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		a.afflict(&m, nil)
 		return m, nil
 	}
-	data, err := os.ReadFile(a.Machine)
+	data, err := files.Named(a.Machine, machineSize)
 	if err != nil {
-		return gpu.Machine{}, usagef("cannot read the machine file: %v; record one with: gpuard status --record > machine.json, or try demo", err)
+		return gpu.Machine{}, usagef("cannot read the machine file %s: %v; record one with: gpuard status --record > machine.json, or try demo", a.Machine, err)
 	}
 	m, err := gpu.Decode(data)
 	if err != nil {

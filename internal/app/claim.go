@@ -37,6 +37,7 @@ type question struct {
 	partial bool // some devices were late, and were not waited for
 	last    bool // no more rereads: decide on what there is
 	seen    store.View
+	stays   bool // a lease of those that were seen does not end by itself, though its command is gone
 	plan    job.Plan
 	env     visible.Env      // whose masks, lease and allocation count
 	own     []int            // processes of a running subject
@@ -135,6 +136,8 @@ func (c *claiming) now(ctx context.Context) (*decision, error) {
 			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
+		case refusal != nil:
+			return nil, c.question.attended(c.folder, refusal)
 		default:
 			return nil, err
 		}
@@ -228,6 +231,11 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 	if q.whose.running {
 		q.own = a.Proc.Tree(q.whose.pid)
 	}
+	trace, err := a.openTrace()
+	if err != nil {
+		return nil, err
+	}
+	defer trace.write() // when the folder is not locked any more
 	now := time.Now()
 	return folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.seen = v
@@ -240,9 +248,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 			return job.Lease{}, errStale
 		}
 		q.line.record(&v, refusal)
-		if err := q.line.trace(plan, refusal); err != nil {
-			return job.Lease{}, err
-		}
+		trace.add(q.line, plan, refusal)
 		if refusal != nil {
 			return job.Lease{}, refusal
 		}
@@ -392,6 +398,9 @@ func (a *App) named(folder *store.Folder, err error) error {
 	switch dev, ino, serr := folder.Lock(); {
 	case locked.PID != 0:
 		p := a.Proc.Describe(locked.PID)
+		if p.Stopped {
+			return fmt.Errorf("%w: it is %s's %s, which is stopped; continue it (kill -CONT %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
+		}
 		return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
 	case locked.Hidden && serr == nil:
 		for _, p := range a.Proc.OpenBy(dev, ino) {

@@ -131,22 +131,21 @@ func (a *App) readConfig(path string, machine bool) (*policy.File, error) {
 	return f, nil
 }
 
-// trusted refuses a file that somebody else than its owner could have written, or that belongs to somebody else. A group of the
-// owner's own, with the same number, is nobody else.
+// trusted refuses a file that belongs to neither the caller nor root, or that others than its owner can write. The policy of the
+// machine is root's alone.
 func trusted(path string, text files.Text, machine bool, uid uint32, names func(uint32) string) error {
-	const group, others = 0o020, 0o002
 	sudo, owner := "", uid
 	if machine {
 		sudo, owner = "sudo ", 0
 	}
 	switch {
-	case text.UID != owner && (machine || text.UID != 0):
+	case !text.OwnedBy(owner):
 		beside := ""
 		if machine && text.UID == 65534 { // which stands for ids that have none in a user namespace (user_namespaces(7))
 			beside = "; in a user namespace (unshare -r, a rootless container) that may be root all the same: lease outside of it"
 		}
 		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it%[5]s", path, names(text.UID), names(owner), sudo, beside)
-	case text.Mode&others != 0, text.Mode&group != 0 && (machine || text.GID != text.UID):
+	case text.OthersWrite(), machine && text.Mode&0o020 != 0:
 		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 )
 
@@ -116,16 +117,25 @@ func (a *App) commandGone(l job.Lease) bool {
 	return !l.Ended && !l.Unreadable && !a.commandAlive(l)
 }
 
-// unattended looks up who keeps a lease whose command is gone without anybody to say so: its holder was killed, or a gpuard that
-// stays beside its command was, before it noted as which process that runs. A process of the command's name is taken for the
-// command, because it could be.
+// unattended looks up who keeps a lease whose command is gone when its holder cannot say so: the holder was killed or is stopped, or a
+// gpuard that stays beside its command was killed before it noted as which process that runs. A process of the command's name is taken
+// for the command, because it could be.
 func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
 	if !a.commandGone(l) {
 		return l
 	}
 	dev, ino, err := folder.LockFile(l)
+	if err != nil {
+		return l
+	}
 	holders := a.Proc.OpenBy(dev, ino)
-	if err != nil || len(holders) == 0 || slices.ContainsFunc(holders, func(b job.Blocker) bool { return a.OwnHelper(b.PID) }) {
+	if len(holders) == 0 {
+		holders = a.stoppedHolder(folder, l)
+	}
+	helper := func(stopped bool) bool {
+		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && a.OwnHelper(b.PID) })
+	}
+	if len(holders) == 0 || helper(false) && !helper(true) {
 		return l // not ours to see, or its holder will say it
 	}
 	for i := range holders {
@@ -137,6 +147,41 @@ func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
 	}
 	l.Ended, l.HeldBy = true, holders
 	return l
+}
+
+// stoppedHolder finds the holder of another user's lease, whose open files cannot be seen, by its command line. Only a process
+// of that user counts.
+func (a *App) stoppedHolder(folder *store.Folder, l job.Lease) []job.Blocker {
+	for _, pid := range a.Proc.Of(l.UID) {
+		if words := argv(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
+			continue
+		}
+		if p := a.Proc.Describe(pid); p.Stopped {
+			return []job.Blocker{p}
+		}
+	}
+	return nil
+}
+
+// attended is a refusal that names who keeps the leases whose commands are gone. To find that out takes a walk through /proc, so it is
+// done only where the refusal is final, and when the folder is not locked.
+func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
+	held, found := slices.Clone(q.seen.Held), false
+	for i := range held {
+		if l := q.app.unattended(folder, held[i]); l.Ended != held[i].Ended || l.PID != held[i].PID {
+			held[i], found = l, true
+		}
+	}
+	q.stays = slices.ContainsFunc(held, func(l job.Lease) bool { return l.Ended })
+	if !found {
+		return r
+	}
+	_, again := q.decide(held, q.seen.Last, time.Now())
+	if again == nil {
+		return r
+	}
+	q.seen.Held = held
+	return again
 }
 
 // attend says of each lease whether it is unattended.

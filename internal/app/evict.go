@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
 )
 
@@ -114,7 +115,8 @@ func (a *App) look(m gpu.Machine) ([]leftover.Sighting, error) {
 	home := a.stateHome()
 	var before sightings
 	path := filepath.Join(home, "seen.json")
-	if data, err := os.ReadFile(path); home == "" || err != nil || json.Unmarshal(data, &before) != nil || before.Boot != boot {
+	// As root by sudo the home may be another user's, and what is said there decides about who may be ended.
+	if text, err := files.Read(path); home == "" || err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil || before.Boot != boot {
 		before = sightings{}
 	}
 	after := sightings{boot, leftover.Look(before.Seen, m, cpu, now)}

@@ -15,15 +15,13 @@ import (
 
 // line is one look at those who wait for the same devices as this request. A nil line is one in which nobody else stands.
 type line struct {
-	app    *App
-	me     job.Ticket // without an id where the request has no ticket yet
-	asked  queue.Question
-	turn   queue.Turn
-	next   job.Ticket
-	free   bool // there is a next one, and what it wants is free
-	kept   map[gpu.UUID]job.Ticket
-	boot   int64
-	traced bool
+	me    job.Ticket // without an id where the request has no ticket yet
+	asked queue.Question
+	turn  queue.Turn
+	next  job.Ticket
+	free  bool // there is a next one, and what it wants is free
+	kept  map[gpu.UUID]job.Ticket
+	boot  int64
 }
 
 // inLine asks the queue whose turn it is.
@@ -33,7 +31,7 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 		return nil
 	}
 	in, _ := q.context(v.Held, now)
-	l := &line{app: q.app, me: q.ticket(in, now), boot: v.Now, traced: tracing}
+	l := &line{me: q.ticket(in, now), boot: v.Now}
 	if mine != nil {
 		l.me = mine.Ticket
 	}

@@ -16,6 +16,9 @@ import (
 
 // show tells where the request stands; nothing any more when it does not stand there now.
 func (w *waiting) show(there bool) {
+	if there {
+		w.refusal = w.attended(w.refusal)
+	}
 	if w.app.Stand == nil {
 		return
 	}
@@ -65,6 +68,14 @@ func (w *waiting) renew() {
 	now.asked.Tickets = append(w.question.rivals(l.me, all), l.me)
 	w.question.line = &now
 	w.show(true)
+}
+
+// attended is the refusal with the processes that keep leases whose commands are gone, once these have had their time to end.
+func (w *waiting) attended(r *job.Refusal) *job.Refusal {
+	if longest, _ := w.app.limits(endingLease); time.Since(w.fading.started) < longest && !w.question.stays {
+		return r
+	}
+	return w.question.attended(w.folder, r)
 }
 
 // stuck reports whether so many devices wait for a person that the others could not be enough.
@@ -131,6 +142,9 @@ func (w *waiting) holder(r job.Reason) status.Holder {
 			h.Keeper = "somebody"
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
+			}
+			if p := l.Stuck(); p != nil {
+				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, gpu.Brief(p.Command))
 			}
 		}
 		return h

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io"
 	"strings"
 	"time"
 
@@ -8,8 +9,9 @@ import (
 	"gpuard/internal/host/logfile"
 )
 
-// CheckLog reports whether a file for --log can be written, before anybody waits for a GPU. It is made when it is missing.
-func (a *App) CheckLog(path string) error { return logfile.Check(path) }
+// CheckLog reports whether a file for --log can be written, before a GPU is waited for. It is made when it is missing. The caller
+// closes it when the run is over.
+func (a *App) CheckLog(path string) (io.Closer, error) { return logfile.Check(path) }
 
 // Log writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of the run.
 func (l *Launch) Log(text string) {

@@ -2,9 +2,12 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -13,7 +16,7 @@ import (
 )
 
 // traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
-// asked. What queue.Next answers to it is what happened.
+// asked. What queue.Next answers to it is what happened. Lines are written after the lock is released: their order is that of boot.
 type traced struct {
 	Schema string                 `json:"schema"` // "gpuard.trace/1"
 	Now    int64                  `json:"now"`    // wall clock, ns since 1970
@@ -52,10 +55,37 @@ func (a *App) tracing() bool {
 	return path != ""
 }
 
-// trace appends the decision. The folder lock is held, so the lines stand in the order of the decisions.
-func (l *line) trace(plan job.Plan, refusal *job.Refusal) error {
-	if l == nil || !l.traced {
-		return nil
+// trace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and written
+// when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
+type trace struct {
+	app       *App
+	file      *os.File
+	decisions []traced
+}
+
+// openTrace opens the file before the folder is locked; nil where none is named.
+func (a *App) openTrace() (*trace, error) {
+	path, _ := a.Env.Lookup("GPUARD_TRACE")
+	if path == "" {
+		return nil, nil //nolint:nilnil // nothing is traced
+	}
+	if !filepath.IsAbs(path) {
+		return nil, usagef("cannot write the trace %s: GPUARD_TRACE must be an absolute path", path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // not to wait for a pipe's reader
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, fmt.Errorf("cannot write the trace: %s is a pipe that no program reads; start the reader first, or unset GPUARD_TRACE to do without", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
+	}
+	return &trace{app: a, file: file}, nil
+}
+
+// add collects a decision. The folder lock is held.
+func (c *trace) add(l *line, plan job.Plan, refusal *job.Refusal) {
+	if c == nil || l == nil {
+		return
 	}
 	q := l.asked
 	t := traced{
@@ -72,24 +102,27 @@ func (l *line) trace(plan job.Plan, refusal *job.Refusal) error {
 	if refusal == nil {
 		t.Given = given(plan)
 	}
-	path, _ := l.app.Env.Lookup("GPUARD_TRACE")
-	if !filepath.IsAbs(path) {
-		return usagef("cannot write the trace %s: GPUARD_TRACE must be an absolute path", path)
+	c.decisions = append(c.decisions, t)
+}
+
+// unread is how long a pipe may be full before its lines are lost.
+const unread = 100 * time.Millisecond
+
+// write appends the decisions and closes the file. What fails here is no fault of the claim, which has been made.
+func (c *trace) write() {
+	if c == nil {
+		return
 	}
-	data, err := json.Marshal(t)
-	if err != nil {
-		return err
+	defer c.file.Close()                                //nolint:errcheck // the write says it
+	_ = c.file.SetWriteDeadline(time.Now().Add(unread)) // files that are no pipe have none
+	for i := range c.decisions {
+		data, err := json.Marshal(&c.decisions[i])
+		if err == nil {
+			_, err = c.file.Write(append(data, '\n'))
+		}
+		if err != nil {
+			c.app.Say(fmt.Sprintf("the trace is not complete: %v; unset GPUARD_TRACE to do without", err))
+			return
+		}
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
-	}
-	_, err = file.Write(append(data, '\n'))
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
-	}
-	return nil
 }

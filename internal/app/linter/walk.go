@@ -14,6 +14,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/host/files"
 )
 
 // largest is the size of a file that is still read: nobody writes more by hand.
@@ -135,11 +136,12 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
-	text, err := os.ReadFile(p)
+	read, err := files.Read(p) // it may be another file by now, such as a pipe
 	if err != nil {
 		c.problem(p, reason(err))
 		return
 	}
+	text := read.Content
 	if kind == "" {
 		kind = guess(p, text)
 	}

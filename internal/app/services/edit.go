@@ -2,9 +2,7 @@ package services
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/background"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/dotenv"
 )
@@ -111,26 +110,22 @@ func needed(p *service.Project, only []string, name string) bool {
 
 // variables reads the files of variables.
 func variables(p *service.Project) (map[string][]service.Pair, error) {
-	files := map[string][]service.Pair{}
+	pairs := map[string][]service.Pair{}
 	for _, s := range p.Services {
 		for _, path := range s.EnvFiles {
-			if _, known := files[path]; known {
+			if _, known := pairs[path]; known {
 				continue
 			}
-			data, err := os.ReadFile(path)
-			var failed *fs.PathError
-			if errors.As(err, &failed) {
-				return nil, &app.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, failed.Err)}
-			}
+			data, err := files.Named(path, largest)
 			if err != nil {
-				return nil, err
+				return nil, &app.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
 			}
-			if files[path], err = dotenv.Read(data, path); err != nil {
+			if pairs[path], err = dotenv.Read(data, path); err != nil {
 				return nil, &app.Usage{Text: err.Error()}
 			}
 		}
 	}
-	return files, nil
+	return pairs, nil
 }
 
 // upping is one up.

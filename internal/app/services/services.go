@@ -22,19 +22,12 @@ import (
 // Projects are the projects of this user on this machine.
 type Projects struct{ App *app.App }
 
-// fileNames are what a project's file may be called.
-func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
-
 // Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *mistake.Many with every mistake, and
 // then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
-func Load(path string) (*service.Project, error) {
-	file, err := locate(path, isFile)
+func (s *Projects) Load(path string) (*service.Project, error) {
+	file, data, err := s.read(path)
 	if err != nil {
 		return nil, err
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, errors.Unwrap(err))}
 	}
 	p, mistakes := text.Read(data, file)
 	var more []mistake.One
@@ -62,30 +55,6 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// locate is the absolute path of a project's file: the one named, else the first here or above for which there says yes.
-func locate(path string, there func(path string) bool) (string, error) {
-	if path != "" {
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
-		}
-		return absolute(path)
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("cannot find the current folder: %w", err)
-	}
-	for dir := here; ; dir = filepath.Dir(dir) {
-		for _, name := range fileNames() {
-			if file, err := absolute(filepath.Join(dir, name)); err == nil && there(file) {
-				return file, nil
-			}
-		}
-		if dir == filepath.Dir(dir) {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above; write one, or name it: --file FILE", here)}
-		}
-	}
-}
-
 // absolute resolves the folder of a file, and not the file: it may be gone.
 func absolute(path string) (string, error) {
 	abs, err := filepath.Abs(path)
@@ -105,22 +74,31 @@ func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.of(p.Fil
 // Find is the folder of a project by its file, which may be unreadable or gone; "" looks here and above. The error is an
 // *app.Usage when there is neither file nor folder. A project that was never up has no instances.
 func (s *Projects) Find(path string) (*Folder, error) {
-	known := func(file string) bool {
-		f, err := s.of(file)
+	if path == "" {
+		file, _, err := s.search(s.known)
 		if err != nil {
-			return false
+			return nil, err
 		}
-		folder, _ := f.open()
-		return folder != nil
+		return s.of(file)
 	}
-	file, err := locate(path, func(file string) bool { return isFile(file) || known(file) })
+	file, err := named(path)
 	if err != nil {
 		return nil, err
 	}
-	if !isFile(file) && !known(file) {
+	if !isFile(file) && !s.known(file) {
 		return nil, &app.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
 	return s.of(file)
+}
+
+// known reports whether a project of this user was up, whatever its file is by now.
+func (s *Projects) known(file string) bool {
+	f, err := s.of(file)
+	if err != nil {
+		return false
+	}
+	folder, _ := f.open()
+	return folder != nil
 }
 
 func (s *Projects) of(file string) (*Folder, error) {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/host/files"
 	"gpuard/internal/text/condaenv"
 )
 
@@ -24,12 +24,12 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 	refuse := func(err error) error {
 		return &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v; write it there yourself, below variables: %s", c.Path, err, line)}
 	}
-	data, err := os.ReadFile(path)
+	text, err := files.Read(path)
 	if err != nil {
-		return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, errors.Unwrap(err))}
+		return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, err)}
 	}
 	change := edit.Change{Path: path, Block: "conda"}
-	now := edit.Found{Exists: true, Content: string(data)}
+	now := edit.Found{Exists: true, Content: string(text.Content)}
 	without, err := edit.TakeAway(change, now, false)
 	if err != nil {
 		return change, err

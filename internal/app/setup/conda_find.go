@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gpuard/internal/app"
+	"gpuard/internal/host/files"
 )
 
 // CondaChoice is the variable of an environment that says which GPUs it is for. It means nothing to any program but gpuard
@@ -97,8 +98,8 @@ func (c Conda) environments() (found []named) {
 		below, _ := filepath.Glob(filepath.Join(literal(dir), "*"))
 		all = append(all, below...)
 	}
-	text, _ := os.ReadFile(filepath.Join(home, ".conda", "environments.txt"))
-	for line := range strings.Lines(string(text)) {
+	text, _ := files.Read(filepath.Join(home, ".conda", "environments.txt"))
+	for line := range strings.Lines(string(text.Content)) {
 		all = append(all, strings.TrimSpace(line))
 	}
 	for _, dir := range all {
@@ -148,7 +149,7 @@ func (c Conda) Asked() ([]string, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "conda-meta", "state")
-	data, err := os.ReadFile(path)
+	read, err := files.Read(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -156,7 +157,7 @@ func (c Conda) Asked() ([]string, error) {
 		Variables map[string]any `json:"env_vars"`
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &state)
+		err = json.Unmarshal(read.Content, &state)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the variables of the environment in %s: %w", path, err)

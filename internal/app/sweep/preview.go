@@ -1,13 +1,13 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"gpuard/internal/app"
 	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/files"
 )
 
 // largest is the size of a file of runs that nobody writes on purpose.
@@ -20,16 +20,11 @@ func Table(path string) (core.Grid, error) { return runs(path, "--csv", core.Tab
 func Lines(path string) (core.Grid, error) { return runs(path, "--commands", core.Lines) }
 
 func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
-	file, err := os.Stdin, error(nil)
+	var data []byte
+	var err error
 	if path != "-" {
-		file, err = os.Open(path) //nolint:gosec // the caller's own choice
-	}
-	if err != nil {
-		return core.Grid{}, &app.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, errors.Unwrap(err))}
-	}
-	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, largest+1))
-	if err == nil && len(data) > largest {
+		data, err = files.Named(path, largest)
+	} else if data, err = io.ReadAll(io.LimitReader(os.Stdin, largest+1)); err == nil && len(data) > largest {
 		err = fmt.Errorf("it is larger than %d MiB", largest>>20)
 	}
 	var g core.Grid

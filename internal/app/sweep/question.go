@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/job"
 	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
 )
@@ -186,9 +187,9 @@ func owned(dir string) error {
 }
 
 func read(dir string) (*Question, error) {
-	data, err := os.ReadFile(filepath.Join(dir, questionFile))
+	data, err := files.Named(filepath.Join(dir, questionFile), largest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, questionFile), err)
 	}
 	q := &Question{}
 	if err := json.Unmarshal(data, q); err != nil {

@@ -116,6 +116,7 @@ type Blocker struct {
 	User    string     `json:"user"`
 	Memory  *gpu.Bytes `json:"memory"`
 	Command string     `json:"command"`
+	Stopped bool       `json:"stopped,omitempty"` // by a signal (SIGSTOP, Ctrl-Z): it does nothing until it is continued
 }
 
 // Plan is a decision to give devices. Reasons has one entry per device of the machine.

@@ -18,6 +18,16 @@ func (l *Lease) Awaited(now time.Time) time.Time {
 	return time.Time{}
 }
 
+// Stuck is the first process that keeps a lease whose command is gone and is stopped; nil where there is none.
+func (l *Lease) Stuck() *Blocker {
+	for i := range l.HeldBy {
+		if l.Ended && l.HeldBy[i].Stopped {
+			return &l.HeldBy[i]
+		}
+	}
+	return nil
+}
+
 // OfKernel is the file of --keep-while for a kernel of Jupyter: its connection file, which is among its arguments. A command line
 // that names that file twice would not do: VS Code fills in one place only (microsoft/vscode-jupyter: kernelProcess.node.ts,
 // updateConnectionArgs).

@@ -104,8 +104,11 @@ func (q *question) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended && first.Awaited(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
+		if p := first.Stuck(); p != nil {
+			o.remedy = fmt.Sprintf("continue process %d (kill -CONT %[1]d), or %s", p.PID, o.remedy)
+		}
 		if q.in.UID != 0 && q.in.UID != first.UID {
-			o.remedy = fmt.Sprintf("ask %s to end lease %s (gpuard release %[2]s)", or(gpu.Clean(first.User), "its owner"), first.ID)
+			o.remedy = fmt.Sprintf("ask %s to %s", or(gpu.Clean(first.User), "its owner"), o.remedy)
 		}
 	} else if first.Apart && first.UID == q.in.UID {
 		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)

@@ -115,7 +115,11 @@ func stillHeld(l job.Lease, now time.Time) string {
 	}
 	var names []string
 	for _, b := range l.HeldBy {
-		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, or(short(b.Command), "unknown command")))
+		about := or(short(b.Command), "unknown command")
+		if b.Stopped {
+			about += ", stopped"
+		}
+		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
 	return ", whose command has ended but which is still held by " + or(listed(names, "and"), "somebody")
 }

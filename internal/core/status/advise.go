@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 
 	"gpuard/internal/core/gpu"
@@ -62,9 +63,12 @@ func advise(shown []Lease, leases []job.Lease, uid uint32) {
 		if !l.Ended || j < 0 {
 			continue
 		}
-		l.Remedy = "end it: gpuard release " + l.ID
-		if uid != 0 && uid != leases[j].UID {
-			l.Remedy = "ask " + l.User + " to end it: gpuard release " + l.ID
+		do := "end it: gpuard release " + l.ID
+		if p := leases[j].Stuck(); p != nil {
+			do = fmt.Sprintf("continue that: kill -CONT %d; or %s", p.PID, do)
+		}
+		if l.Remedy = do; uid != 0 && uid != leases[j].UID {
+			l.Remedy = "ask " + l.User + " to " + do
 		}
 	}
 }

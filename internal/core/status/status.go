@@ -102,6 +102,7 @@ type Lease struct {
 type Keeper struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // "" when unknown
+	Stopped bool   `json:"stopped"` // by a signal: it does nothing until it is continued
 }
 
 // Process is one process on a device.
@@ -267,7 +268,7 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 		KeptUntil: known(l.Awaited(now)),
 	}
 	for _, b := range l.HeldBy {
-		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command)})
+		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command), b.Stopped})
 	}
 	return out
 }

@@ -1,11 +1,12 @@
-// Package files reads small files and folders that others wrote: a bounded piece of a plain file, never a device, a pipe that
-// nobody writes to, or a file without an end. It understands nothing of what is in them.
+// Package files reads files and folders: small ones that others wrote (a bounded piece of a plain file, never a device or a
+// pipe), and what the caller named (also a pipe). It never waits for ever, and understands nothing of what is in them.
 package files
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -24,9 +25,21 @@ const entries = 1000
 type Text struct {
 	Content  []byte
 	Modified time.Time
-	UID, GID uint32
-	Mode     os.FileMode // its permission bits
+	Access
 }
+
+// Access is whose a file or a folder is, and its permission bits.
+type Access struct {
+	UID, GID uint32
+	Mode     fs.FileMode
+}
+
+// OwnedBy reports whether it belongs to a user or to root.
+func (a Access) OwnedBy(uid uint32) bool { return a.UID == uid || a.UID == 0 }
+
+// OthersWrite reports whether users other than its owner may write it. A group with the owner's own number is the owner's alone. That
+// a folder is sticky does not matter: it keeps what is there from others, and lets them add to it.
+func (a Access) OthersWrite() bool { return a.Mode&0o002 != 0 || a.Mode&0o020 != 0 && a.GID != a.UID }
 
 // Read reads the file behind path, through symbolic links.
 func Read(path string) (Text, error) {
@@ -35,12 +48,17 @@ func Read(path string) (Text, error) {
 		return Text{}, bare(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
+	return content(file)
+}
+
+// content reads an open file, when it is a plain one.
+func content(file *os.File) (Text, error) {
 	info, err := file.Stat()
 	switch {
 	case err != nil:
 		return Text{}, bare(err)
 	case !info.Mode().IsRegular():
-		return Text{}, errors.New("it is not a plain file")
+		return Text{}, errors.New("it is " + kind(info.Mode()) + ", and must be a plain file")
 	}
 	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	switch {
@@ -49,7 +67,7 @@ func Read(path string) (Text, error) {
 	case len(content) > limit:
 		return Text{}, fmt.Errorf("it is larger than %d MiB", limit>>20)
 	}
-	text := Text{Content: content, Modified: info.ModTime(), Mode: info.Mode().Perm()}
+	text := Text{Content: content, Modified: info.ModTime(), Access: Access{Mode: info.Mode().Perm()}}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		text.UID, text.GID = st.Uid, st.Gid
 	}
@@ -82,6 +100,19 @@ func Names(folder string, endings ...string) ([]string, error) {
 func Is(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// kind is what a file is that is no plain one.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
 }
 
 // bare leaves the path out, which whoever asks knows.

@@ -6,6 +6,8 @@ package logfile
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -69,14 +71,19 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	return l, nil
 }
 
-// Check reports whether the file can be written. It is made when it is missing.
-func Check(path string) error {
-	file, err := open(path)
-	if err == nil {
-		_ = file.Close()
+// Check reports whether the file can be written. It is made when it is missing. The reader of a named pipe sees its end when the
+// last writer closes it, so the caller keeps the file open until the log is over.
+func Check(path string) (io.Closer, error) {
+	for end := time.Now().Add(comes); ; time.Sleep(10 * time.Millisecond) {
+		file, err := open(path)
+		if !errors.Is(err, unix.ENXIO) || time.Now().After(end) {
+			return file, err
+		}
 	}
-	return err
 }
+
+// comes is how long the reader of a named pipe may take to open it: it may have been started a moment ago.
+const comes = 2 * time.Second
 
 // Note writes a line into the file alone.
 func (l *Log) Note(line string) error { return Note(l.path, line) }
@@ -87,7 +94,8 @@ func Note(path, line string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // the write says it
+	defer file.Close()                                     //nolint:errcheck // the write says it
+	_ = file.SetWriteDeadline(time.Now().Add(time.Second)) // of a pipe that nobody reads just now; other files have none
 	if _, err := fmt.Fprintln(file, line); err != nil {
 		return fmt.Errorf("cannot log to %s: %w", path, err)
 	}
@@ -107,7 +115,11 @@ func (l *Log) Close(patience time.Duration) {
 }
 
 func open(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666) //nolint:gosec // the umask decides, as for a shell's >>
+	// Not to block: a named pipe without a reader would wait for one for ever.
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o666) //nolint:gosec // the umask decides, as for a shell's >>
+	if info, serr := os.Stat(path); errors.Is(err, unix.ENXIO) && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return nil, fmt.Errorf("cannot log to %s: it is a named pipe that no program reads (%w); start the reader first, or name a file: --log FILE", path, unix.ENXIO)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w; name a file that you can write: --log FILE", path, errors.Unwrap(err))
 	}

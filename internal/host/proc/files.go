@@ -30,7 +30,7 @@ func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
 			names = f.users()
 		}
 		if p := f.process(pid, names); p.State != Gone {
-			out = append(out, job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command})
+			out = append(out, blocker(pid, p))
 		}
 	}
 	return out

@@ -139,8 +139,11 @@ func (f FS) command(pid int, comm string) string {
 
 // Describe names one process for people: owner and command line. A process that is gone has neither.
 func (f FS) Describe(pid int) job.Blocker {
-	p := f.process(pid, f.users())
-	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command}
+	return blocker(pid, f.process(pid, f.users()))
+}
+
+func blocker(pid int, p gpu.Process) job.Blocker {
+	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command, Stopped: p.State == "T"}
 }
 
 // Owner is the real user id of a process; ok is false when it cannot be known.

@@ -40,6 +40,8 @@ whose command runs is not released: end the command instead.`,
 					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
 				case l.Apart:
 					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has\n", l.ID, l.PID)
+				case l.Stuck() != nil:
+					fmt.Fprintf(p.Out, "released %s; process %d, which kept it, is stopped: kill -CONT %[2]d lets it go on\n", l.ID, l.Stuck().PID)
 				default:
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				}

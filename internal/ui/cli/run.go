@@ -165,9 +165,11 @@ type started struct {
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *app.Oversight, care *job.Care) error {
 	if care != nil && care.Log != "" {
-		if err := p.App.CheckLog(care.Log); err != nil {
+		log, err := p.App.CheckLog(care.Log)
+		if err != nil {
 			return err
 		}
+		defer log.Close() //nolint:errcheck // nothing was written
 	}
 	l, err := p.App.Prepare(cmd.Context(), spec)
 	if err != nil {

@@ -267,7 +267,11 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 	v.kept = append(v.kept, l.ID)
 	var names []string
 	for _, k := range l.HeldBy[:min(len(l.HeldBy), 3)] {
-		names = append(names, strings.TrimSpace(fmt.Sprintf("pid %d %s", k.PID, k.Command)))
+		name := strings.TrimSpace(fmt.Sprintf("pid %d %s", k.PID, k.Command))
+		if k.Stopped {
+			name += " (stopped)"
+		}
+		names = append(names, name)
 	}
 	if more := len(l.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

@@ -235,7 +235,11 @@ func remaining(r *job.Result) string {
 	}
 	var names []string
 	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
-		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, gpu.Clean(b.Command)))
+		name := fmt.Sprintf("PID %d (%s)", b.PID, gpu.Clean(b.Command))
+		if b.Stopped {
+			name = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", b.PID, gpu.Clean(b.Command))
+		}
+		names = append(names, name)
 	}
 	if more := len(r.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

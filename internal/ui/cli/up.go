@@ -23,7 +23,11 @@ and what they depend on are looked at.
 Shows what they write, until all have ended; Ctrl-C ends them, those first that
 depend on others, and Ctrl-C again kills them. With -d they run in the
 background: gpuard ps, logs, restart and down are for them. When gpuard itself
-is killed, they go on, and the next gpuard up -d finds them again.`
+is killed, they go on, and the next gpuard up -d finds them again.
+
+A gpuard.yaml that is found here or above runs only if it, and every folder up
+to it, belongs to you or root and no other user can write it. Another user's
+file runs only when you name it: --file FILE.`
 
 	upExample = `  gpuard up                                all services, and what they write
   gpuard up -d                             in the background
@@ -56,7 +60,7 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	if o.json && !o.detach {
 		return usagef("cannot use --json without -d: what the services write is not JSON")
 	}
-	project, err := load(o.file)
+	project, err := p.load(o.file)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app"
-	"gpuard/internal/app/services"
 	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
@@ -18,8 +17,8 @@ import (
 
 // load reads a project's file, and has gpuard run look at the flags of every service, so that both understand the same. All
 // mistakes of the file are told at once, and nothing is started of one that has any.
-func load(file string) (*service.Project, error) {
-	project, err := services.Load(file)
+func (p *Program) load(file string) (*service.Project, error) {
+	project, err := p.projects().Load(file)
 	wrong := &mistake.Many{}
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
 		return nil, asMistake(err)

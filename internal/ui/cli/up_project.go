@@ -24,7 +24,7 @@ type projectFlags struct {
 }
 
 func (o *projectFlags) add(cmd *cobra.Command, asJSON string) {
-	cmd.Flags().StringVar(&o.file, "file", "", "the project's `FILE` (default: gpuard.yaml here, or in a folder above)")
+	cmd.Flags().StringVar(&o.file, "file", "", "the project's `FILE` (default: gpuard.yaml here or in a folder above, if no other user can write it)")
 	cmd.Flags().BoolVar(&o.json, "json", false, asJSON)
 }
 
@@ -117,7 +117,7 @@ func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Com
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 		var names []string
-		if project, err := services.Load(o.file); err == nil && cmd.Name() == "up" {
+		if project, err := p.projects().Load(o.file); err == nil && cmd.Name() == "up" {
 			for i := range project.Services {
 				names = append(names, project.Services[i].Name)
 			}

@@ -1,0 +1,132 @@
+package services
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gpuard/internal/app"
+	"gpuard/internal/core/quote"
+	"gpuard/internal/host/files"
+)
+
+// A project's file says what is run, so one that was found and not named must be the caller's own word: the file, and every
+// folder from the current one up to it, belong to the caller or to root, and no other user can write them (docs/decisions/0023).
+
+// fileNames are what a project's file may be called.
+func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
+
+// largest is more than any project's file, or file of variables, has.
+const largest = 4 << 20
+
+// read reads the project's file that was named, or the first one here or above.
+func (s *Projects) read(path string) (file string, data []byte, err error) {
+	if path == "" {
+		return s.search(nil)
+	}
+	if file, err = named(path); err != nil {
+		return "", nil, err
+	}
+	if data, err = files.Named(file, largest); err != nil {
+		return "", nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
+	}
+	return file, data, nil
+}
+
+// named is the absolute path of a file that the caller named.
+func named(path string) (string, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return "", &app.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
+	}
+	return absolute(path)
+}
+
+// search finds the first project's file here or above and reads it. A path that known accepts is not read. A file that must not
+// be used ends the search: what lies above it is not what the caller sees first.
+func (s *Projects) search(known func(file string) bool) (file string, data []byte, err error) {
+	home, _ := s.App.Env.Lookup("HOME")
+	here, doubt := "", ""
+	last, why, serr := files.Upwards(home, func(d *files.Folder) bool {
+		if here == "" {
+			here = d.Path
+		}
+		if doubt == "" {
+			doubt = s.doubt("its folder "+d.Path, d.Path, d.Access)
+		}
+		for _, name := range fileNames() {
+			path := filepath.Join(d.Path, name)
+			if known != nil && known(path) {
+				file = path
+				return true
+			}
+			if data, err = s.take(d, name, doubt); !errors.Is(err, os.ErrNotExist) {
+				file = path
+				return true
+			}
+		}
+		err = nil
+		return false
+	})
+	switch {
+	case serr != nil:
+		return "", nil, serr
+	case err != nil:
+		return "", nil, &app.Usage{Text: err.Error()}
+	case file == "":
+		return "", nil, &app.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above, up to %s (%s); write one, or name it: --file FILE", here, last, why)}
+	}
+	return file, data, nil
+}
+
+// take reads the file of a folder. doubt is what is wrong with the folders up to it. The error is os.ErrNotExist when there is
+// no such file.
+func (s *Projects) take(d *files.Folder, name, doubt string) ([]byte, error) {
+	path := filepath.Join(d.Path, name)
+	if doubt == "" { // else not even a link is followed there
+		text, err := d.Read(name)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+		if doubt = s.doubt("it", path, text.Access); doubt == "" {
+			return text.Content, nil
+		}
+	} else {
+		at, err := d.Look(name)
+		if err != nil {
+			return nil, os.ErrNotExist
+		}
+		if !at.OwnedBy(caller()) { // the mode of a link says nothing
+			doubt = "it belongs to " + s.App.Names(at.UID)
+		}
+	}
+	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), quote.Sh(path))
+}
+
+// doubt says what speaks against a file or folder, with what mends it; "" nothing.
+func (s *Projects) doubt(what, path string, at files.Access) string {
+	switch {
+	case !at.OwnedBy(caller()):
+		return what + " belongs to " + s.App.Names(at.UID)
+	case at.OthersWrite() && at.UID == caller():
+		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, quote.Sh(path))
+	case at.OthersWrite():
+		return fmt.Sprintf("others than root can write %s (mode %#o)", what, at.Mode)
+	}
+	return ""
+}
+
+func caller() uint32 { return uint32(os.Geteuid()) } //nolint:gosec // a uid
+
+// instead is what to do, which for a user who became root by sudo is to do without.
+func (s *Projects) instead() string {
+	by, _ := s.App.Env.Lookup("SUDO_UID")
+	if _, err := strconv.ParseUint(by, 10, 32); err != nil || by == "0" || os.Geteuid() != 0 {
+		return "; name it"
+	}
+	return " by root; leave out sudo, which gpuard does not need, or name it"
+}

@@ -1,0 +1,99 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long the writer of a pipe that the caller named may take: to open it, and between two writes.
+const (
+	comes  = 2 * time.Second
+	speaks = 30 * time.Second
+)
+
+// Named reads a whole file that the caller named, at most so many bytes of it. Unlike Read it also reads a pipe, because a shell
+// hands over the output of a program as one: --machine <(gpuard status --record). It never waits for ever: a named pipe
+// without a writer is an error after 2 s, and one whose writer is silent after 30 s.
+func Named(path string, most int64) ([]byte, error) { return named(path, most, comes, speaks) }
+
+func named(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // to open a pipe without a writer would block
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return nil, bare(err)
+	}
+	from := io.Reader(file)
+	if info.Mode()&fs.ModeNamedPipe != 0 {
+		from = &pipe{fd: fd, late: time.Now().Add(comes), speaks: speaks}
+	}
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	switch {
+	case err != nil:
+		return nil, bare(err)
+	case int64(len(data)) > most:
+		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
+	}
+	return data, nil
+}
+
+// pipe is the reading end of a pipe that does not block.
+type pipe struct {
+	fd     int
+	late   time.Time // for its writer to open it
+	opened bool      // by a writer, which may be gone again
+	speaks time.Duration
+}
+
+// Read tells a pipe without a writer, which is at its end, from one whose writer has nothing to say yet (pipe(7)).
+func (p *pipe) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(p.fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			p.opened = true
+			if err := p.wait(); err != nil {
+				return 0, err
+			}
+		case err != nil:
+			return 0, err
+		case n > 0:
+			p.opened = true
+			return n, nil
+		case p.opened:
+			return 0, io.EOF
+		case time.Now().After(p.late):
+			return 0, errors.New("it is a named pipe that no program writes to; name a file")
+		default:
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+func (p *pipe) wait() error {
+	end := time.Now().Add(p.speaks)
+	for {
+		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+		n, err := unix.Poll(fds, int(max(0, time.Until(end).Milliseconds())))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("it is a pipe, and its writer has written nothing for %s; name a file", p.speaks)
+		default:
+			return nil
+		}
+	}
+}

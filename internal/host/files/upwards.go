@@ -1,0 +1,113 @@
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is an open folder. What is asked of it is asked of this very folder, whatever has its name by then.
+type Folder struct {
+	Path string
+	Access
+	fd   int
+	stat unix.Stat_t
+}
+
+// Upwards opens the current folder and the folders above it, one after the other, until each says that it has what it looks for.
+// It stops behind the home folder, behind the root of a git repository, and before another file system begins. Otherwise it says
+// where it stopped, and why in a few words.
+func Upwards(home string, each func(*Folder) (found bool)) (last, why string, err error) {
+	path, err := unix.Getwd()
+	if err != nil {
+		return "", "", fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	dir, err := openFolder(unix.AT_FDCWD, ".", path)
+	if err != nil {
+		return "", "", fmt.Errorf("cannot open the current folder: %w", err)
+	}
+	for {
+		if each(dir) {
+			_ = unix.Close(dir.fd)
+			return "", "", nil
+		}
+		above, why := dir.above(home)
+		_ = unix.Close(dir.fd)
+		if above == nil {
+			return dir.Path, why, nil
+		}
+		dir = above
+	}
+}
+
+// above opens the next folder; nil, and why, at the end.
+func (d *Folder) above(home string) (up *Folder, why string) {
+	var st unix.Stat_t
+	switch {
+	case home != "" && unix.Stat(home, &st) == nil && same(&st, &d.stat):
+		return nil, "your home folder"
+	case unix.Fstatat(d.fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil:
+		return nil, "the root of a git repository"
+	}
+	up, err := openFolder(d.fd, "..", filepath.Dir(d.Path))
+	switch {
+	case err != nil:
+		return nil, "the folder above it cannot be opened"
+	case same(&up.stat, &d.stat):
+		why = "the root of all folders"
+	case up.stat.Dev != d.stat.Dev:
+		why = "where its file system begins"
+	default:
+		return up, ""
+	}
+	_ = unix.Close(up.fd)
+	return nil, why
+}
+
+func same(a, b *unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
+
+// openFolder needs no more than the right to enter the folder.
+func openFolder(at int, name, path string) (*Folder, error) {
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := &Folder{Path: path, fd: fd}
+	if err := unix.Fstat(fd, &d.stat); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	d.Access = Access{d.stat.Uid, d.stat.Gid, fs.FileMode(d.stat.Mode & 0o777)}
+	return d, nil
+}
+
+// Look says whose an entry of the folder is and who may write it; of a symbolic link itself. The error is os.ErrNotExist where
+// there is no entry of this name, or a folder.
+func (d *Folder) Look(name string) (Access, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Access{}, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return Access{}, os.ErrNotExist
+	}
+	return Access{st.Uid, st.Gid, fs.FileMode(st.Mode & 0o777)}, nil
+}
+
+// Read reads a plain file of the folder, through symbolic links: they are the word of who may write the folder. The error is
+// os.ErrNotExist where there is none, or a folder.
+func (d *Folder) Read(name string) (Text, error) {
+	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Text{}, err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	defer file.Close() //nolint:errcheck // read only
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return Text{}, os.ErrNotExist
+	}
+	return content(file)
+}
