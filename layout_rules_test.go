@@ -53,7 +53,8 @@ func layerTable() []layer {
 		{core + "handoff", []string{core + "gpu", core + "job"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
-		{"internal/host/*", []string{core + "*"}},
+		{"internal/host/sys", nil}, // what several of host repeat about the system
+		{"internal/host/*", []string{core + "*", "internal/host/sys"}},
 		{"internal/app", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app/*"}},
 		{"internal/app/*", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app", "internal/app/*"}},
 		{"internal/ui/cli", []string{core + "*", "internal/app", "internal/app/*", "internal/ui/web", "internal/ui/chart"}},
