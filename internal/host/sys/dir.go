@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -141,6 +142,40 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 		_ = d.Remove(name)
 	}
 	return err
+}
+
+// Replace writes a file anew in one step.
+func (d *Dir) Replace(name string, data []byte, mode uint32) error {
+	fresh := NewPrefix + rand.Text()
+	err := d.Write(fresh, data, mode)
+	if err == nil {
+		if err = d.Rename(fresh, name); err != nil {
+			_ = d.Remove(fresh)
+		}
+	}
+	return err
+}
+
+// NewPrefix begins the name of a file that Replace has not finished.
+const NewPrefix = ".new-"
+
+// Temporary makes a file in the folder that has no name and ends with this process, for reading and writing by its owner only.
+func (d *Dir) Temporary() (file *os.File, err error) {
+	err = d.do("create", ".", func(at int) error {
+		fd, err := unix.Openat(at, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), "(without a name)")) //nolint:gosec // a descriptor
+		}
+		return err
+	})
+	return file, err
+}
+
+// Publish gives an open file a name in the folder, which must be free.
+func (d *Dir) Publish(file *os.File, as string) error {
+	return d.do("link", as, func(fd int) error {
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), fd, as, unix.AT_SYMLINK_FOLLOW)
+	})
 }
 
 // SetMode gives the folder exactly this mode, whatever the umask: all twelve bits count.

@@ -25,21 +25,36 @@ const AsidePrefix = ".gpuard."
 // Aside makes such a folder in d, for its owner only.
 func (d *Dir) Aside() (*Aside, error) {
 	name := AsidePrefix + rand.Text()[:12]
-	if err := d.Mkdir(name, 0o700); err != nil {
+	dir, err := d.make(name, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	return &Aside{Dir: dir, name: name, parent: d}, nil
+}
+
+// Make makes a folder in d with exactly this mode, whatever the umask. No other process may use it before.
+func (d *Dir) Make(name string, mode uint32) error {
+	dir, err := d.make(name, mode)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // its mode is set
+	return dir.SetMode(mode)
+}
+
+func (d *Dir) make(name string, mode uint32) (*Dir, error) {
+	if err := d.Mkdir(name, mode|0o700); err != nil {
 		return nil, err
 	}
 	dir, err := d.Dir(name)
 	if err == nil {
-		err = dir.fresh()
-	}
-	if err != nil {
-		if dir != nil {
-			_ = dir.Close()
+		if err = dir.fresh(); err == nil {
+			return dir, nil
 		}
-		_ = d.Rmdir(name)
-		return nil, err
+		_ = dir.Close()
 	}
-	return &Aside{Dir: dir, name: name, parent: d}, nil
+	_ = d.Rmdir(name)
+	return nil, err
 }
 
 // fresh is an error unless this can be a folder that the caller just made: the owner of the one above may have exchanged it for
@@ -77,10 +92,36 @@ func (a *Aside) Discard() {
 	}
 }
 
+// MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where Enter goes.
+func MkdirAll(path string, mode uint32) error {
+	dir, err := Enter(path)
+	if err == nil {
+		return dir.Close()
+	}
+	if !errors.Is(err, unix.ENOENT) || filepath.Dir(path) == path {
+		return err
+	}
+	if err := MkdirAll(filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	parent, err := Enter(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close() //nolint:errcheck // nothing is written through it
+	if err := parent.Mkdir(filepath.Base(path), mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
 // Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it must be
 // there. The error is os.ErrExist where something has the name.
 func Mkdir(path string, mode uint32) error {
 	parent, err := Follow(filepath.Dir(path))
+	if errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "mkdir", Path: path, Err: unix.ENOENT}
+	}
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,17 @@ func TestLinksOnTheWay(t *testing.T) {
 			must(t, d.Mkdir("x", 0o755), d.Rmdir("x"), d.Close())
 		}
 	}
+	t.Chdir(top)
+	for _, path := range []string{"/proc/self/cwd/real/state", "/proc/self/root/" + at("real/state"), "/proc/self/cwd/link/state"} {
+		d, err := OpenDir(path)
+		must(t, err)
+		st, err := d.Status()
+		var want unix.Stat_t
+		must(t, err, unix.Stat(at("real/state"), &want), d.Close())
+		if st.Ino != want.Ino || st.Dev != want.Dev {
+			t.Errorf("%s leads elsewhere", path)
+		}
+	}
 	d, err := Follow(at("link"))
 	must(t, err)
 	must(t, d.Mkdir("here", 0o755), os.Remove(at("real/here")), d.Close())
@@ -260,5 +271,86 @@ func TestWriteLeavesNothing(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(filepath.Join(d.Name(), "there")); string(text) != "x" {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestReplace: a file is there with all of its text and its mode, and nothing is left beside it where that fails.
+func TestReplace(t *testing.T) {
+	d := opened(t)
+	for _, text := range []string{"one", "two"} {
+		must(t, d.Replace("file", []byte(text), 0o644))
+		if got, err := os.ReadFile(filepath.Join(d.Name(), "file")); string(got) != text || err != nil || mode(t, filepath.Join(d.Name(), "file")) != 0o644 {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	must(t, d.Mkdir("dir", 0o700))
+	if err := d.Replace("dir", []byte("x"), 0o644); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	if names, err := os.ReadDir(d.Name()); err != nil || len(names) != 2 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// TestPublish: a file without a name gets one that is free, and takes nobody's place.
+func TestPublish(t *testing.T) {
+	d := opened(t)
+	file, err := d.Temporary()
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip("the file system has no files without a name")
+	}
+	must(t, err)
+	defer file.Close() //nolint:errcheck // of a test
+	_, err = file.WriteString("text")
+	must(t, err, os.WriteFile(filepath.Join(d.Name(), "taken"), nil, 0o600))
+	if err := d.Publish(file, "taken"); !errors.Is(err, os.ErrExist) {
+		t.Error(err)
+	}
+	must(t, d.Publish(file, "file"))
+	if got, err := os.ReadFile(filepath.Join(d.Name(), "file")); string(got) != "text" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestMkdirAll: missing folders are made one in the other, and root makes none behind a link of another user.
+func TestMkdirAll(t *testing.T) {
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.Mkdir(at("real"), 0o755), os.Symlink("real", at("link")), os.WriteFile(at("file"), nil, 0o600))
+	for range 2 {
+		must(t, MkdirAll(at("link/a/b"), 0o700))
+	}
+	if got := mode(t, at("real/a/b")); got != 0o700 {
+		t.Errorf("mode %o", got)
+	}
+	if err := MkdirAll(at("file/a"), 0o700); !errors.Is(err, unix.ENOTDIR) {
+		t.Error(err)
+	}
+	t.Chdir(at("real"))
+	must(t, MkdirAll("c/d", 0o700))
+	if got := mode(t, at("real/c/d")); got != 0o700 {
+		t.Errorf("mode %o", got)
+	}
+	if os.Geteuid() == 0 {
+		must(t, os.Lchown(at("link"), mallory, mallory))
+		if err := MkdirAll(at("link/e/f"), 0o700); err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(at("real/e")); !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMake: the mode is the one that is asked for, and a folder that is there already is left alone.
+func TestMake(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	d := opened(t)
+	must(t, d.Make("dir", 0o755))
+	if got := mode(t, filepath.Join(d.Name(), "dir")); got != 0o755 {
+		t.Errorf("mode %o", got)
+	}
+	if err := d.Make("dir", 0o700); !errors.Is(err, os.ErrExist) || mode(t, filepath.Join(d.Name(), "dir")) != 0o755 {
+		t.Errorf("%v", err)
 	}
 }

@@ -18,6 +18,24 @@ func OpenDir(path string) (*Dir, error) { return open(path, false) }
 // Follow is like OpenDir, and the path may be a link of root's or of the caller's too.
 func Follow(path string) (*Dir, error) { return open(path, true) }
 
+// Enter opens a folder that the caller named, for its place alone. An ordinary user follows every link, as with any other program:
+// what is named is the user's own choice. Root goes where Follow goes, because it may be called for files of another user.
+func Enter(path string) (*Dir, error) {
+	if os.Geteuid() == 0 {
+		here := make([]byte, unix.PathMax)
+		n, err := unix.Getcwd(here) // unlike $PWD, without links
+		if err == nil && !filepath.IsAbs(path) {
+			path = filepath.Join(unix.ByteSliceToString(here[:n]), path)
+		}
+		return Follow(path)
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
+}
+
 func open(path string, follow bool) (*Dir, error) {
 	path = filepath.Clean(path)
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
@@ -92,30 +110,30 @@ type walker struct {
 
 // step goes on to the folder of that name, or returns what a link of that name says.
 func (w *walker) step(name string) (link string, err error) {
-	fd, err := unix.Openat(w.at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
 	path := "/"
 	if name != "/" {
 		path = filepath.Join(w.path, name)
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFDIR:
-			if w.judge != nil {
-				err = w.judge(path, &st)
-			}
-		case unix.S_IFLNK:
-			link, err = target(fd, path, &st)
-		default:
-			err = unix.ENOTDIR
-		}
-	}
-	if err != nil || link != "" {
+	fd, st, err := place(w.at, name, unix.O_NOFOLLOW)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		link, err = target(fd, path, &st)
 		_ = unix.Close(fd)
-		return link, err
+		if !errors.Is(err, errMagic) {
+			return link, err
+		}
+		fd, st, err = place(w.at, name, 0)
+	}
+	if err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	} else if w.judge != nil {
+		err = w.judge(path, &st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return "", err
 	}
 	if w.at >= 0 {
 		_ = unix.Close(w.at)
@@ -124,14 +142,28 @@ func (w *walker) step(name string) (link string, err error) {
 	return "", nil
 }
 
+// place opens a name for its place alone.
+func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
+	if fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0); err != nil {
+		return -1, st, err
+	}
+	if err = unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+	}
+	return fd, st, err
+}
+
+// errMagic: a link of /proc leads to what it is about, whatever it says, and nobody can exchange it (proc_pid_root(5)).
+var errMagic = errors.New("a link of /proc")
+
 // target is what an open link says, if its owner may lead the caller.
 func target(fd int, path string, st *unix.Stat_t) (string, error) {
 	if !trusted(st.Uid) {
 		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the folder itself", path, st.Uid)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.PROC_SUPER_MAGIC { // what it says is not where it leads
-		return "", fmt.Errorf("%s is a link of /proc, which is not followed; name the folder itself", path)
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.PROC_SUPER_MAGIC {
+		return "", errMagic
 	}
 	said := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", said)
