@@ -53,7 +53,8 @@ func layerTable() []layer {
 		{core + "handoff", []string{core + "gpu", core + "job"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
-		{"internal/host/*", []string{core + "*"}},
+		{"internal/host/sys", nil}, // what several of host repeat about the system
+		{"internal/host/*", []string{core + "*", "internal/host/sys"}},
 		{"internal/app", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app/*"}},
 		{"internal/app/*", []string{core + "*", "internal/text/*", "internal/host/*", "internal/app", "internal/app/*"}},
 		{"internal/ui/cli", []string{core + "*", "internal/app", "internal/app/*", "internal/ui/web", "internal/ui/chart"}},
@@ -216,6 +217,33 @@ func pureCore(repo tree) (bad []string) {
 			if n, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(refused()[called[x.Name]], n.Sel.Name) {
 					bad = append(bad, fmt.Sprintf("%s: core may not use %s.%s", s.at(n.Pos()), x.Name, n.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	return bad
+}
+
+// byPath are functions that make or change something by its path, and so whatever stands there at that moment.
+func byPath() map[string][]string {
+	return map[string][]string{
+		"os": {"Chmod", "Chown", "Lchown", "Chtimes", "Truncate", "Remove", "RemoveAll", "Rename", "Mkdir", "MkdirAll", "MkdirTemp", "Create", "CreateTemp",
+			"OpenFile", "WriteFile", "Link", "Symlink"},
+		"unix": {"Chmod", "Chown", "Lchown", "Utime", "Utimes", "Truncate", "Unlink", "Rmdir", "Rename", "Mkdir", "Mkfifo", "Mknod", "Open", "Creat", "Link", "Symlink"},
+	}
+}
+
+// byDescriptor: packages that work in folders which may belong to another user make and change nothing by its path.
+func byDescriptor(repo tree) (bad []string) {
+	for _, s := range repo.code(false) {
+		if !matches([]string{"internal/host/store", "internal/host/marks", "internal/host/rewrite", "internal/host/manifest"}, s.dir()) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if n, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(byPath()[x.Name], n.Sel.Name) {
+					bad = append(bad, fmt.Sprintf("%s: %s.%s goes by a path that another user may exchange: use host/sys", s.at(n.Pos()), x.Name, n.Sel.Name))
 				}
 			}
 			return true

@@ -76,6 +76,7 @@ func rules() []rule {
 		{"one reader of the hardware", oneReader},
 		{"libraries at home", libraries},
 		{"core is pure", pureCore},
+		{"by descriptor", byDescriptor},
 		{"no cgo, no dot imports", plainImports},
 		{"one package comment", packageComments},
 		{"file sizes", fileSizes},

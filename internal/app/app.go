@@ -25,6 +25,7 @@ import (
 	"gpuard/internal/host/port"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
 )
 
 // Reader reads parts of the machine. The one injected seam: everything else is used for real, in tests too.
@@ -274,16 +275,13 @@ func (a *App) vacantOwn(path string) bool {
 func (a *App) parents(dir string) error {
 	own, _ := a.Env.Lookup("GPUARD_STATE")
 	if own == "" {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := sys.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
 		}
 		return nil
 	}
 	for _, p := range []string{own, dir} {
-		err := os.Mkdir(p, 0o700)
-		if err == nil {
-			err = os.Chmod(p, 0o777|os.ModeSticky) //nolint:gosec // as open as the state folder inside, and sticky like it
-		}
+		err := sys.Mkdir(p, 0o1777) // as open as the state folder inside, and sticky like it
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
 		}

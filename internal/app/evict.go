@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/sys"
 )
 
 // Leftovers lists memory that belongs to no living lease; with idle, what sleeps for at least that long, with a lease too.
@@ -129,20 +130,13 @@ func (a *App) look(m gpu.Machine) ([]leftover.Sighting, error) {
 func (a *App) remember(path string, s sightings) error {
 	data, err := json.Marshal(s)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	var file *os.File
-	if err == nil {
-		file, err = os.CreateTemp(filepath.Dir(path), ".seen-*")
+		err = sys.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		_, err = file.Write(data)
-		err = errors.Join(err, file.Close())
-		if err == nil {
-			err = os.Rename(file.Name(), path)
-		}
-		if err != nil {
-			_ = os.Remove(file.Name())
+		var dir *sys.Dir
+		if dir, err = sys.Enter(filepath.Dir(path)); err == nil {
+			err = dir.Replace(filepath.Base(path), data, 0o600)
+			_ = dir.Close()
 		}
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
 )
 
 // TestMissingDriverComesFirst: where no device can be read, an unusable lease folder is not what has to be mended.
@@ -60,5 +61,48 @@ func TestUnprotected(t *testing.T) {
 			t.Errorf("leases go to %s beside %v, and went to %s", f.Path, f.Others, before.Path)
 		}
 		_ = f.Close()
+	}
+}
+
+// TestFolderBehindALink: where another user has put a link on the way to the state of an invented machine, nothing is made behind it.
+func TestFolderBehindALink(t *testing.T) {
+	gate.Need(t, "root")
+	const mallory = 4003
+	own, home := t.TempDir(), t.TempDir()
+	link := filepath.Join(own, "machines")
+	if err := errors.Join(os.Symlink(home, link), os.Lchown(link, mallory, mallory)); err != nil {
+		t.Fatal(err)
+	}
+	m := invented(t, "demo:1xL4")
+	a := written(t, m, nil)
+	a.Machine, a.Env = "demo:1xL4", []string{"GPUARD_STATE=" + own}
+	if _, err := a.folder(m, true); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link of uid 4003") {
+		t.Errorf("%v", err)
+	}
+	if names, err := os.ReadDir(home); err != nil || len(names) != 0 {
+		t.Errorf("there is %v now, %v", names, err)
+	}
+}
+
+// TestProjectsInAFolderOfAnotherUser: who owns the folder above could put another project in the place of the caller's, and its
+// commands would be started.
+func TestProjectsInAFolderOfAnotherUser(t *testing.T) {
+	gate.Need(t, "root")
+	const mallory = 4003
+	own := filepath.Join(t.TempDir(), "state")
+	a := &App{Env: []string{"GPUARD_STATE=" + own}}
+	if _, err := a.Projects(false); err != nil {
+		t.Errorf("where there is none yet: %v", err)
+	}
+	if _, err := a.Projects(true); err != nil {
+		t.Errorf("in a folder of one's own: %v", err)
+	}
+	if err := os.Chown(own, mallory, mallory); err != nil {
+		t.Fatal(err)
+	}
+	for _, create := range []bool{false, true} {
+		if _, err := a.Projects(create); err == nil || !strings.HasPrefix(err.Error(), "cannot keep projects in GPUARD_STATE="+own+": "+own+" belongs to uid 4003") {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/sys"
 )
 
 // Projects is the folder below which the folders of this user's projects lie. With create the one above it is made where it is
@@ -29,7 +31,19 @@ func (a *App) Projects(create bool) (path string, err error) {
 	if create {
 		err = a.parents(filepath.Dir(path))
 	}
+	if own != "" && err == nil {
+		err = guarded(own)
+	}
 	return path, err
+}
+
+// guarded refuses a folder that another user could exchange for another: commands are started from what lies in it.
+func guarded(own string) error {
+	err := sys.Guarded(own)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("cannot keep projects in GPUARD_STATE=%s: %w; set it to a folder of your own, or unset it", own, err)
 }
 
 // Ground is the machine as a project finds it, with what this caller may see of it.

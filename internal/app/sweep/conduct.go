@@ -76,7 +76,7 @@ func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, err
 	}
 	out := &Outcome{Count: s.state.Count, Interrupted: c.heard}
 	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
-		_ = os.RemoveAll(s.Dir) // what can never be is no sweep
+		s.discard() // what can never be is no sweep
 		return out, err
 	}
 	if terr := s.tables(); err == nil {

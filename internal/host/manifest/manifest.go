@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/edit"
+	"gpuard/internal/host/sys"
 )
 
 const schema = "gpuard.record/1"
@@ -29,14 +30,27 @@ type Manifest struct {
 	edit.Record
 
 	path   string
-	folder *os.File // locked; the record lies in it
+	folder *sys.Dir // locked; the record lies in it
 	saved  []byte   // what the file says; nil: not known
 }
 
 // Peek reads the record without locking it; one that is not there is empty.
 func Peek(path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
-	data, err := read(path)
+	dir, err := sys.Enter(filepath.Dir(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("cannot read the record of what was set up, %s: %w", path, err)
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	return peek(dir, path)
+}
+
+func peek(dir *sys.Dir, path string) (edit.Record, error) {
+	r := edit.Record{Schema: schema}
+	data, err := read(dir, filepath.Base(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -50,8 +64,8 @@ func Peek(path string) (edit.Record, error) {
 }
 
 // read is what a record says: a file of this user's or of root's, of a size that records have.
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a pipe without a writer would stop us
+func read(dir *sys.Dir, name string) ([]byte, error) {
+	fd, err := dir.Open(name, unix.O_RDONLY)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, errors.New("it is a symbolic link; put the file itself there")
 	}
@@ -59,7 +73,8 @@ func read(path string) ([]byte, error) {
 	if errors.As(err, &at) {
 		return nil, at.Err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	f := os.NewFile(uintptr(fd), name) //nolint:gosec // a descriptor
+	defer f.Close()                    //nolint:errcheck // read only
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -91,17 +106,17 @@ func try(path string, busy func()) (*Manifest, error) {
 	if err := rootsOwn(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+	if err := create(made); err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
-	folder, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	folder, err := enter(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // again
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
-	if err := locked(folder, busy); err != nil {
+	if err := locked(folder.File, busy); err != nil {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot lock the record of what is set up in %s: %w", dir, err)
 	}
@@ -120,13 +135,43 @@ func try(path string, busy func()) (*Manifest, error) {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user", dir)
 	}
-	if m.Record, err = Peek(path); err != nil {
+	if m.Record, err = peek(folder, path); err != nil {
 		_ = folder.Close()
 		return nil, err
 	}
 	m.saved, err = json.MarshalIndent(m.Record, "", "  ")
 	m.remember(made)
 	return m, err
+}
+
+// enter opens a folder so that it can be locked.
+func enter(path string) (*sys.Dir, error) {
+	at, err := sys.Enter(path)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close() //nolint:errcheck // nothing is written through it
+	return at.Dir(".")
+}
+
+// create makes folders, the outermost first, as everybody makes them; those of root are for everybody, whatever root's umask.
+func create(folders []string) error {
+	for _, path := range folders {
+		above, err := sys.Enter(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		mkdir := above.Mkdir
+		if os.Geteuid() == 0 {
+			mkdir = above.Make
+		}
+		err = mkdir(filepath.Base(path), 0o755)
+		_ = above.Close()
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // rootsOwn is an error where root would make folders in the home of somebody, who could not write there from then on.
@@ -192,15 +237,8 @@ func (m *Manifest) Prepare(files []string) error {
 	if err := m.Save(); err != nil {
 		return err
 	}
-	for _, dir := range dirs {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // as everybody makes them
-			return fmt.Errorf("cannot make a folder: %w", err)
-		}
-		if os.Geteuid() == 0 { // for everybody, whatever root's umask
-			if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as everybody makes them
-				return fmt.Errorf("cannot make a folder: %w", err)
-			}
-		}
+	if err := create(dirs); err != nil {
+		return fmt.Errorf("cannot make a folder: %w", err)
 	}
 	return nil
 }
@@ -211,23 +249,31 @@ func (m *Manifest) Save() error {
 	if err != nil {
 		return err
 	}
-	next := m.path + ".new" // nobody else writes it: the folder is locked. What lies there is of somebody who was killed
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+	name := filepath.Base(m.path)
+	next := name + ".new" // nobody else writes it: the folder is locked. A killed process may have left one
+	err = m.folder.Remove(next)
+	if errors.Is(err, unix.EISDIR) {
+		err = m.folder.Rmdir(next)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	if bytes.Equal(data, m.saved) {
 		return nil
 	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := m.folder.Create(next)
 	if err != nil {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
+	if os.Geteuid() == 0 && err == nil { // everybody may see what root set up
+		err = f.Chmod(0o644)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(next, m.path)
+		err = m.folder.Rename(next, name)
 	}
 	if err != nil {
-		_ = os.Remove(next)
+		_ = m.folder.Remove(next)
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	m.saved = data
@@ -238,12 +284,12 @@ func (m *Manifest) Save() error {
 func (m *Manifest) Close() error {
 	defer m.folder.Close() //nolint:errcheck // nothing is written through it
 	if len(m.Entries) == 0 {
-		if err := os.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := m.folder.Remove(filepath.Base(m.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
 		}
-		_ = os.Remove(m.path + ".new") // of somebody who was killed
+		_ = m.folder.Remove(filepath.Base(m.path) + ".new") // of a process that was killed
 		m.empty()
-		_ = unix.Rmdir(filepath.Dir(m.path)) // it has gpuard's name, so it goes whoever made it, when nothing else is in it
+		_ = rmdir(filepath.Dir(m.path)) // it has gpuard's name, so it goes whoever made it, when nothing else is in it
 		return nil
 	}
 	m.empty()
@@ -266,8 +312,18 @@ func Tidy(path string, busy func()) error {
 func (m *Manifest) empty() {
 	inward := slices.SortedFunc(slices.Values(m.Folders), func(a, b string) int { return len(b) - len(a) })
 	for _, dir := range inward {
-		if err := unix.Rmdir(dir); err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		if err := rmdir(dir); err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 			m.Folders = slices.DeleteFunc(m.Folders, func(f string) bool { return f == dir })
 		}
 	}
+}
+
+// rmdir removes an empty folder.
+func rmdir(path string) error {
+	above, err := sys.Enter(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer above.Close() //nolint:errcheck // nothing is written through it
+	return above.Rmdir(filepath.Base(path))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/edit"
+	"gpuard/internal/gate"
 )
 
 // TestOddRecord: what is no record of ours is neither waited for, nor read to its end, nor written over.
@@ -106,5 +107,41 @@ func TestBusy(t *testing.T) {
 		if _, err := os.Lstat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("its folder stays (%v)", err)
 		}
+	}
+}
+
+// TestRootMakesNothingBehindALink: where another user has put a link, root makes and removes no folder behind it, and keeps no record.
+func TestRootMakesNothingBehindALink(t *testing.T) {
+	gate.Need(t, "root")
+	const mallory = 4003
+	home, etc, own := t.TempDir(), t.TempDir(), t.TempDir()
+	link := filepath.Join(home, "link")
+	if err := errors.Join(os.Mkdir(filepath.Join(etc, "empty"), 0o700), os.Symlink(etc, link), os.Lchown(link, mallory, mallory)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, path := range []string{filepath.Join(link, "setup.json"), filepath.Join(link, "deep", "setup.json")} {
+		m, err := Open(path, nil)
+		refused("a record", err)
+		if m != nil {
+			_ = m.Close()
+		}
+	}
+	m, err := Open(filepath.Join(own, "setup.json"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("a file's folder", m.Prepare([]string{filepath.Join(link, "deep", "file")}))
+	m.Folders = []string{filepath.Join(link, "empty")}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(etc); err != nil || len(names) != 1 || names[0].Name() != "empty" {
+		t.Errorf("there is %v now, %v", names, err)
 	}
 }

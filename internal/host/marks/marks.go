@@ -14,12 +14,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // Mark is what an administrator said about one device.
@@ -49,12 +51,20 @@ func errorsOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(ui
 // or the caller recorded, oldest first for each of them. A folder or file that cannot be used counts as empty; the error
 // says so, and is nil where there simply is none.
 func Read(path string, owner uint32, boot func() string) (map[gpu.UUID]Mark, []gpu.Event, error) {
-	found, err := drained(filepath.Join(path, folder), []uint32{0, owner})
+	root, err := sys.OpenDir(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		return nil, nil, err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	found, err := drained(root, []uint32{0, owner})
 	var seen []gpu.Event
 	trusted := []uint32{0, owner, uint32(os.Geteuid())}
 	slices.Sort(trusted)
 	for _, uid := range slices.Compact(trusted) {
-		data, rerr := read(filepath.Join(path, errorsOf(uid)), []uint32{uid})
+		data, rerr := read(root, errorsOf(uid), []uint32{uid})
 		if rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
@@ -65,8 +75,8 @@ func Read(path string, owner uint32, boot func() string) (map[gpu.UUID]Mark, []g
 	return found, seen, err
 }
 
-func drained(dir string, trusted []uint32) (map[gpu.UUID]Mark, error) {
-	d, err := openDir(dir, trusted)
+func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
+	d, err := openDir(root, trusted)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil
@@ -76,7 +86,7 @@ func drained(dir string, trusted []uint32) (map[gpu.UUID]Mark, error) {
 	defer d.Close() //nolint:errcheck // read only
 	names, err := d.Readdirnames(devices)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("cannot read %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot read %s: %w", d.Name(), err)
 	}
 	found := map[gpu.UUID]Mark{}
 	var wrong error
@@ -85,7 +95,7 @@ func drained(dir string, trusted []uint32) (map[gpu.UUID]Mark, error) {
 			continue
 		}
 		var m Mark
-		data, err := read(filepath.Join(dir, name), trusted)
+		data, err := read(d, name, trusted)
 		if err == nil {
 			err = json.Unmarshal(data, &m)
 		}
@@ -93,7 +103,7 @@ func drained(dir string, trusted []uint32) (map[gpu.UUID]Mark, error) {
 			err = errors.New("content and file name differ")
 		}
 		if err != nil {
-			wrong = errors.Join(wrong, fmt.Errorf("cannot use %s: %w", filepath.Join(dir, name), err))
+			wrong = errors.Join(wrong, fmt.Errorf("cannot use %s: %w", filepath.Join(d.Name(), name), err))
 			continue
 		}
 		found[m.Device] = m
@@ -115,27 +125,37 @@ func Write(path string, owner uint32, m Mark) error {
 	if len(data) >= fileSize { // nobody would read it
 		return fmt.Errorf("cannot note more than %d KiB about a device", fileSize>>10)
 	}
-	dir := filepath.Join(path, folder)
-	made := unix.Mkdir(dir, 0o755)
-	if made != nil && !errors.Is(made, unix.EEXIST) {
-		return &os.PathError{Op: "mkdir", Path: dir, Err: made}
-	}
-	d, err := openDir(dir, []uint32{0, owner})
+	root, err := sys.OpenDir(path)
 	if err != nil {
 		return err
 	}
-	defer d.Close() //nolint:errcheck // read only
-	if made == nil {
-		if err := d.Chmod(0o755); err != nil { // whatever the umask says: others must see what is drained
-			return err
-		}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	if err := root.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
 	}
-	// From here on the folder that was looked at, whatever its owner puts in its place meanwhile: root writes here.
-	err = replace(filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), fileOf(m.Device)), append(data, '\n'))
-	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
-		failed.Path = dir
+	d, err := openDir(root, []uint32{0, owner})
+	if err != nil {
+		return err
 	}
-	return err
+	defer d.Close() //nolint:errcheck // nothing is written through it
+	if err := widen(d); err != nil {
+		return err
+	}
+	return d.Replace(fileOf(m.Device), append(data, '\n'), 0o644)
+}
+
+// widen undoes a narrow umask: others must see what is drained. A folder in which something else lies is not the one that was made:
+// the owner of the state folder may have put another one of the caller's in its place.
+func widen(d *sys.Dir) error {
+	st, err := d.Status()
+	if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o755 == 0o755 {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
+	if err != nil || slices.ContainsFunc(names, func(n string) bool { return filepath.Ext(n) != ".json" && !strings.HasPrefix(n, sys.NewPrefix) }) {
+		return err
+	}
+	return d.SetMode(0o755)
 }
 
 // line is one recorded error.
@@ -160,28 +180,38 @@ func Record(path, boot string, events ...gpu.Event) error {
 		text = append(append(text, data...), '\n')
 	}
 	uid := uint32(os.Geteuid())
-	name := filepath.Join(path, errorsOf(uid))
-	before, err := read(name, []uint32{uid})
+	root, err := sys.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	before, err := read(root, errorsOf(uid), []uint32{uid})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if len(before) > compact {
-		return replace(name, append(newer(before, boot), text...))
+		return root.Replace(errorsOf(uid), append(newer(before, boot), text...), 0o644)
 	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, os.ErrNotExist) { // made in its place, so that what somebody adds at the same time is not lost
-		file, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o644)
-		switch {
-		case err == nil:
-			err = file.Chmod(0o644)
-		case errors.Is(err, os.ErrExist): // by another one, a moment ago
-			file, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	return add(root, errorsOf(uid), text)
+}
+
+// add appends to a file of the caller's. One that is missing is made in its place, so that what is added at the same time is not lost.
+func add(root *sys.Dir, name string, text []byte) error {
+	const flags = unix.O_WRONLY | unix.O_APPEND
+	fd, err := root.Open(name, flags)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := root.Write(name, nil, 0o644); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
 		}
+		fd, err = root.Open(name, flags)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(text)
+	file := os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)) //nolint:gosec // a descriptor
+	if err = judge(fd, file.Name(), []uint32{uint32(os.Geteuid())}); err == nil {
+		_, err = file.Write(text)
+	}
 	return errors.Join(err, file.Close())
 }
 
@@ -223,43 +253,31 @@ func decode(data []byte, boot string) []gpu.Event {
 	return out
 }
 
-// replace writes a file anew in one step, readable by all.
-func replace(name string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(name), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
-}
-
-// read returns a small regular file that belongs to a trusted user and has no second name: what somebody else linked here,
-// a pipe or a device is looked at and never opened.
-func read(name string, trusted []uint32) ([]byte, error) {
-	look, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer unix.Close(look) //nolint:errcheck // only looked at
+// judge refuses an open file unless it is a regular one of a trusted user without a second name: what another user linked here.
+func judge(fd int, name string, trusted []uint32) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(look, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	switch {
 	case !slices.Contains(trusted, st.Uid):
-		return nil, fmt.Errorf("cannot use %s: it belongs to uid %d; remove it", name, st.Uid)
+		return fmt.Errorf("cannot use %s: it belongs to uid %d; remove it", name, st.Uid)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
-		return nil, fmt.Errorf("cannot use %s: it is not a file of its own; remove it", name)
+		return fmt.Errorf("cannot use %s: it is not a file of its own; remove it", name)
+	}
+	return nil
+}
+
+// read returns a small file of a trusted user. A pipe or a device is looked at and never opened.
+func read(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
+	look, err := d.Open(name, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(look) //nolint:errcheck // only looked at
+	name = filepath.Join(d.Name(), name)
+	if err := judge(look, name, trusted); err != nil {
+		return nil, err
 	}
 	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(look)) // the very file that was looked at
 	if err != nil {
@@ -273,19 +291,19 @@ func read(name string, trusted []uint32) ([]byte, error) {
 	return data, err
 }
 
-// openDir opens a folder that belongs to a trusted user and that nobody else can write.
-func openDir(name string, trusted []uint32) (*os.File, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openDir opens the folder of the marks, which must belong to a trusted user and be for nobody else to write.
+func openDir(root *sys.Dir, trusted []uint32) (*sys.Dir, error) {
+	d, err := root.Dir(folder)
 	if err != nil {
-		return nil, &os.PathError{Op: "cannot use", Path: name, Err: err}
+		return nil, &os.PathError{Op: "cannot use", Path: filepath.Join(root.Name(), folder), Err: errors.Unwrap(err)}
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {
-		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; remove it", name, st.Uid)
+	st, err := d.Status()
+	if err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {
+		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; remove it", d.Name(), st.Uid)
 	}
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = d.Close()
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return d, nil
 }

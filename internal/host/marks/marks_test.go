@@ -2,6 +2,7 @@ package marks
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
 const boot = "11111111-2222-3333-4444-555555555555"
@@ -219,6 +221,118 @@ func TestWhoMay(t *testing.T) {
 		}
 	} else if err := Write(dir, self()+1, Mark{Device: "GPU-a"}); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("another user may: %v", err)
+	}
+}
+
+// TestNotLedAway: where the owner of the state folder has put a link in its place, nothing is made or changed behind it.
+func TestNotLedAway(t *testing.T) {
+	top := t.TempDir()
+	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
+	mine := filepath.Join(home, errorsOf(self()))
+	if err := errors.Join(os.Mkdir(home, 0o700), os.WriteFile(mine, []byte("mine"), 0o600), os.Symlink(home, state)); err != nil {
+		t.Fatal(err)
+	}
+	write := func() error { return Write(state, self(), Mark{Device: "GPU-a"}) }
+	record := func() error { return Record(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}}) }
+	for name, act := range map[string]func() error{"a mark": write, "an error": record} {
+		if err := act(); err == nil {
+			t.Errorf("%s was written through a link", name)
+		}
+	}
+	names, err := os.ReadDir(home)
+	text, rerr := os.ReadFile(mine)
+	if info, serr := os.Stat(mine); errors.Join(err, rerr, serr) != nil || len(names) != 1 || string(text) != "mine" || info.Mode().Perm() != 0o600 {
+		t.Errorf("there is %v now, with %q", names, text)
+	}
+	if err := errors.Join(os.Remove(state), os.Mkdir(state, 0o755), os.Link(mine, filepath.Join(state, errorsOf(self())))); err != nil {
+		t.Fatal(err)
+	}
+	if err := record(); err == nil || !strings.Contains(err.Error(), "not a file of its own") {
+		t.Errorf("a second name of another file: %v", err)
+	}
+	if text, _ := os.ReadFile(mine); string(text) != "mine" {
+		t.Errorf("it was added to: %q", text)
+	}
+}
+
+// TestExchangedMeanwhile: the owner of the state folder exchanges it, and the folder of the marks, for links to other folders of the
+// caller's in a tight loop, while the caller drains and records.
+func TestExchangedMeanwhile(t *testing.T) {
+	top := t.TempDir()
+	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
+	private := filepath.Join(home, "private")
+	err := errors.Join(os.MkdirAll(private, 0o700), os.MkdirAll(filepath.Join(state, folder), 0o755), os.WriteFile(filepath.Join(private, fileOf("GPU-a")), []byte("mine"), 0o600),
+		os.WriteFile(filepath.Join(home, errorsOf(self())), []byte("mine"), 0o600), os.Symlink(home, state+"2"), os.Symlink(private, filepath.Join(state, "link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, home)
+	ended := make(chan struct{})
+	var attack sync.WaitGroup
+	attack.Go(func() {
+		for marks := filepath.Join(state, folder); ; {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			for range 2 { // there and back
+				_ = unix.Renameat2(unix.AT_FDCWD, state, unix.AT_FDCWD, state+"2", unix.RENAME_EXCHANGE)
+			}
+			for range 2 {
+				_ = unix.Renameat2(unix.AT_FDCWD, marks, unix.AT_FDCWD, filepath.Join(state, "link"), unix.RENAME_EXCHANGE)
+			}
+		}
+	})
+	written := 0
+	for range 3000 {
+		if Write(state, self(), Mark{Device: "GPU-a", Drained: true}) == nil {
+			written++
+		}
+		_ = Record(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}})
+	}
+	close(ended)
+	attack.Wait()
+	if after := listing(t, home); after != before || written == 0 {
+		t.Errorf("%d times a mark was written, and beside it\n%swas\n%s", written, after, before)
+	}
+}
+
+// listing is everything below a folder.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		text := []byte(nil)
+		if err == nil && info.Mode().IsRegular() {
+			text, err = os.ReadFile(path)
+		}
+		fmt.Fprintf(&all, "%s %v %.40q\n", path, info.Mode(), text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// TestFolderOfMarks: the mode of one that a narrow umask hid is widened, that of any other folder is not.
+func TestFolderOfMarks(t *testing.T) {
+	for name, want := range map[string]os.FileMode{fileOf("GPU-b"): 0o755, sys.NewPrefix + "x": 0o755, "thesis": 0o700} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o700), os.WriteFile(filepath.Join(dir, folder, name), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Write(dir, self(), Mark{Device: "GPU-a"}); err != nil {
+			t.Error(err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("beside %s: %v, %v", name, info.Mode(), err)
+		}
 	}
 }
 

@@ -20,13 +20,18 @@ func Create(path string, text []byte, mode fs.FileMode) error {
 }
 
 func create(path string, text []byte, mode fs.FileMode) error {
-	f, named, err := temporary(path)
+	p, err := find(path)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	f, named, err := p.temporary()
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // synced before it gets its name
 	if named {
-		defer os.Remove(aside(path)) //nolint:errcheck // its other name
+		defer p.dir.Remove(p.aside()) //nolint:errcheck // its other name
 	}
 	_, err = f.Write(text)
 	if err == nil {
@@ -35,13 +40,10 @@ func create(path string, text []byte, mode fs.FileMode) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	switch {
-	case err != nil:
-		return err
-	case named:
-		return os.Link(aside(path), path)
+	if err == nil {
+		err = p.dir.Publish(f, p.name)
 	}
-	return name(f, path)
+	return err
 }
 
 // Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not this user's
@@ -67,12 +69,16 @@ func Free(path string) error {
 
 // Remove removes a file that holds exactly before.
 func Remove(path string, before []byte) error {
-	info, err := os.Lstat(path)
+	p, err := find(path)
 	if err == nil {
-		err = same(path, info, before)
-	}
-	if err == nil {
-		err = os.Remove(path)
+		defer p.close()
+		var old unix.Stat_t
+		if old, err = p.dir.Look(p.name); err == nil {
+			err = p.same(old, before)
+		}
+		if err == nil {
+			err = p.dir.Remove(p.name)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot remove %s: %w", path, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
 )
 
 func file(t *testing.T, text string, mode os.FileMode) string {
@@ -161,4 +163,45 @@ func TestFree(t *testing.T) {
 	if err := <-refused; !errors.Is(err, unix.EACCES) {
 		t.Errorf("in a folder that is not to be written: %v", err)
 	}
+}
+
+// TestRootFollowsNoLinkOfOthers: who owns a folder in which root changes a file cannot lead that change elsewhere, neither by a link
+// that is there before nor by one that is put there meanwhile.
+func TestRootFollowsNoLinkOfOthers(t *testing.T) {
+	gate.Need(t, "root")
+	const mallory = 4003
+	home, etc := t.TempDir(), t.TempDir()
+	link, target := filepath.Join(home, "link"), filepath.Join(etc, "file")
+	if err := errors.Join(os.WriteFile(target, []byte("old\n"), 0o644), os.Symlink(etc, link), os.Lchown(link, mallory, mallory)); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"created":  Create(filepath.Join(link, "new"), []byte("new\n"), 0o644),
+		"replaced": Replace(filepath.Join(link, "file"), []byte("old\n"), []byte("new\n")),
+		"removed":  Remove(filepath.Join(link, "file"), []byte("old\n")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
+			t.Errorf("%s through a link: %v", what, err)
+		}
+	}
+	holds(t, target, "old\n")
+	if names, err := os.ReadDir(etc); err != nil || len(names) != 1 {
+		t.Errorf("there is %v now, %v", names, err)
+	}
+
+	dir := filepath.Join(home, "dir")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("old\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := find(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	old, err := p.replaceable()
+	if err := errors.Join(err, os.Rename(dir, dir+"2"), os.Symlink(etc, dir), take(p, old, []byte("old\n"), []byte("new\n"))); err != nil {
+		t.Error(err)
+	}
+	holds(t, target, "old\n")
+	holds(t, filepath.Join(dir+"2", "file"), "new\n")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/queue"
+	"gpuard/internal/host/sys"
 )
 
 // View is what a decision sees under the folder lock.
@@ -53,7 +53,14 @@ func (f *Folder) Turn(boot string) queue.Turn {
 }
 
 // Last are the devices of the caller's previous claim.
-func (f *Folder) Last() []gpu.UUID { return f.readLast(uint32(os.Geteuid())) }
+func (f *Folder) Last() []gpu.UUID {
+	root, err := f.open()
+	if err != nil {
+		return nil
+	}
+	defer root.Close() //nolint:errcheck // read only
+	return f.readLast(root, uint32(os.Geteuid()))
+}
 
 // Claimed reports whether the caller ever claimed here.
 func (f *Folder) Claimed() bool {
@@ -63,7 +70,13 @@ func (f *Folder) Claimed() bool {
 
 // Leases lists what is alive now, without the folder lock: a lease may appear or end while it reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
-	own, others, problems, err := f.read()
+	var own, others []found
+	var problems []Problem
+	root, err := f.open()
+	if err == nil {
+		defer root.Close() //nolint:errcheck // read only
+		own, others, problems, err = f.read(root)
+	}
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
@@ -71,40 +84,53 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 }
 
 // read returns the entries of this folder and of the other ones apart: only here the folder lock protects them.
-func (f *Folder) read() (own, others []found, problems []Problem, err error) {
+func (f *Folder) read(root *sys.Dir) (own, others []found, problems []Problem, err error) {
 	r := &reader{lock: &f.lock}
-	if own, err = r.all(f.Path); err == nil {
-		others, err = f.readOthers(r)
+	if own, err = r.all(root); err == nil {
+		others, err = f.readOthers(root, r)
 	}
 	return own, others, r.problems, err
 }
 
 // readOthers reads the further state folders. One that is broken carries no lease; it must not stop the claims here.
-func (f *Folder) readOthers(r *reader) ([]found, error) {
+func (f *Folder) readOthers(root *sys.Dir, r *reader) ([]found, error) {
 	var all []found
-	var here unix.Stat_t
-	if err := unix.Lstat(f.Path, &here); err != nil {
+	here, err := root.Status()
+	if err != nil {
 		return nil, &os.PathError{Op: "cannot use the state folder", Path: f.Path, Err: err}
 	}
 	for _, other := range f.Others {
-		var st unix.Stat_t
-		err := unix.Lstat(other, &st)
-		if errors.Is(err, unix.ENOENT) || err == nil && st.Dev == here.Dev && st.Ino == here.Ino {
-			continue
-		}
-		var more []found
-		if _, err = check(other); err == nil {
-			more, err = r.all(other)
-		}
+		more, uid, err := r.other(other, &here)
 		if err != nil && ours(err) {
 			return nil, err
 		}
 		if err != nil {
-			r.problems = append(r.problems, Problem{Path: other, UID: st.Uid, Text: "its leases do not count: " + err.Error()})
+			r.problems = append(r.problems, Problem{Path: other, UID: uid, Text: "its leases do not count: " + err.Error()})
 		}
 		all = append(all, more...)
 	}
 	return all, nil
+}
+
+// other reads one further state folder, unless it is the one here.
+func (r *reader) other(path string, here *unix.Stat_t) (all []found, owner uint32, err error) {
+	root, err := openRoot(path)
+	if err != nil {
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) != nil && errors.Is(err, unix.ENOENT) {
+			return nil, 0, nil
+		}
+		return nil, st.Uid, unusable(path, err)
+	}
+	defer root.Close() //nolint:errcheck // read only
+	st, err := root.Status()
+	if err != nil || st.Dev == here.Dev && st.Ino == here.Ino {
+		return nil, st.Uid, err
+	}
+	if _, err = check(root); err == nil {
+		all, err = r.all(root)
+	}
+	return all, st.Uid, err
 }
 
 func live(lists ...[]found) []job.Lease {
@@ -125,34 +151,35 @@ func live(lists ...[]found) []job.Lease {
 // decide is asked again when a lease appears in another state folder meanwhile.
 // mine is the caller's ticket, nil without one; with the lease it is withdrawn before anybody else can decide.
 func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return nil, err
 	}
-	defer f.lock.release()
-	held, err := f.claim(boot, decide)
+	defer f.release(root)
+	held, err := f.claim(root, boot, decide)
 	if err == nil && mine != nil {
 		_ = mine.Withdraw() // what stays is dead all the same
 	}
 	return held, err
 }
 
-func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held, error) {
+func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*Held, error) {
 	for try := 1; ; try++ {
-		lease, before, err := f.decide(boot, decide)
+		lease, before, err := f.decide(root, boot, decide)
 		if err != nil {
 			return nil, err
 		}
-		held, err := f.write(lease)
+		held, err := f.write(root, lease)
 		if err != nil || len(f.Others) == 0 {
 			return held, err
 		}
 		// The lock of this folder does not bind who claims in another one. But both write before they look again, so at
 		// least one of the two sees the other and steps back.
-		after, err := f.readOthers(&reader{lock: &f.lock})
+		after, err := f.readOthers(root, &reader{lock: &f.lock})
 		if err == nil && !appeared(before, after) {
 			return held, nil
 		}
-		_ = f.removePair(held.Lease.UID, nameOf(&held.Lease))
+		_ = removePair(root, held.Lease.UID, nameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -165,15 +192,15 @@ func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held
 }
 
 // decide asks for the lease to write, and returns what the other state folders held then.
-func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	own, others, problems, err := f.read()
+func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
+	own, others, problems, err := f.read(root)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
 	uid := uint32(os.Geteuid())
-	f.sweep(own, uid)
+	sweep(root, own, uid)
 	now := bootTime()
-	tickets, more, err := f.tickets(queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
+	tickets, more, err := f.tickets(root, queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the tickets cannot be read: %w", err)
 	}
@@ -184,7 +211,7 @@ func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*dra
 	forget(&s.Turn, tickets)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
-		Unknown: !complete, Now: now, Last: f.readLast(uid), Tickets: tickets, Turn: &s.Turn,
+		Unknown: !complete, Now: now, Last: f.readLast(root, uid), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
 		_ = f.writeState(s) // only a hint; the answer is decide's
@@ -252,51 +279,51 @@ func newID(taken map[string]bool) string {
 }
 
 // write makes the pair: content first, the locked file last, because that one is the lease.
-func (f *Folder) write(d *draft) (*Held, error) {
+func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
 	l := &d.lease
-	dir := f.userFolder(l.UID)
-	if err := ownFolder(dir, l.UID); err != nil {
+	dir, err := ownFolder(root, "leases", l.UID)
+	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, nameOf(l))
-	fresh := filepath.Join(dir, newPrefix+l.ID)
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	name, fresh := nameOf(l), newPrefix+l.ID
 	content, err := json.Marshal(l)
 	if err == nil && len(content) >= entrySize {
 		err = fmt.Errorf("its content is larger than %d KiB", entrySize>>10)
 	}
 	if err == nil {
-		err = writeNew(fresh+jsonSuffix, append(content, '\n'), 0o644)
+		err = dir.Write(fresh+jsonSuffix, append(content, '\n'), 0o644)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
 	}
-	lock, err := newLock(fresh+lockSuffix, nil)
+	lock, err := createLock(dir, fresh+lockSuffix, nil)
 	if err == nil {
 		err = f.writeState(d.state)
 	}
 	if err == nil {
-		err = os.Rename(fresh+jsonSuffix, name+jsonSuffix)
+		err = dir.Rename(fresh+jsonSuffix, name+jsonSuffix)
 	}
 	if err == nil {
-		err = os.Rename(fresh+lockSuffix, name+lockSuffix)
+		err = dir.Rename(fresh+lockSuffix, name+lockSuffix)
 	}
 	if err != nil {
-		for _, p := range []string{fresh + jsonSuffix, fresh + lockSuffix, name + jsonSuffix} {
-			_ = os.Remove(p)
+		for _, n := range []string{fresh + jsonSuffix, fresh + lockSuffix, name + jsonSuffix} {
+			_ = dir.Remove(n)
 		}
 		if lock != nil {
 			_ = lock.Close()
 		}
-		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
 	}
 	writeLast(dir, l.Devices)
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// newLock creates the file that carries the life, locked before anybody else can open it:
+// createLock creates the file that carries the life, locked before anybody else can open it:
 // a file that is born readable can be read-locked by another before its owner locks it.
-func newLock(path string, content []byte) (*os.File, error) {
-	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
+	lock, err := dir.Create(name)
 	if err != nil {
 		return nil, err
 	}
@@ -311,44 +338,24 @@ func newLock(path string, content []byte) (*os.File, error) {
 	}
 	if err != nil {
 		_ = lock.Close()
-		_ = os.Remove(path)
+		_ = dir.Remove(name)
 		return nil, err
 	}
 	return lock, nil
 }
 
-// ownFolder makes leases/<uid> or tickets/<uid>, or names whoever took its name.
-func ownFolder(dir string, uid uint32) error {
-	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("cannot create %s: %w", dir, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return fmt.Errorf("cannot use %s: %w", dir, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uid {
-		return fmt.Errorf("cannot use %s: it belongs to uid %d, not to you; ask them or root to remove it: sudo rm -r %s", dir, st.Uid, dir)
-	}
-	// Also of an older folder: a mkdir under a narrow umask that was killed before this hides our leases from everybody.
-	if st.Mode&0o7777 != 0o755 {
-		return unix.Chmod(dir, 0o755)
-	}
-	return nil
-}
-
 // sweep removes dead pairs and interrupted writes of our own (root: of everybody). The folder lock is held,
 // so nobody is between creating and locking an entry.
-func (f *Folder) sweep(own []found, uid uint32) {
+func sweep(root *sys.Dir, own []found, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			_ = f.removePair(e.lease.UID, e.name) // what stays is dead all the same
+			_ = removePair(root, e.lease.UID, e.name) // what stays is dead all the same
 		}
 	}
-	fd, err := openUser(f.userFolder(uid), uid)
+	dir, err := openUser(root, "leases", uid)
 	if err != nil {
 		return // no folder yet, or not ours: writing will say so
 	}
-	dir := os.NewFile(uintptr(fd), f.userFolder(uid))
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -363,7 +370,7 @@ func (f *Folder) sweep(own []found, uid uint32) {
 	for _, n := range names {
 		name, isContent := strings.CutSuffix(n, jsonSuffix)
 		if strings.HasPrefix(n, newPrefix) || isContent && entryName(name) && !locked[name] {
-			_ = unix.Unlinkat(fd, n, 0)
+			_ = dir.Remove(n)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestViewAndLast(t *testing.T) {
 		t.Errorf("after Mark: %+v, %v", own, ok)
 	}
 	_ = h.Lock.Close()
-	if err := f.Mark(h.Lease, nil); err != nil || f.remove(h.Lease, testBoot) != nil {
+	if err := f.Mark(h.Lease, nil); err != nil || f.Release(h.Lease, testBoot) != nil {
 		t.Error(err)
 	}
 	if err := f.Mark(h.Lease, nil); err != nil || len(leftovers(t, f, me())) != 0 {

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,51 +10,74 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
-// Create makes the folder at path unless somebody else just did: built aside, modes set by fchmod because
-// a umask would leave a lock that others cannot open, then moved into place in one step.
-// Only the last part of path may be missing; a vacant folder of the caller's own is taken over.
+// Create makes the folder at path unless another process just did: built aside, with modes that no umask narrows (others could
+// not open the lock), then moved into place in one step. Only the last part of path may be missing; a vacant folder of the
+// caller's own is taken over.
 func Create(path string) error {
-	aside := filepath.Join(filepath.Dir(path), asidePrefix+randomHex(6))
-	if err := unix.Mkdir(aside, 0o700); err != nil {
-		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
-	}
-	defer os.RemoveAll(aside) //nolint:errcheck // gone after a successful rename; otherwise nothing more can be done
-	if err := fill(aside); err != nil {
-		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
-	}
-	err := unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		err = unix.Rename(aside, path) // a file system without the flag; a folder replaces nothing but an empty folder
-	}
-	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
-		err = takeOver(aside, path)
-	}
-	if err != nil {
+	if err := create(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
 	}
 	return nil
 }
 
-// takeOver replaces an empty folder of our own; anything else that stands there is left to Open to judge.
-func takeOver(aside, path string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
-		return nil //nolint:nilerr // gone again, or not ours: Open says what it is
+func create(path string) error {
+	parent, err := sys.Follow(filepath.Dir(path))
+	if err != nil {
+		return err
 	}
-	err := unix.Rename(aside, path) // the kernel replaces a folder only while it is empty
+	defer parent.Close() //nolint:errcheck // nothing is written through it
+	aside, err := parent.Aside()
+	if err != nil {
+		return err
+	}
+	defer discard(aside)
+	if err := fill(aside.Dir); err != nil {
+		return err
+	}
+	err = aside.Place(filepath.Base(path))
+	if errors.Is(err, os.ErrExist) {
+		err = takeOver(aside, parent, filepath.Base(path))
+	}
+	return err
+}
+
+// discard removes what has not got into its place.
+func discard(aside *sys.Aside) {
+	for _, p := range Parts()[1:] {
+		switch {
+		case aside.Placed:
+		case p.Folder:
+			_ = aside.Rmdir(p.Name)
+		default:
+			_ = aside.Remove(p.Name)
+		}
+	}
+	aside.Discard()
+}
+
+// takeOver replaces an empty folder of our own; anything else that stands there is left to Open to judge.
+func takeOver(aside *sys.Aside, parent *sys.Dir, name string) error {
+	dir, err := parent.Dir(name)
+	if err != nil {
+		return nil //nolint:nilerr // gone again, or no folder: Open says what it is
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	if st, err := dir.Status(); err != nil || int(st.Uid) != os.Geteuid() {
+		return nil //nolint:nilerr // not ours: Open says what it is
+	}
+	err = aside.Replace(name) // the kernel replaces a folder only while it is empty
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
-		if Vacant(path) {
-			return moveIn(aside, path)
+		if vacant(dir) {
+			return moveIn(aside.Dir, dir)
 		}
 		return nil
 	}
 	return err
 }
-
-// asidePrefix begins the name of a folder that is being built.
-const asidePrefix = ".gpuard."
 
 // Part is a folder or a file that a new state folder has.
 type Part struct {
@@ -89,7 +110,21 @@ func inside() (names []string) {
 // Vacant reports whether the folder has no format yet and holds nothing that is not ours: it is empty, or the state of
 // invented machines ("machines") or a project's ("projects-UID") came first, perhaps beside what a Create that was interrupted has moved in.
 func Vacant(path string) bool {
-	entries, err := os.ReadDir(path)
+	root, err := sys.Follow(path)
+	if err != nil {
+		return false
+	}
+	defer root.Close() //nolint:errcheck // read only
+	return vacant(root)
+}
+
+func vacant(root *sys.Dir) bool {
+	dir, err := root.Dir(".")
+	if err != nil {
+		return false
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return false
 	}
@@ -98,7 +133,7 @@ func Vacant(path string) bool {
 		switch name := e.Name(); {
 		case (name == "machines" || strings.HasPrefix(name, "projects-")) && e.IsDir():
 			invented = true
-		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, asidePrefix):
+		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
 			return false
 		}
 	}
@@ -106,61 +141,33 @@ func Vacant(path string) bool {
 }
 
 // moveIn puts the parts beside what the caller's own folder has already. Another process of the same user may do the same
-// at the same time: each part is moved once, whoever's it is.
-func moveIn(aside, path string) error {
-	if err := unix.Chmod(path, 0o1777); err != nil {
+// at the same time: each part is moved once, by one of them.
+func moveIn(aside, dir *sys.Dir) error {
+	if err := dir.SetMode(0o1777); err != nil {
 		return err
 	}
 	for _, name := range inside() {
-		err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(aside, name), unix.AT_FDCWD, filepath.Join(path, name), unix.RENAME_NOREPLACE)
-		if err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := aside.Move(name, dir, name); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-func fill(dir string) error {
+func fill(dir *sys.Dir) error {
 	parts := Parts()
 	for _, p := range parts[1:] {
-		at := filepath.Join(dir, p.Name)
 		if !p.Folder {
-			if err := writeNew(at, []byte(p.Content), os.FileMode(p.Mode)); err != nil {
+			if err := dir.Write(p.Name, []byte(p.Content), p.Mode); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := unix.Mkdir(at, 0o700); err != nil {
+		part, err := dir.Own(p.Name, p.Mode)
+		if err != nil {
 			return err
 		}
-		if err := unix.Chmod(at, p.Mode); err != nil {
-			return err
-		}
+		_ = part.Close()
 	}
-	return unix.Chmod(dir, parts[0].Mode)
-}
-
-// writeNew creates a file that must not exist, readable by nobody else until it is complete.
-func writeNew(path string, data []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return err
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails since Go 1.24
-	return hex.EncodeToString(b)
+	return dir.SetMode(parts[0].Mode)
 }

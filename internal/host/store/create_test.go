@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/internal/host/sys"
 )
 
 func TestCreateAtOnce(t *testing.T) {
@@ -230,7 +231,7 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 		}
 	}
 	if err := errors.Join(os.Mkdir(filepath.Join(half, "leases"), 0o1777), os.Chmod(filepath.Join(half, "leases"), 0o777|os.ModeSticky),
-		os.Mkdir(filepath.Join(half, asidePrefix+"1"), 0o700), os.Mkdir(filepath.Join(strange, "thesis"), 0o700)); err != nil {
+		os.Mkdir(filepath.Join(half, sys.AsidePrefix+"1"), 0o700), os.Mkdir(filepath.Join(strange, "thesis"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{ours: true, half: true, strange: false} {

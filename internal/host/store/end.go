@@ -6,55 +6,58 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // End is called after the command is gone and our own reference to the lock is closed. It removes the entry if
 // nobody else holds it. Otherwise it returns false, and who may still hold it is for Mark.
 func (f *Folder) End(l job.Lease, boot string) (bool, error) {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return false, err
 	}
-	defer f.lock.release()
-	if alive, err := f.alive(&l); err != nil || alive {
+	defer f.release(root)
+	if alive, err := f.alive(root, &l); err != nil || alive {
 		return false, err
 	}
-	return true, f.remove(l, boot)
+	return true, f.remove(root, l, boot)
 }
 
 // Release removes the entry whoever holds its lock: the files are gone, so the lock protects nothing any more.
 func (f *Folder) Release(l job.Lease, boot string) error {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return err
 	}
-	defer f.lock.release()
-	return f.remove(l, boot)
+	defer f.release(root)
+	return f.remove(root, l, boot)
 }
 
 // Changed tells claims that are under way that something about the devices or slices is not as they read it: whoever decides
 // after it reads again, and the lease of whoever decided before it is there.
 func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return err
 	}
-	defer f.lock.release()
+	defer f.release(root)
 	s, _ := f.readState(boot)
 	s.changed(ids)
 	return f.writeState(s)
 }
 
 func (f *Folder) userFolder(uid uint32) string {
-	return filepath.Join(f.Path, "leases", strconv.FormatUint(uint64(uid), 10))
+	return filepath.Join(f.Path, "leases", decimal(uid))
 }
 
-func (f *Folder) remove(l job.Lease, boot string) error {
-	if err := f.removePair(l.UID, nameOf(&l)); err != nil {
+func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
+	if err := removePair(root, l.UID, nameOf(&l)); err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
 	s, complete := f.readState(boot)
@@ -68,35 +71,21 @@ func (f *Folder) remove(l job.Lease, boot string) error {
 
 // removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
 // elsewhere by a symbolic link, such as to the live lease of a third.
-func (f *Folder) removePair(uid uint32, name string) error {
-	dir, err := openUser(f.userFolder(uid), uid)
+func removePair(root *sys.Dir, uid uint32, name string) error {
+	dir, err := openUser(root, "leases", uid)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir) //nolint:errcheck // read only
+	defer dir.Close() //nolint:errcheck // nothing is written through it
 	for _, suffix := range []string{lockSuffix, jsonSuffix} {
-		if err := unix.Unlinkat(dir, name+suffix, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "unlink", Path: filepath.Join(f.userFolder(uid), name+suffix), Err: err}
+		if err := dir.Remove(name + suffix); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
 		}
 	}
 	return nil
-}
-
-// openUser opens a user's folder, which is that user's or root's own and no link.
-func openUser(path string, uid uint32) (int, error) {
-	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Uid != uid && st.Uid != 0 {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("%s belongs to uid %d", path, st.Uid)
-	}
-	return fd, nil
 }
 
 // holdersNamed keeps the content of a lease small; after that many, more names help nobody.
@@ -112,11 +101,12 @@ func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 
 // mark changes the content of a lease whose command is gone, unless it is gone itself or is for another process by now.
 func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return err
 	}
-	defer f.lock.release()
-	if alive, err := f.alive(&l); err != nil || !alive {
+	defer f.release(root)
+	if alive, err := f.alive(root, &l); err != nil || !alive {
 		return err
 	}
 	if now, found := f.Own(l.ID); found {
@@ -128,7 +118,7 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	if !change(&l) {
 		return nil
 	}
-	if err := f.rewrite(l); err != nil {
+	if err := rewriteLease(root, l); err != nil {
 		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
 	}
 	return nil
@@ -140,11 +130,12 @@ var ErrReleased = errors.New("the lease was released")
 // Entrust writes down that the lease is for another process than the one that claimed it, and for how long from now at most
 // (0 is not known). An entry that has vanished meanwhile stays away: then the error is ErrReleased.
 func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return l, err
 	}
-	defer f.lock.release()
-	switch alive, err := f.alive(&l); {
+	defer f.release(root)
+	switch alive, err := f.alive(root, &l); {
 	case err != nil:
 		return l, err
 	case !alive:
@@ -154,24 +145,33 @@ func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration)
 	if most > 0 {
 		l.Until = bootTime() + int64(most)
 	}
-	if err := f.rewrite(l); err != nil {
+	if err := rewriteLease(root, l); err != nil {
 		return l, fmt.Errorf("cannot note whose the lease %s is: %w", l.ID, err)
 	}
 	return l, nil
 }
 
-// rewrite replaces the content of a live lease. The folder lock is held.
-func (f *Folder) rewrite(l job.Lease) error {
+// rewriteLease replaces the content of a live lease. The folder lock is held.
+func rewriteLease(root *sys.Dir, l job.Lease) error {
 	content, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	dir := f.userFolder(l.UID)
-	fresh := filepath.Join(dir, newPrefix+l.ID+jsonSuffix)
-	_ = os.Remove(fresh) // of an earlier attempt that was killed
-	if err = writeNew(fresh, append(content, '\n'), 0o644); err == nil {
-		if err = os.Rename(fresh, filepath.Join(dir, nameOf(&l)+jsonSuffix)); err != nil {
-			_ = os.Remove(fresh)
+	dir, err := openUser(root, "leases", l.UID)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return replace(dir, nameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
+}
+
+// replace writes a file anew in one step; fresh is its name until it is complete. The folder lock is held.
+func replace(dir *sys.Dir, name, fresh string, data []byte) error {
+	_ = dir.Remove(fresh) // of an earlier attempt that was killed
+	err := dir.Write(fresh, data, 0o644)
+	if err == nil {
+		if err = dir.Rename(fresh, name); err != nil {
+			_ = dir.Remove(fresh)
 		}
 	}
 	return err
@@ -179,14 +179,23 @@ func (f *Folder) rewrite(l job.Lease) error {
 
 // Touch keeps the entry young where old files are swept (systemd-tmpfiles in /var/tmp).
 func (f *Folder) Touch(l job.Lease) {
-	dir := f.userFolder(l.UID)
-	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, allowed to everybody who may write the file
-	for _, p := range []string{
-		filepath.Join(dir, nameOf(&l)+lockSuffix), filepath.Join(dir, nameOf(&l)+jsonSuffix), dir,
-		filepath.Join(f.Path, "lock"), filepath.Join(f.Path, "format"),
-		f.Path, filepath.Join(f.Path, "leases"), filepath.Join(f.Path, "tickets"),
-	} {
-		_ = unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
+	root, err := f.open()
+	if err != nil {
+		return
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	if dir, err := openUser(root, "leases", l.UID); err == nil {
+		defer dir.Close() //nolint:errcheck // nothing is written through it
+		touch(dir, nameOf(&l)+lockSuffix, nameOf(&l)+jsonSuffix, ".")
+	}
+	if st, err := root.Status(); err == nil && st.Uid == f.Owner {
+		touch(root, append(inside(), ".")...)
+	}
+}
+
+func touch(dir *sys.Dir, names ...string) {
+	for _, n := range names {
+		_ = dir.Touch(n)
 	}
 }
 
@@ -249,16 +258,16 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 }
 
 // alive asks for the lock of l. The folder lock is held.
-func (f *Folder) alive(l *job.Lease) (bool, error) {
-	dir, err := openUser(f.userFolder(l.UID), l.UID)
+func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
+	dir, err := openUser(root, "leases", l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(dir) //nolint:errcheck // read only
-	e, err := (&reader{lock: &f.lock}).one(dir, f.userFolder(l.UID), nameOf(l), l.UID)
+	defer dir.Close() //nolint:errcheck // read only
+	e, err := (&reader{lock: &f.lock}).one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID)
 	if e != nil {
 		return e.alive, nil
 	}
@@ -269,8 +278,8 @@ func (f *Folder) alive(l *job.Lease) (bool, error) {
 // the order among equals, nothing more.
 const last = "last"
 
-func (f *Folder) readLast(uid uint32) []gpu.UUID {
-	data, err := (&reader{lock: &f.lock}).readEntry(unix.AT_FDCWD, filepath.Join(f.userFolder(uid), last), &uid)
+func (f *Folder) readLast(root *sys.Dir, uid uint32) []gpu.UUID {
+	data, err := (&reader{lock: &f.lock}).readEntry(int(root.Fd()), "leases/"+decimal(uid)+"/"+last, &uid)
 	var ids []gpu.UUID
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil
@@ -278,15 +287,9 @@ func (f *Folder) readLast(uid uint32) []gpu.UUID {
 	return ids
 }
 
-func writeLast(dir string, ids []gpu.UUID) {
-	data, err := json.Marshal(ids)
-	if err != nil {
-		return
-	}
-	fresh := filepath.Join(dir, newPrefix+last)
-	_ = os.Remove(fresh)
-	if writeNew(fresh, data, 0o644) == nil {
-		_ = os.Rename(fresh, filepath.Join(dir, last))
+func writeLast(dir *sys.Dir, ids []gpu.UUID) {
+	if data, err := json.Marshal(ids); err == nil {
+		_ = replace(dir, last, newPrefix+last, data) // only a hint
 	}
 }
 

@@ -127,21 +127,6 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 // protected_hardlinks), and closing a descriptor of it would drop the lock in the middle of a claim.
 var errFolderLock = errors.New("it is the folder lock under a second name")
 
-// openIn opens name without following a link. At a folder's descriptor it stays in that folder's file system.
-func openIn(dirFD int, name string, flags int) (int, error) {
-	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NONBLOCK
-	}
-	if dirFD != unix.AT_FDCWD {
-		fd, err := unix.Openat2(dirFD, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS}) //nolint:gosec // flags are positive
-		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-			return fd, err
-		}
-	}
-	return unix.Openat(dirFD, name, flags, 0) // before Linux 5.6, or under a seccomp filter of that time
-}
-
 // readEntry reads a small regular file, at most entrySize bytes.
 func (r *reader) readEntry(dirFD int, name string, owner *uint32) ([]byte, error) {
 	fd, err := r.openRegular(dirFD, name, owner)

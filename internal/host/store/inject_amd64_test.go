@@ -45,7 +45,7 @@ func change(t *testing.T, tid int, regs *unix.PtraceRegs, how func()) {
 // writes are the calls of a claim that make or change something, and those that lock what was made.
 func writes(c call) bool {
 	switch c.nr {
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2:
+	case unix.SYS_OPENAT: // openat2 is not used to create
 		return c.args[2]&unix.O_CREAT != 0
 	case unix.SYS_FCNTL:
 		return c.args[1] == unix.F_OFD_SETLK
@@ -142,5 +142,31 @@ func everyReadFails(t *testing.T, f *Folder, deed string) {
 	}
 	if t.Logf("%s: %d calls, %d failed it", deed, number-1, failed); failed < 5 {
 		t.Error("the failures have not reached the claim")
+	}
+}
+
+// TestExchangedWithoutOpenat2: where the kernel or a filter of system calls knows no openat2, links are not followed either.
+func TestExchangedWithoutOpenat2(t *testing.T) {
+	own := decimal(me())
+	for deed, targets := range map[string][]string{"lives": {"", "leases", "leases/" + own}, "waits": {"tickets"}} {
+		for i, target := range targets {
+			errno := []unix.Errno{unix.ENOSYS, unix.EPERM}[i%2]
+			refused, answered := map[int]bool{}, 0 // by thread
+			exchangedAtEveryStep(t, deed, target, linkOnce, me(), func(c call) {
+				var regs unix.PtraceRegs
+				switch {
+				case c.entry && c.nr == unix.SYS_OPENAT2:
+					refused[c.tid] = true
+					change(t, c.tid, &regs, func() { regs.Orig_rax = ^uint64(0) }) // there is no such call
+				case !c.entry && refused[c.tid]:
+					delete(refused, c.tid)
+					answered++
+					change(t, c.tid, &regs, func() { regs.Rax = -uint64(errno) })
+				}
+			})
+			if answered == 0 {
+				t.Errorf("%s never called openat2", deed)
+			}
+		}
 	}
 }

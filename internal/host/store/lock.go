@@ -4,22 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // folderLock is a classic record lock: F_GETLK names its holder across users, and children do not inherit it.
 // Closing any descriptor of the file drops such a lock, so a process has exactly one, and one goroutine at a time uses it.
 type folderLock struct {
-	path  string
-	owner uint32
-	file  atomic.Pointer[lockFile]
-	turn  chan struct{} // one token; whoever has it may lock
-	deaf  bool          // to Ctrl-Z, while the lock is held; touched only with the token
-	late  *request      // ran past its deadline and may still be granted; touched only with the token
+	folder string // that it lies in
+	path   string
+	owner  uint32
+	file   atomic.Pointer[lockFile]
+	turn   chan struct{} // one token; whoever has it may lock
+	deaf   bool          // to Ctrl-Z, while the lock is held; touched only with the token
+	late   *request      // ran past its deadline and may still be granted; touched only with the token
 }
 
 // lockFile is the open lock and which file that is.
@@ -64,27 +68,26 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("cannot claim: process %d has kept the lease folder lock %s for more than %s", e.PID, e.Path, e.For)
 }
 
-func (l *folderLock) open(path string, owner uint32) error {
-	file, err := openLock(path, owner)
+// lockName is the file that is locked.
+const lockName = "lock"
+
+func (l *folderLock) open(root *sys.Dir, owner uint32) error {
+	file, err := openLock(root, owner)
 	if err != nil {
 		return err
 	}
-	l.path, l.owner = path, owner
+	l.folder, l.path, l.owner = root.Name(), file.Name(), owner
 	l.file.Store(file)
 	l.turn = make(chan struct{}, 1)
 	l.turn <- struct{}{}
 	return nil
 }
 
-// openLock never says os.ErrNotExist: a folder without its lock is broken, not missing.
-func openLock(path string, owner uint32) (*lockFile, error) {
-	// O_NONBLOCK so that a FIFO put in its place cannot hang anyone; never O_CREAT (fs.protected_regular).
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("cannot open the lease folder lock %s: %s; remove the folder when no lease is alive", path, err.Error())
-	}
+func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
+	path := filepath.Join(root.Name(), lockName)
+	fd, err := root.Open(lockName, unix.O_RDWR) // never O_CREAT (fs.protected_regular)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the lease folder lock %s: %w", path, err)
+		return nil, unopened(path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != owner && st.Uid != 0 {
@@ -94,21 +97,32 @@ func openLock(path string, owner uint32) (*lockFile, error) {
 	return &lockFile{os.NewFile(uintptr(fd), path), uint64(st.Dev), st.Ino}, nil
 }
 
+// unopened never says os.ErrNotExist: a folder without its lock is broken, not missing.
+func unopened(path string, err error) error {
+	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot open the lease folder lock %s: %s; remove the folder when no lease is alive", path, err.Error())
+	}
+	return fmt.Errorf("cannot open the lease folder lock %s: %w", path, err)
+}
+
 func (l *folderLock) close() error {
 	<-l.turn
 	defer func() { l.turn <- struct{}{} }()
 	return l.file.Load().Close()
 }
 
-// acquire takes the lock within d, or returns a *LockedError that names the holder. replaced says that the file,
-// or the folder, is another one than before.
-func (l *folderLock) acquire(d time.Duration) (replaced bool, err error) {
+// acquire takes the lock within d and returns the folder that it lies in, or a *LockedError that names the holder. replaced says
+// that the file, or the folder, is another one than before.
+func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-l.turn:
 	case <-timer.C:
-		return false, l.locked(d)
+		return nil, false, l.locked(d)
 	}
 	defer func() {
 		if err != nil {
@@ -117,24 +131,28 @@ func (l *folderLock) acquire(d time.Duration) (replaced bool, err error) {
 	}()
 	for range 8 {
 		if err := l.setWithin(timer.C, d); err != nil {
-			return false, err
+			return nil, false, err
 		}
-		same, err := l.inPlace()
+		root, same, err := l.inPlace()
 		if err == nil && same {
 			l.deaf = deafen()
-			return replaced, nil
+			return root, replaced, nil
 		}
-		// Somebody replaced the file or the folder: what we hold protects nothing.
-		fresh, err := openLock(l.path, l.owner)
+		// The file or the folder was replaced: the lock that this process has protects nothing.
+		var fresh *lockFile
+		if err == nil {
+			fresh, err = openLock(root, l.owner)
+			_ = root.Close()
+		}
 		if err != nil {
 			l.unlock()
-			return false, err
+			return nil, false, err
 		}
 		_ = l.file.Swap(fresh).Close()
 		replaced = true
 	}
 	l.unlock()
-	return false, fmt.Errorf("cannot claim: the lease folder lock %s is being replaced again and again by uid %d; ask them to stop", l.path, l.owner)
+	return nil, false, fmt.Errorf("cannot claim: the lease folder lock %s is being replaced again and again by uid %d; ask them to stop", l.path, l.owner)
 }
 
 func (l *folderLock) release() {
@@ -236,12 +254,14 @@ func (l *folderLock) locked(d time.Duration) error {
 	return e
 }
 
-func (l *folderLock) inPlace() (bool, error) {
-	var named unix.Stat_t
-	if err := unix.Lstat(l.path, &named); err != nil {
-		return false, err
+// inPlace opens the folder, and reports whether the lock in it is the one that this process has.
+func (l *folderLock) inPlace() (*sys.Dir, bool, error) {
+	root, err := sys.OpenDir(l.folder)
+	if err != nil {
+		return nil, false, unopened(l.path, err)
 	}
-	return l.is(&named), nil
+	named, err := root.Look(lockName)
+	return root, err == nil && l.is(&named), nil
 }
 
 // is reports whether st is the lock file, under whatever name.

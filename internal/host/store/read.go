@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;
@@ -49,9 +50,9 @@ func (r *reader) problem(folder, name string, uid uint32, text string) {
 }
 
 // all reads the entries of every user under root/leases. Dead ones are returned too, without content.
-func (r *reader) all(root string) ([]found, error) {
+func (r *reader) all(root *sys.Dir) ([]found, error) {
 	var all []found
-	err := r.users(filepath.Join(root, "leases"), func(dir *os.File, uid uint32) error {
+	err := r.users(root, "leases", func(dir *os.File, uid uint32) error {
 		names, err := dir.Readdirnames(namesPerUser)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -64,14 +65,14 @@ func (r *reader) all(root string) ([]found, error) {
 	return all, err
 }
 
-// users calls each with the folder of every user in top, in the order of the names.
-func (r *reader) users(top string, each func(dir *os.File, uid uint32) error) error {
-	fd, err := openIn(unix.AT_FDCWD, top, unix.O_RDONLY|unix.O_DIRECTORY)
+// users calls each with the folder of every user in root/sub, in the order of the names.
+func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid uint32) error) error {
+	dir, err := root.Dir(sub)
 	if err != nil {
-		return &os.PathError{Op: "cannot read", Path: top, Err: err}
+		return fmt.Errorf("cannot read: %w", err)
 	}
-	dir := os.NewFile(uintptr(fd), top)
 	defer dir.Close() //nolint:errcheck // read only
+	fd, top := int(dir.Fd()), dir.Name()
 	// All of them, however many: a limit would let anybody hide the others behind folders of their own.
 	names, err := dir.Readdirnames(-1)
 	if err != nil {

@@ -192,7 +192,7 @@ func TestOpenOnANetwork(t *testing.T) {
 	f := fresh(t)
 	for name, magic := range map[string]int64{"NFS": unix.NFS_SUPER_MAGIC, "FUSE": unix.FUSE_SUPER_MAGIC} {
 		said := traced(t, f.Path, "claim", func(c call) bool {
-			if !c.entry && c.nr == unix.SYS_STATFS { // statfs.f_type comes first
+			if !c.entry && c.nr == unix.SYS_FSTATFS { // statfs.f_type comes first
 				if _, err := unix.PtracePokeData(c.tid, uintptr(c.args[1]), binary.NativeEndian.AppendUint64(nil, uint64(magic))); err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Format is the version of the layout. A folder with another number is refused.
@@ -73,7 +75,12 @@ func Candidates(run, tmp string) []string {
 
 // Open checks the folder and opens its lock; os.ErrNotExist means that there is none yet (see Create).
 func Open(path string, others []string, deadline time.Duration) (*Folder, error) {
-	owner, err := check(path)
+	root, err := openRoot(path)
+	if err != nil {
+		return nil, unusable(path, err)
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	owner, err := check(root)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +90,7 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 			f.Others = append(f.Others, o)
 		}
 	}
-	if err := f.lock.open(filepath.Join(path, "lock"), owner); err != nil {
+	if err := f.lock.open(root, owner); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -92,53 +99,51 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 // Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same path.
 func (f *Folder) Close() error { return f.lock.close() }
 
-// acquire takes the folder lock and looks at the folder again when it is not the one that was opened.
-func (f *Folder) acquire() error {
-	replaced, err := f.lock.acquire(f.Deadline)
-	if err != nil || !replaced {
+// unusable says why there is something else than a folder at path.
+func unusable(path string, err error) error {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
 		return err
 	}
-	if _, err := check(f.Path); err != nil {
-		f.lock.release()
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); remove it", path, st.Uid)
+	case unix.S_IFDIR:
 		return err
 	}
-	return nil
+	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); remove it", path, st.Uid)
 }
 
 // check refuses what cannot carry leases and returns the owner.
-func check(path string) (uint32, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
+func check(root *sys.Dir) (uint32, error) {
+	path := root.Name()
+	st, err := root.Status()
+	if err != nil {
 		return 0, &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
-	switch {
-	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); remove it", path, owner)
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); remove it", path, owner)
-	}
-	if err := checkFormat(path, owner); err != nil {
+	if err := checkFormat(root, owner); err != nil {
 		return 0, err
 	}
 	if st.Mode&unix.S_ISVTX == 0 {
 		return 0, fmt.Errorf("cannot use the state folder %s: anybody could remove leases there (%s); chmod +t %s", path, owner, path)
 	}
 	for _, sub := range []string{"leases", "tickets"} {
-		var s unix.Stat_t
-		if err := unix.Lstat(filepath.Join(path, sub), &s); err != nil {
+		s, err := root.Look(sub)
+		if err != nil {
 			// Not %w: os.ErrNotExist would say that there is no state folder at all, and so no lease.
-			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); remove it when no lease is alive", path, sub, err.Error(), owner)
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); remove it when no lease is alive", path, sub, errors.Unwrap(err).Error(), owner)
 		}
 		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
 		}
 	}
-	return st.Uid, checkFileSystem(path)
+	return st.Uid, checkFileSystem(root)
 }
 
-func checkFormat(path, owner string) error {
-	data, err := new(reader).readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
+func checkFormat(root *sys.Dir, owner string) error {
+	path := root.Name()
+	data, err := new(reader).readEntry(int(root.Fd()), "format", nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it when nobody needs it", path, owner)
@@ -177,9 +182,10 @@ func network(kind int64) string {
 	return ""
 }
 
-func checkFileSystem(path string) error {
+func checkFileSystem(root *sys.Dir) error {
+	path := root.Name()
 	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
 		return &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	if name := network(int64(fs.Type)); name != "" {

@@ -3,11 +3,11 @@ package store
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // Succeed gives a live lease of the caller to another of the caller's processes: the same id and devices, and at no moment
@@ -17,11 +17,12 @@ import (
 // The lease gets a new lock file in place of the old one. Whoever had that locked holds a file without a name, which means
 // nothing any more; they see it by its number of links. A process that is killed in here leaves the old lock, or none.
 func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return nil, err
 	}
-	defer f.lock.release()
-	own, err := (&reader{lock: &f.lock}).all(f.Path)
+	defer f.release(root)
+	own, err := (&reader{lock: &f.lock}).all(root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
@@ -31,25 +32,37 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 	case l == nil:
 		return nil, nil //nolint:nilnil // nothing to take over
 	case !take: // not later: once the folder lock is gone, it may be somebody else's
-		return nil, f.remove(*l, boot)
+		return nil, f.remove(root, *l, boot)
 	}
-	name := filepath.Join(f.userFolder(uid), nameOf(l)+lockSuffix)
-	fresh := filepath.Join(f.userFolder(uid), newPrefix+l.ID+lockSuffix)
-	_ = os.Remove(fresh) // of an earlier attempt that was killed
-	lock, err := newLock(fresh, nil)
-	if err == nil {
-		if err = f.rewrite(*l); err == nil { // whoever holds the old lock still does
-			err = os.Rename(fresh, name)
-		}
-		if err != nil {
-			_ = os.Remove(fresh)
-			_ = lock.Close()
-		}
-	}
+	lock, err := relock(root, *l)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over the lease %s: %w", l.ID, err)
 	}
 	return &Held{Lease: *l, Lock: lock}, nil
+}
+
+// relock writes a lease anew, with another lock file.
+func relock(root *sys.Dir, l job.Lease) (*os.File, error) {
+	dir, err := openUser(root, "leases", l.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	fresh := newPrefix + l.ID + lockSuffix
+	_ = dir.Remove(fresh) // of an earlier attempt that was killed
+	lock, err := createLock(dir, fresh, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err = rewriteLease(root, l); err == nil { // the old lock is still held
+		err = dir.Rename(fresh, nameOf(&l)+lockSuffix)
+	}
+	if err != nil {
+		_ = dir.Remove(fresh)
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
 }
 
 // Await notes that the command of a lease is gone and that the lease is kept for a next start, until then at most. gone is asked

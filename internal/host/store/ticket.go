@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // A ticket is one file, NAME.ticket: its content is written once, and the lock on it carries the life. NAME is the moment at
@@ -39,12 +39,18 @@ func ticketName(name string) bool {
 }
 
 func (f *Folder) ticketFolder(uid uint32) string {
-	return filepath.Join(f.Path, "tickets", strconv.FormatUint(uint64(uid), 10))
+	return filepath.Join(f.Path, "tickets", decimal(uid))
 }
 
 // Tickets lists who waits now, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
-	all, problems, err := f.tickets(shownPerUser, nil)
+	var all []job.Ticket
+	var problems []Problem
+	root, err := f.open()
+	if err == nil {
+		defer root.Close() //nolint:errcheck // read only
+		all, problems, err = f.tickets(root, shownPerUser, nil)
+	}
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "its tickets cannot be read completely: " + err.Error()})
 	}
@@ -52,10 +58,10 @@ func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 }
 
 // tickets reads the first live ones of each user, and removes dead ones of those whom sweep names.
-func (f *Folder) tickets(limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
+func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
 	r := &reader{lock: &f.lock, sweep: sweep}
 	all := []job.Ticket{}
-	err := r.users(filepath.Join(f.Path, "tickets"), func(dir *os.File, uid uint32) error {
+	err := r.users(root, "tickets", func(dir *os.File, uid uint32) error {
 		more, err := r.firstTickets(dir, uid, limit)
 		all = append(all, more...)
 		return err

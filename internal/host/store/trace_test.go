@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ func touches(nr uint64) bool {
 	switch nr {
 	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
 		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCNTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
-		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT:
+		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_UTIMENSAT:
 		return true
 	}
 	return false
@@ -50,6 +51,8 @@ func roleTraced(args []string) error {
 	}
 	deed := map[string]func(*Folder, []gpu.UUID) (string, error){
 		"claim": claimOnly, "end": claimAndEnd, "respect": claimUnlessSomebodyWaits, "queue": queueAndClaim, "withdraw": queueAndWithdraw, "succeed": succeedOnly,
+		"lives": again(claimMarkTouchAndEnd), "waits": again(queueClaimAndEnd),
+		"create": createBeside,
 	}[args[1]]
 	_, _ = unix.Getpgid(0)
 	id, err := deed(f, uuids(args[2:]))
@@ -79,6 +82,35 @@ func claimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
 	return h.Lease.ID, err
 }
 
+// createBeside makes another state folder beside the one that is open.
+func createBeside(f *Folder, _ []gpu.UUID) (string, error) {
+	return "it", Create(filepath.Join(filepath.Dir(f.Path), "beside"))
+}
+
+// again does a deed as often as it is let, with two more calls of getpgid between each two; what it says does not matter.
+func again(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.UUID) (string, error) {
+	return func(f *Folder, devices []gpu.UUID) (string, error) {
+		for range 1000 {
+			_, _ = deed(f, devices)
+			_, _ = unix.Getpgid(0)
+			_, _ = unix.Getpgid(0)
+		}
+		return "", errors.New("nobody ended it")
+	}
+}
+
+func claimMarkTouchAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
+	h, err := f.Claim(testBoot, nil, first(devices...))
+	if err != nil {
+		return "", err
+	}
+	marked := f.Mark(h.Lease, []job.Blocker{{PID: 1}})
+	f.Touch(h.Lease)
+	_ = h.Lock.Close()
+	_, err = f.End(h.Lease, testBoot)
+	return h.Lease.ID, errors.Join(marked, err)
+}
+
 func claimUnlessSomebodyWaits(f *Folder, devices []gpu.UUID) (string, error) {
 	h, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		if len(v.Tickets) > 0 {
@@ -105,6 +137,20 @@ func queueAndClaim(f *Folder, devices []gpu.UUID) (string, error) {
 		return "", errors.Join(err, w.Withdraw())
 	}
 	return h.Lease.ID, nil
+}
+
+func queueClaimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
+	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	if err != nil {
+		return "", err
+	}
+	h, err := f.Claim(testBoot, w, first(devices...))
+	if err != nil {
+		return "", errors.Join(err, w.Withdraw())
+	}
+	_ = h.Lock.Close()
+	_, err = f.End(h.Lease, testBoot)
+	return h.Lease.ID, err
 }
 
 func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {

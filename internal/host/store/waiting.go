@@ -15,13 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, however that happens; the
 // command that a process becomes does not inherit it.
 type Waiting struct {
 	Ticket job.Ticket // as others see it
-	dir    string     // tickets/<uid>
+	dir    *sys.Dir   // tickets/<uid>
+	pipes  *sys.Dir   // the folder "gone" in it
 	name   string
 	lock   *os.File        // its life
 	pipe   *os.File        // its life too, for those behind it
@@ -31,44 +33,54 @@ type Waiting struct {
 
 // Queue writes the ticket t; id, owner and arrival are set here. A folder that is full or cannot be written leaves nothing behind.
 func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
-	if err := f.acquire(); err != nil {
+	root, err := f.acquire()
+	if err != nil {
 		return nil, err
 	}
-	defer f.lock.release()
+	defer f.release(root)
 	uid := uint32(os.Geteuid())
-	dir := f.ticketFolder(uid)
-	for _, d := range []string{dir, filepath.Join(dir, goneFolder)} {
-		if err := ownFolder(d, uid); err != nil {
-			return nil, err
-		}
-	}
-	taken, err := f.ownTickets(uid)
+	dir, err := ownFolder(root, "tickets", uid)
 	if err != nil {
-		return nil, fmt.Errorf("cannot wait: your tickets cannot be read: %w", err)
+		return nil, err
 	}
-	if len(taken) >= ticketsPerUser {
-		return nil, fmt.Errorf("cannot wait: %d commands of yours are waiting already, which is the limit; end some first (gpuard status)", len(taken))
+	pipes, err := named(dir.Own(goneFolder, 0o755))
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
 	}
-	t.ID, t.UID = newID(taken), uid
-	w := &Waiting{Ticket: t, dir: dir, name: fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), t.ID), gone: map[string]bool{}}
-	if err := plausible(&t, t.ID); err != nil {
-		return nil, fmt.Errorf("cannot wait: %w", err)
-	}
-	if err := w.write(); err != nil {
-		return nil, fmt.Errorf("cannot write a ticket in %s: %w", dir, err)
+	t.UID = uid
+	w := &Waiting{Ticket: t, dir: dir, pipes: pipes, gone: map[string]bool{}}
+	if err := f.enqueue(w); err != nil {
+		_ = w.Withdraw()
+		return nil, err
 	}
 	return w, nil
 }
 
+// enqueue names the ticket and writes it. The folder lock is held.
+func (f *Folder) enqueue(w *Waiting) error {
+	taken, err := f.ownTickets(w)
+	if err != nil {
+		return fmt.Errorf("cannot wait: your tickets cannot be read: %w", err)
+	}
+	if len(taken) >= ticketsPerUser {
+		return fmt.Errorf("cannot wait: %d commands of yours are waiting already, which is the limit; end some first (gpuard status)", len(taken))
+	}
+	w.Ticket.ID = newID(taken)
+	w.name = fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), w.Ticket.ID)
+	if err := plausible(&w.Ticket, w.Ticket.ID); err != nil {
+		return fmt.Errorf("cannot wait: %w", err)
+	}
+	if err := w.write(); err != nil {
+		return fmt.Errorf("cannot write a ticket in %s: %w", w.dir.Name(), err)
+	}
+	return nil
+}
+
 // ownTickets are the ids that have a file, after what is left of others was removed. Only at the limit every ticket is opened
 // to find the dead ones: elsewhere they go as they come to the front.
-func (f *Folder) ownTickets(uid uint32) (map[string]bool, error) {
-	r := &reader{lock: &f.lock}
-	dir, err := openOwn(f.ticketFolder(uid), uid)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close() //nolint:errcheck // read only
+func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
+	r, dir, uid := &reader{lock: &f.lock}, w.dir.File, w.Ticket.UID
 	names, started, err := r.ticketNames(dir, uid)
 	if err != nil {
 		return nil, err
@@ -84,16 +96,11 @@ func (f *Folder) ownTickets(uid uint32) (map[string]bool, error) {
 		}
 		taken[name[stampDigits+1:]] = true
 	}
-	return taken, sweepPipes(dir.Name(), uid, names)
+	return taken, sweepPipes(w.pipes.File, names)
 }
 
 // sweepPipes removes the FIFOs without a ticket.
-func sweepPipes(path string, uid uint32, tickets []string) error {
-	dir, err := openOwn(filepath.Join(path, goneFolder), uid)
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // read only
+func sweepPipes(dir *os.File, tickets []string) error {
 	pipes, err := dir.Readdirnames(-1)
 	for _, n := range pipes {
 		if _, known := slices.BinarySearch(tickets, n); !known {
@@ -101,15 +108,6 @@ func sweepPipes(path string, uid uint32, tickets []string) error {
 		}
 	}
 	return err
-}
-
-// openOwn opens a folder of the caller's own.
-func openOwn(path string, uid uint32) (*os.File, error) {
-	fd, err := openUser(path, uid)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), path), nil
 }
 
 // write makes the FIFO first and the locked ticket last, because that one is what counts.
@@ -121,61 +119,60 @@ func (w *Waiting) write() error {
 	if len(content) >= entrySize {
 		return fmt.Errorf("its content is larger than %d KiB", entrySize>>10)
 	}
-	path, fresh := filepath.Join(w.dir, w.name+ticketSuffix), filepath.Join(w.dir, newPrefix+w.name+ticketSuffix)
-	w.pipe, err = newPipe(w.pipePath())
+	fresh := newPrefix + w.name + ticketSuffix
+	w.pipe, err = newPipe(w.pipes, w.name)
 	if err == nil {
-		w.lock, err = newLock(fresh, append(content, '\n'))
+		w.lock, err = createLock(w.dir, fresh, append(content, '\n'))
 	}
 	if err == nil {
-		err = os.Rename(fresh, path)
+		err = w.dir.Rename(fresh, w.name+ticketSuffix)
 	}
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(int(w.lock.Fd()), &st)
 	}
 	if err != nil {
-		_ = os.Remove(fresh)
-		_ = w.Withdraw()
+		_ = w.dir.Remove(fresh)
 		return err
 	}
 	w.Ticket.Arrival = st.Ctim.Nano()
 	return nil
 }
 
-func (w *Waiting) pipePath() string { return filepath.Join(w.dir, goneFolder, w.name) }
-
 // newPipe makes a FIFO that nobody else can open, and opens both ends, so that nothing waits for another process.
-func newPipe(path string) (*os.File, error) {
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		return nil, &os.PathError{Op: "mkfifo", Path: path, Err: err}
+func newPipe(dir *sys.Dir, name string) (*os.File, error) {
+	if err := dir.Mkfifo(name); err != nil {
+		return nil, err
 	}
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := dir.Open(name, unix.O_RDWR)
 	if err != nil {
-		_ = os.Remove(path)
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		_ = dir.Remove(name)
+		return nil, err
 	}
 	// Pipes of one user share an allowance of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this one.
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, os.Getpagesize())
-	return os.NewFile(uintptr(fd), path), nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // Withdraw takes the ticket back. It needs no lock and never waits, so that it can be done before a process stops or dies;
 // a second time it does nothing.
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
-		for _, path := range []string{filepath.Join(w.dir, w.name+ticketSuffix), w.pipePath()} {
-			if uerr := unix.Unlink(path); err == nil && !errors.Is(uerr, unix.ENOENT) {
-				err = uerr
-			}
+		err = w.dir.Remove(w.name + ticketSuffix)
+		if perr := w.pipes.Remove(w.name); err == nil || errors.Is(err, unix.ENOENT) {
+			err = perr
 		}
-		for _, file := range []*os.File{w.pipe, w.lock} {
+		if errors.Is(err, unix.ENOENT) {
+			err = nil
+		}
+		for _, file := range []*os.File{w.pipe, w.lock, w.pipes.File, w.dir.File} {
 			if file != nil {
 				_ = file.Close()
 			}
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("cannot remove the ticket %s in %s, which counts no more: %w", w.Ticket.ID, w.dir, err)
+		return fmt.Errorf("cannot remove the ticket %s in %s, which counts no more: %w", w.Ticket.ID, w.dir.Name(), err)
 	}
 	return nil
 }
@@ -204,7 +201,7 @@ func (w *Waiting) Behind(ctx context.Context, n int) error {
 
 // ahead opens the FIFOs of the nearest live tickets that came before, at most n.
 func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
-	dir, err := openOwn(w.dir, w.Ticket.UID)
+	dir, err := w.dir.Dir(".")
 	if err != nil {
 		return nil, err
 	}

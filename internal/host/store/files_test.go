@@ -1,0 +1,38 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+
+	"gpuard/internal/host/sys"
+)
+
+// newLock is createLock by path, for tests.
+func newLock(path string, content []byte) (*os.File, error) {
+	dir, err := sys.Follow(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return createLock(dir, filepath.Base(path), content)
+}
+
+// writeNew is sys.Dir.Write by path, for tests.
+func writeNew(path string, data []byte, mode os.FileMode) error {
+	dir, err := sys.Follow(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return dir.Write(filepath.Base(path), data, uint32(mode))
+}
+
+// removePair removes a pair as a claim does, for tests.
+func (f *Folder) removePair(uid uint32, name string) error {
+	root, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	return removePair(root, uid, name)
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
+)
+
+// The state folder may belong to another user, who can exchange everything in it at any moment. So each act opens it anew, and
+// works from there by descriptor: sys.Dir. What is written lies in folders whose owner was checked after they were opened.
+
+// open opens the state folder. Nothing of it is checked but that it is a folder and no link.
+func (f *Folder) open() (*sys.Dir, error) { return openRoot(f.Path) }
+
+func openRoot(path string) (*sys.Dir, error) {
+	root, err := sys.OpenDir(path)
+	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
+		failed.Op = "cannot use the state folder"
+	}
+	return root, err
+}
+
+// acquire takes the folder lock and returns the folder in which it is. Where that is not the one that was opened, it is checked
+// again. Give both back with release.
+func (f *Folder) acquire() (*sys.Dir, error) {
+	root, replaced, err := f.lock.acquire(f.Deadline)
+	if err != nil || !replaced {
+		return root, err
+	}
+	if _, err := check(root); err != nil {
+		f.release(root)
+		return nil, err
+	}
+	return root, nil
+}
+
+func (f *Folder) release(root *sys.Dir) {
+	_ = root.Close()
+	f.lock.release()
+}
+
+func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+
+// ownFolder opens the caller's folder in leases or tickets for writing, after making it where it is missing.
+func ownFolder(root *sys.Dir, sub string, uid uint32) (*sys.Dir, error) {
+	dir, err := root.Dir(sub + "/" + decimal(uid))
+	if err == nil {
+		if st, err := dir.Status(); err == nil && st.Uid == uid && st.Mode&0o7777 == 0o755 {
+			return dir, nil
+		}
+		_ = dir.Close()
+	}
+	top, err := root.Dir(sub)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(root.Name(), sub), err)
+	}
+	defer top.Close() //nolint:errcheck // nothing is written through it
+	return named(top.Own(decimal(uid), 0o755))
+}
+
+// named says what to do about a folder that has the caller's name and is another's.
+func named(dir *sys.Dir, err error) (*sys.Dir, error) {
+	var foreign *sys.ForeignError
+	switch {
+	case errors.As(err, &foreign):
+		return nil, fmt.Errorf("cannot use %s: it belongs to uid %d, not to you; ask them or root to remove it: sudo rm -r %s", foreign.Path, foreign.UID, foreign.Path)
+	case err != nil:
+		return nil, fmt.Errorf("cannot use your folder: %w", err)
+	}
+	return dir, nil
+}
+
+// openUser opens a user's folder in leases or tickets, which is that user's or root's own.
+func openUser(root *sys.Dir, sub string, uid uint32) (*sys.Dir, error) {
+	dir, err := root.Dir(sub + "/" + decimal(uid))
+	if err != nil {
+		return nil, err
+	}
+	if st, err := dir.Status(); err != nil || st.Uid != uid && st.Uid != 0 {
+		_ = dir.Close()
+		return nil, fmt.Errorf("%s belongs to uid %d", dir.Name(), st.Uid)
+	}
+	return dir, nil
+}
+
+// openIn opens a path below the folder dirFD, and follows no link there; with unix.AT_FDCWD, an absolute path whose last two
+// parts must not be links.
+func openIn(dirFD int, path string, flags int) (int, error) {
+	if dirFD != unix.AT_FDCWD {
+		return sys.OpenAt(dirFD, path, flags)
+	}
+	above, err := sys.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return -1, err
+	}
+	defer above.Close() //nolint:errcheck // nothing is written through it
+	return above.Open(filepath.Base(path), flags)
+}

@@ -1,0 +1,144 @@
+package sys
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Aside is a new folder that is being filled, under a name of its own beside the one that it is for.
+type Aside struct {
+	*Dir
+	Placed bool // it has the name that it is for
+	name   string
+	parent *Dir
+}
+
+// AsidePrefix begins the name of a folder that is being made.
+const AsidePrefix = ".gpuard."
+
+// Aside makes such a folder in d, for its owner only.
+func (d *Dir) Aside() (*Aside, error) {
+	name := AsidePrefix + rand.Text()[:12]
+	dir, err := d.make(name, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	return &Aside{Dir: dir, name: name, parent: d}, nil
+}
+
+// Make makes a folder in d with exactly this mode, whatever the umask. No other process may use it before.
+func (d *Dir) Make(name string, mode uint32) error {
+	dir, err := d.make(name, mode)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // its mode is set
+	return dir.SetMode(mode)
+}
+
+func (d *Dir) make(name string, mode uint32) (*Dir, error) {
+	if err := d.Mkdir(name, mode|0o700); err != nil {
+		return nil, err
+	}
+	dir, err := d.Dir(name)
+	if err == nil {
+		if err = dir.fresh(); err == nil {
+			return dir, nil
+		}
+		_ = dir.Close()
+	}
+	_ = d.Rmdir(name)
+	return nil, err
+}
+
+// fresh is an error unless this can be a folder that the caller just made: the owner of the one above may have exchanged it for
+// another folder of the caller's.
+func (d *Dir) fresh() error {
+	st, err := d.Status()
+	if err != nil {
+		return err
+	}
+	if _, err = d.Readdirnames(1); errors.Is(err, io.EOF) && st.Uid == uint32(os.Geteuid()) {
+		return nil
+	}
+	return fmt.Errorf("%s was exchanged while it was made", d.Name())
+}
+
+// Place gives the folder the name that it is for, if that is free: else the error is os.ErrExist.
+func (a *Aside) Place(as string) error {
+	err := a.parent.Move(a.name, a.parent, as)
+	a.Placed = err == nil
+	return err
+}
+
+// Replace gives the folder the name that it is for in place of an empty folder.
+func (a *Aside) Replace(as string) error {
+	err := a.parent.Rename(a.name, as)
+	a.Placed = err == nil
+	return err
+}
+
+// Discard closes the folder, and removes it if it is empty and still aside.
+func (a *Aside) Discard() {
+	_ = a.Close()
+	if !a.Placed {
+		_ = a.parent.Rmdir(a.name)
+	}
+}
+
+// MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where Enter goes.
+func MkdirAll(path string, mode uint32) error {
+	dir, err := Enter(path)
+	if err == nil {
+		return dir.Close()
+	}
+	if !errors.Is(err, unix.ENOENT) || filepath.Dir(path) == path {
+		return err
+	}
+	if err := MkdirAll(filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	parent, err := Enter(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close() //nolint:errcheck // nothing is written through it
+	if err := parent.Mkdir(filepath.Base(path), mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it must be
+// there. The error is os.ErrExist where something has the name.
+func Mkdir(path string, mode uint32) error {
+	parent, err := Follow(filepath.Dir(path))
+	if errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "mkdir", Path: path, Err: unix.ENOENT}
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close() //nolint:errcheck // nothing is written through it
+	switch _, err := parent.Look(filepath.Base(path)); {
+	case err == nil:
+		return &os.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	}
+	aside, err := parent.Aside()
+	if err != nil {
+		return err
+	}
+	defer aside.Discard()
+	if err := aside.SetMode(mode); err != nil {
+		return err
+	}
+	return aside.Place(filepath.Base(path))
+}

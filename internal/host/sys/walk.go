@@ -1,0 +1,187 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenDir opens the folder at an absolute path. The path itself must not be a link. Of the links on the way those of root and of
+// the caller are followed: another user could exchange theirs. What the folder holds cannot be listed, nor its mode changed,
+// before it is opened once more, as its own Dir(".").
+func OpenDir(path string) (*Dir, error) { return open(path, false) }
+
+// Follow is like OpenDir, and the path may be a link of root's or of the caller's too.
+func Follow(path string) (*Dir, error) { return open(path, true) }
+
+// Enter opens a folder that the caller named, for its place alone. An ordinary user follows every link, as with any other program:
+// what is named is the user's own choice. Root goes where Follow goes, because it may be called for files of another user.
+func Enter(path string) (*Dir, error) {
+	if os.Geteuid() == 0 {
+		here := make([]byte, unix.PathMax)
+		n, err := unix.Getcwd(here) // unlike $PWD, without links
+		if err == nil && !filepath.IsAbs(path) {
+			path = filepath.Join(unix.ByteSliceToString(here[:n]), path)
+		}
+		return Follow(path)
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
+}
+
+func open(path string, follow bool) (*Dir, error) {
+	path = filepath.Clean(path)
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if errors.Is(err, unix.ELOOP) || without(err) || !filepath.IsAbs(path) {
+		fd, err = walk(path, follow, nil)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
+}
+
+// Guarded is an error unless the folder at an absolute path stays where it is: each folder from the root to it belongs to root or
+// to the caller, and where everybody may write, only the owner of an entry may rename it. Whoever may write there as the member
+// of a group is trusted.
+func Guarded(path string) error {
+	fd, err := walk(filepath.Clean(path), true, func(at string, st *unix.Stat_t) error {
+		switch {
+		case !trusted(st.Uid):
+			return fmt.Errorf("%s belongs to uid %d, who could put another folder in its place", at, st.Uid)
+		case st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0:
+			return fmt.Errorf("everybody may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
+		}
+		return nil
+	})
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+// walk opens a folder part by part, and calls judge with each folder on the way, the last one included.
+func walk(path string, follow bool, judge func(at string, st *unix.Stat_t) error) (int, error) {
+	if !filepath.IsAbs(path) {
+		return -1, unix.EINVAL
+	}
+	w := &walker{at: -1, path: "/", judge: judge}
+	if _, err := w.step("/"); err != nil {
+		return -1, err
+	}
+	rest := strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		if part == "" {
+			continue
+		}
+		link, err := w.step(part)
+		if link != "" {
+			if links++; links > 40 || len(rest) == 0 && !follow { // path_resolution(7): at most 40
+				err = unix.ELOOP
+			} else if rest = append(strings.Split(link, "/"), rest...); filepath.IsAbs(link) {
+				_, err = w.step("/")
+			}
+		}
+		if err != nil {
+			_ = unix.Close(w.at)
+			return -1, err
+		}
+	}
+	return w.at, nil
+}
+
+// walker is somewhere on its way.
+type walker struct {
+	at    int    // opened for its place alone
+	path  string // of it, for messages
+	judge func(at string, st *unix.Stat_t) error
+}
+
+// step goes on to the folder of that name, or returns what a link of that name says.
+func (w *walker) step(name string) (link string, err error) {
+	path := "/"
+	if name != "/" {
+		path = filepath.Join(w.path, name)
+	}
+	fd, st, err := place(w.at, name, unix.O_NOFOLLOW)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		link, err = target(fd, path, &st)
+		_ = unix.Close(fd)
+		if !errors.Is(err, errMagic) {
+			return link, err
+		}
+		fd, st, err = place(w.at, name, 0)
+	}
+	if err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	} else if w.judge != nil {
+		err = w.judge(path, &st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return "", err
+	}
+	if w.at >= 0 {
+		_ = unix.Close(w.at)
+	}
+	w.at, w.path = fd, path
+	return "", nil
+}
+
+// place opens a name for its place alone.
+func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
+	if fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0); err != nil {
+		return -1, st, err
+	}
+	if err = unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+	}
+	return fd, st, err
+}
+
+// errMagic: a link of /proc leads to what it is about, whatever it says, and nobody can exchange it (proc_pid_root(5)).
+var errMagic = errors.New("a link of /proc")
+
+// target is what an open link says, if its owner may lead the caller.
+func target(fd int, path string, st *unix.Stat_t) (string, error) {
+	if !trusted(st.Uid) {
+		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the folder itself", path, st.Uid)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.PROC_SUPER_MAGIC {
+		return "", errMagic
+	}
+	said := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", said)
+	if err == nil && n == 0 {
+		err = unix.ENOENT
+	}
+	return string(said[:max(n, 0)]), err
+}
+
+// trusted reports whether a user cannot be one who attacks the caller. In a user namespace to which root of the machine does not
+// belong, root's folders are shown as the overflow user's, and so are those of other users: there nobody can tell.
+func trusted(uid uint32) bool {
+	const overflow = 65534 // user_namespaces(7)
+	return uid == 0 || uid == uint32(os.Geteuid()) || uid == overflow && namespaced()
+}
+
+func namespaced() bool {
+	const all = "0 0 4294967295" // the map of the initial namespace
+	data, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(data)), " ") != all
+}
