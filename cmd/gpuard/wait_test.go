@@ -331,9 +331,7 @@ func TestWaitKeys(t *testing.T) {
 func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 	for name, words := range shells() {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(name); err != nil {
-				t.Skip("there is no " + name)
-			}
+			needShell(t, name)
 			l := newLine(t)
 			cmd := program(t, l.state, []string{"TERM=dumb", "PS1=" + prompt})
 			self := filepath.Join(t.TempDir(), "gpuard")
