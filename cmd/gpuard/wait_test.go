@@ -345,6 +345,7 @@ func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 			cmd.Path, cmd.Args = path, words
 			cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(self)+":"+os.Getenv("PATH"))
 			s := onTerminal(t, cmd)
+			s.resize(24, 200) // a line has room for the longest name of a user
 			s.until(prompt + "$")
 			observe(l, s)
 		})
