@@ -15,6 +15,7 @@ type broken struct {
 }
 
 func brokenCases() []broken {
+	gated := "package a\nimport (\n\"testing\"\n\"gpuard/internal/gate\"\n)\n"
 	long := "package pick\nfunc f() {\n" + strings.Repeat("\n", maxFunction) + "}\n"
 	return []broken{
 		{"layers", one("internal/core/gpu/a.go", "package gpu\nimport _ \"gpuard/internal/core/job\"\n"), "internal/core/gpu may not import internal/core/job"},
@@ -67,6 +68,14 @@ func brokenCases() []broken {
 		{"guards that exist", one(".ci/run", "\nguards='\ngpuard/a TestA\n'\n"), "there is no test TestA in gpuard/a"},
 		{"guards that exist", one(".ci/run", "\n"), "cannot find the list"},
 		{"guards that exist", map[string]string{".ci/run": "\nguards='\ngpuard/a TestA\n'\n", "a/a_test.go": "package a\n\nfunc TestA(t *testing.T) {}\n"}, ""},
+		{"gates on their test", one("a/a_test.go", gated+"func TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { gate.Need(t) }) }\n"), ""},
+		{"gates on their test", one("a/a_test.go", gated+"func TestA(t *testing.T) { t.Run(\"b\", func(b *testing.T) { gate.Need(t) }) }\n"), "a/a_test.go:6: this may skip another test"},
+		{"gates on their test", one("a/a_test.go", gated+"type home struct{ testing.TB }\nfunc (h home) start() { need(h) }\nfunc need(t testing.TB) { gate.Need(t) }\n"), "a/a_test.go:7: this may skip another test"},
+		{"gates on their test", one("a/a_test.go", gated+"func TestA(t *testing.T) { need(t) }\nfunc need(t testing.TB) { more(t) }\nfunc more(t testing.TB) { gate.Need(t) }\n"), ""},
+		{"gates on their test", map[string]string{
+			"b/b.go":      gated + "func New(t testing.TB) { gate.Need(t) }\n",
+			"a/a_test.go": "package a\nimport (\n\"testing\"\n\"gpuard/b\"\n)\nfunc TestA(t *testing.T) { home := struct{ t *testing.T }{t}; t.Run(\"b\", func(t *testing.T) { b.New(home.t) }) }\n",
+		}, "a/a_test.go:6: this may skip another test"},
 		{"file sizes", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("\n", maxFile)), "at most 500"},
 		{"file sizes", one("internal/core/pick/a_test.go", "package pick\n"+strings.Repeat("\n", maxTestFile)), "at most 800"},
 		{"file sizes", one("internal/core/pick/a_test.go", "package pick\n"+strings.Repeat("\n", maxFile)), ""},

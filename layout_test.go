@@ -89,6 +89,7 @@ func rules() []rule {
 		{"every requirement is explained", explainedRequirements},
 		{"numbers of their own", ownNumbers},
 		{"guards that exist", guardsExist},
+		{"gates on their test", gatesOnTheirTest},
 		{"links that lead somewhere", linksResolve},
 		{"pages that are found", pagesFound},
 		{"the architecture is whole", architectureNames},
@@ -123,13 +124,10 @@ func readTree(t *testing.T, root string) tree {
 			return err
 		}
 		rel := filepath.ToSlash(name)
-		if entry.IsDir() {
-			if notOurs(rel) {
-				return filepath.SkipDir
-			}
-			return nil
+		if entry.IsDir() && notOurs(rel) {
+			return filepath.SkipDir
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || notOurs(rel) { // in a worktree .git is a file
 			return nil
 		}
 		text, err := os.ReadFile(name)

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/gate"
 	"gpuard/test/executable"
 )
 
@@ -21,9 +20,7 @@ func interactive(t *testing.T, f *front, shell string, env ...string) *terminal 
 		"fish": {"fish", "--no-config", "-i", "-C", "function fish_prompt; echo -n '" + prompt + "'; end; function fish_title; end"},
 		"dash": {"dash", "-i"},
 	}[shell]
-	if shell == "zsh" || shell == "fish" {
-		gate.Need(t, shell)
-	}
+	needShell(t, shell)
 	cmd := f.cmd(words...)
 	cmd.Env = append(cmd.Env, append([]string{"TERM=dumb", "GPUARD_MACHINE=demo", "PROMPT=" + prompt, "PROMPT_EOL_MARK="}, env...)...)
 	s := onTerminal(t, cmd)

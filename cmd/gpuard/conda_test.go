@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"gpuard/internal/gate"
 )
 
 // conda is a home with environments in it, as conda makes them, and somebody's shells.
@@ -83,21 +81,20 @@ func (c *conda) hooks(name, folder, shell string) string {
 	return strings.TrimSuffix(line, "; ")
 }
 
-// words start a shell that reads no files of anybody's.
-func shellWords(t testing.TB, shell string) []string {
-	if shell == "zsh" || shell == "fish" {
-		gate.Need(t, shell)
-	}
+// shellWords start a shell that reads no start-up files.
+func shellWords(t *testing.T, shell string) []string {
+	t.Helper()
+	needShell(t, shell)
 	return map[string][]string{"bash": {"bash", "--norc"}, "zsh": {"zsh", "-f"}, "dash": {"dash"}, "fish": {"fish", "--no-config"}}[shell]
 }
 
-// script runs lines in a shell that nobody looks at.
-func (c *conda) script(shell, lines string, env ...string) result {
-	c.Helper()
-	cmd := c.cmd(append(shellWords(c, shell), "-c", lines)...)
+// script runs lines in a shell without a terminal; t is the test that needs this shell, which may be a part of the one that made c.
+func (c *conda) script(t *testing.T, shell, lines string, env ...string) result {
+	t.Helper()
+	cmd := c.cmd(append(shellWords(t, shell), "-c", lines)...)
 	cmd.Env = append(cmd.Env, append([]string{"GPUARD_MACHINE=demo", "PATH=" + c.bin + ":" + os.Getenv("PATH")}, env...)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	return run(c, cmd)
+	return run(t, cmd)
 }
 
 // snapshot writes the whole environment into a file.
@@ -140,7 +137,7 @@ func TestCondaShells(t *testing.T) {
 					if before.env != "" {
 						env = append(env, before.env)
 					}
-					got := c.script(shell, strings.Join(lines, "\n"), env...)
+					got := c.script(t, shell, strings.Join(lines, "\n"), env...)
 					contains(t, got.out, before.inside+"\n", "end\n")
 					if before.inside == "<2>" && !strings.Contains(got.out, "<PCI_BUS_ID>") {
 						t.Errorf("a hook of a package had the last word: %+v", got)
@@ -255,7 +252,7 @@ func TestCondaLease(t *testing.T) {
 			const count = "gpuard status --json | grep -c '\"id\": '"
 			inner := strings.Join(append(shellWords(t, shell), "-c"), " ")
 			lines := []string{snapshot("before"), in, "echo a; " + count, inner + " '" + strings.ReplaceAll(out, `"`, ``) + "; env | grep CUDA_VISIBLE'", "echo b; " + count, out, "echo c; " + count, snapshot("after"), "echo end"}
-			got := c.script(shell, strings.Join(lines, "\n"))
+			got := c.script(t, shell, strings.Join(lines, "\n"))
 			if got.out != "a\n1\nb\n1\nc\n0\nend\n" {
 				t.Errorf("%+v", got)
 			}
@@ -263,25 +260,25 @@ func TestCondaLease(t *testing.T) {
 
 			if shell != "fish" { // it has no such copies of itself
 				lines = []string{in, "(" + out + "); echo a; " + count, out + "; echo b; " + count, "(" + in + "; echo c; " + count + "; " + out + "); echo d; " + count, "true"}
-				if got := c.script(shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\nc\n1\nd\n0\n" {
+				if got := c.script(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\nc\n1\nd\n0\n" {
 					t.Errorf("in parentheses: %+v", got)
 				}
 			}
 
 			// conda install activates again: the lease is still the one that ends with the environment.
 			lines = []string{in, in, "echo a; " + count, out, "echo b; " + count, "true"}
-			if got := c.script(shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\n" {
+			if got := c.script(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\n" {
 				t.Errorf("entered again: %+v", got)
 			}
 
 			c.setup("third", "--ask")
 			lines = []string{c.enter("third", shell), printed(shell, "GPUARD_GPUS"), c.leave("third", shell)}
-			if got := c.script(shell, strings.Join(lines, "\n")); !strings.HasPrefix(got.out, "<GPU-") || got.err != "" {
+			if got := c.script(t, shell, strings.Join(lines, "\n")); !strings.HasPrefix(got.out, "<GPU-") || got.err != "" {
 				t.Errorf("a script is asked: %+v", got)
 			}
 
 			// conda run: a script activates, runs the command and ends.
-			got = c.script(shell, in+"\n"+count+"\n"+printed(shell, "CUDA_VISIBLE_DEVICES"))
+			got = c.script(t, shell, in+"\n"+count+"\n"+printed(shell, "CUDA_VISIBLE_DEVICES"))
 			if got.out != "1\n<1>\n" {
 				t.Errorf("a script: %+v", got)
 			}
@@ -294,7 +291,7 @@ func TestCondaLease(t *testing.T) {
 			}
 			defer func() { _ = held.Process.Kill(); _ = held.Wait() }()
 			eventually(t, "somebody has the GPU", func() bool { return c.leases() == 1 })
-			got = c.script(shell, strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), out, snapshot("after")}, "\n"))
+			got = c.script(t, shell, strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), out, snapshot("after")}, "\n"))
 			contains(t, got.out, "<-1>")
 			contains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard env --device=1 --lease --save conda:"+c.env("other"))
 			c.unchanged(t)
@@ -330,7 +327,7 @@ func TestCondaStacked(t *testing.T) {
 			"changed inside": {a, map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3", false: "export CUDA_VISIBLE_DEVICES=3"}[shell == "fish"], offA},
 		} {
 			t.Run(shell+"/"+name, func(t *testing.T) {
-				got := c.script(shell, strings.Join(slices.Concat([]string{snapshot("before")}, steps, []string{snapshot("after")}), "\n"))
+				got := c.script(t, shell, strings.Join(slices.Concat([]string{snapshot("before")}, steps, []string{snapshot("after")}), "\n"))
 				lines := strings.Fields(got.out)
 				for i := 0; i+1 < len(lines); i += 2 {
 					if lines[i] != lines[i+1] {
@@ -357,7 +354,7 @@ func TestCondaWithoutGpuard(t *testing.T) {
 		lines := strings.Join([]string{snapshot("before"), in, in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "NVIDIA_VISIBLE_DEVICES"), out, snapshot("after"), leftBehind(shell), "echo end"}, "\n")
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/damaged", func(t *testing.T) {
-			got := c.script(shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
+			got := c.script(t, shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
 			contains(t, got.out, "<-1>\n<void>\n<unset>\n<unset>\n<unset>\nend\n")
 			contains(t, got.err, "unset GPUARD_SAVED", "sees NO GPU")
 			c.unchanged(t)
@@ -372,14 +369,14 @@ func TestCondaWithoutGpuard(t *testing.T) {
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/gone", func(t *testing.T) {
 			for _, before := range [][]string{nil, {"CUDA_VISIBLE_DEVICES=", "VISIBLE_DEVICES=a 'b'\nc"}} {
-				got := c.script(shell, options+lines, before...)
+				got := c.script(t, shell, options+lines, before...)
 				contains(t, got.out, "<-1>\n<unset>\n<unset>\n<unset>\n<unset>\nend\n")
 				if !strings.Contains(got.err, "cannot be used, so this environment sees NO GPU") || strings.Count(got.err, "\n") != 1 {
 					t.Errorf("it says %s", got.err)
 				}
 				c.unchanged(t)
 			}
-			if got := c.script(shell, out); got.err != "" {
+			if got := c.script(t, shell, out); got.err != "" {
 				t.Errorf("left where it was not entered: %s", got.err)
 			}
 		})

@@ -161,9 +161,7 @@ func TestShellLease(t *testing.T) {
 		{"fish", `gpuard env --lease --format fish | source`},
 	} {
 		t.Run(shell.name, func(t *testing.T) {
-			if shell.name == "zsh" || shell.name == "fish" {
-				gate.Need(t, shell.name)
-			}
+			needShell(t, shell.name)
 			r := newRig(t, "demo:1xL4")
 			cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine})
 			cmd.Path, _ = exec.LookPath(shell.name)

@@ -103,7 +103,7 @@ func TestKeepWhile(t *testing.T) {
 			return len(held) == 1 && held[0].ID == lease && held[0].Ended && held[0].KeptUntil != nil
 		})
 		contains(t, run(t, program(t, k.state, nil, "status", "--machine", k.machine)).out, "is kept for the next start of its command until")
-		contains(t, run(t, k.job("true")).err, "kept for its", "wait until lease "+lease)
+		contains(t, run(t, with(k.job("true"), "COLUMNS=2000")).err, "kept for its next start", "wait until lease "+lease)
 		next, again := k.begin()
 		same(t, "lease after a restart", again, lease)
 		if !k.waits(waiter.Process.Pid) {

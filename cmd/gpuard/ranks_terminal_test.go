@@ -7,16 +7,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"gpuard/internal/gate"
 )
 
 // TestRankKeys: keys of the terminal reach each rank once, Ctrl-Z stops all of them and fg continues them.
 func TestRankKeys(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		gate.Need(t, "bash")
-	}
 	shell := exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i")
 	shell.Env = append(program(t, stateFolder(t), nil).Env, "PS1="+prompt)
 	s := onTerminal(t, shell)

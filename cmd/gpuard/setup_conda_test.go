@@ -224,7 +224,7 @@ func TestCondaFinds(t *testing.T) {
 	}
 	for _, shell := range []string{"bash", "fish"} {
 		lines := strings.Join([]string{snapshot("before"), c.enter("x", shell), printed(shell, "CUDA_VISIBLE_DEVICES"), c.leave("x", shell), snapshot("after")}, "\n")
-		if got := c.script(shell, lines); got.out != "<0>\n" {
+		if got := c.script(t, shell, lines); got.out != "<0>\n" {
 			t.Errorf("%s: a folder with a blank and a quote: %+v", shell, got)
 		}
 		c.unchanged(t)
@@ -276,7 +276,7 @@ func TestCondaFromFile(t *testing.T) {
 		}
 	}
 	c.setup("other", "--device", "2")
-	if got := c.script("bash", c.enter("other", "bash")+"; export GPUARD_CONDA=; "+printed("bash", "CUDA_VISIBLE_DEVICES"), "GPUARD_CONDA=--device 0"); got.out != "<2>\n" {
+	if got := c.script(t, "bash", c.enter("other", "bash")+"; export GPUARD_CONDA=; "+printed("bash", "CUDA_VISIBLE_DEVICES"), "GPUARD_CONDA=--device 0"); got.out != "<2>\n" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/gate"
 	"gpuard/test/executable"
 )
 
@@ -26,9 +25,7 @@ func rcOf(shell string) (file, prompt string) {
 // withRC is a home in which the file of the shell is a link, lies elsewhere, and ends without a line end.
 func withRC(t *testing.T, shell string) (home, rc string) {
 	t.Helper()
-	if shell != "bash" {
-		gate.Need(t, shell)
-	}
+	needShell(t, shell)
 	home = filepath.Join(t.TempDir(), "home")
 	name, prompt := rcOf(shell)
 	link := filepath.Join(home, name)

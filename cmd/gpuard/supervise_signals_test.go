@@ -22,9 +22,7 @@ func eachBeside(t *testing.T, observe func(f *front, s *terminal) []string) {
 	for name, words := range shells() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(name); err != nil {
-				gate.Need(t, name)
-			}
+			needShell(t, name)
 			bothWaysAs(t, beside(), func(f *front) []string {
 				s := onTerminal(f, f.cmd(words...))
 				s.until(prompt + "$")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/sweep"
+	"gpuard/internal/gate"
 )
 
 // field is a place for sweeps of one test.
@@ -317,9 +318,10 @@ func TestSweepCPU(t *testing.T) {
 // TestSweepFull: a disk without room ends the sweep with a clear word, and nothing of what was done is lost.
 func TestSweepFull(t *testing.T) {
 	t.Parallel()
+	gate.Need(t, "mountns")
 	mounted := t.TempDir()
 	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("no small file system can be mounted here: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
 	f := newField(t, "demo:2xL4")

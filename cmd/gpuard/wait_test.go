@@ -331,9 +331,7 @@ func TestWaitKeys(t *testing.T) {
 func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 	for name, words := range shells() {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(name); err != nil {
-				t.Skip("there is no " + name)
-			}
+			needShell(t, name)
 			l := newLine(t)
 			cmd := program(t, l.state, []string{"TERM=dumb", "PS1=" + prompt})
 			self := filepath.Join(t.TempDir(), "gpuard")
@@ -347,6 +345,7 @@ func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 			cmd.Path, cmd.Args = path, words
 			cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(self)+":"+os.Getenv("PATH"))
 			s := onTerminal(t, cmd)
+			s.resize(24, 200) // a line has room for the longest name of a user
 			s.until(prompt + "$")
 			observe(l, s)
 		})

@@ -1,5 +1,6 @@
 // Package gate lets a test say what it needs. Where that is missing the test is skipped, unless
-// GPUARD_GATES demands it: then it fails. It is imported by tests only.
+// GPUARD_GATES demands it: then it fails. With GPUARD_GATES=none it fails where a program is there that
+// has to be missing. It is imported by tests only.
 package gate
 
 import (
@@ -21,73 +22,114 @@ import (
 type probe struct {
 	name string
 	here func() error
+	kind kind
 }
 
-// probes lists every gate. "gpu" and "kubernetes" are not part of GPUARD_GATES=all, nor is "cgroup2": most containers mount
-// it read-only, and under systemd it belongs to systemd; nor "fuse", which most containers forbid.
+// kind says which values of GPUARD_GATES mean a probe.
+type kind int
+
+const (
+	installed kind = iota // a program: all demands it, none forbids it
+	granted               // a right that root has almost everywhere: all demands it
+	rare                  // only a list that names it demands it
+)
+
+// probes lists every gate. Most containers mount cgroup2 read-only, and systemd keeps it for itself; most forbid fuse.
+// .ci/bare reads the names of programs out of this list and removes them.
 func probes() []probe {
 	return []probe{
-		{"cc", program("cc")},
-		{"root", root},
-		{"pidns", pidNamespace},
-		{"netns", networkNamespace},
-		{"cgroup2", cgroup2},
-		{"fuse", fuse},
-		{"ptrace", traceable},
-		{"python3", program("python3")},
-		{"torch", torch},
-		{"jupyter", jupyter},
-		{"parallel", program("parallel")},
-		{"tsp", program("tsp")},
-		{"fish", program("fish")},
-		{"direnv", program("direnv")},
-		{"zsh", program("zsh")},
-		{"less", program("less")},
-		{"systemd", program("systemd-analyze")},
-		{"gio", program("gio")},
-		{"desktop-file-validate", program("desktop-file-validate")},
-		{"man", program("man")},
-		{"nfpm", nfpm},
-		{"dpkg", program("dpkg")},
-		{"rpm", program("rpm")},
-		{"gpu", file("/dev/nvidiactl")},
+		{"cc", program("cc"), installed},
+		{"root", root, granted},
+		{"mountns", namespace("--mount"), granted},
+		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
+		{"netns", namespace("--net"), granted},
+		{"cgroup2", cgroup2, rare},
+		{"fuse", fuse, rare},
+		{"ptrace", traceable, granted},
+		{"python3", program("python3"), installed},
+		{"torch", torch, installed},
+		{"jupyter", jupyter, installed},
+		{"parallel", program("parallel"), installed},
+		{"tsp", program("tsp"), installed},
+		{"dash", program("dash"), installed},
+		{"fish", program("fish"), installed},
+		{"direnv", program("direnv"), installed},
+		{"zsh", program("zsh"), installed},
+		{"less", program("less"), installed},
+		{"systemd", program("systemd-analyze", "systemd-tmpfiles", "systemd-socket-activate"), installed},
+		{"gio", program("gio"), installed},
+		{"desktop-file-validate", program("desktop-file-validate"), installed},
+		{"man", program("man", "groff"), installed},
+		{"nfpm", nfpm, installed},
+		{"dpkg", program("dpkg", "dpkg-deb"), installed},
+		{"rpm", program("rpm"), installed},
+		{"gpu", file("/dev/nvidiactl"), rare},
 	}
 }
 
 // Need skips t unless the machine has what name stands for; with GPUARD_GATES=all, or a list that contains name, it fails t instead.
+// t is the test that runs, not one around it and not a value that has a test in it: the layout test looks at every call.
 func Need(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		i := slices.IndexFunc(probes(), func(p probe) bool { return p.name == name })
-		if i < 0 {
+		p, known := probeOf(name)
+		if !known {
 			t.Fatalf("cannot find the gate %q: the list is in internal/gate/gate.go", name)
 		}
-		err := probes()[i].here()
-		if err == nil {
-			continue
+		fails, skipped := p.judge(os.Getenv("GPUARD_GATES"))
+		if fails != "" {
+			t.Fatal(fails)
 		}
-		if required(name, os.Getenv("GPUARD_GATES")) {
-			t.Fatalf("gate %s is required by GPUARD_GATES and missing: %v", name, err)
+		if skipped != "" {
+			t.Skip(skipped)
 		}
-		t.Skipf("gate %s: %v", name, err)
 	}
+}
+
+// judge says why a test that needs p fails, or why it is skipped.
+func (p probe) judge(wanted string) (fails, skipped string) {
+	err := p.here()
+	switch {
+	case err == nil && wanted == "none" && p.kind == installed:
+		return fmt.Sprintf("gate %s is open, and GPUARD_GATES=none says that there are no programs: remove it", p.name), ""
+	case err == nil:
+		return "", ""
+	case p.required(wanted):
+		return fmt.Sprintf("gate %s is required by GPUARD_GATES and missing: %v", p.name, err), ""
+	}
+	return "", fmt.Sprintf("gate %s: %v", p.name, err)
 }
 
 // Has reports whether the machine has what name stands for, for script conditions.
 func Has(name string) bool {
+	p, known := probeOf(name)
+	return known && (p.here() == nil || p.required(os.Getenv("GPUARD_GATES")))
+}
+
+func probeOf(name string) (p probe, known bool) {
 	i := slices.IndexFunc(probes(), func(p probe) bool { return p.name == name })
-	return i >= 0 && (probes()[i].here() == nil || required(name, os.Getenv("GPUARD_GATES")))
-}
-
-func required(name, list string) bool {
-	if list == "all" {
-		return !slices.Contains([]string{"gpu", "kubernetes", "cgroup2", "fuse"}, name)
+	if i < 0 {
+		return probe{}, false
 	}
-	return slices.Contains(strings.Split(list, ","), name)
+	return probes()[i], true
 }
 
-func program(name string) func() error {
-	return func() error { _, err := exec.LookPath(name); return err }
+func (p probe) required(wanted string) bool {
+	if wanted == "all" {
+		return p.kind != rare
+	}
+	return slices.Contains(strings.Split(wanted, ","), p.name)
+}
+
+func program(names ...string) func() error {
+	return func() error {
+		for _, name := range names {
+			if _, err := exec.LookPath(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func file(path string) func() error {
@@ -157,20 +199,15 @@ func fuse() error {
 		return err
 	}
 	defer device.Close() //nolint:errcheck // nothing was written
-	return exec.Command("unshare", "--mount", "true").Run()
+	return namespace("--mount")()
 }
 
-// networkNamespace: root may make networks of its own, which some containers forbid.
-func networkNamespace() error {
-	if err := root(); err != nil {
-		return err
+// namespace: root may make namespaces of its own and mount in them, which some containers forbid.
+func namespace(flags ...string) func() error {
+	return func() error {
+		if err := root(); err != nil {
+			return err
+		}
+		return exec.Command("unshare", append(flags, "true")...).Run()
 	}
-	return exec.Command("unshare", "--net", "true").Run()
-}
-
-func pidNamespace() error {
-	if err := root(); err != nil {
-		return err
-	}
-	return exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run()
 }

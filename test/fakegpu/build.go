@@ -35,10 +35,10 @@ type Paths struct {
 func Build(t testing.TB, without ...string) Paths {
 	t.Helper()
 	gate.Need(t, "cc")
-	root, nvml := module(t)
+	_, nvml := module(t)
 	dir := filepath.Join(cache(t), key(t, nvml, without))
 	if _, err := os.Stat(dir); err != nil {
-		build(t, root, dir, without)
+		build(t, dir, without)
 	}
 	paths := Paths{
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
@@ -55,7 +55,7 @@ func Build(t testing.TB, without ...string) Paths {
 }
 
 // build works in a folder beside dir and renames it: whoever comes second finds dir there and takes it.
-func build(t testing.TB, root, dir string, without []string) {
+func build(t testing.TB, dir string, without []string) {
 	t.Helper()
 	work, err := os.MkdirTemp(filepath.Dir(dir), "build-")
 	if err != nil {
@@ -70,7 +70,7 @@ func build(t testing.TB, root, dir string, without []string) {
 		t.Fatalf("cannot build the fake driver: %v", err)
 	}
 	write(t, filepath.Join(work, "symbols"), versionScript(without))
-	include := "-isystem" + filepath.Join(nvmlFolder(t, root), "gen", "nvml")
+	include := "-isystem" + Header(t)
 	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", include}
 	cc := func(args ...string) { run(t, work, "cc", append(flags, args...)...) }
 	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/cuda.c", "c/state.c")
@@ -90,14 +90,16 @@ func build(t testing.TB, root, dir string, without []string) {
 	}
 }
 
-// nvmlFolder fetches the module with nvml.h: no package of this module imports it, so the go command has no other reason to.
-func nvmlFolder(t testing.TB, root string) string {
+// Header is the folder of nvml.h in the pinned module. It fetches that module: no package imports it, so the go command has no other
+// reason to.
+func Header(t testing.TB) string {
 	t.Helper()
 	var m struct{ Dir string }
+	root, _ := module(t)
 	if err := json.Unmarshal([]byte(run(t, root, "go", "mod", "download", "-json", nvmlModule)), &m); err != nil || m.Dir == "" {
 		t.Fatalf("cannot find %s, which has nvml.h: go mod download says %q, %v", nvmlModule, m.Dir, err)
 	}
-	return m.Dir
+	return filepath.Join(m.Dir, "gen", "nvml")
 }
 
 // versionScript hides symbols: the loader then says that they do not exist, as it does for a driver too old to have them.

@@ -28,9 +28,15 @@ func (q *question) who(p gpu.Process) string {
 // ending processes are zombies and those that /proc no longer has: the driver lets go of their memory by itself.
 func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
 
+// mayEnd reports whether the caller may end a process. Where its owner has no number, as on a machine out of a file, root may not: it is
+// a process of another machine.
+func (q *question) mayEnd(p gpu.Process) bool {
+	return p.UID != nil && (q.in.UID == 0 || *p.UID == q.in.UID)
+}
+
 // end is the command that ends a process, and who may type it.
 func (q *question) end(p gpu.Process) string {
-	if q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID {
+	if q.mayEnd(p) {
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	}
 	return fmt.Sprintf("%s can end it: kill %d", or(gpu.Clean(p.User), "its owner"), p.PID)
@@ -46,7 +52,7 @@ func (q *question) endAll(ps []gpu.Process) string {
 		}
 		pids = append(pids, fmt.Sprint(p.PID))
 		owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
-		mine = mine && (q.in.UID == 0 || p.UID != nil && *p.UID == q.in.UID)
+		mine = mine && q.mayEnd(p)
 	}
 	kill := "kill " + strings.Join(pids, " ")
 	if mine {

@@ -94,8 +94,12 @@ func TestStartFails(t *testing.T) {
 // another's by now is not waited for.
 func TestAwaitOther(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
-	// Its parent takes its time to bury it, so that its end can be read also before Linux 6.15.
-	cmd := exec.Command("sh", "-c", `sh -c 'while ! [ -e "$0" ]; do sleep 0.01; done; exit 3' "$0" & echo $!; sleep 1; wait`, file)
+	// Its parent waits for it when told to, so that its end can be read also before Linux 6.15.
+	cmd := exec.Command("sh", "-c", `sh -c 'while ! [ -e "$0" ]; do sleep 0.01; done; exit 3' "$0" & echo $!; read line; wait`, file)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -120,6 +124,7 @@ func TestAwaitOther(t *testing.T) {
 	if ended, known := AwaitOther(pid, p.Start); !known || ended.Code != 3 {
 		t.Errorf("%+v, known %v", ended, known)
 	}
+	_ = in.Close()
 	_ = cmd.Wait()
 }
 

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"gpuard/internal/gate"
+	"gpuard/test/fakegpu"
 )
 
 // fact is one expression of C and what this package takes it to be.
@@ -183,7 +184,7 @@ func compareWithHeader(t *testing.T, facts []fact) {
 	if err := os.WriteFile(file, []byte(source.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("cc", "-I", headerFolder(t), "-o", program, file).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-I", fakegpu.Header(t), "-o", program, file).CombinedOutput(); err != nil {
 		t.Fatalf("cannot compile against nvml.h: %v\n%s", err, out)
 	}
 	out, err := exec.Command(program).Output()
@@ -199,15 +200,4 @@ func compareWithHeader(t *testing.T, facts []fact) {
 			t.Errorf("%s is %s in nvml.h, here %d", f.c, lines[i], f.want)
 		}
 	}
-}
-
-// headerFolder is where the official header lies in the pinned module.
-func headerFolder(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml").Output()
-	folder := strings.TrimSpace(string(out))
-	if err != nil || folder == "" {
-		t.Fatalf("cannot find the module github.com/NVIDIA/go-nvml (%v): go mod download github.com/NVIDIA/go-nvml", err)
-	}
-	return filepath.Join(folder, "gen", "nvml")
 }

@@ -151,6 +151,7 @@ func TestFree(t *testing.T) {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) //nolint:gosec // else only root can remove what lies in it
 	}
 	refused := make(chan error)
 	go func() {
