@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/proc"
 )
 
 // probe is what a gate looks at; the error is what the skipped or failed test shows.
@@ -31,6 +33,9 @@ func probes() []probe {
 		{"root", root},
 		{"pidns", pidNamespace},
 		{"netns", networkNamespace},
+		{"mntns", mountNamespace},
+		{"userns", userNamespace},
+		{"bwrap", bubblewrap},
 		{"cgroup2", cgroup2},
 		{"fuse", fuse},
 		{"ptrace", traceable},
@@ -167,6 +172,24 @@ func networkNamespace() error {
 	}
 	return exec.Command("unshare", "--net", "true").Run()
 }
+
+// mountNamespace: root may make one, and is in the machine's own.
+func mountNamespace() error {
+	if err := root(); err != nil {
+		return err
+	}
+	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil || !initial {
+		return fmt.Errorf("this is not the machine's own mount namespace: %v", err)
+	}
+	return exec.Command("unshare", "--mount", "true").Run()
+}
+
+// userNamespace: everybody may make one, which some containers and distributions forbid.
+func userNamespace() error {
+	return exec.Command("unshare", "--user", "--map-current-user", "true").Run()
+}
+
+func bubblewrap() error { return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run() }
 
 func pidNamespace() error {
 	if err := root(); err != nil {

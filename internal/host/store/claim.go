@@ -53,17 +53,27 @@ func (f *Folder) Turn(boot string) queue.Turn {
 }
 
 // Last are the devices of the caller's previous claim.
-func (f *Folder) Last() []gpu.UUID { return f.readLast(uint32(os.Geteuid())) }
+func (f *Folder) Last() []gpu.UUID {
+	name, err := f.ownName()
+	if err != nil {
+		return nil
+	}
+	return f.readLast(name)
+}
 
 // Claimed reports whether the caller ever claimed here.
 func (f *Folder) Claimed() bool {
-	_, err := os.Lstat(f.userFolder(uint32(os.Geteuid())))
+	name, err := f.ownName()
+	if err == nil {
+		_, err = os.Lstat(f.folderNamed(name))
+	}
 	return err == nil
 }
 
 // Leases lists what is alive now, without the folder lock: a lease may appear or end while it reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
-	own, others, problems, err := f.read()
+	r, own, others, err := f.read()
+	problems := r.problems
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
@@ -71,12 +81,15 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 }
 
 // read returns the entries of this folder and of the other ones apart: only here the folder lock protects them.
-func (f *Folder) read() (own, others []found, problems []Problem, err error) {
-	r := &reader{lock: &f.lock}
-	if own, err = r.all(f.Path); err == nil {
+func (f *Folder) read() (r *reader, own, others []found, err error) {
+	r = f.reader()
+	own, err = r.all(f.Path)
+	mine := r.mine
+	if err == nil {
 		others, err = f.readOthers(r)
 	}
-	return own, others, r.problems, err
+	r.mine = mine
+	return r, own, others, err
 }
 
 // readOthers reads the further state folders. One that is broken carries no lease; it must not stop the claims here.
@@ -148,11 +161,11 @@ func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held
 		}
 		// The lock of this folder does not bind who claims in another one. But both write before they look again, so at
 		// least one of the two sees the other and steps back.
-		after, err := f.readOthers(&reader{lock: &f.lock})
+		after, err := f.readOthers(f.reader())
 		if err == nil && !appeared(before, after) {
 			return held, nil
 		}
-		_ = f.removePair(held.Lease.UID, nameOf(&held.Lease))
+		_ = f.removePair(&held.Lease, nameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -166,12 +179,16 @@ func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held
 
 // decide asks for the lease to write, and returns what the other state folders held then.
 func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	own, others, problems, err := f.read()
+	folder, err := f.ownName()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, own, others, err := f.read()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
-	uid := uint32(os.Geteuid())
-	f.sweep(own, uid)
+	uid, problems := uint32(os.Geteuid()), r.problems
+	f.sweep(own, r.mine, uid)
 	now := bootTime()
 	tickets, more, err := f.tickets(queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
 	if err != nil {
@@ -184,7 +201,7 @@ func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*dra
 	forget(&s.Turn, tickets)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
-		Unknown: !complete, Now: now, Last: f.readLast(uid), Tickets: tickets, Turn: &s.Turn,
+		Unknown: !complete, Now: now, Last: f.readLast(folder), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
 		_ = f.writeState(s) // only a hint; the answer is decide's
@@ -196,7 +213,7 @@ func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*dra
 	if n := owned(held, uid); n >= entriesPerUser {
 		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
-	lease.UID, lease.Boot, lease.SinceBoot = uid, boot, now
+	lease.UID, lease.Folder, lease.Boot, lease.SinceBoot = uid, folder, boot, now
 	lease.ID = newID(idsOf(own, others))
 	s.claimed(&lease)
 	return &draft{lease, s}, others, nil
@@ -254,7 +271,7 @@ func newID(taken map[string]bool) string {
 // write makes the pair: content first, the locked file last, because that one is the lease.
 func (f *Folder) write(d *draft) (*Held, error) {
 	l := &d.lease
-	dir := f.userFolder(l.UID)
+	dir := f.folderOf(l)
 	if err := ownFolder(dir, l.UID); err != nil {
 		return nil, err
 	}
@@ -317,7 +334,7 @@ func newLock(path string, content []byte) (*os.File, error) {
 	return lock, nil
 }
 
-// ownFolder makes leases/<uid> or tickets/<uid>, or names whoever took its name.
+// ownFolder makes the caller's folder of leases or tickets, or names the user who took its name.
 func ownFolder(dir string, uid uint32) error {
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot create %s: %w", dir, err)
@@ -338,17 +355,24 @@ func ownFolder(dir string, uid uint32) error {
 
 // sweep removes dead pairs and interrupted writes of our own (root: of everybody). The folder lock is held,
 // so nobody is between creating and locking an entry.
-func (f *Folder) sweep(own []found, uid uint32) {
+func (f *Folder) sweep(own []found, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			_ = f.removePair(e.lease.UID, e.name) // what stays is dead all the same
+			_ = f.removePair(&e.lease, e.name) // what stays is dead all the same
 		}
 	}
-	fd, err := openUser(f.userFolder(uid), uid)
-	if err != nil {
-		return // no folder yet, or not ours: writing will say so
+	for _, name := range mine {
+		f.sweepFolder(name, uid)
 	}
-	dir := os.NewFile(uintptr(fd), f.userFolder(uid))
+}
+
+// sweepFolder removes what interrupted writes left in a folder of the caller's.
+func (f *Folder) sweepFolder(name string, uid uint32) {
+	fd, err := openUser(f.ids, f.folderNamed(name), uid)
+	if err != nil {
+		return // gone, or another's by now: writing will say so
+	}
+	dir := os.NewFile(uintptr(fd), f.folderNamed(name))
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {

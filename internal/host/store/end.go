@@ -13,6 +13,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/space"
 )
 
 // End is called after the command is gone and our own reference to the lock is closed. It removes the entry if
@@ -50,11 +51,21 @@ func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
 }
 
 func (f *Folder) userFolder(uid uint32) string {
-	return filepath.Join(f.Path, "leases", strconv.FormatUint(uint64(uid), 10))
+	return f.folderNamed(strconv.FormatUint(uint64(uid), 10))
+}
+
+func (f *Folder) folderNamed(name string) string { return filepath.Join(f.Path, "leases", name) }
+
+// folderOf is where a lease lies, or is about to. Only in a user namespace is that not the folder of its uid.
+func (f *Folder) folderOf(l *job.Lease) string {
+	if l.Folder == "" {
+		return f.userFolder(l.UID)
+	}
+	return f.folderNamed(l.Folder)
 }
 
 func (f *Folder) remove(l job.Lease, boot string) error {
-	if err := f.removePair(l.UID, nameOf(&l)); err != nil {
+	if err := f.removePair(&l, nameOf(&l)); err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
 	s, complete := f.readState(boot)
@@ -68,8 +79,8 @@ func (f *Folder) remove(l job.Lease, boot string) error {
 
 // removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
 // elsewhere by a symbolic link, such as to the live lease of a third.
-func (f *Folder) removePair(uid uint32, name string) error {
-	dir, err := openUser(f.userFolder(uid), uid)
+func (f *Folder) removePair(l *job.Lease, name string) error {
+	dir, err := openUser(f.ids, f.folderOf(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -79,20 +90,20 @@ func (f *Folder) removePair(uid uint32, name string) error {
 	defer unix.Close(dir) //nolint:errcheck // read only
 	for _, suffix := range []string{lockSuffix, jsonSuffix} {
 		if err := unix.Unlinkat(dir, name+suffix, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "unlink", Path: filepath.Join(f.userFolder(uid), name+suffix), Err: err}
+			return &os.PathError{Op: "unlink", Path: filepath.Join(f.folderOf(l), name+suffix), Err: err}
 		}
 	}
 	return nil
 }
 
 // openUser opens a user's folder, which is that user's or root's own and no link.
-func openUser(path string, uid uint32) (int, error) {
+func openUser(ids space.IDs, path string, uid uint32) (int, error) {
 	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Uid != uid && st.Uid != 0 {
+	if err := unix.Fstat(fd, &st); err != nil || foreign(ids, st.Uid, uid) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("%s belongs to uid %d", path, st.Uid)
 	}
@@ -166,7 +177,7 @@ func (f *Folder) rewrite(l job.Lease) error {
 	if err != nil {
 		return err
 	}
-	dir := f.userFolder(l.UID)
+	dir := f.folderOf(&l)
 	fresh := filepath.Join(dir, newPrefix+l.ID+jsonSuffix)
 	_ = os.Remove(fresh) // of an earlier attempt that was killed
 	if err = writeNew(fresh, append(content, '\n'), 0o644); err == nil {
@@ -179,7 +190,7 @@ func (f *Folder) rewrite(l job.Lease) error {
 
 // Touch keeps the entry young where old files are swept (systemd-tmpfiles in /var/tmp).
 func (f *Folder) Touch(l job.Lease) {
-	dir := f.userFolder(l.UID)
+	dir := f.folderOf(&l)
 	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, allowed to everybody who may write the file
 	for _, p := range []string{
 		filepath.Join(dir, nameOf(&l)+lockSuffix), filepath.Join(dir, nameOf(&l)+jsonSuffix), dir,
@@ -242,7 +253,7 @@ func crowdIn(top string) (uid uint32, n int) {
 // LockFile identifies the file that carries a lease's life, to find who has it open.
 func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(f.userFolder(l.UID), nameOf(&l)+lockSuffix), &st); err != nil {
+	if err := unix.Lstat(filepath.Join(f.folderOf(&l), nameOf(&l)+lockSuffix), &st); err != nil {
 		return 0, 0, err
 	}
 	return uint64(st.Dev), st.Ino, nil
@@ -250,7 +261,7 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 
 // alive asks for the lock of l. The folder lock is held.
 func (f *Folder) alive(l *job.Lease) (bool, error) {
-	dir, err := openUser(f.userFolder(l.UID), l.UID)
+	dir, err := openUser(f.ids, f.folderOf(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -258,7 +269,7 @@ func (f *Folder) alive(l *job.Lease) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(dir) //nolint:errcheck // read only
-	e, err := (&reader{lock: &f.lock}).one(dir, f.userFolder(l.UID), nameOf(l), l.UID)
+	e, err := f.reader().one(dir, f.folderOf(l), nameOf(l), l.UID)
 	if e != nil {
 		return e.alive, nil
 	}
@@ -269,8 +280,9 @@ func (f *Folder) alive(l *job.Lease) (bool, error) {
 // the order among equals, nothing more.
 const last = "last"
 
-func (f *Folder) readLast(uid uint32) []gpu.UUID {
-	data, err := (&reader{lock: &f.lock}).readEntry(unix.AT_FDCWD, filepath.Join(f.userFolder(uid), last), &uid)
+func (f *Folder) readLast(folder string) []gpu.UUID {
+	uid := uint32(os.Geteuid())
+	data, err := f.reader().readEntry(unix.AT_FDCWD, filepath.Join(f.folderNamed(folder), last), &uid)
 	var ids []gpu.UUID
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil

@@ -21,7 +21,10 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 		return nil, err
 	}
 	defer f.lock.release()
-	own, err := (&reader{lock: &f.lock}).all(f.Path)
+	if err := anonymous(f.ids); err != nil {
+		return nil, err
+	}
+	own, err := f.reader().all(f.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
@@ -33,8 +36,8 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 	case !take: // not later: once the folder lock is gone, it may be somebody else's
 		return nil, f.remove(*l, boot)
 	}
-	name := filepath.Join(f.userFolder(uid), nameOf(l)+lockSuffix)
-	fresh := filepath.Join(f.userFolder(uid), newPrefix+l.ID+lockSuffix)
+	name := filepath.Join(f.folderOf(l), nameOf(l)+lockSuffix)
+	fresh := filepath.Join(f.folderOf(l), newPrefix+l.ID+lockSuffix)
 	_ = os.Remove(fresh) // of an earlier attempt that was killed
 	lock, err := newLock(fresh, nil)
 	if err == nil {

@@ -15,13 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/space"
 )
 
 // Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, however that happens; the
 // command that a process becomes does not inherit it.
 type Waiting struct {
 	Ticket job.Ticket // as others see it
-	dir    string     // tickets/<uid>
+	ids    space.IDs  // that can be told apart here
+	dir    string     // tickets/<name>
 	name   string
 	lock   *os.File        // its life
 	pipe   *os.File        // its life too, for those behind it
@@ -36,13 +38,17 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	}
 	defer f.lock.release()
 	uid := uint32(os.Geteuid())
-	dir := f.ticketFolder(uid)
+	name, err := f.ownName()
+	if err != nil {
+		return nil, err
+	}
+	dir := f.ticketsNamed(name)
 	for _, d := range []string{dir, filepath.Join(dir, goneFolder)} {
 		if err := ownFolder(d, uid); err != nil {
 			return nil, err
 		}
 	}
-	taken, err := f.ownTickets(uid)
+	taken, err := f.ownTickets(dir, uid)
 	if err != nil {
 		return nil, fmt.Errorf("cannot wait: your tickets cannot be read: %w", err)
 	}
@@ -50,7 +56,7 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 		return nil, fmt.Errorf("cannot wait: %d commands of yours are waiting already, which is the limit; end some first (gpuard status)", len(taken))
 	}
 	t.ID, t.UID = newID(taken), uid
-	w := &Waiting{Ticket: t, dir: dir, name: fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), t.ID), gone: map[string]bool{}}
+	w := &Waiting{Ticket: t, ids: f.ids, dir: dir, name: fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), t.ID), gone: map[string]bool{}}
 	if err := plausible(&t, t.ID); err != nil {
 		return nil, fmt.Errorf("cannot wait: %w", err)
 	}
@@ -62,9 +68,9 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 
 // ownTickets are the ids that have a file, after what is left of others was removed. Only at the limit every ticket is opened
 // to find the dead ones: elsewhere they go as they come to the front.
-func (f *Folder) ownTickets(uid uint32) (map[string]bool, error) {
-	r := &reader{lock: &f.lock}
-	dir, err := openOwn(f.ticketFolder(uid), uid)
+func (f *Folder) ownTickets(path string, uid uint32) (map[string]bool, error) {
+	r := f.reader()
+	dir, err := openOwn(f.ids, path, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +90,12 @@ func (f *Folder) ownTickets(uid uint32) (map[string]bool, error) {
 		}
 		taken[name[stampDigits+1:]] = true
 	}
-	return taken, sweepPipes(dir.Name(), uid, names)
+	return taken, sweepPipes(f.ids, dir.Name(), uid, names)
 }
 
 // sweepPipes removes the FIFOs without a ticket.
-func sweepPipes(path string, uid uint32, tickets []string) error {
-	dir, err := openOwn(filepath.Join(path, goneFolder), uid)
+func sweepPipes(ids space.IDs, path string, uid uint32, tickets []string) error {
+	dir, err := openOwn(ids, filepath.Join(path, goneFolder), uid)
 	if err != nil {
 		return err
 	}
@@ -104,8 +110,8 @@ func sweepPipes(path string, uid uint32, tickets []string) error {
 }
 
 // openOwn opens a folder of the caller's own.
-func openOwn(path string, uid uint32) (*os.File, error) {
-	fd, err := openUser(path, uid)
+func openOwn(ids space.IDs, path string, uid uint32) (*os.File, error) {
+	fd, err := openUser(ids, path, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +210,7 @@ func (w *Waiting) Behind(ctx context.Context, n int) error {
 
 // ahead opens the FIFOs of the nearest live tickets that came before, at most n.
 func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
-	dir, err := openOwn(w.dir, w.Ticket.UID)
+	dir, err := openOwn(w.ids, w.dir, w.Ticket.UID)
 	if err != nil {
 		return nil, err
 	}
