@@ -24,6 +24,7 @@ func layerTable() []layer {
 	return []layer{
 		{core + "near", nil},
 		{core + "quote", nil},
+		{core + "space", nil},
 		{core + "edit", nil},
 		{core + "inquire", []string{core + "gpu"}},
 		{core + "gpu", []string{core + "near"}},

@@ -54,7 +54,10 @@ func overFake(b *testing.B, n int) place {
 		devices = append(devices, fakegpu.A100(i))
 	}
 	p := newPlace(b, fakegpu.New(b, devices...).Env()...)
-	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+	processes := proc.New("/proc")
+	pids, err := processes.InitialPIDNamespace()
+	mounts, merr := processes.InitialMountNamespace()
+	if err != nil || merr != nil || !pids || !mounts {
 		p.flags = []string{"--private-state"}
 	}
 	return p

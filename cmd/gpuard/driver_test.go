@@ -71,11 +71,19 @@ func a100s(n int) []fakegpu.GPU {
 
 func uuid(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x", i) }
 
+// contained reports whether the tests run where leases need not be seen by the rest of the machine.
+func contained() bool {
+	processes := proc.New("/proc")
+	pids, err := processes.InitialPIDNamespace()
+	mounts, merr := processes.InitialMountNamespace()
+	return err != nil || merr != nil || !pids || !mounts
+}
+
 // cmd prepares the program on this machine. $PRIVATE is what a nested run needs where the tests run in a container.
 func (r *rack) cmd(args ...string) *exec.Cmd {
 	r.t.Helper()
 	env := append(r.Env(), r.env...)
-	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+	if contained() {
 		env = append(env, "PRIVATE=--private-state")
 		if len(args) > 0 && args[0] == "run" {
 			args = append([]string{"run", "--private-state"}, args[1:]...)

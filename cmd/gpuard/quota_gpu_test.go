@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"gpuard/internal/gate"
-	"gpuard/internal/host/proc"
 	"gpuard/test/fakegpu"
 )
 
@@ -165,7 +164,7 @@ func (r *trials) frameworks() {
 func TestSharesOnHardware(t *testing.T) {
 	gate.Need(t, "gpu", "python3")
 	state, private := stateFolder(t), []string(nil)
-	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+	if contained() {
 		private = []string{"--private-state"}
 	}
 	temporary := t.TempDir()

@@ -213,7 +213,7 @@ func TestQuotaHold(t *testing.T) {
 
 // hold makes the arguments, in a container too.
 func (r *rack) hold(args ...string) []string {
-	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+	if contained() {
 		args = append([]string{"--private-state"}, args...)
 	}
 	return append([]string{"hold"}, args...)

@@ -11,14 +11,13 @@ import (
 
 	"gpuard/internal/core/verify"
 	"gpuard/internal/gate"
-	"gpuard/internal/host/proc"
 )
 
 // held gives a running process a lease of a device.
 func (r *rack) held(pid, device int) (lease string) {
 	r.t.Helper()
 	args := []string{"hold", "--any", "--device", fmt.Sprint(device), fmt.Sprint(pid)}
-	if initial, err := proc.New("/proc").InitialPIDNamespace(); err != nil || !initial {
+	if contained() {
 		args = append(args, "--private-state")
 	}
 	got := r.run(args...)

@@ -250,7 +250,7 @@ func (a *App) keeper(path string) string {
 			continue
 		}
 		if err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
 				return fmt.Sprintf("the user %s (%s)", a.Names(st.Uid), path)
 			}
 		}
@@ -287,22 +287,6 @@ func (a *App) parents(dir string) error {
 		}
 	}
 	return nil
-}
-
-// shared refuses a place where the leases of the machine's other users cannot be seen: a container or a private
-// /run would lease the same GPU twice.
-func (a *App) shared(path string) error {
-	if a.PrivateState {
-		return nil
-	}
-	initial, err := a.Proc.InitialPIDNamespace()
-	if err != nil || initial {
-		return err
-	}
-	if mounted, err := a.Proc.MountPoint(path); err == nil && mounted {
-		return nil
-	}
-	return fmt.Errorf("cannot lease a GPU here: this is a container or a private PID namespace, and its leases in %s would not be seen outside; mount the host's %s here, or say --private-state if nobody else uses these GPUs", path, path)
 }
 
 // Names resolves owners of leases for people; the number is the identity.

@@ -205,6 +205,11 @@ func (a *App) ask(ctx context.Context, spec job.Spec, whose subject) (*question,
 		path, _, _ := a.place(q.machine)
 		err = a.shared(path)
 	}
+	if err == nil {
+		if note := a.doubt(folder.Path); note != "" {
+			a.Say(note)
+		}
+	}
 	if err == nil && !folder.Claimed() {
 		if note := a.unprotected(folder.Path, folder.Owner); note != "" {
 			a.Say(note)

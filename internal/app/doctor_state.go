@@ -31,8 +31,10 @@ func (a *App) siteState(ctx context.Context) site.Answer[site.State] {
 	if _, warning := store.Locate(a.Run, a.Tmp); own == "" && warning != "" {
 		s.Passing = warning
 	}
-	if err := a.shared(path); err != nil {
-		s.Unshared = err.Error()
+	if s.Unshared = a.doubt(path); s.Unshared == "" {
+		if err := a.shared(path); err != nil {
+			s.Unshared = err.Error()
+		}
 	}
 	a.folderOf(&s)
 	a.levels(ctx, &s)
@@ -43,7 +45,7 @@ func (a *App) siteState(ctx context.Context) site.Answer[site.State] {
 func (a *App) folderOf(s *site.State) {
 	info, err := os.Lstat(s.Folder)
 	if s.Exists = err == nil; s.Exists {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
 			s.Owner = a.Names(st.Uid)
 		}
 	}

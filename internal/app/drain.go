@@ -166,7 +166,9 @@ func (a *App) mark(m gpu.Machine, d job.Given, verb, name string, change func(*m
 	mark := known[d.UUID]
 	mark.Device, mark.Since = d.UUID, time.Now().Truncate(time.Millisecond)
 	change(&mark)
-	err = marks.Write(f.Path, f.Owner, mark)
+	if err = os.ErrPermission; a.Proc.Root() || f.Owner == uint32(os.Geteuid()) {
+		err = marks.Write(f.Path, f.Owner, mark)
+	}
 	switch {
 	case errors.Is(err, os.ErrPermission) && f.Owner == 0:
 		return fmt.Errorf(`cannot %s %s: only root may; type: sudo "$(command -v gpuard)" %s %s`, verb, d.Label, verb, gpu.Clean(name))

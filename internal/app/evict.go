@@ -191,10 +191,10 @@ func (a *App) OwnLeftovers(ctx context.Context) []string {
 	if err != nil {
 		return nil
 	}
-	uid := os.Geteuid()
+	uid, root := os.Geteuid(), a.Proc.Root()
 	var out []string
 	for _, r := range rows {
-		if r.PID > 0 && !r.Zombie && (uid == 0 || r.UID != nil && int(*r.UID) == uid) {
+		if r.PID > 0 && !r.Zombie && (root || r.UID != nil && int(*r.UID) == uid) {
 			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
 		}
 	}
@@ -218,7 +218,7 @@ func (a *App) evictable(pid int, rows []leftover.Row) (*evictee, error) {
 		return nil, fmt.Errorf("cannot end process %d: it has ended already, and its parent has not collected it: end that, or have the GPU reset", pid)
 	case !known:
 		return nil, fmt.Errorf("cannot end process %d: whose it is cannot be read", pid)
-	case uid != 0 && owner != uid:
+	case owner != uid && !a.Proc.Root():
 		return nil, fmt.Errorf("cannot end process %d: it belongs to %s; ask them, or root", pid, a.Names(owner))
 	case a.Proc.Nested(pid):
 		return nil, fmt.Errorf("cannot end process %d: it runs in another PID namespace; end its container", pid)

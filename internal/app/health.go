@@ -101,7 +101,7 @@ func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
 		if i > 0 {
 			owner = 0
 		}
-		found, events, err := marks.Read(folder, owner, boot)
+		found, events, err := marks.Read(folder, owner, boot, a.Proc.IDs().Overflow()...)
 		if err != nil {
 			m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("what was noted about devices is not all known: %v", err))
 		}
@@ -272,7 +272,8 @@ func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
 	if !w.app.heard.add(e) {
 		return
 	}
-	if path, _, err := w.app.place(w.m); err == nil {
+	// In a user namespace the file would bear another user's number.
+	if path, _, err := w.app.place(w.m); err == nil && !w.app.Proc.IDs().Part() {
 		if boot, err := w.app.Proc.BootID(); err == nil {
 			_ = marks.Record(path, boot, e) // for others; whoever watches knows it anyway
 		}

@@ -81,7 +81,7 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 	if after, err := a.Proc.Stat(pid); err != nil || after.Start != before.Start {
 		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it has just ended", pid)
 	}
-	if uid, ok := a.Proc.Owner(pid); os.Geteuid() != 0 && (!ok || int(uid) != os.Geteuid()) {
+	if uid, ok := a.Proc.Owner(pid); !a.Proc.Root() && (!ok || int(uid) != os.Geteuid()) {
 		return nil, gpu.Machine{}, usagef("cannot hold for process %d: it belongs to %s, not to you", pid, a.Proc.Describe(pid).User)
 	}
 	name := baseName(strings.Fields(a.Proc.Describe(pid).Command))

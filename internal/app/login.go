@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"slices"
 
 	"gpuard/internal/core/gpu"
@@ -41,7 +40,7 @@ func (a *App) Login(ctx context.Context, rule policy.Login) ([]visible.Var, erro
 	}
 	a.Patience = cmp.Or(a.Patience, patient) // the shell waits, and its user cannot know for what
 	files, err := a.Config()
-	if os.Geteuid() == 0 { // rules that name nobody do not bind root either
+	if a.Proc.Root() { // rules that name nobody do not bind root either
 		files = nil
 	}
 	switch append(files, &policy.File{Login: rule}).Login() {

@@ -105,7 +105,7 @@ func (a *App) last(m gpu.Machine) []gpu.UUID {
 
 // unprotected says that a state folder of an ordinary user protects nobody from that user.
 func (a *App) unprotected(path string, owner uint32) string {
-	if !a.hardware() || owner == 0 {
+	if !a.hardware() || owner == 0 || a.Proc.IDs().Hides(owner) { // it may be root
 		return ""
 	}
 	remedy := "to have root own a better one, type: " + store.AsRoot()
@@ -191,7 +191,7 @@ func (n *noLease) Error() string {
 func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 	uid := uint32(os.Geteuid())
 	switch {
-	case l.UID != uid && uid != 0:
+	case l.UID != uid && !a.Proc.Root():
 		return fmt.Errorf("it belongs to %s; ask them, or root", a.Names(l.UID))
 	case l.Ended, l.Apart && !l.Unreadable:
 		return nil

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/proc"
 )
 
 // probe is what a gate looks at; the error is what the skipped or failed test shows.
@@ -40,9 +42,11 @@ func probes() []probe {
 	return []probe{
 		{"cc", program("cc"), installed},
 		{"root", root, granted},
-		{"mountns", namespace("--mount"), granted},
+		{"mountns", mountNamespace, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
+		{"userns", userNamespace, granted},
+		{"bwrap", bubblewrap, installed},
 		{"cgroup2", cgroup2, rare},
 		{"fuse", fuse, rare},
 		{"ptrace", traceable, granted},
@@ -210,4 +214,21 @@ func namespace(flags ...string) func() error {
 		}
 		return exec.Command("unshare", append(flags, "true")...).Run()
 	}
+}
+
+// mountNamespace: root may make one, and is in the machine's own.
+func mountNamespace() error {
+	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil || !initial {
+		return fmt.Errorf("this is not the machine's own mount namespace: %v", err)
+	}
+	return namespace("--mount")()
+}
+
+// userNamespace: every user may make one, which some containers and distributions forbid.
+func userNamespace() error {
+	return exec.Command("unshare", "--user", "--map-current-user", "true").Run()
+}
+
+func bubblewrap() error {
+	return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run()
 }

@@ -144,6 +144,7 @@ type Lease struct {
 	ID         string     `json:"id"`
 	UID        uint32     `json:"-"`                    // of the file, never from its content
 	User       string     `json:"-"`                    // name of UID
+	Folder     string     `json:"-"`                    // name of its owner's folder of leases, in which it lies
 	Devices    []gpu.UUID `json:"devices"`              // devices, or MIG devices
 	Parent     string     `json:"parent,omitempty"`     // lease this one is a part of
 	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices

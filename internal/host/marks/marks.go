@@ -49,8 +49,9 @@ func errorsOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(ui
 
 // Read returns the marks below the state folder path that root or owner made, and the errors of this boot that root, owner
 // or the caller recorded, oldest first for each of them. A folder or file that cannot be used counts as empty; the error
-// says so, and is nil where there simply is none.
-func Read(path string, owner uint32, boot func() string) (map[gpu.UUID]Mark, []gpu.Event, error) {
+// says so, and is nil where there simply is none. hidden are ids as which root or owner may appear in a user namespace: what
+// belongs to one of those is believed too, since a device that may be drained must not be given away.
+func Read(path string, owner uint32, boot func() string, hidden ...uint32) (map[gpu.UUID]Mark, []gpu.Event, error) {
 	root, err := sys.OpenDir(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -59,12 +60,12 @@ func Read(path string, owner uint32, boot func() string) (map[gpu.UUID]Mark, []g
 		return nil, nil, err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	found, err := drained(root, []uint32{0, owner})
+	found, err := drained(root, append([]uint32{0, owner}, hidden...))
 	var seen []gpu.Event
 	trusted := []uint32{0, owner, uint32(os.Geteuid())}
 	slices.Sort(trusted)
 	for _, uid := range slices.Compact(trusted) {
-		data, rerr := read(root, errorsOf(uid), []uint32{uid})
+		data, rerr := read(root, errorsOf(uid), append([]uint32{uid}, hidden...))
 		if rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}

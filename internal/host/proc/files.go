@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/space"
 )
 
 // OpenBy lists the processes that have the file with this device number and inode open, in order of PID.
@@ -86,29 +86,5 @@ func (f FS) MountPoint(path string) (bool, error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %s is empty", path, filepath.Join(f.root, "self/mountinfo"))
 	}
-	for line := range strings.Lines(string(b)) {
-		if fields := strings.Fields(line); len(fields) >= 5 && unescape(fields[4]) == abs {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// unescape undoes the kernel's octal escapes of space, tab, newline and backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return slices.ContainsFunc(space.Mounts(string(b)), func(m space.Mount) bool { return m.Point == abs }), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/space"
 )
 
 // commandLimit is how much of a command line is kept, in bytes.
@@ -83,7 +84,9 @@ func (f FS) process(pid int, names *userNames) gpu.Process {
 		return p
 	}
 	p.Start, p.State = s.Start, s.State
-	if uid, ok := f.owner(pid); ok {
+	if uid, ok := f.owner(pid); ok && names.ids.Hides(uid) {
+		p.User = space.HiddenUser
+	} else if ok {
 		p.UID, p.User = &uid, names.of(uid)
 	}
 	p.Command = f.command(pid, s.Comm)
@@ -147,7 +150,10 @@ func blocker(pid int, p gpu.Process) job.Blocker {
 }
 
 // Owner is the real user id of a process; ok is false when it cannot be known.
-func (f FS) Owner(pid int) (uid uint32, ok bool) { return f.owner(pid) }
+func (f FS) Owner(pid int) (uid uint32, ok bool) {
+	uid, ok = f.owner(pid)
+	return uid, ok && !f.IDs().Hides(uid)
+}
 
 // Of lists the processes of a user, lowest first.
 func (f FS) Of(uid uint32) (pids []int) {

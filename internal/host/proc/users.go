@@ -11,9 +11,29 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/space"
 )
+
+// IDs are the user ids that can be told apart here. Where procfs does not say, all can.
+func (f FS) IDs() space.IDs {
+	own, err := f.read(64<<10, "self", "uid_map")
+	if err != nil {
+		return space.IDs{}
+	}
+	overflow, _ := f.read(64, "sys", "fs", "overflowuid")
+	return space.Of(string(own), string(overflow))
+}
+
+// Root reports whether this process is root of the machine. In a user namespace that another user made, uid 0 is not: there the
+// kernel's own files belong to a user who is hidden.
+func (f FS) Root() bool {
+	var st unix.Stat_t
+	return os.Geteuid() == 0 && (unix.Stat(f.root, &st) != nil || st.Uid == 0)
+}
 
 // User is the login name of uid, or the number where no name is known.
 func (f FS) User(uid uint32) string { return f.users().of(uid) }
@@ -22,12 +42,13 @@ func (f FS) User(uid uint32) string { return f.users().of(uid) }
 type userNames struct {
 	mu    sync.Mutex
 	known map[uint32]string
+	ids   space.IDs
 	ask   bool // users of a directory service are not in the file: ask the name service for those
 }
 
 // users reads passwd(5): name, password, uid, … separated by colons. The first entry of a uid wins, as in libc.
 func (f FS) users() *userNames {
-	names := &userNames{known: map[uint32]string{}, ask: f.root == "/proc"}
+	names := &userNames{known: map[uint32]string{}, ids: f.IDs(), ask: f.root == "/proc"}
 	entries(f.passwd, func(uid uint32, name string) {
 		if _, taken := names.known[uid]; !taken {
 			names.known[uid] = name
@@ -109,6 +130,9 @@ func entries(path string, each func(id uint32, name string)) {
 }
 
 func (n *userNames) of(uid uint32) string {
+	if n.ids.Hides(uid) {
+		return space.HiddenUser
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if name, ok := n.known[uid]; ok {

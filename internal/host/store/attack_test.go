@@ -379,7 +379,7 @@ func TestSweepFollowsNoLink(t *testing.T) {
 	f := fresh(t)
 	_, pair, l := victim(t, f)
 	does(t, bob, "symlink", f.userFolder(alice), f.userFolder(bob))
-	if err := f.removePair(bob, filepath.Base(pair)); err == nil {
+	if err := f.dropPair(&job.Lease{UID: bob}, filepath.Base(pair)); err == nil {
 		t.Error("removed through a link")
 	}
 	if err := f.Release(job.Lease{ID: l.ID, UID: bob, Devices: l.Devices}, testBoot); err == nil {

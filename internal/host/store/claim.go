@@ -59,12 +59,28 @@ func (f *Folder) Last() []gpu.UUID {
 		return nil
 	}
 	defer root.Close() //nolint:errcheck // read only
-	return f.readLast(root, uint32(os.Geteuid()))
+	name, err := f.ownName(root)
+	if err != nil {
+		return nil
+	}
+	return f.readLast(root, name)
 }
 
 // Claimed reports whether the caller ever claimed here.
 func (f *Folder) Claimed() bool {
-	_, err := os.Lstat(f.userFolder(uint32(os.Geteuid())))
+	root, err := f.open()
+	if err != nil {
+		return false
+	}
+	defer root.Close() //nolint:errcheck // read only
+	name, err := f.ownName(root)
+	if err != nil {
+		return false
+	}
+	dir, err := root.Dir("leases/" + name)
+	if err == nil {
+		_ = dir.Close()
+	}
 	return err == nil
 }
 
@@ -75,7 +91,9 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	root, err := f.open()
 	if err == nil {
 		defer root.Close() //nolint:errcheck // read only
-		own, others, problems, err = f.read(root)
+		var r *reader
+		r, own, others, err = f.read(root)
+		problems = r.problems
 	}
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
@@ -84,12 +102,15 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 }
 
 // read returns the entries of this folder and of the other ones apart: only here the folder lock protects them.
-func (f *Folder) read(root *sys.Dir) (own, others []found, problems []Problem, err error) {
-	r := &reader{lock: &f.lock}
-	if own, err = r.all(root); err == nil {
+func (f *Folder) read(root *sys.Dir) (r *reader, own, others []found, err error) {
+	r = f.reader()
+	own, err = r.all(root)
+	mine := r.mine
+	if err == nil {
 		others, err = f.readOthers(root, r)
 	}
-	return own, others, r.problems, err
+	r.mine = mine
+	return r, own, others, err
 }
 
 // readOthers reads the further state folders. One that is broken carries no lease; it must not stop the claims here.
@@ -175,11 +196,11 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 		}
 		// The lock of this folder does not bind who claims in another one. But both write before they look again, so at
 		// least one of the two sees the other and steps back.
-		after, err := f.readOthers(root, &reader{lock: &f.lock})
+		after, err := f.readOthers(root, f.reader())
 		if err == nil && !appeared(before, after) {
 			return held, nil
 		}
-		_ = removePair(root, held.Lease.UID, nameOf(&held.Lease))
+		_ = f.removePair(root, &held.Lease, nameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -193,12 +214,16 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 
 // decide asks for the lease to write, and returns what the other state folders held then.
 func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	own, others, problems, err := f.read(root)
+	folder, err := f.ownName(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, own, others, err := f.read(root)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
-	uid := uint32(os.Geteuid())
-	sweep(root, own, uid)
+	uid, problems := uint32(os.Geteuid()), r.problems
+	f.sweep(root, own, r.mine, uid)
 	now := bootTime()
 	tickets, more, err := f.tickets(root, queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
 	if err != nil {
@@ -211,7 +236,7 @@ func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease
 	forget(&s.Turn, tickets)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
-		Unknown: !complete, Now: now, Last: f.readLast(root, uid), Tickets: tickets, Turn: &s.Turn,
+		Unknown: !complete, Now: now, Last: f.readLast(root, folder), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
 		_ = f.writeState(s) // only a hint; the answer is decide's
@@ -223,7 +248,7 @@ func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease
 	if n := owned(held, uid); n >= entriesPerUser {
 		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
-	lease.UID, lease.Boot, lease.SinceBoot = uid, boot, now
+	lease.UID, lease.Folder, lease.Boot, lease.SinceBoot = uid, folder, boot, now
 	lease.ID = newID(idsOf(own, others))
 	s.claimed(&lease)
 	return &draft{lease, s}, others, nil
@@ -281,7 +306,7 @@ func newID(taken map[string]bool) string {
 // write makes the pair: content first, the locked file last, because that one is the lease.
 func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
 	l := &d.lease
-	dir, err := ownFolder(root, "leases", l.UID)
+	dir, err := ownFolder(root, "leases", folderName(l))
 	if err != nil {
 		return nil, err
 	}
@@ -346,15 +371,22 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 
 // sweep removes dead pairs and interrupted writes of our own (root: of everybody). The folder lock is held,
 // so nobody is between creating and locking an entry.
-func sweep(root *sys.Dir, own []found, uid uint32) {
+func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			_ = removePair(root, e.lease.UID, e.name) // what stays is dead all the same
+			_ = f.removePair(root, &e.lease, e.name) // what stays is dead all the same
 		}
 	}
-	dir, err := openUser(root, "leases", uid)
+	for _, name := range mine {
+		f.sweepFolder(root, name, uid)
+	}
+}
+
+// sweepFolder removes what interrupted writes left in a folder of the caller's.
+func (f *Folder) sweepFolder(root *sys.Dir, name string, uid uint32) {
+	dir, err := f.openUser(root, "leases", name, uid)
 	if err != nil {
-		return // no folder yet, or not ours: writing will say so
+		return // gone, or another's by now: writing will say so
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)

@@ -56,8 +56,19 @@ func (f *Folder) userFolder(uid uint32) string {
 	return filepath.Join(f.Path, "leases", decimal(uid))
 }
 
+// folderName is the name of the folder in which a lease lies, or is about to. Only in a user namespace is that not its uid.
+func folderName(l *job.Lease) string {
+	if l.Folder == "" {
+		return decimal(l.UID)
+	}
+	return l.Folder
+}
+
+// folderOf is where a lease lies.
+func (f *Folder) folderOf(l *job.Lease) string { return filepath.Join(f.Path, "leases", folderName(l)) }
+
 func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
-	if err := removePair(root, l.UID, nameOf(&l)); err != nil {
+	if err := f.removePair(root, &l, nameOf(&l)); err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
 	s, complete := f.readState(boot)
@@ -71,8 +82,8 @@ func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
 
 // removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
 // elsewhere by a symbolic link, such as to the live lease of a third.
-func removePair(root *sys.Dir, uid uint32, name string) error {
-	dir, err := openUser(root, "leases", uid)
+func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
+	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -118,7 +129,7 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	if !change(&l) {
 		return nil
 	}
-	if err := rewriteLease(root, l); err != nil {
+	if err := f.rewriteLease(root, l); err != nil {
 		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
 	}
 	return nil
@@ -145,19 +156,19 @@ func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration)
 	if most > 0 {
 		l.Until = bootTime() + int64(most)
 	}
-	if err := rewriteLease(root, l); err != nil {
+	if err := f.rewriteLease(root, l); err != nil {
 		return l, fmt.Errorf("cannot note whose the lease %s is: %w", l.ID, err)
 	}
 	return l, nil
 }
 
 // rewriteLease replaces the content of a live lease. The folder lock is held.
-func rewriteLease(root *sys.Dir, l job.Lease) error {
+func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 	content, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	dir, err := openUser(root, "leases", l.UID)
+	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
 		return err
 	}
@@ -184,7 +195,7 @@ func (f *Folder) Touch(l job.Lease) {
 		return
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	if dir, err := openUser(root, "leases", l.UID); err == nil {
+	if dir, err := f.openUser(root, "leases", folderName(&l), l.UID); err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
 		touch(dir, nameOf(&l)+lockSuffix, nameOf(&l)+jsonSuffix, ".")
 	}
@@ -251,7 +262,7 @@ func crowdIn(top string) (uid uint32, n int) {
 // LockFile identifies the file that carries a lease's life, to find who has it open.
 func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(f.userFolder(l.UID), nameOf(&l)+lockSuffix), &st); err != nil {
+	if err := unix.Lstat(filepath.Join(f.folderOf(&l), nameOf(&l)+lockSuffix), &st); err != nil {
 		return 0, 0, err
 	}
 	return uint64(st.Dev), st.Ino, nil
@@ -259,7 +270,7 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 
 // alive asks for the lock of l. The folder lock is held.
 func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
-	dir, err := openUser(root, "leases", l.UID)
+	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -267,7 +278,7 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 		return false, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	e, err := (&reader{lock: &f.lock}).one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID)
+	e, err := f.reader().one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID)
 	if e != nil {
 		return e.alive, nil
 	}
@@ -278,8 +289,9 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 // the order among equals, nothing more.
 const last = "last"
 
-func (f *Folder) readLast(root *sys.Dir, uid uint32) []gpu.UUID {
-	data, err := (&reader{lock: &f.lock}).readEntry(int(root.Fd()), "leases/"+decimal(uid)+"/"+last, &uid)
+func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {
+	uid := uint32(os.Geteuid())
+	data, err := f.reader().readEntry(int(root.Fd()), "leases/"+folder+"/"+last, &uid)
 	var ids []gpu.UUID
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil

@@ -112,7 +112,7 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 			return -1, errFolderLock
 		case st.Mode&unix.S_IFMT != unix.S_IFREG:
 			err = errors.New("not a regular file")
-		case owner != nil && st.Uid != *owner && st.Uid != 0:
+		case owner != nil && foreign(r.ids, st.Uid, *owner):
 			err = fmt.Errorf("it belongs to uid %d", st.Uid)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/host/sys"
 )
 
@@ -27,12 +28,12 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return dir.Write(filepath.Base(path), data, uint32(mode))
 }
 
-// removePair removes a pair as a claim does, for tests.
-func (f *Folder) removePair(uid uint32, name string) error {
+// dropPair removes a pair as a claim does, for tests.
+func (f *Folder) dropPair(l *job.Lease, name string) error {
 	root, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	return removePair(root, uid, name)
+	return f.removePair(root, l, name)
 }

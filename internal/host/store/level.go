@@ -18,7 +18,7 @@ func (f *Folder) Level(id string, q job.Quota) error {
 		return nil
 	}
 	l.Quota = q
-	if err := rewriteLease(root, l); err != nil {
+	if err := f.rewriteLease(root, l); err != nil {
 		return fmt.Errorf("cannot note how hard the share of lease %s is kept: %w", id, err)
 	}
 	return nil

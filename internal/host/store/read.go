@@ -14,16 +14,22 @@ import (
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/sys"
+	"gpuard/internal/core/space"
 )
 
 // reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;
 // what is wrong with us (no descriptor left) is an error, because a lease that we fail to see would be given twice.
 type reader struct {
 	lock     *folderLock           // nil where none is held
+	ids      space.IDs             // that can be told apart here
 	sweep    func(uid uint32) bool // whose dead tickets are removed while reading; nil without the folder lock
 	problems []Problem
 	shown    map[string]int // problems by the folder they are in, each of which has a share
+	mine     []string       // names of the caller's folders that were read
+	spaces   map[uint32]int // folders that each owner made in user namespaces
 }
+
+func (f *Folder) reader() *reader { return &reader{lock: &f.lock, ids: f.ids} }
 
 // ours tells a shortage of this process or machine from something that the owner of a file did to it.
 func ours(err error) bool {
@@ -79,23 +85,18 @@ func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid ui
 		return err
 	}
 	slices.Sort(names)
-	var users []uint32
+	r.mine, r.spaces = nil, map[uint32]int{}
 	for _, n := range names {
-		if uid, ok := userNamed(n); ok {
-			users = append(users, uid)
-		} else {
+		if _, isUID := userNamed(n); !isUID && !spaceNamed(n) {
 			r.stranger(fd, top, n)
-		}
-	}
-	for _, uid := range users {
-		if err := r.user(fd, top, uid, each); err != nil {
+		} else if err := r.user(fd, top, n, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// userNamed reads the name of a user's folder.
+// userNamed reads the name of the folder of a user who has it from outside of any user namespace.
 func userNamed(name string) (uint32, bool) {
 	uid, err := strconv.ParseUint(name, 10, 32)
 	return uint32(uid), err == nil && strconv.FormatUint(uid, 10) == name
@@ -123,9 +124,8 @@ func ownerOf(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// user calls each with the folder of uid in top, which must belong to that uid or counts as nothing.
-func (r *reader) user(topFD int, top string, uid uint32, each func(dir *os.File, uid uint32) error) error {
-	name := strconv.FormatUint(uint64(uid), 10)
+// user calls each with a user's folder in top and its owner. Where it is known to be another's it counts as nothing.
+func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
@@ -134,11 +134,11 @@ func (r *reader) user(topFD int, top string, uid uint32, each func(dir *os.File,
 	case err != nil && ours(err):
 		return &os.PathError{Op: "cannot read", Path: path, Err: err}
 	case err != nil:
-		owner, oerr := ownerOf(topFD, name)
+		whose, oerr := ownerOf(topFD, name)
 		if oerr != nil {
-			owner = uid
+			whose, _ = userNamed(name)
 		}
-		r.problem(top, name, owner, "cannot be read as a user's folder and is ignored: "+err.Error())
+		r.problem(top, name, whose, "cannot be read as a user's folder and is ignored: "+err.Error())
 		return nil
 	}
 	dir := os.NewFile(uintptr(fd), path)
@@ -147,9 +147,19 @@ func (r *reader) user(topFD int, top string, uid uint32, each func(dir *os.File,
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if st.Uid != uid && st.Uid != 0 {
-		r.problem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %d and is ignored", uid))
+	uid, counts := judge(r.ids, name, st.Uid)
+	if !counts {
+		r.problem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
 		return nil
+	}
+	if spaceNamed(name) && !r.ids.Hides(st.Uid) { // of the hidden ones none is left out: another's may be the one that counts
+		if r.spaces[uid]++; r.spaces[uid] > foldersPerOwner {
+			r.problem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", foldersPerOwner))
+			return nil
+		}
+	}
+	if uid == uint32(os.Geteuid()) {
+		r.mine = append(r.mine, name)
 	}
 	return each(dir, uid)
 }
@@ -214,7 +224,7 @@ func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
 	}
 	e := &found{dir: dir, name: name, alive: alive}
 	id, hashes, _ := strings.Cut(name, "-")
-	e.lease = job.Lease{ID: id, UID: uid, Hashes: strings.Split(hashes, "+")}
+	e.lease = job.Lease{ID: id, UID: uid, Folder: filepath.Base(dir), Hashes: strings.Split(hashes, "+")}
 	if !alive {
 		return e, nil
 	}

@@ -47,11 +47,11 @@ func (f *Folder) release(root *sys.Dir) {
 
 func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// ownFolder opens the caller's folder in leases or tickets for writing, after making it where it is missing.
-func ownFolder(root *sys.Dir, sub string, uid uint32) (*sys.Dir, error) {
-	dir, err := root.Dir(sub + "/" + decimal(uid))
+// ownFolder opens the caller's folder of that name in leases or tickets for writing, after making it where it is missing.
+func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
+	dir, err := root.Dir(sub + "/" + name)
 	if err == nil {
-		if st, err := dir.Status(); err == nil && st.Uid == uid && st.Mode&0o7777 == 0o755 {
+		if st, err := dir.Status(); err == nil && st.Uid == uint32(os.Geteuid()) && st.Mode&0o7777 == 0o755 {
 			return dir, nil
 		}
 		_ = dir.Close()
@@ -61,7 +61,7 @@ func ownFolder(root *sys.Dir, sub string, uid uint32) (*sys.Dir, error) {
 		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(root.Name(), sub), err)
 	}
 	defer top.Close() //nolint:errcheck // nothing is written through it
-	return named(top.Own(decimal(uid), 0o755))
+	return named(top.Own(name, 0o755))
 }
 
 // named says what to do about a folder that has the caller's name and is another's.
@@ -77,12 +77,12 @@ func named(dir *sys.Dir, err error) (*sys.Dir, error) {
 }
 
 // openUser opens a user's folder in leases or tickets, which is that user's or root's own.
-func openUser(root *sys.Dir, sub string, uid uint32) (*sys.Dir, error) {
-	dir, err := root.Dir(sub + "/" + decimal(uid))
+func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir, error) {
+	dir, err := root.Dir(sub + "/" + name)
 	if err != nil {
 		return nil, err
 	}
-	if st, err := dir.Status(); err != nil || st.Uid != uid && st.Uid != 0 {
+	if st, err := dir.Status(); err != nil || foreign(f.ids, st.Uid, uid) {
 		_ = dir.Close()
 		return nil, fmt.Errorf("%s belongs to uid %d", dir.Name(), st.Uid)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +31,7 @@ type state struct {
 	Generation Generation            `json:"generation"`
 	Boot       string                `json:"boot"`
 	Devices    map[gpu.UUID]Change   `json:"devices"`
-	Live       map[string][]gpu.UUID `json:"live"` // "uid/id" to devices, as of the last claim
+	Live       map[string][]gpu.UUID `json:"live"` // "folder/id" to devices, as of the last claim
 	Turn       queue.Turn            `json:"turn,omitzero"`
 }
 
@@ -146,7 +145,8 @@ func (s *state) claimed(l *job.Lease) {
 	s.Live[key(l)] = l.Devices
 }
 
-func key(l *job.Lease) string { return strconv.FormatUint(uint64(l.UID), 10) + "/" + l.ID }
+// key is the same in every user namespace, unlike the owner's uid.
+func key(l *job.Lease) string { return l.Folder + "/" + l.ID }
 
 // bootTime is CLOCK_BOOTTIME in nanoseconds: it goes on during suspend and nobody can set it.
 func bootTime() int64 {

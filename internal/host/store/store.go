@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/sys"
+	"gpuard/internal/core/space"
 )
 
 // Format is the version of the layout. A folder with another number is refused.
@@ -37,6 +38,7 @@ type Folder struct {
 	Owner    uint32        // uid of the folder's owner; 0 protects users from each other
 	Others   []string      // further state folders whose live leases count too
 	Deadline time.Duration // for the folder lock
+	ids      space.IDs     // that can be told apart here
 	lock     folderLock
 }
 
@@ -84,7 +86,7 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Path: path, Owner: owner, Deadline: deadline}
+	f := &Folder{Path: path, Owner: owner, Deadline: deadline, ids: idsHere()}
 	for _, o := range others {
 		if o != path {
 			f.Others = append(f.Others, o)

@@ -22,7 +22,10 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 		return nil, err
 	}
 	defer f.release(root)
-	own, err := (&reader{lock: &f.lock}).all(root)
+	if err := anonymous(f.ids); err != nil {
+		return nil, err
+	}
+	own, err := f.reader().all(root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
@@ -34,7 +37,7 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 	case !take: // not later: once the folder lock is gone, it may be somebody else's
 		return nil, f.remove(root, *l, boot)
 	}
-	lock, err := relock(root, *l)
+	lock, err := f.relock(root, *l)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over the lease %s: %w", l.ID, err)
 	}
@@ -42,8 +45,8 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 }
 
 // relock writes a lease anew, with another lock file.
-func relock(root *sys.Dir, l job.Lease) (*os.File, error) {
-	dir, err := openUser(root, "leases", l.UID)
+func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
+	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = rewriteLease(root, l); err == nil { // the old lock is still held
+	if err = f.rewriteLease(root, l); err == nil { // the old lock is still held
 		err = dir.Rename(fresh, nameOf(&l)+lockSuffix)
 	}
 	if err != nil {

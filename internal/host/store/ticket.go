@@ -42,6 +42,8 @@ func (f *Folder) ticketFolder(uid uint32) string {
 	return filepath.Join(f.Path, "tickets", decimal(uid))
 }
 
+func (f *Folder) ticketsNamed(name string) string { return filepath.Join(f.Path, "tickets", name) }
+
 // Tickets lists who waits now, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	var all []job.Ticket
@@ -59,7 +61,8 @@ func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 
 // tickets reads the first live ones of each user, and removes dead ones of those whom sweep names.
 func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
-	r := &reader{lock: &f.lock, sweep: sweep}
+	r := f.reader()
+	r.sweep = sweep
 	all := []job.Ticket{}
 	err := r.users(root, "tickets", func(dir *os.File, uid uint32) error {
 		more, err := r.firstTickets(dir, uid, limit)

@@ -22,7 +22,7 @@ import (
 // command that a process becomes does not inherit it.
 type Waiting struct {
 	Ticket job.Ticket // as others see it
-	dir    *sys.Dir   // tickets/<uid>
+	dir    *sys.Dir   // tickets/<name>
 	pipes  *sys.Dir   // the folder "gone" in it
 	name   string
 	lock   *os.File        // its life
@@ -39,7 +39,11 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	}
 	defer f.release(root)
 	uid := uint32(os.Geteuid())
-	dir, err := ownFolder(root, "tickets", uid)
+	name, err := f.ownName(root)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := ownFolder(root, "tickets", name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +84,7 @@ func (f *Folder) enqueue(w *Waiting) error {
 // ownTickets are the ids that have a file, after what is left of others was removed. Only at the limit every ticket is opened
 // to find the dead ones: elsewhere they go as they come to the front.
 func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
-	r, dir, uid := &reader{lock: &f.lock}, w.dir.File, w.Ticket.UID
+	r, dir, uid := f.reader(), w.dir.File, w.Ticket.UID
 	names, started, err := r.ticketNames(dir, uid)
 	if err != nil {
 		return nil, err

@@ -134,8 +134,7 @@ func (w *Watcher) top(root, sub, suffix string) error {
 
 // user watches the folder of one user. What is no such folder, or is somebody else's, carries nothing.
 func (w *Watcher) user(top, name, suffix string) error {
-	uid, ok := userNamed(name)
-	if !ok {
+	if _, isUID := userNamed(name); !isUID && !spaceNamed(name) {
 		return nil
 	}
 	path := filepath.Join(top, name)
@@ -150,7 +149,9 @@ func (w *Watcher) user(top, name, suffix string) error {
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Uid != uid && st.Uid != 0 {
+	err = unix.Fstat(fd, &st)
+	uid, counts := judge(w.folder.ids, name, st.Uid)
+	if err == nil && !counts {
 		err = unix.EPERM
 	}
 	if err == nil {
@@ -282,7 +283,7 @@ func (d *watched) alive(f *Folder, name string) bool {
 		return false
 	}
 	_ = raw.Control(func(dir uintptr) {
-		fd, err := (&reader{lock: &f.lock}).openRegular(int(dir), name, &d.uid)
+		fd, err := f.reader().openRegular(int(dir), name, &d.uid)
 		if err == nil {
 			alive, _ = held(fd)
 			_ = unix.Close(fd)

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/space"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/proc"
+	"gpuard/test/fakegpu"
+)
+
+// inside prepares a script of a user in namespaces that the words make: "unshare -r", say. gpuard is the program there.
+func (r *rack) inside(uid uint32, words, script string) *exec.Cmd {
+	r.t.Helper()
+	if _, err := os.Stat(filepath.Join(r.Dir, "bin", "gpuard")); err != nil {
+		r.forEverybody()
+	}
+	cmd := program(r.t, r.state, append(r.Env(), "LC_ALL=C"))
+	args := append(strings.Fields(words), "sh", "-c", script)
+	if os.Geteuid() == 0 && uid != 0 {
+		args = append([]string{"setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups"}, args...)
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd.Path, cmd.Args, cmd.Dir = path, args, "/"
+	return cmd
+}
+
+// spaces are the user namespaces in which a user has an id of their own.
+func spaces() []string {
+	return []string{"unshare -c", "unshare -r", "unshare -r unshare -c", "unshare -r unshare --map-user=7"}
+}
+
+// outsider is the user in the namespaces, who is somebody else than the one outside where that is possible.
+func outsider() uint32 {
+	if os.Geteuid() == 0 {
+		return bob
+	}
+	return uint32(os.Geteuid())
+}
+
+// TestSpacesHoldLeases: what is leased outside of a user namespace is not leased inside of it, and the other way round.
+func TestSpacesHoldLeases(t *testing.T) {
+	gate.Need(t, "userns")
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	first := r.cmd("run", "-q", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 300")
+	outside := begin(t, first)
+	for _, words := range spaces() {
+		cmd := r.inside(outsider(), words, `exec gpuard run $PRIVATE -q --no-wait -- sh -c 'echo $GPUARD_LEASE; exec sleep 300'`)
+		inside := begin(t, cmd)
+		got := run(t, r.inside(outsider(), words, "gpuard run $PRIVATE --no-wait -- echo started"))
+		same(t, words+": exit code inside", got.code, 120)
+		contains(t, got.err, "leased as "+outside, "leased as "+inside)
+		if os.Geteuid() == 0 {
+			contains(t, got.err, "leased as "+outside+" by "+space.HiddenUser)
+			got = run(t, r.inside(outsider(), words, "gpuard release "+outside))
+			same(t, words+": release of another's", []any{got.code, got.err}, []any{1, "gpuard: cannot release " + outside + ": it belongs to " + space.HiddenUser + "; ask them, or root\n"})
+		}
+		got = run(t, with(r.cmd("run", "--no-wait", "--", "echo", "started"), "LC_ALL=C"))
+		same(t, words+": exit code outside", got.code, 120)
+		contains(t, got.err, "leased as "+inside+" by "+proc.New("/proc").User(outsider()))
+		s, _ := r.status()
+		for _, note := range s.Notes {
+			if strings.Contains(note, "ignored") || strings.Contains(note, "counts as nothing") {
+				t.Errorf("%s: %s", words, note)
+			}
+		}
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		eventually(t, "the lease inside is over", func() bool { s, _ := r.status(); return len(s.Devices[0].Leases)+len(s.Devices[1].Leases) == 1 })
+	}
+}
+
+// TestSpacesWait: who waits in a user namespace is in the line of all, and gets the device at its end.
+func TestSpacesWait(t *testing.T) {
+	gate.Need(t, "userns")
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	for _, words := range spaces() {
+		first := r.cmd("run", "-q", "--", "sh", "-c", "echo started; exec sleep 300")
+		begin(t, first)
+		next := r.inside(outsider(), words, "exec gpuard run $PRIVATE -q -- echo served")
+		out, err := next.StdoutPipe()
+		if err == nil {
+			err = next.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it waits", func() bool { s, _ := r.status(); return len(s.Waiting) == 1 })
+		s, _ := r.status()
+		same(t, words+": who waits", s.Waiting[0].User, proc.New("/proc").User(outsider()))
+		_, _ = first.Process.Kill(), first.Wait()
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		same(t, words+": it says", line, "served\n")
+		_ = next.Wait()
+		eventually(t, "the lease inside is over", func() bool { s, _ := r.status(); return len(s.Devices[0].Leases) == 0 })
+	}
+}
+
+// TestSpacesWithoutAnID: where the kernel shows the caller as it shows everybody else, nothing is leased, and what needs no lease works.
+func TestSpacesWithoutAnID(t *testing.T) {
+	gate.Need(t, "userns")
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	same(t, "makes the folder", r.run("run", "-q", "--", "true").code, 0)
+	for _, words := range []string{"run -- echo started", "run --dry-run -- true", "run --private-state -- echo started", "run --machine demo -- echo started", "run --retry 1 -- echo started"} {
+		got := run(t, r.inside(outsider(), "unshare -U", "gpuard "+words))
+		if got.code != 125 || strings.Contains(got.out, "started") {
+			t.Errorf("%s: exit %d, %s%s", words, got.code, got.out, got.err)
+		}
+		contains(t, got.err, "cannot lease a GPU here: this user namespace has no place for your user id", "start gpuard outside of it", "unshare --map-current-user")
+	}
+	same(t, "hold", run(t, r.inside(outsider(), "unshare -U", "gpuard hold $$")).code, 125)
+	same(t, "a CPU job", run(t, r.inside(outsider(), "unshare -U", "gpuard run -q --cpu -- sh -c 'exit 7'")).code, 7)
+	same(t, "status", run(t, r.inside(outsider(), "unshare -U", "gpuard status")).code, 0)
+}
+
+// TestSpacesRoot: uid 0 of a user namespace that a user made is not root.
+func TestSpacesRoot(t *testing.T) {
+	gate.Need(t, "root", "userns")
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	same(t, "makes the folder", r.run("run", "-q", "--", "true").code, 0)
+	got := run(t, r.inside(bob, "unshare -r", "gpuard drain 0"))
+	same(t, "drain", got.code, 1)
+	contains(t, got.err, "only root")
+	if _, err := os.Lstat(filepath.Join(r.state, "drained")); err == nil {
+		t.Error("it has made the folder of root's marks")
+	}
+	victim := sleeper(t)
+	got = run(t, r.inside(bob, "unshare -r", fmt.Sprint("gpuard hold $PRIVATE ", victim.Process.Pid)))
+	same(t, "hold for a process of another", got.code, 125)
+	contains(t, got.err, "it belongs to "+space.HiddenUser+", not to you")
+	same(t, "drain by root", r.run("drain", "0", "--reason", "broken fan").code, 0)
+	for _, words := range spaces() {
+		got = run(t, r.inside(bob, words, "gpuard run $PRIVATE --no-wait -- echo started"))
+		same(t, words+": a drained device", got.code, 120)
+		contains(t, got.err, "broken fan")
+	}
+}

@@ -1,0 +1,129 @@
+package space
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mount is a line of mountinfo (proc_pid_mountinfo(5)).
+type Mount struct {
+	ID      int
+	Device  string // of the file system, as "8:1"
+	Root    string // what of the file system is mounted
+	Point   string // where
+	Slave   bool   // it gets what is mounted into the one it was copied from
+	Kind    string
+	Source  string
+	Options string // of the file system
+}
+
+// Mounts reads mountinfo. A line that cannot be read is left out.
+func Mounts(mountinfo string) []Mount {
+	var all []Mount
+	for line := range strings.Lines(mountinfo) {
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			continue
+		}
+		m := Mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4])}
+		m.ID, _ = strconv.Atoi(f[0])
+		if i := slices.Index(f, "-"); i > 5 && len(f) > i+2 {
+			m.Slave = slices.ContainsFunc(f[6:i], func(tag string) bool { return strings.HasPrefix(tag, "master:") })
+			m.Kind, m.Source, m.Options = f[i+1], unescape(f[i+2]), f[len(f)-1]
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// unescape undoes the kernel's octal escapes of space, tab, newline and backslash.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Sight is whether the rest of the machine sees what a process does in a folder.
+type Sight int
+
+// Unclear is for a process that cannot know it.
+const (
+	Unclear Sight = iota
+	Common
+	Private
+)
+
+// Mounted is a folder in a mount namespace other than the machine's: the ID of the mount that it is on, and all mounts that are
+// shown there.
+type Mounted struct {
+	On  int
+	All []Mount
+}
+
+// Sight says whether the machine sees the folder; why is for Private, and for what is Unclear only because it need not be a
+// container. A namespace does not show what the machine's own one looks
+// like, but mounts that were copied from there can mostly be told from those that were made inside.
+func (m Mounted) Sight() (s Sight, why string) {
+	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
+	if i < 0 { // mounts that cannot be reached from the root folder are not listed
+		return Private, "this is a chroot"
+	}
+	on := m.All[i]
+	switch uid := on.owner(); {
+	case strings.Contains(on.Root, "/systemd-private-"): // systemd.exec(5), PrivateTmp=
+		return Private, on.Point + " is private to this service (PrivateTmp=)"
+	case uid != 0:
+		return Private, fmt.Sprintf("%s was mounted in here by uid %d", on.Point, uid)
+	}
+	if on.Point == "/" && strings.Contains(on.Kind, "overlay") {
+		return Unclear, "this is a container" // or a system from an image: what people say about it decides
+	}
+	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave })
+	switch {
+	case copied && !on.Slave:
+		return Private, on.Point + " was mounted in this mount namespace alone"
+	case copied && m.inPlace(on), on.Point == "/" && on.Root == "/" && strings.HasPrefix(on.Source, "/dev/"):
+		return Common, ""
+	}
+	return Unclear, ""
+}
+
+// owner is who mounted a tmpfs: the kernel shows it in the machine's ids, and leaves root out (shmem_show_options in mm/shmem.c).
+func (m Mount) owner() int {
+	if m.Kind != "tmpfs" {
+		return 0
+	}
+	for option := range strings.SplitSeq(m.Options, ",") {
+		if n, ok := strings.CutPrefix(option, "uid="); ok {
+			uid, _ := strconv.Atoi(n)
+			return uid
+		}
+	}
+	return 0
+}
+
+// inPlace reports whether a mount shows what one expects there: all of a file system, or the same as the file system of / has at that
+// place.
+func (m Mounted) inPlace(on Mount) bool {
+	if on.Root == "/" || on.Point == "/" && on.Kind == "btrfs" { // whose systems are in subvolumes
+		return true
+	}
+	return slices.ContainsFunc(m.All, func(root Mount) bool {
+		return root.Point == "/" && on.Point != "/" && root.Device == on.Device && on.Root == path.Join(root.Root, on.Point)
+	})
+}

@@ -1,0 +1,140 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/space"
+)
+
+// InitialMountNamespace reports whether we see the files that the machine's own processes see: we are in the first mount namespace, and in
+// no chroot. Its inode number is MNT_NS_INIT_INO of torvalds/linux include/uapi/linux/nsfs.h since 6.18; before that it was one of the
+// first two that were given away at boot, and the other one is for ever that of the first network namespace or of a file of procfs.
+func (f FS) InitialMountNamespace() (bool, error) { return f.seesAll("self", "/") }
+
+// seesAll is InitialMountNamespace for a process and its root folder, which is the root of a mount unless it is a chroot.
+func (f FS) seesAll(pid, root string) (bool, error) {
+	link, err := os.Readlink(filepath.Join(f.root, pid, "ns", "mnt"))
+	if err != nil {
+		return false, fmt.Errorf("cannot read the mount namespace: %w", err)
+	}
+	if !slices.Contains([]string{"mnt:[4026531832]", "mnt:[4026531840]", "mnt:[4026531841]"}, link) {
+		return false, nil
+	}
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, root, unix.AT_NO_AUTOMOUNT, 0, &st)
+	chroot := err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0
+	return !chroot, nil
+}
+
+// Sight says whether the rest of the machine sees what is in the folder path; why is for space.Private. In a PID namespace other than the
+// machine's it cannot be asked, and the answer is space.Unclear.
+func (f FS) Sight(path string) (s space.Sight, why string, err error) {
+	initial, err := f.InitialPIDNamespace()
+	if err != nil || !initial {
+		return space.Unclear, "", err
+	}
+	if first, err := f.InitialMountNamespace(); err != nil || first {
+		return space.Common, "", ignoreMissing(err)
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil { // as whoever makes the folder will say
+		return space.Unclear, "", nil //nolint:nilerr // it is an answer
+	}
+	path = filepath.Join(parent, filepath.Base(path))
+	if outside, found := f.outside(); found {
+		if same, known := sameFolder(outside, path); known && same {
+			return space.Common, "", nil
+		} else if known {
+			return space.Private, "this mount namespace has another " + parent + " than the machine", nil
+		}
+	}
+	if mounted, err := f.MountPoint(path); err == nil && mounted {
+		return space.Common, "", nil
+	}
+	on, err := f.mounted(parent)
+	if err != nil {
+		return space.Unclear, "", err
+	}
+	s, why = on.Sight()
+	return s, why, nil
+}
+
+// outside finds a process that sees the machine's files and lets us look through its eyes: the first one for root, or else one that we
+// come from. It returns its root folder.
+func (f FS) outside() (root string, found bool) {
+	if root = filepath.Join(f.root, "1", "root"); unix.Access(root+"/", unix.F_OK) == nil {
+		return root, true
+	}
+	pid := os.Getppid()
+	for range 64 {
+		name := strconv.Itoa(pid)
+		root = filepath.Join(f.root, name, "root")
+		if all, err := f.seesAll(name, root+"/"); err == nil && all && unix.Access(root+"/", unix.F_OK) == nil {
+			return root, true
+		}
+		s, err := f.Stat(pid)
+		if err != nil || s.PPID <= 1 {
+			break
+		}
+		pid = s.PPID
+	}
+	return "", false
+}
+
+// sameFolder compares a folder, which need not be there yet, with what lies at that path below the root folder of another process.
+func sameFolder(outside, path string) (same, known bool) {
+	for try := 0; ; try++ {
+		same, known = true, true
+		for _, p := range []string{filepath.Dir(path), path} {
+			here, err1 := os.Stat(p)
+			there, err2 := os.Stat(outside + p)
+			missing := errors.Is(err1, os.ErrNotExist) && errors.Is(err2, os.ErrNotExist)
+			if err2 != nil && !errors.Is(err2, os.ErrNotExist) || err1 != nil && !errors.Is(err1, os.ErrNotExist) {
+				return false, false
+			}
+			same = same && (missing || err1 == nil && err2 == nil && os.SameFile(here, there))
+		}
+		if same || try == 3 { // it may have been made between the two looks
+			return same, known
+		}
+	}
+}
+
+// mounted finds the mount that a folder is on.
+func (f FS) mounted(folder string) (space.Mounted, error) {
+	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return space.Mounted{}, &os.PathError{Op: "open", Path: folder, Err: err}
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was opened
+	info, err := f.read(4096, "self", "fdinfo", strconv.Itoa(fd))
+	if err != nil {
+		return space.Mounted{}, fmt.Errorf("cannot tell on which mount %s is: %w", folder, err)
+	}
+	all, err := f.read(64<<20, "self", "mountinfo")
+	if err != nil {
+		return space.Mounted{}, fmt.Errorf("cannot read the mounts: %w", err)
+	}
+	on := space.Mounted{All: space.Mounts(string(all))}
+	for line := range strings.Lines(string(info)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			on.On, err = strconv.Atoi(strings.TrimSpace(id))
+		}
+	}
+	return on, err
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,306 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
+)
+
+// roleWithin MAP UID ROLE ARGUMENTS…: a role in a user namespace of its own. MAP is "inside:outside:count" for each range, or "-" for none;
+// UID is who it is in there, or "-" for whoever it was.
+func roleWithin(args []string) error {
+	runtime.LockOSThread() // what is told of a parent's death is told of its thread's
+	cmd := exec.Command("/proc/self/exe", args[3:]...)
+	cmd.Env = append(os.Environ(), roleVar+"="+args[2])
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
+	if args[0] != "-" {
+		for part := range strings.SplitSeq(args[0], ",") {
+			var m syscall.SysProcIDMap
+			if _, err := fmt.Sscanf(part, "%d:%d:%d", &m.ContainerID, &m.HostID, &m.Size); err != nil {
+				return err
+			}
+			cmd.SysProcAttr.UidMappings = append(cmd.SysProcAttr.UidMappings, m)
+		}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}} // without one there is no namespace inside of it
+	}
+	if uid, err := strconv.Atoi(args[1]); err == nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), NoSetGroups: true}
+		cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = cmd.SysProcAttr.UidMappings, true
+	}
+	return cmd.Run()
+}
+
+// roleOwn PATH ID: prints whether the caller has such a lease.
+func roleOwn(args []string) error {
+	f, err := Open(args[0], nil, time.Second)
+	if err != nil {
+		return err
+	}
+	_, own := f.Own(args[1])
+	fmt.Println("own", own)
+	return nil
+}
+
+// realm is a user in a user namespace, as others outside see them.
+type realm struct {
+	name   string
+	uid    uint32 // outside
+	start  uint32 // who starts it
+	within []string
+}
+
+func (r realm) play(t *testing.T, role string, args ...string) *actor {
+	t.Helper()
+	words := append(append(append([]string{}, r.within...), role), args...)
+	return play(t, r.start, words[0], words[1:]...)
+}
+
+// realms are the kinds of user namespaces in which a user has an id of their own.
+func realms() []realm {
+	u := uint32(alice)
+	if os.Geteuid() != 0 {
+		u = me()
+	}
+	own := fmt.Sprintf(":%d:1", u)
+	all := []realm{
+		{"unshare -c", u, u, []string{"within", fmt.Sprint(u) + own, "-"}},
+		{"unshare -r", u, u, []string{"within", "0" + own, "-"}},
+		{"a number of another", u, u, []string{"within", fmt.Sprint(bob) + own, "-"}},
+		{"nested", u, u, []string{"within", "0" + own, "-", "within", "7:0:1", "-"}},
+		{"nested, with the number outside", u, u, []string{"within", "0" + own, "-", "within", fmt.Sprintf("%d:0:1", u), "-"}},
+	}
+	if os.Geteuid() == 0 {
+		ranges := "0" + own + ",1:100000:1000"
+		all = append(all,
+			realm{"rootless container", u, 0, []string{"within", ranges, "0"}},
+			realm{"a user in a rootless container", 100004, 0, []string{"within", ranges, "5"}},
+			realm{"root of the machine", 0, 0, []string{"within", "0:0:1", "-"}})
+	}
+	return all
+}
+
+// TestUserNamespaces: a lease holds inside and outside of a user namespace, whoever took it and wherever.
+func TestUserNamespaces(t *testing.T) {
+	gate.Need(t, "userns")
+	for _, r := range realms() {
+		t.Run(r.name, func(t *testing.T) {
+			f := fresh(t)
+			outside := claim(t, f, "GPU-a")
+			both := play(t, r.uid, "claim", f.Path, "20s", "GPU-b")
+			known, _, _ := strings.Cut(both.expect("claimed "), " ")
+			if said := r.play(t, "claim", f.Path, "20s", "GPU-a", "GPU-b").line(); said != "error: busy" {
+				t.Errorf("inside, devices that are leased outside: %s", said)
+			}
+			inside := r.play(t, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c")
+			id, device, _ := strings.Cut(inside.expect("claimed "), " ")
+			if device != "GPU-c" {
+				t.Errorf("inside was given %s", device)
+			}
+			leases, problems := f.Leases()
+			var seen *job.Lease
+			for i := range leases {
+				if leases[i].ID == id {
+					seen = &leases[i]
+				}
+			}
+			if len(leases) != 3 || len(problems) > 0 || seen == nil || seen.UID != r.uid || seen.Unreadable || !seen.Holds("GPU-c") {
+				t.Fatalf("outside: leases %+v, problems %v", leases, problems)
+			}
+			for _, uid := range []uint32{me(), r.uid, bob} {
+				if said := play(t, uid, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c").line(); said != "error: busy" {
+					t.Errorf("outside, uid %d was given a device that is leased inside: %s", uid, said)
+				}
+			}
+			for lease, want := range map[string]bool{id: true, known: true, outside.Lease.ID: r.uid == me()} {
+				r.play(t, "own", f.Path, lease).expect(fmt.Sprint("own ", want))
+			}
+			if v := look(t, f, testBoot); v.Changes["GPU-a"].Ended != 0 || v.Changes["GPU-b"].Ended != 0 || v.Changes["GPU-c"].Ended != 0 {
+				t.Errorf("inside and outside take each other's leases for ended: %+v", v.Changes)
+			}
+			if err := f.Release(*seen, testBoot); err != nil || len(look(t, f, testBoot).Held) != 2 { // root, or the same user
+				t.Errorf("released outside: %v, %d leases are left", err, len(look(t, f, testBoot).Held))
+			}
+			inside.kill()
+			r.play(t, "claim", f.Path, "20s", "GPU-d").expect("claimed ")
+			if made, _ := filepath.Glob(filepath.Join(f.Path, "leases", spacePrefix+"*")); len(made) != 1 {
+				t.Errorf("claims inside have made %v", made)
+			}
+		})
+	}
+}
+
+// TestTicketsInUserNamespaces: who waits inside stands in the line outside, and the other way round.
+func TestTicketsInUserNamespaces(t *testing.T) {
+	gate.Need(t, "userns")
+	for _, r := range realms() {
+		t.Run(r.name, func(t *testing.T) {
+			f := fresh(t)
+			mine := enqueue(t, f, "GPU-a")
+			r.play(t, "wait", f.Path, "GPU-a")
+			var line []job.Ticket
+			eventually(t, "the other waits", func() bool { line, _ = f.Tickets(); return len(line) == 2 })
+			for _, ticket := range line {
+				if ticket.ID != mine.Ticket.ID && ticket.UID != r.uid {
+					t.Errorf("outside, the ticket is of uid %d, not %d", ticket.UID, r.uid)
+				}
+			}
+			seen := r.play(t, "tickets", f.Path).end()
+			if strings.Count(seen, "ticket ") != 2 || strings.Contains(seen, "problem") || r.uid != me() && strings.Count(seen, " 0\n") > 1 {
+				t.Errorf("inside: %s", seen)
+			}
+		})
+	}
+}
+
+// TestWatchFromUserNamespace: the end of a lease outside wakes who waits inside.
+func TestWatchFromUserNamespace(t *testing.T) {
+	gate.Need(t, "userns")
+	for _, r := range realms() {
+		t.Run(r.name, func(t *testing.T) {
+			f := fresh(t)
+			held := claim(t, f, "GPU-a")
+			w := r.play(t, "watch", f.Path)
+			w.expect("watching")
+			_ = held.Lock.Close()
+			defer time.AfterFunc(30*time.Second, func() { _ = w.cmd.Process.Kill() }).Stop()
+			w.expect("leases 0")
+		})
+	}
+}
+
+// TestWithoutAnID: where the caller's id has no place, nothing is leased, and everything is still seen.
+func TestWithoutAnID(t *testing.T) {
+	gate.Need(t, "userns")
+	f := fresh(t)
+	held := claim(t, f, "GPU-a")
+	before := files(t, filepath.Join(f.Path, "leases"))
+	for _, words := range [][]string{{"claim", f.Path, "20s", "GPU-b"}, {"wait", f.Path, "GPU-a"}} {
+		a := play(t, me(), "within", append([]string{"-", "-"}, words...)...)
+		defer time.AfterFunc(30*time.Second, func() { _ = a.cmd.Process.Kill() }).Stop()
+		if said := a.line(); !strings.HasPrefix(said, "error: cannot lease a GPU here: this user namespace has no place for your user id") || !strings.Contains(said, "unshare --map-current-user") {
+			t.Errorf("%s: %s", words[0], said)
+		}
+	}
+	play(t, me(), "within", "-", "-", "list", f.Path).expect("lease " + held.Lease.ID)
+	if after := files(t, filepath.Join(f.Path, "leases")); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("folders %v, before %v", after, before)
+	}
+	if overflow := 65534; os.Geteuid() == 0 { // an id that is every other one's too
+		if said := play(t, uint32(overflow), "within", "65534:65534:1", "-", "claim", f.Path, "20s", "GPU-b").line(); !strings.Contains(said, "has no place for your user id") {
+			t.Errorf("with the overflow id: %s", said)
+		}
+	}
+}
+
+// TestKilledInUserNamespace: what a claim inside left is removed by the same user's next one, wherever that is, or by root's.
+func TestKilledInUserNamespace(t *testing.T) {
+	gate.Need(t, "userns")
+	for _, r := range realms() {
+		f := fresh(t)
+		left := func() []string {
+			found, _ := filepath.Glob(filepath.Join(f.Path, "leases", spacePrefix+"*", "*.*"))
+			return found
+		}
+		next := map[string]func() *actor{
+			"inside":  func() *actor { return r.play(t, "claim", f.Path, "20s", "GPU-b") },
+			"outside": func() *actor { return play(t, r.uid, "claim", f.Path, "20s", "GPU-b") },
+		}
+		for where, claims := range next {
+			a := r.play(t, "claim", f.Path, "20s", "GPU-a")
+			a.expect("claimed ")
+			a.kill()
+			eventually(t, "the lease is dead", func() bool { return len(alive(f)) == 0 })
+			pairs := left()
+			if len(pairs) != 2 {
+				t.Fatalf("%s: left %v", r.name, pairs)
+			}
+			started := filepath.Join(filepath.Dir(pairs[0]), newPrefix+"aaaa"+jsonSuffix) // as of one that was killed earlier
+			if err := errors.Join(os.WriteFile(started, nil, 0o600), os.Chown(started, int(r.uid), -1)); err != nil {
+				t.Fatal(err)
+			}
+			b := claims()
+			b.expect("claimed ")
+			b.kill()
+			eventually(t, "the lease is dead", func() bool { return len(alive(f)) == 0 })
+			for _, path := range left() {
+				if strings.HasPrefix(path, strings.TrimSuffix(pairs[0], jsonSuffix)) || path == started {
+					t.Errorf("%s: the claim %s has left %s", r.name, where, path)
+				}
+			}
+		}
+	}
+}
+
+// alive are the leases that are alive, without a claim.
+func alive(f *Folder) []job.Lease {
+	leases, _ := f.Leases()
+	return leases
+}
+
+// TestHiddenOwner: inside, a live lock in a folder whose owner cannot be known keeps its device busy, whoever put it there; outside, where the
+// owner is known, nothing has changed. Dead ones count nowhere.
+func TestHiddenOwner(t *testing.T) {
+	gate.Need(t, "root", "userns")
+	f := fresh(t)
+	does(t, bob, "mkdir", f.userFolder(4003)) // the name of another
+	plant := func(name string, ids ...string) {
+		for _, id := range ids {
+			does(t, bob, "create", filepath.Join(filepath.Join(f.Path, "leases", name), nameOf(&job.Lease{ID: id, Devices: []gpu.UUID{gpu.UUID("GPU-" + id)}})+lockSuffix))
+		}
+	}
+	plant("4003", "live", "dead")
+	does(t, bob, "write-lock", filepath.Join(f.userFolder(4003), nameOf(&job.Lease{ID: "live", Devices: []gpu.UUID{"GPU-live"}})+lockSuffix))
+	for _, r := range realms()[:5] {
+		if said := r.play(t, "claim", f.Path, "20s", "GPU-live").line(); said != "error: busy" {
+			t.Errorf("%s: a device that may be leased: %s", r.name, said)
+		}
+		a := r.play(t, "claim", f.Path, "20s", "GPU-dead")
+		a.expect("claimed ")
+		a.kill()
+	}
+	play(t, alice, "claim", f.Path, "20s", "GPU-live").expect("claimed ")
+}
+
+// TestManyFolders: a user can make folders as from user namespaces, and slows nobody down by more than a few of them.
+func TestManyFolders(t *testing.T) {
+	gate.Need(t, "root", "userns")
+	f := fresh(t)
+	name := nameOf(&job.Lease{ID: "aaaa", Devices: []gpu.UUID{"GPU-x"}}) + lockSuffix
+	for i := range foldersPerOwner + 2 {
+		dir := filepath.Join(f.Path, "leases", fmt.Sprintf("%s%08x", spacePrefix, i))
+		does(t, bob, "mkdir", dir)
+		does(t, bob, "create", filepath.Join(dir, name))
+		does(t, bob, "write-lock", filepath.Join(dir, name))
+	}
+	realms()[0].play(t, "claim", f.Path, "20s", "GPU-a").expect("claimed ")
+	leases, problems := f.Leases()
+	of := map[uint32]int{}
+	for _, l := range leases {
+		of[l.UID]++
+	}
+	if of[bob] != foldersPerOwner || of[alice] != 1 {
+		t.Errorf("leases by uid: %v", of)
+	}
+	n := 0
+	for _, p := range problems {
+		if p.UID == bob && strings.Contains(p.Text, "more than 4 folders") {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("problems: %v", problems)
+	}
+}
