@@ -257,7 +257,7 @@ func read(name string, trusted []uint32) ([]byte, error) {
 	}
 	switch {
 	case !slices.Contains(trusted, st.Uid):
-		return nil, fmt.Errorf("cannot use %s: it belongs to uid %d; remove it", name, st.Uid)
+		return nil, fmt.Errorf("cannot use %s: it belongs to uid %d; root can remove it: sudo rm -r %s", name, st.Uid, name)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
 		return nil, fmt.Errorf("cannot use %s: it is not a file of its own; remove it", name)
 	}
@@ -281,7 +281,7 @@ func openDir(name string, trusted []uint32) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {
-		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; remove it", name, st.Uid)
+		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; root can remove it: sudo rm -r %s", name, st.Uid, name)
 	}
 	if err != nil {
 		_ = unix.Close(fd)

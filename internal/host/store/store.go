@@ -114,11 +114,11 @@ func check(path string) (uint32, error) {
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); remove it", path, owner)
+		return 0, fmt.Errorf("cannot use the state folder %s: it is a symbolic link (%s); %s", path, owner, removal(path, st.Uid, ""))
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); remove it", path, owner)
+		return 0, fmt.Errorf("cannot use the state folder %s: it is not a folder (%s); %s", path, owner, removal(path, st.Uid, ""))
 	}
-	if err := checkFormat(path, owner); err != nil {
+	if err := checkFormat(path, owner, st.Uid); err != nil {
 		return 0, err
 	}
 	if st.Mode&unix.S_ISVTX == 0 {
@@ -128,7 +128,7 @@ func check(path string) (uint32, error) {
 		var s unix.Stat_t
 		if err := unix.Lstat(filepath.Join(path, sub), &s); err != nil {
 			// Not %w: os.ErrNotExist would say that there is no state folder at all, and so no lease.
-			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); remove it when no lease is alive", path, sub, err.Error(), owner)
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); %s", path, sub, err.Error(), owner, removal(path, st.Uid, " when no lease is alive"))
 		}
 		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
@@ -137,11 +137,20 @@ func check(path string) (uint32, error) {
 	return st.Uid, checkFileSystem(path)
 }
 
-func checkFormat(path, owner string) error {
+// removal is how something in the place of a state folder, or of a piece of one, is removed: folders around it are sticky, so only its owner and root
+// can.
+func removal(path string, owner uint32, when string) string {
+	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
+		return "remove it" + when
+	}
+	return "ask its owner or root to remove it" + when + ": sudo rm -r " + path
+}
+
+func checkFormat(path, owner string, uid uint32) error {
 	data, err := new(reader).readEntry(unix.AT_FDCWD, filepath.Join(path, "format"), nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it when nobody needs it", path, owner)
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when nobody needs it"))
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
