@@ -40,7 +40,7 @@ func TestKeptLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := s.Devices[0].Leases[0]
-	same(t, "lease", []any{fmt.Sprint(held.HeldBy), held.Remedy}, []any{fmt.Sprintf("[{%d sleep}]", pid), "end it: gpuard release " + lease})
+	same(t, "lease", []any{fmt.Sprint(held.HeldBy), held.Remedy}, []any{fmt.Sprintf("[{%d sleep false}]", pid), "end it: gpuard release " + lease})
 
 	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--wait", "1s", "--", "true"))
 	contains(t, got.err, fmt.Sprintf("GPU 0: sh of %s has ended, still held by PID %d (sleep)", s.Devices[0].Leases[0].User, pid))

@@ -251,7 +251,7 @@ func (a *App) keeper(path string) string {
 		}
 		if err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
-				return fmt.Sprintf("the user %s (%s)", a.Names(st.Uid), path)
+				return fmt.Sprintf("the user %s or root (%s)", a.Names(st.Uid), path)
 			}
 		}
 		return "the administrator"

@@ -119,8 +119,8 @@ func (a *App) commandGone(l job.Lease) bool {
 
 // unattended looks up who keeps a lease whose command is gone when its holder cannot say so: the holder was killed or is stopped, or a
 // gpuard that stays beside its command was killed before it noted as which process that runs. A process of the command's name is taken
-// for the command, because it could be.
-func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
+// for the command, because it could be. A stopped holder counts when it is late: it may be continued in a moment.
+func (a *App) unattended(folder *store.Folder, l job.Lease, late bool) job.Lease {
 	if !a.commandGone(l) {
 		return l
 	}
@@ -129,13 +129,13 @@ func (a *App) unattended(folder *store.Folder, l job.Lease) job.Lease {
 		return l
 	}
 	holders := a.Proc.OpenBy(dev, ino)
-	if len(holders) == 0 {
+	if len(holders) == 0 && late {
 		holders = a.stoppedHolder(folder, l)
 	}
 	helper := func(stopped bool) bool {
 		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && a.OwnHelper(b.PID) })
 	}
-	if len(holders) == 0 || helper(false) && !helper(true) {
+	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
 	}
 	for i := range holders {
@@ -168,7 +168,7 @@ func (a *App) stoppedHolder(folder *store.Folder, l job.Lease) []job.Blocker {
 func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
 	held, found := slices.Clone(q.seen.Held), false
 	for i := range held {
-		if l := q.app.unattended(folder, held[i]); l.Ended != held[i].Ended || l.PID != held[i].PID {
+		if l := q.app.unattended(folder, held[i], true); l.Ended != held[i].Ended || l.PID != held[i].PID {
 			held[i], found = l, true
 		}
 	}
@@ -185,9 +185,9 @@ func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
 }
 
 // attend says of each lease whether it is unattended.
-func (a *App) attend(folder *store.Folder, held []job.Lease) {
+func (a *App) attend(folder *store.Folder, held []job.Lease, late bool) {
 	for i := range held {
-		held[i] = a.unattended(folder, held[i])
+		held[i] = a.unattended(folder, held[i], late)
 	}
 }
 

@@ -103,6 +103,8 @@ func Remedy(err error) string {
 		return unavailable.Remedy + "; gpuard doctor says more"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "make room there and try again: nothing was leased"
+	case errors.Is(err, syscall.EFBIG):
+		return "your limit on the size of files (ulimit -f) is too low: ulimit -f unlimited, and try again: nothing was leased"
 	}
 	return ""
 }

@@ -76,10 +76,10 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
 		held, problems = folder.Leases()
 		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
-			a.attend(folder, held)
+			a.attend(folder, held, false)
 		}
 	}
-	a.attend(folder, held)
+	a.attend(folder, held, true)
 	for i := range held {
 		held[i].User = a.Names(held[i].UID)
 	}
@@ -172,7 +172,7 @@ func (a *App) Release(ctx context.Context, id string) (job.Lease, error) {
 	if i < 0 {
 		return job.Lease{}, &noLease{id}
 	}
-	l := a.unattended(folder, held[i])
+	l := a.unattended(folder, held[i], true)
 	if err := a.releasable(folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}

@@ -150,7 +150,7 @@ func (s *supervision) remains(l *Launch) []job.Blocker {
 		}
 		if over := time.Now().After(end); lease.Ended || over {
 			if !lease.Ended {
-				lease = s.app.unattended(l.held.Folder, lease)
+				lease = s.app.unattended(l.held.Folder, lease, true)
 			}
 			return slices.DeleteFunc(slices.Clone(lease.HeldBy), func(b job.Blocker) bool { return !s.app.Proc.Alive(b.PID, b.Start) })
 		}

@@ -13,6 +13,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/mistake"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
@@ -125,7 +126,7 @@ func (f *Folder) open() (*project.Folder, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // nothing is known
 	}
-	return folder, err
+	return folder, f.advised(err)
 }
 
 // create opens the folder, which is made when it is missing.
@@ -134,7 +135,23 @@ func (f *Folder) create() (*project.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return project.Make(top, filepath.Base(f.path))
+	folder, err := project.Make(top, filepath.Base(f.path))
+	return folder, f.advised(err)
+}
+
+// advised adds what helps against something of another user in the place of our folder. GPUARD_STATE goes before XDG_STATE_HOME, and
+// may be a folder that all can write.
+func (f *Folder) advised(err error) error {
+	var foreign *project.ForeignError
+	if !errors.As(err, &foreign) {
+		return err
+	}
+	elsewhere := "set XDG_STATE_HOME to a folder of your own"
+	if own, _ := f.app.Env.Lookup("GPUARD_STATE"); own != "" {
+		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
+	}
+	return fmt.Errorf("cannot use the project's folder %s: it belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
+		foreign.Path, f.app.Names(foreign.UID), quote.Sh(foreign.Path), elsewhere)
 }
 
 // Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is

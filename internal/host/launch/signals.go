@@ -14,9 +14,18 @@ import (
 // DefaultSignals gives this process the kernel's own reaction to signals for which the Go runtime has another one, so that
 // gpuard on its way to the command dies as the command would: Ctrl-\ would print goroutines and end with code 2, and an
 // alarm set by the caller would be lost (Go's sigtable_linux_generic.go). Nothing in this process may notify them.
+// One is caught instead: a write beyond the limit on the size of files (ulimit -f) is to fail, and not to end the program. An exec gives a
+// caught signal its default again, so the command is not concerned; an ignored one it would inherit.
 func DefaultSignals() {
+	var size unix.Rlimit
+	limited := unix.Getrlimit(unix.RLIMIT_FSIZE, &size) == nil && size.Cur != unix.RLIM_INFINITY
 	for _, sig := range fromRuntime() {
-		setDefault(sig)
+		if sig != unix.SIGXFSZ || !limited {
+			setDefault(sig)
+		}
+	}
+	if limited {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ) // the write's own error tells the rest (setrlimit(2), EFBIG)
 	}
 	inheritIgnored()
 }

@@ -133,7 +133,7 @@ func try(path string, busy func()) (*Manifest, error) {
 	m := &Manifest{path: path, folder: folder}
 	if owner := mine.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
 		_ = folder.Close()
-		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user", dir)
+		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user; ask root to remove it (sudo rm -r %[1]s), or set XDG_STATE_HOME to a folder of your own", dir)
 	}
 	if m.Record, err = peek(folder, path); err != nil {
 		_ = folder.Close()

@@ -262,7 +262,7 @@ func judge(fd int, name string, trusted []uint32) error {
 	}
 	switch {
 	case !slices.Contains(trusted, st.Uid):
-		return fmt.Errorf("cannot use %s: it belongs to uid %d; remove it", name, st.Uid)
+		return fmt.Errorf("cannot use %s: it belongs to uid %d; root can remove it: sudo rm -r %s", name, st.Uid, name)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
 		return fmt.Errorf("cannot use %s: it is not a file of its own; remove it", name)
 	}
@@ -300,7 +300,7 @@ func openDir(root *sys.Dir, trusted []uint32) (*sys.Dir, error) {
 	}
 	st, err := d.Status()
 	if err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {
-		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; remove it", d.Name(), st.Uid)
+		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; root can remove it: sudo rm -r %s", d.Name(), st.Uid, d.Name())
 	}
 	if err != nil {
 		_ = d.Close()

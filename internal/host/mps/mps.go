@@ -93,7 +93,7 @@ func (c *Control) Lock() (func(), error) {
 		return nil, err
 	}
 	if err := own(c.Pipe, os.Geteuid()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; ask root to remove it (sudo rm -r %s), or set TMPDIR to a folder of your own", err, c.Pipe)
 	}
 	file, err := os.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

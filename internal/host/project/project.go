@@ -70,6 +70,17 @@ func Open(path string) (*Folder, error) {
 	return &Folder{path}, nil
 }
 
+// ForeignError says that something of another user stands where a folder of ours should be.
+type ForeignError struct {
+	Path string
+	UID  uint32
+}
+
+// Error says whose it is by number; the caller knows names, and what to do about it.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("cannot use the project's folder %s: it belongs to uid %d, not to you", e.Path, e.UID)
+}
+
 // private refuses a folder that others could have filled.
 func private(dir string) error {
 	var st unix.Stat_t
@@ -77,10 +88,10 @@ func private(dir string) error {
 		return fmt.Errorf("cannot use the project's folder: %w", &os.PathError{Op: "open", Path: dir, Err: err})
 	}
 	switch {
+	case int(st.Uid) != os.Geteuid():
+		return &ForeignError{dir, st.Uid}
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("cannot use the project's folder %s: it is not a folder; remove it", dir)
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("cannot use the project's folder %s: it belongs to uid %d, not to you; set XDG_STATE_HOME to a folder of your own", dir, st.Uid)
 	case st.Mode&0o077 != 0:
 		return fmt.Errorf("cannot use the project's folder %s: others may enter it; chmod 700 %s", dir, dir)
 	}

@@ -92,7 +92,7 @@ func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != owner && st.Uid != 0 {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("cannot open the lease folder lock %s: it belongs to uid %d and must be a regular file of uid %d, as the folder is; remove it, or the folder", path, st.Uid, owner)
+		return nil, fmt.Errorf("cannot open the lease folder lock %s: it belongs to uid %d and must be a regular file of uid %d, as the folder is; %s", path, st.Uid, owner, removal(path, owner, ""))
 	}
 	return &lockFile{os.NewFile(uintptr(fd), path), uint64(st.Dev), st.Ino}, nil
 }

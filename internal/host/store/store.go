@@ -109,11 +109,11 @@ func unusable(path string, err error) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); remove it", path, st.Uid)
+		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); %s", path, st.Uid, removal(path, st.Uid, ""))
 	case unix.S_IFDIR:
 		return err
 	}
-	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); remove it", path, st.Uid)
+	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); %s", path, st.Uid, removal(path, st.Uid, ""))
 }
 
 // check refuses what cannot carry leases and returns the owner.
@@ -124,7 +124,7 @@ func check(root *sys.Dir) (uint32, error) {
 		return 0, &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
-	if err := checkFormat(root, owner); err != nil {
+	if err := checkFormat(root, owner, st.Uid); err != nil {
 		return 0, err
 	}
 	if st.Mode&unix.S_ISVTX == 0 {
@@ -134,7 +134,7 @@ func check(root *sys.Dir) (uint32, error) {
 		s, err := root.Look(sub)
 		if err != nil {
 			// Not %w: os.ErrNotExist would say that there is no state folder at all, and so no lease.
-			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); remove it when no lease is alive", path, sub, errors.Unwrap(err).Error(), owner)
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); %s", path, sub, errors.Unwrap(err).Error(), owner, removal(path, st.Uid, " when no lease is alive"))
 		}
 		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
@@ -143,12 +143,21 @@ func check(root *sys.Dir) (uint32, error) {
 	return st.Uid, checkFileSystem(root)
 }
 
-func checkFormat(root *sys.Dir, owner string) error {
+// removal is how something in the place of a state folder, or of a piece of one, is removed: folders around it are sticky, so
+// only its owner and root can.
+func removal(path string, owner uint32, when string) string {
+	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
+		return "remove it" + when
+	}
+	return "ask its owner or root to remove it" + when + ": sudo rm -r " + path
+}
+
+func checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	path := root.Name()
 	data, err := new(reader).readEntry(int(root.Fd()), "format", nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); remove it when nobody needs it", path, owner)
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when nobody needs it"))
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
