@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,7 +26,9 @@ type trap struct {
 	away  string // where it is meanwhile
 	decoy string // a folder of the victim's that has nothing to do with gpuard
 	link  bool   // to the decoy; else the decoy itself
-	set   bool
+
+	set     bool
+	missing bool // there was no folder yet
 }
 
 // bait puts files into the decoy under the names that are in the folder now, so that what is meant for those meets these.
@@ -35,6 +38,8 @@ func (p *trap) bait(t *testing.T) {
 		inside, _ := filepath.Rel(p.path, path)
 		at := filepath.Join(p.decoy, inside)
 		switch _, known := os.Lstat(at); {
+		case errors.Is(err, os.ErrNotExist):
+			return nil
 		case err != nil || known == nil:
 			return err
 		case d.IsDir():
@@ -50,6 +55,9 @@ func (p *trap) bait(t *testing.T) {
 func (p *trap) spring(t *testing.T) {
 	t.Helper()
 	err := os.Rename(p.path, p.away)
+	if p.missing = errors.Is(err, os.ErrNotExist); p.missing {
+		err = nil
+	}
 	if err == nil && p.link {
 		err = os.Symlink(p.decoy, p.path)
 	} else if err == nil {
@@ -72,7 +80,7 @@ func (p *trap) relax(t *testing.T) {
 	} else {
 		err = os.Rename(p.path, p.decoy)
 	}
-	if err == nil {
+	if err == nil && !p.missing {
 		err = os.Rename(p.away, p.path)
 	}
 	if err != nil {
@@ -165,6 +173,7 @@ func decoy(t *testing.T, of string, uid, owner uint32) string {
 const (
 	linkOnce    = "a link for one call"
 	linkOn      = "a link from then on"
+	linkNew     = "a link for one call, where the folder is missing at first"
 	otherFolder = "a folder of another user"
 )
 
@@ -177,8 +186,16 @@ func TestExchangedAtEveryStep(t *testing.T) {
 		"waits": {"", "tickets", "tickets/" + own},
 	} {
 		for _, target := range targets {
-			exchangedAtEveryStep(t, deed, target, linkOnce, me(), nil)
-			exchangedAtEveryStep(t, deed, target, linkOn, me(), nil)
+			ways := []string{linkOnce}
+			if target == "" || strings.HasSuffix(target, own) {
+				ways = append(ways, linkOn)
+			}
+			if strings.HasSuffix(target, own) {
+				ways = append(ways, linkNew)
+			}
+			for _, how := range ways {
+				exchangedAtEveryStep(t, deed, target, how, me(), nil)
+			}
 			if me() == 0 {
 				exchangedAtEveryStep(t, deed, target, otherFolder, bob, nil)
 			}
@@ -203,6 +220,9 @@ func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, 
 		case c.entry && c.nr == unix.SYS_GETPGID:
 			if round++; round%2 == 1 { // one more begins
 				calls = 0
+				if how == linkNew {
+					_ = os.RemoveAll(p.path)
+				}
 				break
 			}
 			p.relax(t)
@@ -219,7 +239,7 @@ func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, 
 				before = inventory(t, p.decoy)
 				p.spring(t)
 			}
-		case calls == round/2+1 && how == linkOnce:
+		case calls == round/2+1 && (how == linkOnce || how == linkNew):
 			p.relax(t)
 		}
 		return led || done

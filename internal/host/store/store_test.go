@@ -49,7 +49,7 @@ func roles() map[string]func([]string) error {
 		"create": roleCreate, "ctrl-z": roleCtrlZ, "claim": roleClaim, "churn": roleChurn, "contend": roleContend,
 		"lock": roleLock, "try": roleTry, "hold": roleHold, "parent": roleParent, "do": roleDo, "hostile": roleHostile,
 		"within": roleWithin, "own": roleOwn, "list": roleList, "traced": roleTraced, "wait": roleWait, "tickets": roleTickets, "watch": roleWatch,
-		"hostile-tickets": roleHostileTickets, "exchange": roleExchange, "victim": roleVictim,
+		"hostile-tickets": roleHostileTickets, "exchange": roleExchange, "remake": roleRemake, "victim": roleVictim,
 	}
 }
 

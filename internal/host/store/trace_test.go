@@ -90,6 +90,7 @@ func createBeside(f *Folder, _ []gpu.UUID) (string, error) {
 // again does a deed as often as it is let, with two more calls of getpgid between each two; what it says does not matter.
 func again(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.UUID) (string, error) {
 	return func(f *Folder, devices []gpu.UUID) (string, error) {
+		unix.Umask(0o077) // so that the mode of what it makes has to be changed
 		for range 1000 {
 			_, _ = deed(f, devices)
 			_, _ = unix.Getpgid(0)
