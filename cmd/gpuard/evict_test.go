@@ -24,11 +24,10 @@ type evictAnswer struct {
 	Evicted   []leftover.Evicted
 }
 
-// evict runs gpuard evict with a home of its own, which must end with that code.
+// evict runs gpuard evict, which must end with that code.
 func (r *rack) evict(code int, args ...string) evictAnswer {
 	r.t.Helper()
 	cmd := r.cmd(append([]string{"evict", "--json"}, args...)...)
-	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+r.state+".home")
 	got := run(r.t, cmd)
 	var a evictAnswer
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != code {

@@ -163,7 +163,7 @@ func TestShellLease(t *testing.T) {
 		t.Run(shell.name, func(t *testing.T) {
 			needShell(t, shell.name)
 			r := newRig(t, "demo:1xL4")
-			cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine})
+			cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine, "HOME=" + t.TempDir()})
 			cmd.Path, _ = exec.LookPath(shell.name)
 			cmd.Args = []string{shell.name, "-c", shell.script + "; echo got $CUDA_VISIBLE_DEVICES $GPUARD_LEASE; read line; true"}
 			in, err := cmd.StdinPipe()

@@ -73,7 +73,7 @@ type result struct {
 }
 
 // program prepares the program with a state folder and a clean environment; env comes last and wins. The locale is the same on every
-// machine, and a shell that is started with this environment writes no history into the home of the caller.
+// machine, and neither the program nor a shell that is started with this environment writes into the home of the caller.
 func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -90,7 +90,7 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
-	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "LC_ALL=C.UTF-8", "HISTFILE=", "XDG_CONFIG_HOME=/dev/null", "GPUARD_STATE="+state), env...)
+	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "LC_ALL=C.UTF-8", "HISTFILE=", "XDG_CONFIG_HOME=/dev/null", "XDG_STATE_HOME="+state+".home", "GPUARD_STATE="+state), env...)
 	return cmd
 }
 

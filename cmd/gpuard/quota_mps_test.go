@@ -106,6 +106,7 @@ func TestQuotaMPSBroken(t *testing.T) {
 	r := newRack(t, fakegpu.GeForce(0))
 	r.Remove("bin/nvidia-cuda-mps-control")
 	executable.Write(t, filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), []byte("#!/bin/sh\necho no device supports it; exit 1\n"))
+	r.env = append(r.env, "TMPDIR="+t.TempDir())
 	got := r.run("run", "--share", "8G", "--quota", "mps", "--", "true")
 	same(t, "exit", got.code, 0)
 	contains(t, got.err, "no device supports it", "the share is measured from outside instead", "a share of 8 GiB (watch)")

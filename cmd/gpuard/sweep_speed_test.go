@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -26,7 +27,7 @@ func TestSweepSpeed(t *testing.T) {
 	for i := range runs {
 		fmt.Fprintln(&numbers, i)
 	}
-	ours, theirs := time.Hour, time.Hour
+	ours, theirs, home := time.Hour, time.Hour, t.TempDir()
 	for turn := range turns {
 		f.dir = filepath.Join(f.work, strconv.Itoa(turn))
 		began := time.Now()
@@ -35,6 +36,7 @@ func TestSweepSpeed(t *testing.T) {
 		}
 		ours = min(ours, time.Since(began))
 		cmd := exec.CommandContext(t.Context(), "parallel", "-j8", "CUDA_VISIBLE_DEVICES=$(({%}-1)) true")
+		cmd.Env = append(os.Environ(), "HOME="+home)
 		cmd.Stdin = strings.NewReader(numbers.String())
 		began = time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package quote
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ func TestShells(t *testing.T) {
 				gate.Need(t, shell)
 			}
 			line := "printf '%s\\0' " + Words(how, words...)
-			out, err := exec.Command(shell, "-c", line).Output()
+			cmd := exec.Command(shell, "-c", line)
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // fish makes folders there
+			out, err := cmd.Output()
 			if want := strings.Join(words, "\x00") + "\x00"; err != nil || string(out) != want {
 				t.Errorf("%s: %v, got %q, want %q", line, err, out, want)
 			}
