@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/host/sys"
 	"gpuard/internal/core/space"
+	"gpuard/internal/host/sys"
 )
 
 // reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/host/sys"
 	"gpuard/internal/core/space"
+	"gpuard/internal/host/sys"
 )
 
 // Format is the version of the layout. A folder with another number is refused.
