@@ -61,11 +61,12 @@ type decision struct {
 	Machine gpu.Machine
 	Held    *store.Held // nil when nothing was recorded
 	Folder  *store.Folder
+	Watch   *os.File // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
 }
 
 // decided is the answer to a question.
 func (q *question) decided(held *store.Held, folder *store.Folder) *decision {
-	return &decision{q.plan, q.machine, held, folder}
+	return &decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
 // claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a

@@ -203,7 +203,11 @@ func (w *waiting) stand(ctx context.Context) (*decision, error) {
 	for fresh := false; ; {
 		held, err := w.look(ctx, fresh)
 		if err == nil {
-			return q.decided(held, w.folder), nil
+			d := q.decided(held, w.folder)
+			if w.watcher != nil {
+				d.Watch = w.watcher.Leave()
+			}
+			return d, nil
 		}
 		if !errors.As(err, &w.refusal) || w.refusal.Never {
 			return nil, err
