@@ -15,6 +15,7 @@ const Overdue = 2 * time.Second
 type Turn struct {
 	Next   map[string]int64 `json:"next,omitempty"`   // ticket ID: CLOCK_BOOTTIME (ns) since when it is next, one per scope
 	Passed map[string]int64 `json:"passed,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which it was passed over
+	Unsure map[string]int64 `json:"unsure,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which a device was seen that it does not know
 }
 
 // See looks at the queue for the ticket id, whose owner acts now ("" when nobody waits): it is not passed over any more.
@@ -46,7 +47,7 @@ func (t Turn) See(q Question, id string, alive []job.Ticket, overdue time.Durati
 
 // pass passes the ticket over, with all others of its user except id.
 func (t Turn) pass(q Question, next job.Ticket, id string) Turn {
-	turn := Turn{Next: maps.Clone(t.Next), Passed: maps.Clone(t.Passed)}
+	turn := Turn{Next: maps.Clone(t.Next), Passed: maps.Clone(t.Passed), Unsure: t.Unsure}
 	if turn.Passed == nil {
 		turn.Passed = map[string]int64{}
 	}
@@ -70,13 +71,16 @@ func (t Turn) Put(q Question) Question {
 
 // clone keeps what is said of living tickets.
 func (t Turn) clone(alive []job.Ticket) Turn {
-	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}}
+	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{}}
 	for _, a := range alive {
 		if at, ok := t.Next[a.ID]; ok {
 			out.Next[a.ID] = at
 		}
 		if at, ok := t.Passed[a.ID]; ok {
 			out.Passed[a.ID] = at
+		}
+		if at, ok := t.Unsure[a.ID]; ok {
+			out.Unsure[a.ID] = at
 		}
 	}
 	return out

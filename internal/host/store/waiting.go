@@ -69,22 +69,22 @@ func (f *Folder) ownTickets(uid uint32) (map[string]bool, error) {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	names, started, err := r.ticketNames(dir, uid)
+	files, err := r.ticketFiles(dir, uid)
 	if err != nil {
 		return nil, err
 	}
-	remove(dir, started...)
+	remove(dir, files.waste...)
 	taken := map[string]bool{}
-	for _, name := range names {
-		if len(names) >= ticketsPerUser {
+	for _, name := range files.tickets {
+		if len(files.tickets) >= ticketsPerUser {
 			if t, err := r.ticket(int(dir.Fd()), name, uid); t == nil && err == nil {
-				remove(dir, name+ticketSuffix)
+				remove(dir, name+ticketSuffix, name+devicesSuffix)
 				continue
 			}
 		}
 		taken[name[stampDigits+1:]] = true
 	}
-	return taken, sweepPipes(dir.Name(), uid, names)
+	return taken, sweepPipes(dir.Name(), uid, files.tickets)
 }
 
 // sweepPipes removes the FIFOs without a ticket.
@@ -163,7 +163,7 @@ func newPipe(path string) (*os.File, error) {
 // a second time it does nothing.
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
-		for _, path := range []string{filepath.Join(w.dir, w.name+ticketSuffix), w.pipePath()} {
+		for _, path := range []string{filepath.Join(w.dir, w.name+ticketSuffix), filepath.Join(w.dir, w.name+devicesSuffix), w.pipePath()} {
 			if uerr := unix.Unlink(path); err == nil && !errors.Is(uerr, unix.ENOENT) {
 				err = uerr
 			}

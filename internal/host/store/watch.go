@@ -191,7 +191,7 @@ func (w *Watcher) add(fd int, d *watched, events uint32) error {
 	}
 	number := 0
 	if cerr := raw.Control(func(inotify uintptr) {
-		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR)
+		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	}); cerr != nil {
 		return cerr
 	}
@@ -238,6 +238,10 @@ func (w *Watcher) event(e ended, what uint32) {
 		w.tell()
 	case d.dir == nil: // a user's first lease or ticket, which may have ended before we saw the folder
 		if !w.watches(filepath.Join(d.path, e.name)) && w.user(d.path, e.name, d.suffix) == nil {
+			w.tell()
+		}
+	case e.name == callName:
+		if what&unix.IN_DELETE != 0 {
 			w.tell()
 		}
 	case !strings.HasSuffix(e.name, d.suffix) || strings.HasPrefix(e.name, newPrefix):
