@@ -94,21 +94,30 @@ func (q *question) settle() {
 // recent is how long the end of a lease explains that a device is free: those who wait were told.
 const recent = 2 * time.Second
 
-// call wakes those who wait where a look saw, as the first one, that another request may start now, and no end of a lease has told
-// them so: a device appeared, was undrained, or is well again.
+// surprise reports whether a look saw, as the first one, that another request may start now, and no end of a lease has told that.
+func (q *question) surprise() bool {
+	l := q.line
+	return l != nil && l.newly && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
+		ended := q.seen.Changes[id].Ended
+		return ended == 0 || l.boot-ended > int64(recent)
+	})
+}
+
+// ready are the devices of the next request that could be given to it.
+func (l *line) ready() []gpu.UUID {
+	return slices.DeleteFunc(slices.Clone(l.next.Devices), func(id gpu.UUID) bool {
+		r := l.asked.Rooms[id]
+		return !r.Whole && r.Share == nil
+	})
+}
+
+// call wakes those who wait where another request may start now: a device appeared, was undrained, or is well again.
 func (a *App) call(q *question, folder *store.Folder, boot string) {
 	l := q.line
-	if l == nil || !l.newly || l.mine() {
+	if l == nil || !l.free || l.mine() {
 		return
 	}
-	var ids []gpu.UUID
-	for _, id := range l.next.Devices {
-		r := l.asked.Rooms[id]
-		ended := q.seen.Changes[id].Ended
-		if (r.Whole || r.Share != nil) && (ended == 0 || l.boot-ended > int64(recent)) {
-			ids = append(ids, id)
-		}
-	}
+	ids := l.ready()
 	if len(ids) > 0 {
 		_ = folder.Call(boot, ids...) // the first in line looks within a second all the same
 	}

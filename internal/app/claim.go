@@ -266,7 +266,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 			Kept: q.kept,
 		}, nil
 	})
-	if err != nil && mine == nil {
+	if err != nil && mine == nil && q.surprise() {
 		a.call(q, folder, boot)
 	}
 	return lease, err

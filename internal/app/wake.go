@@ -126,8 +126,8 @@ func (w *waiting) react(ctx context.Context) (look bool, err error) {
 }
 
 // survey counts the devices that the request may have a use for now, and the requests ahead, without the folder lock. It is
-// never too small: 0 means that every device that could serve is leased, or was busy at the last look in a way that no lease
-// and no ticket changes.
+// never too small: 0 means that too few of the devices that could serve are not leased, leaving out those that were busy at the
+// last look in a way that no lease and no ticket changes.
 func (w *waiting) survey() (free int) {
 	q, l := w.question, w.question.line
 	all := len(w.mine.Ticket.Devices)
@@ -148,6 +148,9 @@ func (w *waiting) survey() (free int) {
 		if !sight.Leased[job.DeviceHash(id)] && !sight.Leased[job.ManyDevices] && (told || !busy) {
 			free++
 		}
+	}
+	if free < w.mine.Ticket.Count {
+		return 0
 	}
 	return free
 }
