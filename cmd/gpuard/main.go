@@ -59,8 +59,8 @@ type waits struct {
 	again  time.Duration // for a next start of a command whose lease is kept for that
 	look   time.Duration // between two looks at the GPUs of a job that may move
 	minute time.Duration // of the policy of such moves
-	turn   time.Duration // for somebody who is next in the line to come; 0 is what the program has
-	slow   time.Duration // between two looks of somebody who waits for what nobody tells; 0 is what the program has
+	turn   time.Duration // for a request that is next in the line to come; 0 is what the program has
+	slow   time.Duration // between two readings of the machine by the first in line; 0 is what the program has
 	pause  time.Duration // before a command that failed is started again; 0 is what the program has
 	reach  time.Duration // for a job on a device to show up as a client of MPS; 0 is what the program has
 }
@@ -79,7 +79,7 @@ func start(root string, w waits) int {
 		}
 		return 0
 	}
-	nvidia := &driver{deadline: w.driver}
+	nvidia := &driver{deadline: w.driver, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
 	a := &app.App{
 		Name:        filepath.Base(os.Args[0]),
 		Read:        app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
@@ -128,6 +128,7 @@ func ended(err error) int {
 // driver is NVML, opened on first use and kept: one initialisation per process.
 type driver struct {
 	deadline time.Duration
+	devices  string // folder with an entry for each device that the kernel driver has
 	opening  sync.Mutex
 	nvml     *nvml.Library
 }
@@ -137,7 +138,7 @@ func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
 	defer d.opening.Unlock()
 	if d.nvml == nil {
 		// Whoever is in a hurry with a reading still needs the library: it has a deadline of its own.
-		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline))
+		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline), nvml.Kernel(d.devices))
 		if err != nil {
 			return nil, err
 		}

@@ -50,8 +50,8 @@ type App struct {
 	Driver        time.Duration          // for the driver to answer; 0 means 5 s
 	LockDeadline  time.Duration          // for the folder lock; 0 means 10 s
 	ProbeDeadline time.Duration          // for the CUDA driver to answer --probe; 0 means 30 s
-	Overdue       time.Duration          // how long somebody who is next may let a free device lie; 0 means queue.Overdue
-	Slow          time.Duration          // between two looks while something blocks whose end nobody tells; 0 means 5 s, growing to 30 s
+	Overdue       time.Duration          // how long a request that is next may let a free device lie; 0 means queue.Overdue
+	Slow          time.Duration          // between two readings of the machine by the first in line; 0 means 1 s
 	Fading        time.Duration          // how long GPU memory of a job that just ended is waited for; 0 means 10 s
 	Interval      time.Duration          // between two looks of verify; 0 means 500 ms
 	DriftInterval time.Duration          // between two looks at the devices of a run that may move; 0 means 5 s

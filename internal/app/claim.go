@@ -34,8 +34,10 @@ type question struct {
 	read    time.Time // when machine was
 	names   map[uint32]string
 	since   store.Generation
-	partial bool // some devices were late, and were not waited for
-	last    bool // no more rereads: decide on what there is
+	partial bool              // some devices were late, and were not waited for
+	last    bool              // no more rereads: decide on what there is
+	missing []gpu.UUID        // devices that others have seen since, and that machine does not have
+	unseen  map[gpu.UUID]bool // those that cannot be seen from here (a container)
 	seen    store.View
 	stays   bool // a lease of those that were seen does not end by itself, though its command is gone
 	plan    job.Plan
@@ -62,11 +64,12 @@ type decision struct {
 	Machine gpu.Machine
 	Held    *store.Held // nil when nothing was recorded
 	Folder  *store.Folder
+	Watch   *os.File // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
 }
 
 // decided is the answer to a question.
 func (q *question) decided(held *store.Held, folder *store.Folder) *decision {
-	return &decision{q.plan, q.machine, held, folder}
+	return &decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
 // claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
@@ -154,11 +157,17 @@ func (c *claiming) passing(p *patience, refusal *job.Refusal) bool {
 	return (e == endingLease || !c.app.waits()) && p.lasts(e)
 }
 
-// read reads the machine again.
-func (c *claiming) read(ctx context.Context) (err error) {
-	c.question.since = c.folder.Generation(c.boot)
-	c.question.machine, err = c.app.machine(ctx, reading(c.question.spec))
-	c.question.read = time.Now()
+// read reads the machine again. Where that fails, the last reading stays.
+func (c *claiming) read(ctx context.Context) error {
+	q, what, since := c.question, reading(c.question.spec), c.folder.Generation(c.boot)
+	if len(q.missing) > 0 {
+		what |= gpu.Anew
+	}
+	m, err := c.app.machine(ctx, what)
+	if err == nil {
+		q.machine, q.since, q.read = m, since, time.Now()
+		q.settle()
+	}
 	return err
 }
 
@@ -242,7 +251,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 	}
 	defer trace.write() // when the folder is not locked any more
 	now := time.Now()
-	return folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
+	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.seen = v
 		if err := q.already(v.Held, now); err != nil {
 			return job.Lease{}, err
@@ -268,6 +277,10 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 			Kept: q.kept,
 		}, nil
 	})
+	if err != nil && mine == nil && q.surprise() {
+		a.call(q, folder, boot)
+	}
+	return lease, err
 }
 
 // context is what decides beside the request, and what is odd about masks.
@@ -334,6 +347,11 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	}
 	if refusal == nil { // what has come without a lease since the reading is in no record
 		return time.Since(q.read) > freshness || slices.ContainsFunc(given(plan), changed)
+	}
+	if q.app.hardware() { // an invented machine is read for each look
+		if q.missing = q.appeared(v.Changes, known(q.machine)); len(q.missing) > 0 {
+			return true
+		}
 	}
 	// A device held by a lease is busy whatever the reading says; others may be free by now.
 	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {

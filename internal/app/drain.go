@@ -52,10 +52,7 @@ func (a *App) Drain(ctx context.Context, names []string, reason string) ([]statu
 // affected adds who has or wants a device that is drained now.
 func (a *App) affected(m gpu.Machine, d *status.Drained) error {
 	whole, _, _ := m.Find(d.Device.UUID)
-	ids := []gpu.UUID{whole.UUID}
-	for _, slice := range whole.MIG {
-		ids = append(ids, slice.UUID)
-	}
+	ids := append([]gpu.UUID{whole.UUID}, slicesOf(whole)...)
 	if err := a.unsettle(m, ids); err != nil {
 		return fmt.Errorf("%s is drained, but a command that asks for it at this moment may still get it: %w", d.Device.Label, err)
 	}
@@ -79,7 +76,7 @@ func (a *App) affected(m gpu.Machine, d *status.Drained) error {
 	return nil
 }
 
-// unsettle makes claims that read the devices before this look again.
+// unsettle makes claims that read the devices before this look again, and wakes those who wait.
 func (a *App) unsettle(m gpu.Machine, ids []gpu.UUID) error {
 	boot, err := a.Proc.BootID()
 	if err != nil {
@@ -90,7 +87,7 @@ func (a *App) unsettle(m gpu.Machine, ids []gpu.UUID) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // the record is written
-	return a.named(f, f.Changed(boot, ids...))
+	return a.named(f, f.Call(boot, ids...))
 }
 
 // Undrain puts devices into use again and takes their driver errors for settled. Where a name is wrong, it does nothing.
@@ -113,7 +110,23 @@ func (a *App) Undrain(ctx context.Context, names []string) ([]status.Undrained, 
 	if err != nil {
 		return nil, err
 	}
+	var ids []gpu.UUID
+	for _, d := range devices {
+		whole, _, _ := m.Find(d.UUID)
+		ids = append(append(ids, d.UUID), slicesOf(whole)...)
+	}
+	if err := a.unsettle(m, ids); err != nil {
+		return out, fmt.Errorf("the devices are in use again, but those who wait were not told: %w", err)
+	}
 	return out, nil
+}
+
+// slicesOf are the slices of a device.
+func slicesOf(d *gpu.Device) (ids []gpu.UUID) {
+	for _, slice := range d.MIG {
+		ids = append(ids, slice.UUID)
+	}
+	return ids
 }
 
 // drainedSince reports whether a device of the plan was drained after the machine was read. It opens a few small files of the

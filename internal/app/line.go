@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ type line struct {
 	turn  queue.Turn
 	next  job.Ticket
 	free  bool // there is a next one, and what it wants is free
+	newly bool // no look before this one saw that
 	kept  map[gpu.UUID]job.Ticket
 	boot  int64
 }
@@ -33,17 +35,19 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 	in, _ := q.context(v.Held, now)
 	l := &line{me: q.ticket(in, now), boot: v.Now}
 	if mine != nil {
-		l.me = mine.Ticket
+		l.me = renewed(mine.Ticket, l.me)
 	}
-	tickets := q.rivals(l.me, v.Tickets)
-	if len(tickets) == 0 && !tracing {
+	overdue, rooms := cmp.Or(q.app.Overdue, queue.Overdue), pick.Rooms(q.machine, v.Held, in)
+	turn, tickets := v.Turn.Guess(inScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
+	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
 		return nil
 	}
 	l.asked = queue.Question{
-		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held,
-		Rooms: pick.Rooms(q.machine, v.Held, in), Ending: q.leaving(v),
+		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.leaving(v),
 	}
-	l.turn, l.next, l.free = v.Turn.See(l.asked, l.me.ID, append(slices.Clone(v.Tickets), l.me), cmp.Or(q.app.Overdue, queue.Overdue))
+	l.turn, l.next, l.free = turn.See(l.asked, l.me.ID, append(slices.Clone(v.Tickets), l.me), overdue)
+	_, seen := turn.Next[l.next.ID]
+	l.newly = l.free && !seen
 	l.asked = l.turn.Put(l.asked)
 	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
 	if l.free && !l.mine() {
@@ -103,9 +107,10 @@ func (l *line) record(v *store.View, refusal *job.Refusal) {
 // place is where the request stands among those who wait for the same devices, from 1, and of how many.
 func (l *line) place() (int, int) {
 	order := queue.Order(l.asked)
-	i := slices.IndexFunc(order, func(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID })
-	return i + 1, len(order)
+	return slices.IndexFunc(order, l.isMe) + 1, len(order)
 }
+
+func (l *line) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
 
 // ticket is the request as others shall see it.
 func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
@@ -118,21 +123,26 @@ func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
 		most = *r.GPUs
 	}
 	return job.Ticket{
-		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Count: pick.Need(q.spec),
+		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
 		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Timeout, Parent: parent, Allocation: in.Allocation,
 		PID: os.Getpid(), Namespace: q.app.Proc.Namespace(), Command: q.whose.command, Since: now.Truncate(time.Millisecond),
 	}
 }
 
-// rivals are the tickets of the same scope, without our own, that want one of the devices, or one of a device that such a
-// one wants. Who wants others has nothing to do with us.
-func (q *question) rivals(me job.Ticket, all []job.Ticket) []job.Ticket {
-	var rest, near []job.Ticket
+// inScope are the tickets of the same scope, without our own.
+func inScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
 	for _, t := range all {
 		if t.Parent == me.Parent && t.Allocation == me.Allocation && (t.ID != me.ID || t.UID != me.UID) {
-			rest = append(rest, t)
+			others = append(others, t)
 		}
 	}
+	return others
+}
+
+// rivals are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that want
+// other devices do not matter.
+func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
+	var near []job.Ticket
 	wanted := map[gpu.UUID]bool{}
 	for _, id := range me.Devices {
 		wanted[id] = true

@@ -126,11 +126,12 @@ func (l *Launch) Exec() error {
 	switch {
 	case err != nil:
 	case launch.CanHold():
-		err = launch.StartHolder(fd, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
+		err = launch.StartHolder(fd, l.held.Watch, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
 	case l.spec.Timeout > 0:
 		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container nobody can keep it to that; leave it out")
 	}
 	if err == nil {
+		_ = l.held.Watch.Close()
 		err = l.verifier(os.Getpid())
 	}
 	if err == nil {
@@ -177,6 +178,7 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	}
 	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
 	child, err := c.Start()
+	go l.held.Watch.Close() //nolint:errcheck // nothing was written
 	if err != nil {
 		l.release()
 	}

@@ -56,8 +56,8 @@ func (w *waiting) waiter(t job.Ticket) string {
 	return fmt.Sprintf("%s of %s (PID %d)", gpu.Clean(t.Command), w.app.Names(t.UID), t.PID)
 }
 
-// renew counts those who have joined the line, or left it, since the last look: that wakes nobody who has no use of it.
-func (w *waiting) renew() {
+// recount counts the requests in the line anew, for a person: they come and go without a look of this one.
+func (w *waiting) recount() {
 	l := w.question.line
 	if l == nil { // nobody else stood there
 		w.show(true)
@@ -65,7 +65,7 @@ func (w *waiting) renew() {
 	}
 	all, _ := w.folder.Tickets()
 	now := *l
-	now.asked.Tickets = append(w.question.rivals(l.me, all), l.me)
+	now.asked.Tickets = append(rivals(l.me, inScope(l.me, all)), l.me)
 	w.question.line = &now
 	w.show(true)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -18,16 +17,15 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Waiting without a daemon: a request that cannot be served writes a ticket, and looks again when something changes. Only the
-// first few of a user look at all; every other one sleeps behind them (store.Waiting.Behind). What the request
-// waits for decides what wakes it:
+// Waiting without a daemon: a request that cannot be served writes a ticket, and decides again when something changes. Only the
+// first few requests of a user do; every other one sleeps behind them (store.Waiting.Behind). What wakes a request, in wake.go:
 //
-//   - a lease, or a ticket before it: the folder is watched, and nothing is done until something ends there;
-//   - a process without a lease: its end is waited for by pidfd, and the machine is looked at slowly, since it may give back
-//     memory before that;
-//   - memory of a job that just ended: looks at growing distances;
-//   - somebody who is next and does not come: a timer, after which they are passed over;
-//   - anything else, such as a device's health: slow looks.
+//   - a lease, or a ticket ahead, ends: the folder is watched, and nothing is done until then;
+//   - a process without a lease ends: told by its pidfd;
+//   - memory of a job that just ended: the machine is read at growing distances;
+//   - a request that is next does not come: a timer, after which it is passed over;
+//   - anything that no file tells, such as a device that appears or is well again: the first in line alone reads the machine
+//     once a second, and calls the others where one of them may start.
 
 // late says that the time of --wait ran out.
 type late struct{ refusal *job.Refusal }
@@ -64,6 +62,9 @@ func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*decision, e
 		var by *signalled
 		switch {
 		case errors.Is(err, errLate):
+			if w.skipped {
+				w.refresh()
+			}
 			last := *w.refusal
 			last.Summary += ", after waiting " + c.app.Wait.String()
 			return nil, &late{&last}
@@ -119,7 +120,11 @@ type waiting struct {
 	exits   map[blocking]<-chan struct{}
 	gone    chan struct{} // has a value when one of the blocking processes has ended
 	fading  patience
-	slow    time.Duration
+	ahead   int           // requests that come first, as far as is known
+	skipped bool          // the last look is older than what has happened since
+	took    time.Duration // the last reading of the machine
+	silent  bool          // the machine cannot be read, and that was said
+	missing bool          // too many devices are gone, and that was said
 }
 
 // blocking is a process without a lease.
@@ -199,21 +204,28 @@ func (w *waiting) stand(ctx context.Context) (*decision, error) {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.app.Patience = cmp.Or(w.app.Patience, patient)
-	w.fading, w.slow = patience{app: w.app, started: time.Now()}, cmp.Or(w.app.Slow, 5*time.Second)
-	for fresh := false; ; {
-		held, err := w.look(ctx, fresh)
+	w.fading = patience{app: w.app, started: time.Now()}
+	for next := (wake{look: true}); ; {
+		held, err := w.look(ctx, next)
 		if err == nil {
-			return q.decided(held, w.folder), nil
+			d := q.decided(held, w.folder)
+			if w.watcher != nil {
+				d.Watch = w.watcher.Leave()
+			}
+			return d, nil
 		}
-		if !errors.As(err, &w.refusal) || w.refusal.Never {
+		if !errors.As(err, &w.refusal) || w.refusal.Never && !w.mayReturn() {
 			return nil, err
 		}
+		w.miss(w.refusal.Never)
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 		w.show(true)
-		if fresh, err = w.sleep(ctx); err != nil {
-			return nil, err
+		for next.look = false; !next.look; {
+			if next, err = w.sleep(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -235,117 +247,50 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 }
 
 // look claims with the last reading of the machine where that suffices: what leases and tickets changed is seen without it.
-// Reading an invented machine costs nothing.
-func (w *waiting) look(ctx context.Context, fresh bool) (*store.Held, error) {
-	w.app.said = said{}
+// Reading an invented machine costs nothing. Where the machine cannot be read just now, nothing has changed.
+func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
+	w.app.said, w.skipped = said{}, false
 	if rules, err := w.app.rules(); err == nil { // as the files are by now, and as they were where somebody is about to write them
 		w.question.rules = rules
 	}
 	for stale := 0; ; stale++ {
-		if fresh || stale > 0 || !w.app.hardware() {
-			if err := w.read(ctx); err != nil {
+		if reads := why.fresh || stale > 0 || !w.app.hardware(); reads {
+			switch err := w.readAgain(ctx); {
+			case err != nil && stale == 0 && ctx.Err() == nil:
+				return nil, w.refusal
+			case err != nil:
 				return nil, err
 			}
 		}
 		w.question.last = stale > rereads
 		held, err := w.app.record(w.question, w.folder, w.boot, w.mine)
-		if !errors.Is(err, errStale) {
-			return held, err
+		if errors.Is(err, errStale) {
+			continue
 		}
-	}
-}
-
-// sleep returns when another look may give another answer; fresh says that the machine must be read for it.
-func (w *waiting) sleep(ctx context.Context) (fresh bool, err error) {
-	pause, fresh := w.pause()
-	var timer <-chan time.Time
-	if pause > 0 {
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		timer = t.C
-	}
-	var changed <-chan struct{}
-	if w.watcher != nil {
-		changed = w.watcher.Changed
-	}
-	var beat <-chan time.Time // for somebody who looks at the line
-	if w.app.Live && w.app.Stand != nil {
-		t := time.NewTicker(renewal)
-		defer t.Stop()
-		beat = t.C
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-changed:
-			w.fading, w.slow = patience{app: w.app, started: time.Now()}, cmp.Or(w.app.Slow, 5*time.Second)
-			return false, w.step(ctx)
-		case <-w.awake:
-			return true, nil
-		case <-w.watchExits():
-			return true, nil
-		case <-timer:
-			return fresh, nil
-		case <-beat:
+		if w.ahead = 0; w.question.line != nil {
+			place, _ := w.question.line.place()
+			w.ahead = place - 1
+		}
+		if err != nil {
 			w.renew()
+			if why.fresh {
+				w.app.call(w.question, w.folder, w.boot)
+			}
 		}
+		return held, err
 	}
 }
 
-// renewal is the time between two counts of the line for somebody who looks at it.
-const renewal = 2 * time.Second
-
-// step lets those who stand before look first, or all would ask for the lock at the same moment.
-func (w *waiting) step(ctx context.Context) error {
-	place := 1
-	if l := w.question.line; l != nil {
-		place, _ = l.place()
+// readAgain reads the machine, and says once when that fails.
+func (w *waiting) readAgain(ctx context.Context) error {
+	began := time.Now()
+	err := w.read(ctx)
+	w.took = time.Since(began)
+	if err != nil && !w.silent && ctx.Err() == nil {
+		w.app.Say(err.Error() + "; this request stays in the line meanwhile")
 	}
-	timer := time.NewTimer(time.Duration(min(place, 20)-1) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// pause is the time until the next look that nothing else asks for, 0 for none, and whether that look must read the machine.
-func (w *waiting) pause() (shortest time.Duration, fresh bool) {
-	q, slowest := w.question, 30*time.Second
-	sooner := func(d time.Duration, reads bool) {
-		if d > 0 && (shortest == 0 || d < shortest) {
-			shortest, fresh = d, reads
-		}
-	}
-	if l := q.line; l != nil && l.free && !l.mine() {
-		place, _ := l.place()
-		left := time.Duration(l.turn.Next[l.next.ID]-l.boot) + cmp.Or(w.app.Overdue, 2*time.Second)
-		sooner(max(left, 0)+time.Duration(place)*10*time.Millisecond, false)
-	}
-	if l := q.line; l != nil && l.lapses() > 0 {
-		place, _ := l.place()
-		sooner(l.lapses()+time.Duration(place)*10*time.Millisecond, false)
-	}
-	if w.fading.lasts(q.ending(w.refusal)) {
-		sooner(w.fading.next, true)
-		w.fading.next = min(2*w.fading.next, time.Second)
-	}
-	if w.watcher == nil {
-		sooner(min(w.slow, time.Second), false)
-	}
-	if slices.ContainsFunc(w.refusal.Reasons, untold) {
-		sooner(w.slow, true)
-		w.slow = min(2*w.slow, slowest)
-	}
-	return shortest, fresh
-}
-
-// untold is a reason whose end no file tells.
-func untold(r job.Reason) bool {
-	return r.Verdict == job.Busy && r.Lease == "" && r.Code != "leased" && r.Code != "kept"
+	w.silent = err != nil
+	return err
 }
 
 // watchExits has a value when one of the processes that block has ended.

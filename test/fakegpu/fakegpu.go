@@ -31,15 +31,34 @@ func New(t testing.TB, gpus ...GPU) *Driver {
 	d.Write("cuda", "12.4")
 	d.folder("gpus", 0o755)
 	for i, g := range gpus {
-		// Jobs of any user put themselves on a device here.
-		d.folder(fmt.Sprintf("gpus/%d/procs.d", i), 0o777|os.ModeSticky)
-		for key, value := range g {
-			d.Set(i, key, value)
-		}
+		d.device(fmt.Sprintf("gpus/%d", i), g)
 	}
 	d.Links(pairs(len(gpus))...)
 	d.install(paths)
 	return d
+}
+
+// device writes one into a folder below Dir.
+func (d *Driver) device(folder string, g GPU) {
+	d.t.Helper()
+	d.folder(folder+"/procs.d", 0o777|os.ModeSticky) // jobs of any user put themselves on a device here
+	for key, value := range g {
+		d.Write(folder+"/"+key, value)
+	}
+}
+
+// Add plugs in one more device behind the others, in one step. Who has the library open goes on with those it has counted.
+func (d *Driver) Add(g GPU) {
+	d.t.Helper()
+	found, err := filepath.Glob(filepath.Join(d.Dir, "gpus", "[0-9]*"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.device("new", g)
+	d.Links(pairs(len(found) + 1)...)
+	if err := os.Rename(filepath.Join(d.Dir, "new"), filepath.Join(d.Dir, "gpus", fmt.Sprint(len(found)))); err != nil {
+		d.t.Fatalf("cannot add a device: %v", err)
+	}
 }
 
 // pairs is an ordinary board: two devices on a switch, two switches on a socket.

@@ -160,6 +160,7 @@ const (
 	Processes                  // who is on which device
 	Links                      // link class between devices
 	Health                     // ECC, remapped rows, retired pages, recovery action, modes
+	Anew                       // count the devices anew first: one may have appeared that this process does not know
 
 	Everything = Identity | Load | Processes | Links | Health
 )

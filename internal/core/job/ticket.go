@@ -6,14 +6,16 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Ticket is a waiting request as everybody sees it. It is written once; whether its owner still waits only its lock says.
+// Ticket is a waiting request as everybody sees it. It is written once, and its Devices and Known anew when the machine has
+// other devices; whether its owner still waits only its lock says.
 type Ticket struct {
 	ID         string        `json:"id"`
 	UID        uint32        `json:"-"`                    // of the file, never from its content
 	User       string        `json:"-"`                    // name of UID
 	Arrival    int64         `json:"-"`                    // ns since 1970: st_ctime of its file, the kernel's word and not its owner's
 	Devices    []gpu.UUID    `json:"devices"`              // that could serve it, whoever has them now
-	Count      int           `json:"count"`                // how many of them it needs
+	Known      []gpu.UUID    `json:"known,omitempty"`      // that it was decided about: one that is not in Devices cannot serve it
+	Count      int           `json:"count"`                // how many of Devices it needs
 	Memory     gpu.Bytes     `json:"memory,omitempty"`     // each must have this free
 	Share      gpu.Bytes     `json:"share,omitempty"`      // a share of this size on each; 0: whole devices
 	Max        int           `json:"max,omitempty"`        // devices that a rule gives its owner at once, over all leases; 0 no limit

@@ -16,6 +16,7 @@ const Overdue = 2 * time.Second
 type Turn struct {
 	Next   map[string]int64 `json:"next,omitempty"`   // ticket ID: CLOCK_BOOTTIME (ns) since when it is next, one per scope
 	Passed map[string]int64 `json:"passed,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which it was passed over
+	Unsure map[string]int64 `json:"unsure,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which a device was seen that it does not know
 
 	Reserved map[string]Reservation `json:"reserved,omitempty"` // by ticket ID
 	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
@@ -101,7 +102,8 @@ const absurd = 90 * 24 * time.Hour
 
 // clone keeps what is said of living tickets, and the pauses that are not over, those after reservations that end now included.
 func (t Turn) clone(alive []job.Ticket, now int64) Turn {
-	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
+	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
+		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
 	waits := map[string]bool{}
 	for _, a := range alive {
 		waits[a.ID] = true
@@ -110,6 +112,9 @@ func (t Turn) clone(alive []job.Ticket, now int64) Turn {
 		}
 		if at, ok := t.Passed[a.ID]; ok {
 			out.Passed[a.ID] = at
+		}
+		if at, ok := t.Unsure[a.ID]; ok {
+			out.Unsure[a.ID] = at
 		}
 	}
 	for id, until := range t.Rest {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -23,14 +24,15 @@ const (
 // StartHolder starts this program again as a holder of lock that watches this very process. It returns when the
 // holder is on its way and is nobody's child but init's: as the command's child it would make the command's
 // wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
-func StartHolder(lock int, args ...string) error {
+// The holder closes spare, if there is one, so that closing it here takes no time; it is for descriptors whose last close is slow.
+func StartHolder(lock int, spare *os.File, args ...string) error {
 	dieAtOnce()
 	self, err := Pidfd(os.Getpid())
 	if err != nil {
 		return err
 	}
 	defer self.Close() //nolint:errcheck // close-on-exec anyway
-	return StartHolderFor(self, lock, args...)
+	return startHolder(self, lock, spare, args)
 }
 
 // Pidfd opens a process to watch it: the descriptor means this very process, also after its PID was used again.
@@ -44,20 +46,35 @@ func Pidfd(pid int) (*os.File, error) {
 
 // StartHolderFor is StartHolder for the process behind pidfd.
 func StartHolderFor(process *os.File, lock int, args ...string) error {
+	return startHolder(process, lock, nil, args)
+}
+
+// closeVariable names the descriptor that a holder closes, in its environment.
+const closeVariable = "GPUARD_CLOSE"
+
+func startHolder(process *os.File, lock int, spare *os.File, args []string) error {
 	if _, err := unix.FcntlInt(uintptr(lock), unix.F_GETFD, 0); err != nil || lock < 3 { //nolint:gosec // looked at here
 		return fmt.Errorf("cannot start the holder: there is no descriptor %d", lock)
 	}
-	return beside("the holder", HolderFlag, holderEnv(), int(process.Fd()), lock, args)
+	env, keep := holderEnv(), []int{int(process.Fd()), lock}
+	if spare != nil {
+		keep = append(keep, int(spare.Fd()))
+		env = append(env, closeVariable+"="+strconv.Itoa(keep[2]))
+	}
+	err := beside("the holder", HolderFlag, env, keep, args)
+	runtime.KeepAlive(spare)
+	return err
 }
 
-// beside starts this program again as nobody's child, with two descriptors and no stream. what names it in errors.
-func beside(what, flag string, env []string, pidfd, other int, args []string) error {
+// beside starts this program again as a child of init, with two or three descriptors and no stream. The first two begin its
+// command line. what names it in errors.
+func beside(what, flag string, env []string, keep []int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
 	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
-	argv := append([]string{filepath.Base(os.Args[0]), flag, strconv.Itoa(pidfd), strconv.Itoa(other)}, args...)
+	argv := append([]string{filepath.Base(os.Args[0]), flag, strconv.Itoa(keep[0]), strconv.Itoa(keep[1])}, args...)
 	argvp, err := syscall.SlicePtrFromStrings(argv)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
@@ -67,11 +84,12 @@ func beside(what, flag string, env []string, pidfd, other int, args []string) er
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
-	exe, root := cstring("/proc/self/exe"), cstring("/")
-	pid, errno := doubleFork(forkArgs{
-		exe: exe, root: root, argv: &argvp[0], envp: &envp[0],
-		low: uintptr(min(pidfd, other)), high: uintptr(max(pidfd, other)), null: uintptr(null),
-	})
+	a := forkArgs{exe: cstring("/proc/self/exe"), root: cstring("/"), argv: &argvp[0], envp: &envp[0], null: uintptr(null)}
+	keep = slices.Sorted(slices.Values(keep))
+	for i := range a.keep {
+		a.keep[i] = uintptr(keep[min(i, len(keep)-1)]) //nolint:gosec // descriptors
+	}
+	pid, errno := doubleFork(a)
 	if errno != 0 {
 		return fmt.Errorf("cannot start %s: %w", what, errno)
 	}
@@ -110,7 +128,7 @@ func cstring(s string) *byte {
 type forkArgs struct {
 	exe, root  *byte
 	argv, envp **byte
-	low, high  uintptr // descriptors to keep
+	keep       [3]uintptr // descriptors, sorted; where there are two the last one twice
 	null       uintptr
 }
 
@@ -160,11 +178,13 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
 	}
 	// Whatever pipe the caller passed on must not stay open because of us.
-	closeRange(3, a.low-1)
-	closeRange(a.low+1, a.high-1)
-	closeRange(a.high+1, 1<<31-1)
-	syscall.RawSyscall(syscall.SYS_FCNTL, a.low, syscall.F_SETFD, 0)
-	syscall.RawSyscall(syscall.SYS_FCNTL, a.high, syscall.F_SETFD, 0)
+	first := uintptr(3)
+	for i := range a.keep {
+		closeRange(first, a.keep[i]-1)
+		syscall.RawSyscall(syscall.SYS_FCNTL, a.keep[i], syscall.F_SETFD, 0)
+		first = a.keep[i] + 1
+	}
+	closeRange(first, 1<<31-1)
 	unblock()
 	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
@@ -230,6 +250,9 @@ func Watching(pidfd, lock string) (*Watch, error) {
 		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 			return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
 		}
+	}
+	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && spare != p && spare != l {
+		go unix.Close(spare) //nolint:errcheck // it may take a while, and nothing was written
 	}
 	return &Watch{pidfd: p, lock: os.NewFile(uintptr(l), "lease")}, nil
 }

@@ -53,7 +53,7 @@ func roleStart(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := StartHolder(fd, args[1]); err != nil {
+	if err := StartHolder(fd, nil, args[1]); err != nil {
 		return err
 	}
 	_, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -106,7 +106,7 @@ func roleMany(args []string) error {
 	}
 	defer close(stop)
 	for i := range count {
-		if err := StartHolder(fd, filepath.Join(args[0], fmt.Sprint("marker", i))); err != nil {
+		if err := StartHolder(fd, nil, filepath.Join(args[0], fmt.Sprint("marker", i))); err != nil {
 			return fmt.Errorf("holder %d: %w", i, err)
 		}
 	}
@@ -164,6 +164,49 @@ func stat(t *testing.T, pid int) []string {
 		t.Fatal(err)
 	}
 	return strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+}
+
+// roleSpare LOCK MARKER: leaves descriptor 3 to the holder and waits.
+func roleSpare(args []string) error {
+	fd, err := lease(args[0])
+	if err != nil {
+		return err
+	}
+	spare := os.NewFile(3, "spare")
+	unix.CloseOnExec(3)
+	if err := StartHolder(fd, spare, args[1]); err != nil {
+		return err
+	}
+	if _, err := spare.WriteString("still open\n"); err != nil {
+		return err
+	}
+	if err := spare.Close(); err != nil {
+		return err
+	}
+	fmt.Println("started")
+	untilEOF()
+	return nil
+}
+
+// A descriptor that is left to the holder is closed by it, and stays neither there nor in the command.
+func TestHolderClosesSpare(t *testing.T) {
+	dir := t.TempDir()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // read only
+	a := play(t, []*os.File{w}, "spare", filepath.Join(dir, "lock"), filepath.Join(dir, "marker"))
+	_ = w.Close()
+	a.expect("started")
+	began(t, filepath.Join(dir, "marker"))
+	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if text, err := io.ReadAll(r); err != nil || string(text) != "still open\n" {
+		t.Errorf("the holder keeps it open: %q, %v", text, err)
+	}
+	if exists(filepath.Join(dir, "marker"))() {
+		t.Error("the holder has ended before its command")
+	}
 }
 
 func TestHolder(t *testing.T) {
@@ -300,7 +343,7 @@ func roleRun(args []string) error {
 	runtime.LockOSThread() // keeps the first thread for this goroutine, so that the next one has another
 	result := make(chan error)
 	go func() {
-		err := StartHolder(fd, args[1])
+		err := StartHolder(fd, nil, args[1])
 		if err == nil {
 			err = Exec("/bin/sleep", []string{"sleep", "60"}, nil, before, fd)
 		}
@@ -346,7 +389,7 @@ func TestWatchingRefuses(t *testing.T) {
 			t.Errorf("Watching(%q, %q): %v", args[0], args[1], err)
 		}
 	}
-	if err := StartHolder(-1); err == nil {
+	if err := StartHolder(-1, nil); err == nil {
 		t.Error("a holder of nothing was started")
 	}
 }

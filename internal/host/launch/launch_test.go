@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	roles := map[string]func([]string) error{
 		"start": roleStart, "many": roleMany, "reaper": roleReaper, "can": roleCan, "exec": roleExec, "low": roleLow, "run": roleRun,
-		"signal": roleSignal, "beside": roleBeside, "deaf": roleDeaf,
+		"signal": roleSignal, "beside": roleBeside, "deaf": roleDeaf, "spare": roleSpare,
 	}
 	if err := roles[role](os.Args[1:]); err != nil {
 		fmt.Println("error:", err)

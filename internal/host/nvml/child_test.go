@@ -24,12 +24,17 @@ const (
 	childWhat     = "NVML_TEST_WHAT"     // parts to read; its presence makes the process a child
 	childDeadline = "NVML_TEST_DEADLINE" // a duration
 	childListens  = "NVML_TEST_LISTENS"  // UUIDs: report their events until the standard input ends
+	childCounts   = "NVML_TEST_COUNTS"   // folder of the kernel driver: read for each line of the standard input
 	childTwice    = "NVML_TEST_TWICE"    // a file: read, create it, wait until it is gone, read again
 )
 
 func TestMain(m *testing.M) {
 	if ids, listens := os.LookupEnv(childListens); listens {
 		beListener(strings.Split(ids, ","))
+		os.Exit(0)
+	}
+	if kernel, counts := os.LookupEnv(childCounts); counts {
+		beCounter(kernel)
 		os.Exit(0)
 	}
 	if what, child := os.LookupEnv(childWhat); child {

@@ -25,6 +25,8 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 		l.listening.Add(1)
 		listeners.Go(func() {
 			defer l.listening.Add(-1)
+			l.shut.Lock()   // not while the library is shut down
+			l.shut.Unlock() //nolint:staticcheck // one that comes later sees this listener
 			l.listen(ctx, id, out)
 		})
 	}

@@ -20,6 +20,9 @@ type Library struct {
 	cuda      string
 	count     int
 	deadline  time.Duration
+	kernel    string                 // folder with an entry for each device that the kernel driver has
+	entries   []string               // of it, when the devices were counted
+	counted   bool                   // the library is initialised, and count is right
 	step      atomic.Pointer[string] // what Open is doing, for the message when it hangs
 	mu        sync.RWMutex
 	addresses map[string]uintptr // functions looked up so far
@@ -28,6 +31,7 @@ type Library struct {
 	busy      []atomic.Bool // by index: a goroutine is inside the driver for this device
 	linking   atomic.Int32  // goroutines that compare devices
 	listening atomic.Int32  // goroutines that wait for events
+	shut      sync.Mutex    // held while the library is initialised again: no listener begins meanwhile
 	known     []gpu.Device  // by index: the identity last read, for a device that stops answering
 }
 
@@ -36,6 +40,9 @@ type Option func(*Library)
 
 // Deadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
 func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
+
+// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is /proc/driver/nvidia/gpus.
+func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder } }
 
 // Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
 // The error is a *gpu.Unavailable that tells the reasons for "no GPU" apart.
@@ -63,7 +70,7 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 }
 
 func newLibrary() *Library {
-	l := &Library{deadline: 5 * time.Second, addresses: map[string]uintptr{}, turn: make(chan struct{}, 1)}
+	l := &Library{deadline: 5 * time.Second, kernel: "/proc/driver/nvidia/gpus", addresses: map[string]uintptr{}, turn: make(chan struct{}, 1)}
 	l.step.Store(new("loading the library"))
 	return l
 }

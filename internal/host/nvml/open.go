@@ -1,12 +1,15 @@
 package nvml
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -21,13 +24,20 @@ func (l *Library) start() error {
 	if err := l.load(); err != nil {
 		return err
 	}
-	initialise := "nvmlInit_v2"
 	for _, name := range []string{initialise, "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
 		if l.address(name) == 0 {
 			return lacks(l.name, name)
 		}
 	}
-	l.step.Store(&initialise)
+	return l.initialise()
+}
+
+const initialise = "nvmlInit_v2"
+
+// initialise lets the library find the devices.
+func (l *Library) initialise() error {
+	l.entries = l.devices()
+	l.step.Store(new(initialise))
 	if s := l.call(initialise); s != success {
 		version, _ := l.systemText("nvmlSystemGetNVMLVersion", versionSize)
 		return refused(s, l.words(s), version, control())
@@ -75,7 +85,55 @@ func (l *Library) survey() error {
 	l.count = int(count)
 	l.busy = make([]atomic.Bool, count)
 	l.known = make([]gpu.Device, count)
+	l.counted = true
 	return nil
+}
+
+// devices are the entries of the kernel driver's folder; none where there is no such folder.
+func (l *Library) devices() []string {
+	dir, err := os.Open(l.kernel)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	names, _ := dir.Readdirnames(-1)
+	slices.Sort(names)
+	return names
+}
+
+// recount initialises the library again where the kernel driver has other devices than when they were counted, or where that is
+// asked for: the library counts them once (docs.nvidia.com/deploy/nvml-api, nvmlInit_v2, nvmlDeviceDiscoverGpus). The caller has the turn,
+// and gives it back only if owner is true: else the driver hangs, and whoever is in it has the turn until it answers. While a
+// call of an earlier reading runs, or a listener waits, nothing is done: they use what would be shut down.
+func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) (owner bool, err error) {
+	if l.counted && !asked && slices.Equal(l.entries, l.devices()) {
+		return true, nil
+	}
+	done := make(chan error, 1)
+	go func() {
+		l.shut.Lock()
+		defer l.shut.Unlock()
+		if l.hangs() || l.listening.Load() > 0 {
+			done <- nil
+			return
+		}
+		if l.counted {
+			l.step.Store(new("nvmlShutdown"))
+			l.call("nvmlShutdown")
+			l.counted = false
+		}
+		done <- l.initialise()
+	}()
+	select {
+	case err = <-done:
+		return true, err
+	case <-ctx.Done():
+		go func() {
+			<-done
+			l.turn <- struct{}{}
+		}()
+		return false, late(ctx, *l.step.Load(), limit)
+	}
 }
 
 // control tries the driver's control node, for the codes that do not say what is wrong. It is asked only after a failure.

@@ -34,7 +34,13 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 	defer cancel()
 	select {
 	case <-l.turn:
-		defer func() { l.turn <- struct{}{} }()
+		owner, err := l.recount(ctx, what&gpu.Anew != 0, limit)
+		if owner {
+			defer func() { l.turn <- struct{}{} }()
+		}
+		if err != nil {
+			return gpu.Machine{}, err
+		}
 	case <-ctx.Done():
 		return gpu.Machine{}, late(ctx, "an earlier reading, or the library is closed", limit)
 	}

@@ -39,7 +39,10 @@ func mark(dir string, d gpu.UUID) (*os.File, error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("TWO HOLDERS of %s", d)
 	}
-	return file, nil
+	// A killed process loses its files from the highest number down, so this one must go before the lease.
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 512)
+	_ = file.Close()
+	return os.NewFile(uintptr(fd), string(d)), err //nolint:gosec // a descriptor
 }
 
 // roleChurn PATH MARKS DEVICE…: claims and ends as fast as it can until it is killed.

@@ -264,6 +264,15 @@ func (l *folderLock) inPlace() (*sys.Dir, bool, error) {
 	return root, err == nil && l.is(&named), nil
 }
 
+// size is how much to read of the content: what there is and a little more, up to stateSize.
+func (l *folderLock) size() int64 {
+	info, err := l.file.Load().Stat()
+	if err != nil {
+		return stateSize
+	}
+	return min(info.Size()+512, stateSize)
+}
+
 // is reports whether st is the lock file, under whatever name.
 func (l *folderLock) is(st *unix.Stat_t) bool {
 	f := l.file.Load()

@@ -41,7 +41,7 @@ func forget(t *queue.Turn, tickets []job.Ticket) {
 	for i := range tickets {
 		live[tickets[i].ID] = true
 	}
-	for _, said := range []map[string]int64{t.Next, t.Passed} {
+	for _, said := range []map[string]int64{t.Next, t.Passed, t.Unsure} {
 		maps.DeleteFunc(said, func(id string, _ int64) bool { return !live[id] })
 	}
 	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // no queue leaves so many
@@ -54,7 +54,7 @@ func forget(t *queue.Turn, tickets []job.Ticket) {
 func (f *Folder) readState(boot string) (state, bool) {
 	now := Generation(bootTime())
 	fresh := state{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
-	buf := make([]byte, stateSize)
+	buf := make([]byte, f.lock.size()) // the whole of stateSize would cost more than reading it
 	n, err := f.lock.file.Load().ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false

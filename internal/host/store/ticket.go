@@ -21,6 +21,8 @@ import (
 // of their arrival, and whoever wants the first few opens no others. That order counts only among tickets of one user, who
 // could as well have made them in another order; between users counts the kernel's time of the file.
 //
+// Beside it there may be NAME.devices (see Renew).
+//
 // In the folder "gone" beside it lies a FIFO of that NAME for the user's own processes (see Behind).
 const (
 	ticketSuffix = ".ticket"
@@ -29,7 +31,7 @@ const (
 
 	shownPerUser   = 256                   // tickets that a listing for people looks at; a claim looks at queue.Compete
 	ticketsPerUser = 2000                  // that a user may have
-	ticketNames    = 2*ticketsPerUser + 64 // of files in a user's folder that are read
+	ticketNames    = 3*ticketsPerUser + 64 // of files in a user's folder that are read
 	vainPerUser    = 256                   // that are dead or count as nothing and are opened on the way to the live ones
 )
 
@@ -73,21 +75,24 @@ func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) 
 }
 
 func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket, error) {
-	names, started, err := r.ticketNames(dir, uid)
+	files, err := r.ticketFiles(dir, uid)
 	if err != nil {
 		return nil, err
 	}
 	sweep := r.sweep != nil && r.sweep(uid)
 	if sweep {
-		remove(dir, started...)
+		remove(dir, files.waste...)
 	}
 	var tickets []job.Ticket
 	vain, seen := 0, map[string]bool{}
-	for _, name := range names {
+	for _, name := range files.tickets {
 		if len(tickets) == limit || vain == vainPerUser {
 			break
 		}
 		t, err := r.ticket(int(dir.Fd()), name, uid)
+		if err == nil && t != nil && files.renewed[name] {
+			err = r.renewed(int(dir.Fd()), dir.Name(), name, t)
+		}
 		switch {
 		case errors.Is(err, errFolderLock):
 			r.problem(dir.Name(), name+ticketSuffix, uid, "is the folder lock under a second name; everything in this folder is ignored")
@@ -103,7 +108,7 @@ func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket
 			tickets = append(tickets, *t)
 			continue
 		case sweep:
-			remove(dir, name+ticketSuffix)
+			remove(dir, name+ticketSuffix, name+devicesSuffix)
 			continue
 		}
 		vain++
@@ -111,26 +116,43 @@ func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket
 	return tickets, nil
 }
 
-// ticketNames lists a user's folder: the names of tickets in the order of arrival, and the files of interrupted writes.
-func (r *reader) ticketNames(dir *os.File, uid uint32) (tickets, started []string, err error) {
+// ticketFiles are the files in a user's folder.
+type ticketFiles struct {
+	tickets []string        // names without suffix, in the order of arrival
+	renewed map[string]bool // those that have a second file
+	waste   []string        // files of interrupted writes, and second files without a ticket
+}
+
+// ticketFiles lists a user's folder.
+func (r *reader) ticketFiles(dir *os.File, uid uint32) (ticketFiles, error) {
+	f := ticketFiles{renewed: map[string]bool{}}
 	names, err := dir.Readdirnames(ticketNames)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, err
+		return f, err
 	}
 	for _, n := range names {
-		if name, isTicket := strings.CutSuffix(n, ticketSuffix); isTicket && ticketName(name) {
-			tickets = append(tickets, name)
-		} else if strings.HasPrefix(n, newPrefix) {
-			started = append(started, n)
-		} else if n != goneFolder {
+		name, suffix := n[:len(n)-len(filepath.Ext(n))], filepath.Ext(n)
+		switch {
+		case suffix == ticketSuffix && ticketName(name):
+			f.tickets = append(f.tickets, name)
+		case suffix == devicesSuffix && ticketName(name):
+			f.renewed[name] = true
+		case strings.HasPrefix(n, newPrefix):
+			f.waste = append(f.waste, n)
+		case n != goneFolder:
 			r.problem(dir.Name(), n, uid, "is not a ticket and is ignored")
 		}
 	}
 	if len(names) == ticketNames {
 		r.problems = append(r.problems, Problem{Path: dir.Name(), UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", ticketNames)})
 	}
-	slices.Sort(tickets)
-	return tickets, started, nil
+	slices.Sort(f.tickets)
+	for name := range f.renewed {
+		if _, found := slices.BinarySearch(f.tickets, name); !found && len(names) < ticketNames {
+			f.waste = append(f.waste, name+devicesSuffix)
+		}
+	}
+	return f, nil
 }
 
 // remove takes files away that are dead or were never finished: the folder lock is held, so nobody is writing them. It works
@@ -188,7 +210,10 @@ func plausible(t *job.Ticket, id string) error {
 	case t.Timeout < 0 || t.Memory < 0 || t.Share < 0:
 		return errors.New("it has a negative time or size")
 	}
-	for _, d := range t.Devices {
+	if len(t.Known) > devicesRecorded {
+		return fmt.Errorf("it knows %d devices", len(t.Known))
+	}
+	for _, d := range slices.Concat(t.Devices, t.Known) {
 		if len(d) > deviceSize {
 			return fmt.Errorf("names a device with more than %d characters", deviceSize)
 		}

@@ -85,22 +85,22 @@ func (f *Folder) enqueue(w *Waiting) error {
 // to find the dead ones: elsewhere they go as they come to the front.
 func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 	r, dir, uid := f.reader(), w.dir.File, w.Ticket.UID
-	names, started, err := r.ticketNames(dir, uid)
+	files, err := r.ticketFiles(dir, uid)
 	if err != nil {
 		return nil, err
 	}
-	remove(dir, started...)
+	remove(dir, files.waste...)
 	taken := map[string]bool{}
-	for _, name := range names {
-		if len(names) >= ticketsPerUser {
+	for _, name := range files.tickets {
+		if len(files.tickets) >= ticketsPerUser {
 			if t, err := r.ticket(int(dir.Fd()), name, uid); t == nil && err == nil {
-				remove(dir, name+ticketSuffix)
+				remove(dir, name+ticketSuffix, name+devicesSuffix)
 				continue
 			}
 		}
 		taken[name[stampDigits+1:]] = true
 	}
-	return taken, sweepPipes(w.pipes.File, names)
+	return taken, sweepPipes(w.pipes.File, files.tickets)
 }
 
 // sweepPipes removes the FIFOs without a ticket.
@@ -163,6 +163,7 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
 		err = w.dir.Remove(w.name + ticketSuffix)
+		_ = w.dir.Remove(w.name + devicesSuffix) // without a ticket it counts as nothing
 		if perr := w.pipes.Remove(w.name); err == nil || errors.Is(err, unix.ENOENT) {
 			err = perr
 		}

@@ -89,8 +89,29 @@ func (w *Watcher) Close() error {
 }
 
 func (w *Watcher) shut() error {
-	if w.closed {
+	if !w.end() {
 		return nil
+	}
+	return w.inotify.Close()
+}
+
+// Leave ends the watch like Close, and leaves its descriptor for another process to close; nil when it is closed already. The
+// kernel takes 5 to 60 ms for the last close, and so for an exec that closes it: it waits until no processor can still see the
+// watches (Linux fs/notify/group.c, fsnotify_destroy_group).
+func (w *Watcher) Leave() *os.File {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.end() {
+		return nil
+	}
+	_ = w.inotify.SetReadDeadline(time.Now()) // ends run
+	return w.inotify
+}
+
+// end closes everything but the descriptor, and reports whether that was still to be done.
+func (w *Watcher) end() bool {
+	if w.closed {
+		return false
 	}
 	w.closed = true
 	for _, d := range w.folders {
@@ -99,7 +120,7 @@ func (w *Watcher) shut() error {
 	if w.later != nil {
 		w.later.Stop()
 	}
-	return w.inotify.Close()
+	return true
 }
 
 func (d *watched) close() {
@@ -171,7 +192,7 @@ func (w *Watcher) add(fd int, d *watched, events uint32) error {
 	}
 	number := 0
 	if cerr := raw.Control(func(inotify uintptr) {
-		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR)
+		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	}); cerr != nil {
 		return cerr
 	}
@@ -218,6 +239,10 @@ func (w *Watcher) event(e ended, what uint32) {
 		w.tell()
 	case d.dir == nil: // a user's first lease or ticket, which may have ended before we saw the folder
 		if !w.watches(filepath.Join(d.path, e.name)) && w.user(d.path, e.name, d.suffix) == nil {
+			w.tell()
+		}
+	case e.name == callName:
+		if what&unix.IN_DELETE != 0 {
 			w.tell()
 		}
 	case !strings.HasSuffix(e.name, d.suffix) || strings.HasPrefix(e.name, newPrefix):

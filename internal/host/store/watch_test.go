@@ -278,3 +278,23 @@ func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchLeave: what is left of a watch is one descriptor, and it tells nothing any more.
+func TestWatchLeave(t *testing.T) {
+	f := fresh(t)
+	w := watch(t, f)
+	h := claim(t, f, "GPU-a")
+	w.mustTell(t, "the first folder of a user")
+	left := w.Leave()
+	if left == nil {
+		t.Fatal("nothing is left to close")
+	}
+	_ = h.Lock.Close()
+	w.quiet(t, "the end of a lease after the watch")
+	if err := errors.Join(w.Close(), left.Close()); err != nil {
+		t.Error(err)
+	}
+	if w.Leave() != nil {
+		t.Error("a closed watch leaves something")
+	}
+}

@@ -7,7 +7,7 @@
 #include "handle.h"
 
 struct nvmlDevice_st devices[MAX_GPUS][MAX_MIG + 1];
-static int initialised;
+static int initialised, counted; // the devices are counted once
 
 // ---- every call: initialised? told to hang? told to fail? device there?
 
@@ -107,8 +107,10 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     for (int i = 0; i < MAX_GPUS; i++)
         for (int j = 0; j <= MAX_MIG; j++)
             devices[i][j] = (struct nvmlDevice_st){i, j - 1};
-    if (initialised++ == 0)
+    if (initialised++ == 0) {
+        counted = state_gpus();
         state_leave_open("control");
+    }
     return NVML_SUCCESS;
 }
 
@@ -186,7 +188,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
     TRY(enter(__func__));
     if (count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = (unsigned int)state_gpus();
+    *count = (unsigned int)counted;
     return NVML_SUCCESS;
 }
 
@@ -204,7 +206,7 @@ static nvmlReturn_t hand_out(const char *function, int gpu, int mig, nvmlDevice_
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    if (initialised > 0 && (device == NULL || index >= (unsigned int)state_gpus()))
+    if (initialised > 0 && (device == NULL || index >= (unsigned int)counted))
         return NVML_ERROR_INVALID_ARGUMENT;
     return initialised > 0 ? hand_out(__func__, (int)index, -1, device) : NVML_ERROR_UNINITIALIZED;
 }

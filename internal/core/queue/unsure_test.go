@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// A device that a ticket does not know is kept for it as long as one that is next may let a device lie, and not again.
+func TestGuess(t *testing.T) {
+	there := []gpu.UUID{"GPU-0", "GPU-1", "GPU-2"}
+	tickets := []job.Ticket{
+		{ID: "old", Devices: there[:1], Known: there[:2], Count: 1},
+		{ID: "knows", Devices: there[:1], Known: there, Count: 1},
+		{ID: "all", Devices: there, Count: 1},
+		{ID: "nothing", Devices: there[:1], Count: 1},
+	}
+	devices := func(turn Turn, boot int64) (Turn, [][]gpu.UUID) {
+		turn, guessed := turn.Guess(tickets, there, boot, Overdue)
+		var out [][]gpu.UUID
+		for _, g := range guessed {
+			out = append(out, g.Devices)
+		}
+		return turn, out
+	}
+	same := func(what string, got [][]gpu.UUID, want ...[]gpu.UUID) {
+		t.Helper()
+		if !slices.EqualFunc(got, want, slices.Equal[[]gpu.UUID]) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	turn, got := devices(Turn{}, 100)
+	guessed := [][]gpu.UUID{{"GPU-0", "GPU-2"}, there[:1], there, there}
+	same("at first", got, guessed...)
+	turn, got = devices(turn, 100+int64(Overdue)-1)
+	same("later", got, guessed...)
+	turn, got = devices(turn, 100+int64(Overdue))
+	written := [][]gpu.UUID{there[:1], there[:1], there, there[:1]}
+	same("when the time is over", got, written...)
+	if len(turn.Unsure) != 2 || turn.Unsure["old"] != 100 || turn.Unsure["nothing"] != 100 {
+		t.Errorf("what is remembered: %+v", turn)
+	}
+	if len(tickets[0].Devices) != 1 {
+		t.Error("a ticket was changed in place")
+	}
+	_, got = devices(turn, 99) // the record is of another boot, or somebody wrote it
+	same("a time that has not come", got, guessed...)
+
+	// Nothing else of the turn is lost on the way, and what is remembered of tickets that are gone is forgotten.
+	full := Turn{Next: map[string]int64{"old": 1}, Passed: map[string]int64{"knows": 2}, Unsure: turn.Unsure}
+	next, _ := full.Guess(tickets, there, 200, Overdue)
+	if next.Next["old"] != 1 || next.Passed["knows"] != 2 {
+		t.Errorf("lost: %+v", next)
+	}
+	next, _, _ = next.See(Question{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], Overdue)
+	if len(next.Unsure) != 1 || next.Unsure["old"] != 100 {
+		t.Errorf("remembered: %+v", next)
+	}
+}
