@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 type heedful struct{ *testing.M }
 
 func (h heedful) Run() int {
+	unix.Umask(0o022) // a project in a folder that a group can write is not used
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
