@@ -75,7 +75,7 @@ func (r *reader) all(root *sys.Dir) ([]found, error) {
 func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid uint32) error) error {
 	dir, err := root.Dir(sub)
 	if err != nil {
-		return fmt.Errorf("cannot read: %w", err)
+		return &os.PathError{Op: "cannot read", Path: filepath.Join(root.Name(), sub), Err: errors.Unwrap(err)}
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	fd, top := int(dir.Fd()), dir.Name()

@@ -22,7 +22,7 @@ type Dir struct{ *os.File }
 // not wait for the other end of a FIFO.
 func OpenAt(dirFD int, path string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	if flags&unix.O_PATH == 0 {
+	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 { // the runtime would ask its poller for a folder that does not block
 		flags |= unix.O_NONBLOCK
 	}
 	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
