@@ -230,5 +230,8 @@ func userNamespace() error {
 }
 
 func bubblewrap() error {
+	if err := program("bwrap")(); err != nil {
+		return err
+	}
 	return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run()
 }
