@@ -280,6 +280,12 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 	if err != nil && mine == nil && q.surprise() {
 		a.call(q, folder, boot)
 	}
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) && q.line.name(a.Names) { // the same answer, with names in it
+		if _, named := q.decide(q.seen.Held, q.seen.Last, now); named != nil {
+			err = named
+		}
+	}
 	return lease, err
 }
 

@@ -53,11 +53,20 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 	if l.free && !l.mine() {
 		l.keep()
 	}
+	return l
+}
+
+// name looks up the owners of the tickets that keep devices from this request, and reports whether there are any. That can run
+// a program, so it is not done under the folder lock.
+func (l *line) name(names func(uint32) string) bool {
+	if l == nil {
+		return false
+	}
 	for id, t := range l.kept {
-		t.User = q.app.Names(t.UID)
+		t.User = names(t.UID)
 		l.kept[id] = t
 	}
-	return l
+	return len(l.kept) > 0
 }
 
 // keep leaves everything to the next one until it has acted.

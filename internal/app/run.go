@@ -307,7 +307,9 @@ func (a *App) lineNow(q *question, held []job.Lease, now time.Time) (*line, erro
 		return nil, err
 	}
 	turn := folder.Turn(boot)
-	return q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now), nil
+	l := q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
+	l.name(a.Names)
+	return l, nil
 }
 
 func targets(p job.Plan) []visible.Target {
