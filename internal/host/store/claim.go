@@ -54,7 +54,7 @@ func (f *Folder) Turn(boot string) queue.Turn {
 
 // Last are the devices of the caller's previous claim.
 func (f *Folder) Last() []gpu.UUID {
-	name, err := f.ownName()
+	name, err := f.ownName("leases")
 	if err != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (f *Folder) Last() []gpu.UUID {
 
 // Claimed reports whether the caller ever claimed here.
 func (f *Folder) Claimed() bool {
-	name, err := f.ownName()
+	name, err := f.ownName("leases")
 	if err == nil {
 		_, err = os.Lstat(f.folderNamed(name))
 	}
@@ -179,7 +179,7 @@ func (f *Folder) claim(boot string, decide func(View) (job.Lease, error)) (*Held
 
 // decide asks for the lease to write, and returns what the other state folders held then.
 func (f *Folder) decide(boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	folder, err := f.ownName()
+	folder, err := f.ownName("leases")
 	if err != nil {
 		return nil, nil, err
 	}

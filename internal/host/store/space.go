@@ -68,26 +68,24 @@ func foreign(ids space.IDs, uid, owner uint32) bool {
 	return uid != owner && uid != 0
 }
 
-// ownName is the name of the caller's folders of leases and tickets. In a user namespace it is the one that is the caller's by
-// the kernel's word, or a new one.
-func (f *Folder) ownName() (string, error) {
+// ownName is the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the one that is the caller's
+// by the kernel's word, or a new one.
+func (f *Folder) ownName(sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil
 	}
 	if err := anonymous(f.ids); err != nil {
 		return "", err
 	}
-	for _, sub := range []string{"leases", "tickets"} {
-		name, err := f.ownIn(filepath.Join(f.Path, sub))
-		if err != nil || name != "" {
-			return name, err
-		}
+	name, err := ownIn(filepath.Join(f.Path, sub))
+	if err == nil && name == "" {
+		name = spacePrefix + randomHex(4)
 	}
-	return spacePrefix + randomHex(4), nil
+	return name, err
 }
 
 // ownIn finds the first folder in top that was made in a user namespace and is the caller's, "" without one.
-func (f *Folder) ownIn(top string) (string, error) {
+func ownIn(top string) (string, error) {
 	fd, err := openIn(unix.AT_FDCWD, top, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return "", &os.PathError{Op: "cannot read", Path: top, Err: err}

@@ -38,7 +38,7 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	}
 	defer f.lock.release()
 	uid := uint32(os.Geteuid())
-	name, err := f.ownName()
+	name, err := f.ownName("tickets")
 	if err != nil {
 		return nil, err
 	}
