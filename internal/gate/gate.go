@@ -178,8 +178,10 @@ func mountNamespace() error {
 	if err := root(); err != nil {
 		return err
 	}
-	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil || !initial {
-		return fmt.Errorf("this is not the machine's own mount namespace: %v", err)
+	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil {
+		return err
+	} else if !initial {
+		return errors.New("this is not the machine's own mount namespace")
 	}
 	return exec.Command("unshare", "--mount", "true").Run()
 }
