@@ -53,7 +53,7 @@ func mountings() []mounts {
 
 // TestSpacesMounts: in a mount namespace a lease is one that all see, or there is none.
 func TestSpacesMounts(t *testing.T) {
-	gate.Need(t, "mntns")
+	gate.Need(t, "mountns")
 	t.Parallel()
 	for _, m := range mountings() {
 		t.Run(m.name, func(t *testing.T) {

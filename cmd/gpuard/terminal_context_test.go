@@ -13,7 +13,7 @@ import (
 )
 
 // documented are the variables that gpuard sets or removes for NVIDIA devices, and two of this test's own.
-const documented = `^(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|GPUARD_LEASE|GPUARD_GPUS|FRONT|GPUARD_STATE|HOME|HISTFILE)=`
+const documented = `^(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|GPUARD_LEASE|GPUARD_GPUS|FRONT|GPUARD_STATE|XDG_STATE_HOME|HOME|HISTFILE)=`
 
 // TestEnvironment: the command has its caller's variables, byte for byte and in their order, and the documented ones.
 func TestEnvironment(t *testing.T) {

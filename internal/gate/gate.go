@@ -218,8 +218,13 @@ func namespace(flags ...string) func() error {
 
 // mountNamespace: root may make one, and is in the machine's own.
 func mountNamespace() error {
-	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil || !initial {
-		return fmt.Errorf("this is not the machine's own mount namespace: %v", err)
+	if err := root(); err != nil {
+		return err
+	}
+	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil {
+		return err
+	} else if !initial {
+		return errors.New("this is not the machine's own mount namespace")
 	}
 	return namespace("--mount")()
 }

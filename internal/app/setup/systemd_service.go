@@ -156,10 +156,10 @@ func (u service) notes(noWait bool) (notes []string) {
 		"DevicePolicy=%s hides the devices that DeviceAllow= does not name; for NVIDIA: DeviceAllow=char-nvidia* rw", policy)
 	add(u.on("PrivatePIDs"), "PrivatePIDs= hides it from other jobs, so gpuard refuses to lease there; write PrivatePIDs=no")
 	add(u.last("ProcSubset") == "pid", "ProcSubset=pid hides the number of this boot, which every lease has, so gpuard refuses to lease there; write ProcSubset=all")
-	add(u.on("PrivateUsers"), "PrivateUsers=: the owners of other jobs have no names in there")
+	add(u.on("PrivateUsers"), "PrivateUsers=: the owners of most other jobs have no names in there")
 	protect := u.last("ProtectProc")
 	add(protect == "invisible" || protect == "noaccess" || protect == "ptraceable", "ProtectProc=%s: the jobs of other users on a GPU have no owner and no command in there", protect)
-	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or one of its own, that nobody else sees: the machine needs /run/gpuard, which gpuard setup machine makes")
+	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or one of its own, that nobody else sees, so gpuard refuses to lease there: the machine needs /run/gpuard, which gpuard setup machine makes")
 	mode := u.last("KillMode")
 	add(mode == "process" || mode == "none", "KillMode=%s: what it leaves behind keeps its lease as long as it keeps its files open", mode)
 	obeyed := func(where, name, value string) {

@@ -20,7 +20,7 @@ func stateChecks() []Check {
 func stateFolder() Check {
 	page := Page{
 		Code: "state-folder", Title: "gpuard cannot keep leases here",
-		Text: "Leases are files that live as long as somebody holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `gpuard run` refuses rather than lease behind the others' backs: two folders that do not know each other give the same GPU away twice. For the same reason a container needs the machine's folder mounted.\n\n" +
+		Text: "Leases are files that live as long as somebody holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `gpuard run` refuses rather than lease behind the others' backs: two folders that do not know each other give the same GPU away twice. For the same reason a container, a sandbox or a service with a private `/run` or `/var/tmp` needs the machine's folder mounted, and a user namespace a place for the user's id.\n\n" +
 			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo \"$(command -v gpuard)\" setup machine`. Programs that do not go through gpuard are not touched by any of this.",
 		From: []string{"gpuard: " + leasesPage},
 	}

@@ -50,7 +50,7 @@ func StartHolderFor(process *os.File, lock int, args ...string) error {
 }
 
 // closeVariable names the descriptor that a holder closes, in its environment.
-const closeVariable = "GPUARD_CLOSE"
+const closeVariable = "HOLDER_CLOSES"
 
 func startHolder(process *os.File, lock int, spare *os.File, args []string) error {
 	if _, err := unix.FcntlInt(uintptr(lock), unix.F_GETFD, 0); err != nil || lock < 3 { //nolint:gosec // looked at here

@@ -59,7 +59,7 @@ func (f *Folder) Last() []gpu.UUID {
 		return nil
 	}
 	defer root.Close() //nolint:errcheck // read only
-	name, err := f.ownName(root)
+	name, err := f.ownName(root, "leases")
 	if err != nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (f *Folder) Claimed() bool {
 		return false
 	}
 	defer root.Close() //nolint:errcheck // read only
-	name, err := f.ownName(root)
+	name, err := f.ownName(root, "leases")
 	if err != nil {
 		return false
 	}
@@ -214,7 +214,7 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 
 // decide asks for the lease to write, and returns what the other state folders held then.
 func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	folder, err := f.ownName(root)
+	folder, err := f.ownName(root, "leases")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -87,7 +87,7 @@ func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	if name, err := f.ownName(root); err == nil {
+	if name, err := f.ownName(root, "tickets"); err == nil {
 		if dir, err := ownFolder(root, "tickets", name); err == nil {
 			defer dir.Close() //nolint:errcheck // nothing is written through it
 			_ = dir.Write(callName, nil, 0o600)

@@ -70,22 +70,20 @@ func foreign(ids space.IDs, uid, owner uint32) bool {
 	return uid != owner && uid != 0
 }
 
-// ownName is the name of the caller's folders of leases and tickets. In a user namespace it is the one that is the caller's by
-// the kernel's word, or a new one.
-func (f *Folder) ownName(root *sys.Dir) (string, error) {
+// ownName is the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the one that is the caller's
+// by the kernel's word, or a new one.
+func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil
 	}
 	if err := anonymous(f.ids); err != nil {
 		return "", err
 	}
-	for _, sub := range []string{"leases", "tickets"} {
-		name, err := ownIn(root, sub)
-		if err != nil || name != "" {
-			return name, err
-		}
+	name, err := ownIn(root, sub)
+	if err == nil && name == "" {
+		name = fmt.Sprintf("%s%08x", spacePrefix, rand.Uint32())
 	}
-	return fmt.Sprintf("%s%08x", spacePrefix, rand.Uint32()), nil
+	return name, err
 }
 
 // ownIn finds the first folder in sub that was made in a user namespace and is the caller's, "" without one.

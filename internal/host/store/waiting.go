@@ -39,7 +39,7 @@ func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	}
 	defer f.release(root)
 	uid := uint32(os.Geteuid())
-	name, err := f.ownName(root)
+	name, err := f.ownName(root, "tickets")
 	if err != nil {
 		return nil, err
 	}

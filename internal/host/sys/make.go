@@ -32,14 +32,18 @@ func (d *Dir) Aside() (*Aside, error) {
 	return &Aside{Dir: dir, name: name, parent: d}, nil
 }
 
-// Make makes a folder in d with exactly this mode, whatever the umask. No other process may use it before.
+// Make makes a folder in d with exactly this mode, whatever the umask, in one step. The error is os.ErrExist where something has
+// the name.
 func (d *Dir) Make(name string, mode uint32) error {
-	dir, err := d.make(name, mode)
+	aside, err := d.Aside()
 	if err != nil {
 		return err
 	}
-	defer dir.Close() //nolint:errcheck // its mode is set
-	return dir.SetMode(mode)
+	defer aside.Discard()
+	if err := aside.SetMode(mode); err != nil {
+		return err
+	}
+	return aside.Place(name)
 }
 
 func (d *Dir) make(name string, mode uint32) (*Dir, error) {
@@ -132,13 +136,5 @@ func Mkdir(path string, mode uint32) error {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	aside, err := parent.Aside()
-	if err != nil {
-		return err
-	}
-	defer aside.Discard()
-	if err := aside.SetMode(mode); err != nil {
-		return err
-	}
-	return aside.Place(filepath.Base(path))
+	return parent.Make(filepath.Base(path), mode)
 }

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+	"gpuard/test/executable"
+)
+
+// chaosTime is how long each chaos lasts.
+func chaosTime() time.Duration {
+	if os.Getenv("GPUARD_SOAK") == "1" {
+		return 5 * time.Minute
+	}
+	return 4 * time.Second
+}
+
+// chaos is many short runs of several users, while starters, commands and holders are killed, asked to end, and stopped. Each command
+// checks that it alone has its device (occupy).
+type chaos struct {
+	t                                *testing.T
+	state, folder                    string // of the machine, and of its leases
+	program, job, parent             string
+	devices, violations              string
+	env                              []string
+	machine                          []string // flags that name it
+	users                            []uint32
+	spaces                           bool // a third of the starters are in namespaces
+	mu                               sync.Mutex
+	n, holdersKilled, holdersStopped int
+	runs, sent                       map[string]int
+}
+
+// newChaos gets places ready that all users can enter; state is the folder of its own that others cannot see in a private mount.
+func newChaos(t *testing.T, state string) *chaos {
+	t.Helper()
+	c := &chaos{t: t, state: state, parent: filepath.Dir(state), devices: t.TempDir(), violations: t.TempDir(), users: []uint32{uint32(os.Geteuid())},
+		runs: map[string]int{}, sent: map[string]int{}}
+	if os.Geteuid() == 0 {
+		c.users = []uint32{0, bob, 2, 3}
+	}
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.program = filepath.Join(bin, "gpuard")
+	executable.Write(t, c.program, code)
+	c.job = filepath.Join(bin, "occupy")
+	if err := os.Symlink("gpuard", c.job); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]fs.FileMode{filepath.Dir(bin): 0o755, bin: 0o755, c.violations: 0o777 | fs.ModeSticky, c.parent: 0o755, c.devices: 0o755} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.env = []string{"DEVICES=" + c.devices, "VIOLATIONS=" + c.violations, "LC_ALL=C"}
+	return c
+}
+
+// of names the machine and its devices, and makes the folder of leases.
+func (c *chaos) of(folder func() string, flags []string, devices []string, env ...string) {
+	c.t.Helper()
+	c.machine, c.env = flags, append(c.env, env...)
+	for _, d := range devices { // for everybody to lock
+		path := filepath.Join(c.devices, d)
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if got := run(c.t, c.run(c.users[0], "", "--", "true")); got.code != 0 {
+		c.t.Fatalf("the first run ended with %d: %s", got.code, got.err)
+	}
+	c.folder = folder()
+	c.env = append(c.env, "LEASES="+c.folder, "LINGER=60ms")
+}
+
+// place is where a starter is: outside of namespaces, or in some that words make. One that is refused must not lease anything there.
+type starting struct {
+	words   string
+	refused string // what it says
+	root    bool   // only root can make it
+	user    bool   // what root makes so cannot be told from the machine's
+	gate    string
+}
+
+func startings() []starting {
+	const tmpfs = `sh -c 'mount -t tmpfs none "$0" && exec "$@"' $PARENT`
+	return []starting{
+		{words: "unshare -c"},
+		{words: "unshare -r"},
+		{words: "unshare -r unshare --map-user=7"},
+		{words: "unshare -r --mount"},
+		{words: "bwrap --die-with-parent --dev-bind / /", gate: "bwrap"},
+		{words: "unshare -U", refused: "no place for your user id"},
+		{words: "unshare -r --mount " + tmpfs, refused: "was mounted in here by uid", user: true},
+		{words: "unshare --mount", root: true},
+		{words: "unshare --mount " + tmpfs, root: true, refused: "this mount namespace has another"},
+	}
+}
+
+// run prepares a run of a user, in namespaces that words make.
+func (c *chaos) run(uid uint32, words string, command ...string) *exec.Cmd {
+	var args []string
+	if before, script, found := strings.Cut(words, "'"); found { // one word
+		script, after, _ := strings.Cut(script, "'")
+		args = append(append(strings.Fields(before), script), strings.Fields(after)...)
+	} else {
+		args = strings.Fields(words)
+	}
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "$PARENT", c.parent)
+	}
+	args = append(append(args, c.program, "run", "-q"), append(c.machine, command...)...)
+	cmd := program(c.t, c.state, c.env)
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		c.t.Error(err)
+	}
+	cmd.Path, cmd.Args, cmd.Dir, cmd.WaitDelay = path, args, "/", 20*time.Second
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+	return cmd
+}
+
+// rage starts runs from several sides until the time is over.
+func (c *chaos) rage(sides int) {
+	places := slices.DeleteFunc(startings(), func(s starting) bool { return s.root && os.Geteuid() != 0 || s.gate != "" && !gate.Has(s.gate) })
+	stop := make(chan struct{})
+	var wg, hunters sync.WaitGroup
+	hunters.Go(func() { c.hunt(stop) })
+	end := time.Now().Add(chaosTime())
+	for range sides {
+		wg.Go(func() {
+			for time.Now().Before(end) && !c.t.Failed() {
+				at, uid := starting{}, c.users[rand.IntN(len(c.users))]
+				if c.spaces && rand.IntN(3) == 0 {
+					if at = places[rand.IntN(len(places))]; at.root {
+						uid = 0
+					} else if at.user {
+						uid = c.users[len(c.users)-1]
+					}
+				}
+				c.one(uid, at)
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	hunters.Wait()
+}
+
+// one makes a run, and attacks every other one.
+func (c *chaos) one(uid uint32, at starting) {
+	flags := []string{"--no-wait"}
+	if rand.IntN(2) == 0 {
+		flags = []string{"--wait", "20s"}
+	}
+	cmd := c.run(uid, at.words, append(flags, "--", c.job)...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		c.t.Error(err)
+		return
+	}
+	attacked := rand.IntN(2) == 0 && at.refused == ""
+	if attacked {
+		c.attack(cmd.Process)
+	}
+	err := cmd.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	code, how := cmd.ProcessState.ExitCode(), at.words
+	switch {
+	case at.refused != "":
+		c.runs["refused: "+at.refused]++
+		if code != 125 || !strings.Contains(said.String(), at.refused) {
+			c.t.Errorf("%s: exit %d, %v, want a refusal that says %q: %s", how, code, err, at.refused, said.String())
+		}
+	case code == 0:
+		c.runs["leased: "+how]++
+	case code == 120 || code == 121:
+		c.runs["busy"]++
+	case attacked: // by a signal, or as whoever started it tells of one
+		c.runs["killed"]++
+	default:
+		c.t.Errorf("%s of uid %d ended with %v: %s", how, uid, cmd.ProcessState, said.String())
+	}
+}
+
+// attack sends a signal to a run at some moment of its life, as starter or as command. Who is stopped goes on or dies a little later.
+func (c *chaos) attack(p *os.Process) {
+	time.Sleep(rand.N(120 * time.Millisecond))
+	sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSTOP}[rand.IntN(4)]
+	_ = p.Signal(sig)
+	if sig == syscall.SIGSTOP {
+		time.Sleep(rand.N(100 * time.Millisecond))
+		_ = p.Signal([]syscall.Signal{syscall.SIGCONT, syscall.SIGKILL}[rand.IntN(2)])
+		_ = p.Signal(syscall.SIGCONT)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent[sig.String()]++
+}
+
+// hunt kills and stops holders until stop.
+func (c *chaos) hunt(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(rand.N(60 * time.Millisecond)):
+		}
+		found := holdersOf(c.folder)
+		if len(found) == 0 {
+			continue
+		}
+		pid := found[rand.IntN(len(found))]
+		if rand.IntN(2) == 0 {
+			if unix.Kill(pid, unix.SIGKILL) == nil {
+				c.holdersKilled++
+			}
+			continue
+		}
+		if unix.Kill(pid, unix.SIGSTOP) == nil {
+			c.holdersStopped++
+			time.Sleep(rand.N(50 * time.Millisecond))
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+}
+
+// verdict fails the test for every double lease, and for whatever is left behind after each user came once more.
+func (c *chaos) verdict(devices int) {
+	c.t.Helper()
+	found, _ := filepath.Glob(filepath.Join(c.violations, "*"))
+	for _, path := range found {
+		text, _ := os.ReadFile(path)
+		c.t.Errorf("process %s: %s", filepath.Base(path), text)
+	}
+	c.t.Logf("%d runs: %s; signals: %s; %d holders killed, %d stopped", c.n, counted(c.runs), counted(c.sent), c.holdersKilled, c.holdersStopped)
+	eventually(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
+	all := c.run(c.users[0], "", "--no-wait", "--gpus", fmt.Sprint(devices), "--", "sh", "-c", "echo all; exec sleep 300")
+	same(c.t, "a run on every device", begin(c.t, all), "all")
+	for _, uid := range c.users { // a request that waits in vain: it removes what the user's killed ones left
+		for _, words := range []string{"", "unshare -c"} {
+			if c.spaces || words == "" {
+				got := run(c.t, c.run(uid, words, "--wait", "50ms", "--", "true"))
+				same(c.t, fmt.Sprintf("exit code of uid %d (%s): %s", uid, words, got.err), got.code, 121)
+			}
+		}
+	}
+	_, _ = all.Process.Kill(), all.Wait()
+	eventually(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
+	_ = filepath.WalkDir(c.folder, func(path string, e fs.DirEntry, err error) error {
+		name := e.Name()
+		if err != nil || !e.IsDir() && !slices.Contains([]string{"last", "lock", "format"}, name) && !strings.HasPrefix(name, "xids-") {
+			c.t.Errorf("left behind: %s (%v)", path, err)
+		}
+		return nil
+	})
+}
+
+func counted(n map[string]int) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		words = append(words, fmt.Sprintf("%d %s", n[k], strings.TrimSpace(k)))
+	}
+	return strings.Join(words, ", ")
+}
+
+// TestChaos: four users, and kills at every step of starters, commands, holders and waiters.
+func TestChaos(t *testing.T) {
+	r := newRig(t, "demo")
+	c := newChaos(t, r.state)
+	c.of(r.folder, []string{"--machine", r.machine}, demoDevices(t, r))
+	c.rage(8)
+	c.verdict(4)
+	if c.runs["leased: "] == 0 || c.runs["busy"] == 0 || c.runs["killed"] == 0 || c.holdersKilled == 0 {
+		t.Error("this test has attacked nothing")
+	}
+}
+
+// demoDevices are the UUIDs of the rig's machine.
+func demoDevices(t *testing.T, r *rig) []string {
+	t.Helper()
+	cmd := r.job("sh", "-c", "echo $GPUARD_GPUS")
+	cmd.Args = slices.Insert(cmd.Args, 2, "--gpus", "4")
+	got := run(t, cmd)
+	if got.code != 0 {
+		t.Fatal(got.err)
+	}
+	return strings.Split(strings.TrimSpace(got.out), ",")
+}
+
+// TestChaosInSpaces: the same while a third of the starters are in user namespaces and in private mounts, on hardware. Those that cannot see
+// the others' leases lease nothing.
+func TestChaosInSpaces(t *testing.T) {
+	gate.Need(t, "userns")
+	if contained() {
+		t.Skip("the tests run in a mount namespace of their own")
+	}
+	r := newRack(t, a100s(4)...)
+	c := newChaos(t, r.state)
+	c.spaces = true
+	c.of(func() string { return r.state }, nil, []string{uuid(0), uuid(1), uuid(2), uuid(3)}, r.Env()...)
+	c.rage(8)
+	c.verdict(4)
+	leased, refused := 0, 0
+	for k, n := range c.runs {
+		if k != "leased: " && strings.HasPrefix(k, "leased: ") {
+			leased += n
+		} else if strings.HasPrefix(k, "refused: ") {
+			refused += n
+		}
+	}
+	if c.runs["leased: "] == 0 || leased == 0 || refused == 0 || c.runs["busy"] == 0 || c.runs["killed"] == 0 || c.holdersKilled == 0 {
+		t.Error("this test has attacked nothing")
+	}
+}

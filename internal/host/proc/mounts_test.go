@@ -1,0 +1,105 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/space"
+)
+
+// linked is a procfs with links in it.
+func linked(t *testing.T, links, files map[string]string) FS {
+	t.Helper()
+	f := tree(t, files)
+	for name, target := range links {
+		path := filepath.Join(f.root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// TestInitialMountNamespace: by the numbers that kernels give to the first one.
+func TestInitialMountNamespace(t *testing.T) {
+	for link, want := range map[string]bool{"mnt:[4026531832]": true, "mnt:[4026531840]": true, "mnt:[4026531841]": true, "mnt:[4026531842]": false, "mnt:[4026532193]": false} {
+		if got, err := linked(t, map[string]string{"self/ns/mnt": link}, nil).InitialMountNamespace(); got != want || err != nil {
+			t.Errorf("%s: %v, %v", link, got, err)
+		}
+	}
+	if _, err := tree(t, nil).InitialMountNamespace(); err == nil || !strings.HasPrefix(err.Error(), "cannot read the mount namespace") {
+		t.Errorf("without procfs: %v", err)
+	}
+}
+
+// TestSightThroughAnother: who may look at the files of the first process sees whether they are the same.
+func TestSightThroughAnother(t *testing.T) {
+	here := t.TempDir()
+	apart := map[string]string{"self/ns/pid": "pid:[4026531836]", "self/ns/mnt": "mnt:[4026532193]"}
+	outside := func(folder string) FS { // the first process has that folder in place of here
+		f := linked(t, apart, nil)
+		place := filepath.Join(f.root, "1/root", here)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.Symlink(folder, place)); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	mkdir := func(path string) string {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	other := t.TempDir()
+	state := filepath.Join(here, "gpuard")
+	for _, step := range []struct {
+		what   string
+		folder string
+		want   space.Sight
+	}{
+		{"the same, without a folder of leases yet", here, space.Common},
+		{"another, without a folder of leases yet", other, space.Private},
+		{"the same", here, space.Common},
+		{"another, without a folder of leases", other, space.Private},
+	} {
+		got, why, err := outside(step.folder).Sight(state)
+		if got != step.want || err != nil || strings.Contains(why, "has another "+here+" than the machine") != (step.want == space.Private) {
+			t.Errorf("%s: %d, %q, %v", step.what, got, why, err)
+		}
+		if step.what == "another, without a folder of leases yet" {
+			mkdir(state)
+		}
+	}
+	mkdir(filepath.Join(other, "gpuard"))
+	if got, _, _ := outside(other).Sight(state); got != space.Private {
+		t.Errorf("another, with a folder of leases: %d", got)
+	}
+	if got, _, err := outside(here).Sight(filepath.Join(here, "missing", "gpuard")); got != space.Unclear || err != nil {
+		t.Errorf("below a missing folder: %d, %v", got, err)
+	}
+	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026532441]"}, nil).Sight(state); got != space.Unclear || err != nil {
+		t.Errorf("in another PID namespace: %d, %v", got, err)
+	}
+	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026531836]"}, nil).Sight(state); got != space.Common || err != nil {
+		t.Errorf("a kernel without mount namespaces: %d, %v", got, err)
+	}
+}
+
+// TestHiddenUsers: an id that has no place in this user namespace is nobody's name, and owns no process.
+func TestHiddenUsers(t *testing.T) {
+	files := map[string]string{"passwd": "nobody:x:65534:\nalice:x:1000:\n", "5/stat": statLine(5, "five", "S", 1, 50), "5/status": "Uid:\t65534\t65534\t65534\t65534\n"}
+	f := tree(t, files)
+	p := f.process(5, f.users())
+	if uid, ok := f.Owner(5); !ok || uid != 65534 || p.UID == nil || p.User != "nobody" || f.User(65534) != "nobody" {
+		t.Errorf("with every id: %d, %v, %+v", uid, ok, p)
+	}
+	files["self/uid_map"], files["sys/fs/overflowuid"] = "1000 1000 1\n", "65534\n"
+	f = tree(t, files)
+	p = f.process(5, f.users())
+	if _, ok := f.Owner(5); ok || p.UID != nil || p.User != space.HiddenUser || p.Start != 50 || f.User(65534) != space.HiddenUser || f.User(0) != space.HiddenUser || f.User(1000) != "alice" {
+		t.Errorf("with a part of the ids: %+v, %s, %s, %s", p, f.User(65534), f.User(0), f.User(1000))
+	}
+}
