@@ -37,8 +37,10 @@ func BenchmarkCrowd(b *testing.B) {
 	fake, demo := overFake(b, slots), overDemo(b)
 	kinds := []*crowd{
 		{name: "env X=1 sleep, 4 at a time", start: func() { atOnce(b, slots, nil, "env", "X=1", "sleep", jobTime) }},
-		{name: "gpuard run", start: func() { atOnce(b, starters, fake.env, fake.waits(gpuard, "sleep", jobTime)...) }, settle: fake.settle},
-		{name: "gpuard run --machine demo", start: func() { atOnce(b, starters, demo.env, demo.waits(gpuard, "--machine", "demo", "--", "sleep", jobTime)...) }, settle: demo.settle},
+		{name: "gpuard run", start: func() { atOnce(b, starters, fake.env, fake.waits(gpuard, nil, "sleep", jobTime)...) }, settle: fake.settle},
+		{name: "gpuard run --machine demo", start: func() {
+			atOnce(b, starters, demo.env, demo.waits(gpuard, []string{"--machine", "demo"}, "sleep", jobTime)...)
+		}, settle: demo.settle},
 	}
 	if s := newSpooler(b, slots); s != nil {
 		kinds = append(kinds, &crowd{name: "task-spooler", start: func() {
@@ -78,13 +80,8 @@ type crowd struct {
 func (c *crowd) least() time.Duration { return slices.Min(c.spent) }
 
 // waits is run for a command that waits for a device.
-func (p place) waits(gpuard string, command ...string) []string {
-	argv := slices.DeleteFunc(p.run(gpuard, command...), func(word string) bool { return word == "--no-wait" })
-	if slices.Contains(command, "--") { // they are flags too
-		i := slices.Index(argv, "--")
-		argv = slices.Delete(argv, i, i+1)
-	}
-	return argv
+func (p place) waits(gpuard string, flags []string, command ...string) []string {
+	return slices.Concat([]string{gpuard, "run", "--quiet"}, p.flags, flags, []string{"--"}, command)
 }
 
 // atOnce starts the same program for all starters, so many at a time, and waits for their ends.
@@ -153,8 +150,8 @@ func BenchmarkWake(b *testing.B) {
 	}
 	chains := []*chain{
 		{name: "sh, started by hand", next: starting(nil, says...), alone: true},
-		{name: "gpuard run", next: starting(fake.env, fake.waits(gpuard, says...)...), line: fake.leases},
-		{name: "gpuard run --machine demo", next: starting(demo.env, demo.waits(gpuard, append([]string{"--machine", "demo:1xL4", "--"}, says...)...)...), line: demo.leases},
+		{name: "gpuard run", next: starting(fake.env, fake.waits(gpuard, nil, says...)...), line: fake.leases},
+		{name: "gpuard run --machine demo", next: starting(demo.env, demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)...), line: demo.leases},
 	}
 	if s := newSpooler(b, 1); s != nil {
 		chains = append(chains, &chain{name: "task-spooler", next: func() {
