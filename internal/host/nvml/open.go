@@ -129,7 +129,7 @@ func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) 
 		return true, err
 	case <-ctx.Done():
 		go func() {
-			<-done
+			_ = <-done
 			l.turn <- struct{}{}
 		}()
 		return false, late(ctx, *l.step.Load(), limit)
