@@ -44,8 +44,6 @@ func (f *Folder) ticketFolder(uid uint32) string {
 	return filepath.Join(f.Path, "tickets", decimal(uid))
 }
 
-func (f *Folder) ticketsNamed(name string) string { return filepath.Join(f.Path, "tickets", name) }
-
 // Tickets lists who waits now, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	var all []job.Ticket
