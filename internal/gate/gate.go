@@ -56,6 +56,7 @@ func probes() []probe {
 		{"direnv", program("direnv"), installed},
 		{"zsh", program("zsh"), installed},
 		{"less", program("less"), installed},
+		{"procps", program("ps", "pkill"), installed},
 		{"systemd", program("systemd-analyze", "systemd-tmpfiles", "systemd-socket-activate"), installed},
 		{"gio", program("gio"), installed},
 		{"desktop-file-validate", program("desktop-file-validate"), installed},
