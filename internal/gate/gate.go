@@ -40,7 +40,7 @@ func probes() []probe {
 	return []probe{
 		{"cc", program("cc"), installed},
 		{"root", root, granted},
-		{"mountns", namespace("--mount"), granted},
+		{"privileged", privileged, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
 		{"cgroup2", cgroup2, rare},
@@ -200,6 +200,20 @@ func fuse() error {
 		return err
 	}
 	defer device.Close() //nolint:errcheck // nothing was written
+	return namespace("--mount")()
+}
+
+// privileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is asked to
+// (docker run --privileged).
+func privileged() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var held [2]unix.CapUserData
+	if err := unix.Capget(&header, &held[0]); err != nil {
+		return err
+	}
+	if held[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
+		return errors.New("CAP_SYS_PTRACE is missing")
+	}
 	return namespace("--mount")()
 }
 
