@@ -146,7 +146,7 @@ func TestExplainEnded(t *testing.T) {
 
 // TestExplainOthers: only the owner and root may read an environment, and the message says who that is.
 func TestExplainOthers(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	cmd := exec.Command("sleep", "60")
 	cmd.Env = []string{"CUDA_VISIBLE_DEVICES=2"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -77,7 +77,7 @@ func TestHold(t *testing.T) {
 
 // TestHoldReusedPID: the lease is for a process, not for a number. The next process with that number does not keep it.
 func TestHoldReusedPID(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	r := newRig(t, "demo:1xL4")
 	for range 20 { // another program may have the number for as long as it runs: then the next number
 		if r.reusedPID() {

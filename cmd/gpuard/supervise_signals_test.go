@@ -97,6 +97,7 @@ func TestBesideAlone(t *testing.T) {
 // TestBesideByName: who signals gpuard by its name or its command line means gpuard, not its group: it is passed on.
 func TestBesideByName(t *testing.T) {
 	t.Parallel()
+	gate.Need(t, "procps")
 	limit := fmt.Sprintf("%d.5s", 10000+os.Getpid()) // on no other command line
 	cmd := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", limit, "--", "sh", "-c",
 		"trap 'exit 5' TERM; echo on; while :; do sleep 0.05; done")

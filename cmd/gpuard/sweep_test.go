@@ -318,7 +318,7 @@ func TestSweepCPU(t *testing.T) {
 // TestSweepFull: a disk without room ends the sweep with a clear word, and nothing of what was done is lost.
 func TestSweepFull(t *testing.T) {
 	t.Parallel()
-	gate.Need(t, "mountns")
+	gate.Need(t, "privileged")
 	mounted := t.TempDir()
 	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, "size=2m"); err != nil {
 		t.Fatal(err)

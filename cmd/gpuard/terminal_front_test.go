@@ -71,7 +71,7 @@ func (f *front) cmd(args ...string) *exec.Cmd {
 	}
 	cmd := program(f, f.state, []string{
 		"FRONT=" + strings.Join(f.words, " "), "PS1=" + prompt, "TERM=xterm", "LC_ALL=C",
-		"HOME=" + f.dir, "HISTFILE=" + f.dir + "/history", "LESS=",
+		"HOME=" + f.dir, "XDG_STATE_HOME=", "HISTFILE=" + f.dir + "/history", "LESS=",
 	}, args[1:]...)
 	cmd.Path, cmd.Args[0], cmd.Dir = path, args[0], f.dir
 	return cmd

@@ -134,7 +134,7 @@ func TestAskProgram(t *testing.T) {
 	if out, err := askProgram(t.Context(), q, os.Getpid(), own.Start-1); err == nil || !strings.Contains(err.Error(), "not the same process") {
 		t.Errorf("an earlier process was asked: %v\n%s", err, out)
 	}
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if err := cmd.Start(); err != nil {

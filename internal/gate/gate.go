@@ -43,6 +43,7 @@ func probes() []probe {
 		{"cc", program("cc"), installed},
 		{"root", root, granted},
 		{"mountns", mountNamespace, granted},
+		{"privileged", privileged, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
 		{"userns", userNamespace, granted},
@@ -60,6 +61,7 @@ func probes() []probe {
 		{"direnv", program("direnv"), installed},
 		{"zsh", program("zsh"), installed},
 		{"less", program("less"), installed},
+		{"procps", program("ps", "pkill"), installed},
 		{"systemd", program("systemd-analyze", "systemd-tmpfiles", "systemd-socket-activate"), installed},
 		{"gio", program("gio"), installed},
 		{"desktop-file-validate", program("desktop-file-validate"), installed},
@@ -203,6 +205,20 @@ func fuse() error {
 		return err
 	}
 	defer device.Close() //nolint:errcheck // nothing was written
+	return namespace("--mount")()
+}
+
+// privileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is asked to
+// (docker run --privileged).
+func privileged() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var held [2]unix.CapUserData
+	if err := unix.Capget(&header, &held[0]); err != nil {
+		return err
+	}
+	if held[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
+		return errors.New("CAP_SYS_PTRACE is missing")
+	}
 	return namespace("--mount")()
 }
 

@@ -93,7 +93,7 @@ func TestMend(t *testing.T) {
 
 // TestFull: on a full disk nothing of a line is there, and what was reserved can be written all the same.
 func TestFull(t *testing.T) {
-	gate.Need(t, "mountns")
+	gate.Need(t, "privileged")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func (w Where) environment(prefix string) (Place, bool) {
 
 // absence says why a path is no program.
 func (w Where) absence(path string) string {
-	switch _, err := os.Stat(w.at(path)); {
+	switch _, err := w.stat(path); {
 	case err == nil:
 		return "no program"
 	case errors.Is(err, fs.ErrNotExist):

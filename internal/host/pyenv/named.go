@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,7 +44,7 @@ func (w Where) Named(name string) (Place, error) {
 
 // atPath is the environment of a file or folder.
 func (w Where) atPath(path string) (Place, error) {
-	switch _, err := os.Stat(w.at(path)); {
+	switch _, err := w.stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		if target := w.resolve(path); target != path {
 			return Place{}, fmt.Errorf("it is a link to %s, which is not there", target)

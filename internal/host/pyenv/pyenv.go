@@ -40,19 +40,27 @@ const (
 // at is where the path really lies.
 func (w Where) at(path string) string { return filepath.Join(w.Root, path) }
 
+// stat follows links; those below a root of a test lead to a place below it too, and not to what this machine has there.
+func (w Where) stat(path string) (os.FileInfo, error) {
+	if w.Root != "/" {
+		path = w.resolve(path)
+	}
+	return os.Stat(w.at(path))
+}
+
 func (w Where) exists(path string) bool {
-	_, err := os.Stat(w.at(path))
+	_, err := w.stat(path)
 	return err == nil
 }
 
 func (w Where) folder(path string) bool {
-	info, err := os.Stat(w.at(path))
+	info, err := w.stat(path)
 	return err == nil && info.IsDir()
 }
 
 // program reports whether the path is a file that can be executed.
 func (w Where) program(path string) bool {
-	info, err := os.Stat(w.at(path))
+	info, err := w.stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 

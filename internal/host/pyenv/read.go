@@ -77,7 +77,7 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 	var folders []Folder
 	var seen []os.FileInfo
 	for _, path := range paths {
-		info, err := os.Stat(w.at(path))
+		info, err := w.stat(path)
 		if err != nil || !info.IsDir() || ctx.Err() != nil {
 			if os.IsPermission(err) {
 				folders = append(folders, Folder{Path: path, Problem: "no permission to look into it"})

@@ -328,7 +328,7 @@ func inMemory(t testing.TB) *Folder {
 
 // Entries that come first in the folder must not push a lease out of what is read.
 func TestCrowdDoesNotHideALease(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	f := inMemory(t)
 	does(t, bob, "crowd", filepath.Join(f.Path, "leases"))
 	_, _, l := victim(t, f)
@@ -454,7 +454,7 @@ func TestSecondNameOfTheFolderLock(t *testing.T) {
 
 // What users mount in their own folder may never answer, so it is not asked.
 func TestMountIsNotEntered(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	f := fresh(t)
 	_, _, l := victim(t, f)
 	dir := f.userFolder(bob)

@@ -178,7 +178,7 @@ func TestLocate(t *testing.T) {
 }
 
 func TestReadOnlyAndFullFolder(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	dir := place(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=755"); err != nil {
 		t.Fatal(err)

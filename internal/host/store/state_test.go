@@ -238,7 +238,7 @@ func TestGenerationOfATornRecord(t *testing.T) {
 
 // TestCrowdIsNamed: who fills leases/ or tickets/ with folders of their own is found by their owner.
 func TestCrowdIsNamed(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	for _, sub := range []string{"leases", "tickets"} {
 		f := inMemory(t)
 		for i := range crowd {

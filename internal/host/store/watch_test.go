@@ -182,7 +182,7 @@ func TestNoWatcherLeft(t *testing.T) {
 
 // TestWatchIsNotLedAway: what users put beside their folders is neither entered nor in the way.
 func TestWatchIsNotLedAway(t *testing.T) {
-	gate.Need(t, "root")
+	gate.Need(t, "privileged")
 	f := fresh(t)
 	does(t, bob, "mkdir", f.ticketFolder(alice)) // her name, his folder
 	does(t, bob, "symlink", f.userFolder(alice), f.userFolder(bob))
