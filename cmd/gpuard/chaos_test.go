@@ -191,7 +191,7 @@ func (c *chaos) one(uid uint32, at starting) {
 	}
 	attacked := rand.IntN(2) == 0 && at.refused == ""
 	if attacked {
-		c.attack(cmd.Process)
+		c.attack(cmd.Process.Pid, at.gate == "bwrap")
 	}
 	err := cmd.Wait()
 	c.mu.Lock()
@@ -216,15 +216,24 @@ func (c *chaos) one(uid uint32, at starting) {
 }
 
 // attack sends a signal to a run at some moment of its life, as starter or as command. Who is stopped goes on or dies a
-// little later.
-func (c *chaos) attack(p *os.Process) {
+// little later. below says that the run is a child of pid: bubblewrap's own child waits for ever where bubblewrap is
+// killed at its start.
+func (c *chaos) attack(pid int, below bool) {
 	time.Sleep(rand.N(120 * time.Millisecond))
-	sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSTOP}[rand.IntN(4)]
-	_ = p.Signal(sig)
-	if sig == syscall.SIGSTOP {
+	if below {
+		var child int
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+		if _, err := fmt.Sscan(string(text), &child); err != nil {
+			return
+		}
+		pid = child
+	}
+	sig := []unix.Signal{unix.SIGKILL, unix.SIGKILL, unix.SIGTERM, unix.SIGSTOP}[rand.IntN(4)]
+	_ = unix.Kill(pid, sig)
+	if sig == unix.SIGSTOP {
 		time.Sleep(rand.N(100 * time.Millisecond))
-		_ = p.Signal([]syscall.Signal{syscall.SIGCONT, syscall.SIGKILL}[rand.IntN(2)])
-		_ = p.Signal(syscall.SIGCONT)
+		_ = unix.Kill(pid, []unix.Signal{unix.SIGCONT, unix.SIGKILL}[rand.IntN(2)])
+		_ = unix.Kill(pid, unix.SIGCONT)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
