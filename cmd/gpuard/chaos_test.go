@@ -30,8 +30,8 @@ func chaosTime() time.Duration {
 	return 4 * time.Second
 }
 
-// chaos is many short runs of several users, while starters, commands and holders are killed, asked to end, and stopped. Each command
-// checks that it alone has its device (occupy).
+// chaos is many short runs of several users, while starters, commands and holders are killed, asked to end, and
+// stopped. Each command checks that it alone has its device (occupy).
 type chaos struct {
 	t                                *testing.T
 	state, folder                    string // of the machine, and of its leases
@@ -46,7 +46,8 @@ type chaos struct {
 	runs, sent                       map[string]int
 }
 
-// newChaos gets places ready that all users can enter; state is the folder of its own that others cannot see in a private mount.
+// newChaos gets places ready that all users can enter; state is the folder of its own that others cannot see in a
+// private mount.
 func newChaos(t *testing.T, state string) *chaos {
 	t.Helper()
 	c := &chaos{t: t, state: state, parent: filepath.Dir(state), devices: t.TempDir(), violations: t.TempDir(), users: []uint32{uint32(os.Geteuid())},
@@ -98,7 +99,8 @@ func (c *chaos) of(folder func() string, flags []string, devices []string, env .
 	c.env = append(c.env, "LEASES="+c.folder, "LINGER=60ms")
 }
 
-// place is where a starter is: outside of namespaces, or in some that words make. One that is refused must not lease anything there.
+// place is where a starter is: outside of namespaces, or in some that words make. One that is refused must not lease
+// anything there.
 type starting struct {
 	words   string
 	refused string // what it says
@@ -189,7 +191,7 @@ func (c *chaos) one(uid uint32, at starting) {
 	}
 	attacked := rand.IntN(2) == 0 && at.refused == ""
 	if attacked {
-		c.attack(cmd.Process)
+		c.attack(cmd.Process.Pid, at.gate == "bwrap")
 	}
 	err := cmd.Wait()
 	c.mu.Lock()
@@ -213,15 +215,25 @@ func (c *chaos) one(uid uint32, at starting) {
 	}
 }
 
-// attack sends a signal to a run at some moment of its life, as starter or as command. Who is stopped goes on or dies a little later.
-func (c *chaos) attack(p *os.Process) {
+// attack sends a signal to a run at some moment of its life, as starter or as command. Who is stopped goes on or dies a
+// little later. below says that the run is a child of pid: bubblewrap's own child waits for ever where bubblewrap is
+// killed at its start.
+func (c *chaos) attack(pid int, below bool) {
 	time.Sleep(rand.N(120 * time.Millisecond))
-	sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSTOP}[rand.IntN(4)]
-	_ = p.Signal(sig)
-	if sig == syscall.SIGSTOP {
+	if below {
+		var child int
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+		if _, err := fmt.Sscan(string(text), &child); err != nil {
+			return
+		}
+		pid = child
+	}
+	sig := []unix.Signal{unix.SIGKILL, unix.SIGKILL, unix.SIGTERM, unix.SIGSTOP}[rand.IntN(4)]
+	_ = unix.Kill(pid, sig)
+	if sig == unix.SIGSTOP {
 		time.Sleep(rand.N(100 * time.Millisecond))
-		_ = p.Signal([]syscall.Signal{syscall.SIGCONT, syscall.SIGKILL}[rand.IntN(2)])
-		_ = p.Signal(syscall.SIGCONT)
+		_ = unix.Kill(pid, []unix.Signal{unix.SIGCONT, unix.SIGKILL}[rand.IntN(2)])
+		_ = unix.Kill(pid, unix.SIGCONT)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -318,8 +330,8 @@ func demoDevices(t *testing.T, r *rig) []string {
 	return strings.Split(strings.TrimSpace(got.out), ",")
 }
 
-// TestChaosInSpaces: the same while a third of the starters are in user namespaces and in private mounts, on hardware. Those that cannot see
-// the others' leases lease nothing.
+// TestChaosInSpaces: the same while a third of the starters are in user namespaces and in private mounts, on hardware.
+// Those that cannot see the others' leases lease nothing.
 func TestChaosInSpaces(t *testing.T) {
 	gate.Need(t, "userns")
 	if contained() {

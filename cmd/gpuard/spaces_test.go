@@ -22,6 +22,9 @@ func (r *rack) inside(uid uint32, words, script string) *exec.Cmd {
 		r.forEverybody()
 	}
 	cmd := program(r.t, r.state, append(r.Env(), "LC_ALL=C"))
+	if contained() {
+		cmd.Env = append(cmd.Env, "PRIVATE=--private-state")
+	}
 	args := append(strings.Fields(words), "sh", "-c", script)
 	if os.Geteuid() == 0 && uid != 0 {
 		args = append([]string{"setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups"}, args...)
@@ -106,7 +109,8 @@ func TestSpacesWait(t *testing.T) {
 	}
 }
 
-// TestSpacesWithoutAnID: where the kernel shows the caller as it shows everybody else, nothing is leased, and what needs no lease works.
+// TestSpacesWithoutAnID: where the kernel shows the caller as it shows everybody else, nothing is leased, and what
+// needs no lease works.
 func TestSpacesWithoutAnID(t *testing.T) {
 	gate.Need(t, "userns")
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// shared refuses a place where the leases of the machine's other users cannot be seen, or told from one's own: a container or a private
-// /run would lease the same GPU twice.
+// shared refuses a place where leases of other users cannot be seen, or not be told from the caller's own: in a
+// container or with a private /run the same GPU would be leased twice.
 func (a *App) shared(path string) error {
 	if err := store.Anonymous(); err != nil || a.PrivateState {
 		return err
@@ -20,7 +20,8 @@ func (a *App) shared(path string) error {
 	if err != nil || sight != space.Private {
 		return err
 	}
-	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here, or say --private-state if nobody else uses these GPUs", why, path)
+	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here, "+
+		"or say --private-state if nobody else uses these GPUs", why, path)
 }
 
 // doubt says that it cannot be known whether others see the leases, "" where it can.
@@ -31,16 +32,17 @@ func (a *App) doubt(path string) string {
 	if sight, _, err := a.sight(path); err != nil || sight != space.Unclear {
 		return ""
 	}
-	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace, and if not, GPUs are given away twice; mount the host's %[1]s here to be sure, or say --private-state if nobody else uses these GPUs", path)
+	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace; if they are not, GPUs are given away "+
+		"twice: mount the host's %[1]s here, or say --private-state if nobody else uses these GPUs", path)
 }
 
-// sight says whether the machine's other users see what is in the folder path. Where the folder itself is mounted, somebody meant that.
+// sight says whether the machine's other users see the folder path. A mount at the folder itself was made on purpose.
 func (a *App) sight(path string) (s space.Sight, why string, err error) {
 	initial, err := a.Proc.InitialPIDNamespace()
 	switch {
 	case err != nil:
 		return space.Unclear, "", err
-	case !initial && a.windows():
+	case !initial && a.wsl():
 		return space.Common, "", nil
 	case !initial:
 		if mounted, err := a.Proc.MountPoint(path); err == nil && mounted {
@@ -55,11 +57,12 @@ func (a *App) sight(path string) (s space.Sight, why string, err error) {
 	return s, why, err
 }
 
-// windows reports whether this is a Linux of Windows' subsystem, and no container in it: each of them has its own PID and mount namespace, and is
-// a machine of its own (microsoft/WSL, src/linux/init).
-func (a *App) windows() bool {
+// wsl reports whether this is a Linux of Windows' subsystem, and no container in it: each of them has its own PID and
+// mount namespace, and is a machine of its own (microsoft/WSL issue 12115, microsoft/wslg issue 919).
+func (a *App) wsl() bool {
 	release, err := files.Read(a.below("/proc/sys/kernel/osrelease"))
 	first, ferr := a.Proc.Stat(1)
-	return err == nil && ferr == nil && strings.Contains(strings.ToLower(string(release.Content)), "microsoft") && a.siteContainer() == "" &&
-		(first.Comm == "systemd" || strings.HasPrefix(first.Comm, "init")) && files.Is(filepath.Join(a.Run, "WSL"))
+	return err == nil && ferr == nil && strings.Contains(strings.ToLower(string(release.Content)), "microsoft") &&
+		(first.Comm == "systemd" || strings.HasPrefix(first.Comm, "init")) && files.Is(filepath.Join(a.Run, "WSL")) &&
+		a.siteContainer() == ""
 }

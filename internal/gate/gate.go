@@ -245,14 +245,22 @@ func mountNamespace() error {
 	return namespace("--mount")()
 }
 
-// userNamespace: every user may make one, which some containers and distributions forbid.
-func userNamespace() error {
-	return exec.Command("unshare", "--user", "--map-current-user", "true").Run()
+// userNamespace: ordinary users may make one, which some containers and distributions forbid.
+func userNamespace() error { return ordinary("unshare", "--user", "--map-current-user", "true") }
+
+// ordinary runs a program as a user who is not root.
+func ordinary(program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	if os.Geteuid() == 0 {
+		const daemon = 1
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: daemon, Gid: daemon}}
+	}
+	return cmd.Run()
 }
 
 func bubblewrap() error {
 	if err := program("bwrap")(); err != nil {
 		return err
 	}
-	return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run()
+	return ordinary("bwrap", "--dev-bind", "/", "/", "true")
 }

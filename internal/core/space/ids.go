@@ -1,5 +1,5 @@
-// Package space says what a process inside of Linux namespaces can know: which user ids it can tell apart, and whether a folder
-// is the one that the rest of the machine sees. It gets the text of procfs and reads nothing itself.
+// Package space says what a process inside of Linux namespaces can know: which user ids it can tell apart, and whether
+// a folder is the one that the rest of the machine sees. It gets the text of procfs and reads nothing itself.
 package space
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// HiddenUser names the owner of what a user namespace does not show the owner of.
+// HiddenUser stands in place of the name of an owner who is hidden.
 const HiddenUser = "a user that this user namespace hides"
 
-// IDs are the user ids of a user namespace (user_namespaces(7)). An id without a place in it appears as the overflow id, as all
-// others without one do. The zero value is a namespace with every id, such as the machine's own.
+// IDs are the user ids of a user namespace (user_namespaces(7)). An id without a place in it appears as the overflow
+// id, as all others without one do. The zero value is a namespace with every id, such as the machine's own.
 type IDs struct {
 	part     bool
 	overflow uint32
@@ -24,8 +24,8 @@ type span struct{ first, count uint64 }
 // every is how many user ids there are: the last number means "no id".
 const every = 1<<32 - 1
 
-// Of reads /proc/self/uid_map and /proc/sys/fs/overflowuid. A line that cannot be read maps nothing, so that an owner counts as
-// hidden where in doubt.
+// Of reads /proc/self/uid_map and /proc/sys/fs/overflowuid. A line that cannot be read maps nothing, so that an owner
+// counts as hidden where in doubt.
 func Of(uidMap, overflow string) IDs {
 	ids := IDs{part: true, overflow: 65534} // the kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h)
 	if n, err := strconv.ParseUint(strings.TrimSpace(overflow), 10, 32); err == nil {
@@ -68,8 +68,8 @@ func (s IDs) Overflow() []uint32 {
 	return []uint32{s.overflow}
 }
 
-// Hides reports whether uid tells nothing about who it is: as the owner of a file or process it is the overflow id, and as a
-// number it has no place here.
+// Hides reports whether uid tells nothing about who it is: as the owner of a file or process it is the overflow id, and
+// as a number it has no place here.
 func (s IDs) Hides(uid uint32) bool {
 	if !s.part {
 		return false
@@ -85,8 +85,8 @@ func (s IDs) Hides(uid uint32) bool {
 	return true
 }
 
-// StandIn is a number for the hidden owner of a folder of that name: the same for each such name, and nobody's here. A folder
-// is named after the uid that its owner has outside, so different owners mostly get different numbers.
+// StandIn is a number for the hidden owner of a folder of that name. It is the same for each such name, and no visible
+// user has it. Most folders are named after the uid of their owner, so different owners mostly get different numbers.
 func (s IDs) StandIn(folder string) uint32 {
 	if n, err := strconv.ParseUint(folder, 10, 32); err == nil && n < every && s.Hides(uint32(n)) {
 		return uint32(n)

@@ -68,16 +68,16 @@ const (
 	Private
 )
 
-// Mounted is a folder in a mount namespace other than the machine's: the ID of the mount that it is on, and all mounts that are
-// shown there.
+// Mounted is a folder in a mount namespace other than the machine's: the ID of the mount that it is on, and all mounts
+// that are shown there.
 type Mounted struct {
 	On  int
 	All []Mount
 }
 
-// Sight says whether the machine sees the folder; why is for Private, and for what is Unclear only because it need not be a
-// container. A namespace does not show what the machine's own one looks
-// like, but mounts that were copied from there can mostly be told from those that were made inside.
+// Sight says whether the machine sees the folder. why is the reason for Private, and for Unclear where it is Private if
+// this is a container. A namespace does not show the mounts of the machine's own one, but those that were copied from
+// there can mostly be told from those that were made inside.
 func (m Mounted) Sight() (s Sight, why string) {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
 	if i < 0 { // mounts that cannot be reached from the root folder are not listed
@@ -91,7 +91,7 @@ func (m Mounted) Sight() (s Sight, why string) {
 		return Private, fmt.Sprintf("%s was mounted in here by uid %d", on.Point, uid)
 	}
 	if on.Point == "/" && strings.Contains(on.Kind, "overlay") {
-		return Unclear, "this is a container" // or a system from an image: what people say about it decides
+		return Unclear, "this is a container" // or a system that runs from an image
 	}
 	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave })
 	switch {
@@ -103,7 +103,8 @@ func (m Mounted) Sight() (s Sight, why string) {
 	return Unclear, ""
 }
 
-// owner is who mounted a tmpfs: the kernel shows it in the machine's ids, and leaves root out (shmem_show_options in mm/shmem.c).
+// owner is who mounted a tmpfs: the kernel shows it in the machine's ids, and leaves root out (shmem_show_options in
+// mm/shmem.c).
 func (m Mount) owner() int {
 	if m.Kind != "tmpfs" {
 		return 0
@@ -117,8 +118,7 @@ func (m Mount) owner() int {
 	return 0
 }
 
-// inPlace reports whether a mount shows what one expects there: all of a file system, or the same as the file system of / has at that
-// place.
+// inPlace reports whether a mount shows all of a file system, or what the file system of / has at that place.
 func (m Mounted) inPlace(on Mount) bool {
 	if on.Root == "/" || on.Point == "/" && on.Kind == "btrfs" { // whose systems are in subvolumes
 		return true

@@ -29,7 +29,8 @@ short line
 	}
 }
 
-// TestSight: mount namespaces as systemd, containers and people make them. The mount that carries the folder is number 9.
+// TestSight: mount namespaces as systemd, containers and people make them. The mount that carries the folder is number
+// 9.
 func TestSight(t *testing.T) {
 	const root, run = "1 0 8:1 / / rw shared:40 master:1 - ext4 /dev/sda1 rw\n", "2 1 0:24 / /run rw shared:41 master:5 - tmpfs tmpfs rw,mode=755\n"
 	for name, tt := range map[string]struct {

@@ -14,12 +14,14 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// InitialMountNamespace reports whether we see the files that the machine's own processes see: we are in the first mount namespace, and in
-// no chroot. Its inode number is MNT_NS_INIT_INO of torvalds/linux include/uapi/linux/nsfs.h since 6.18; before that it was one of the
-// first two that were given away at boot, and the other one is for ever that of the first network namespace or of a file of procfs.
+// InitialMountNamespace reports whether we see the files that the machine's own processes see: we are in the first
+// mount namespace, and in no chroot. Its inode number is MNT_NS_INIT_INO of torvalds/linux include/uapi/linux/nsfs.h
+// since 6.18; before that it was one of the first two that were given away at boot, and the other one is for ever that
+// of the first network namespace or of a file of procfs.
 func (f FS) InitialMountNamespace() (bool, error) { return f.seesAll("self", "/") }
 
-// seesAll is InitialMountNamespace for a process and its root folder, which is the root of a mount unless it is a chroot.
+// seesAll is InitialMountNamespace for a process and its root folder, which is the root of a mount unless it is a
+// chroot.
 func (f FS) seesAll(pid, root string) (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, pid, "ns", "mnt"))
 	if err != nil {
@@ -30,12 +32,13 @@ func (f FS) seesAll(pid, root string) (bool, error) {
 	}
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, root, unix.AT_NO_AUTOMOUNT, 0, &st)
-	chroot := err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0
+	const mounted = unix.STATX_ATTR_MOUNT_ROOT
+	chroot := err == nil && st.Attributes_mask&mounted != 0 && st.Attributes&mounted == 0
 	return !chroot, nil
 }
 
-// Sight says whether the rest of the machine sees what is in the folder path; why is for space.Private. In a PID namespace other than the
-// machine's it cannot be asked, and the answer is space.Unclear.
+// Sight says whether the rest of the machine sees what is in the folder path; why is for space.Private. In a PID
+// namespace other than the machine's it cannot be asked, and the answer is space.Unclear.
 func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {
@@ -45,7 +48,7 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 		return space.Common, "", ignoreMissing(err)
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil { // as whoever makes the folder will say
+	if err != nil { // making the folder will fail, too, and say why
 		return space.Unclear, "", nil //nolint:nilerr // it is an answer
 	}
 	path = filepath.Join(parent, filepath.Base(path))
@@ -67,8 +70,8 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	return s, why, nil
 }
 
-// outside finds a process that sees the machine's files and lets us look through its eyes: the first one for root, or else one that we
-// come from. It returns its root folder.
+// outside returns the root folder of a process that sees the machine's files and whose folders we may read: process 1
+// for root, else one of our ancestors.
 func (f FS) outside() (root string, found bool) {
 	if root = filepath.Join(f.root, "1", "root"); unix.Access(root+"/", unix.F_OK) == nil {
 		return root, true
@@ -89,7 +92,8 @@ func (f FS) outside() (root string, found bool) {
 	return "", false
 }
 
-// sameFolder compares a folder, which need not be there yet, with what lies at that path below the root folder of another process.
+// sameFolder compares a folder, which need not be there yet, with what lies at that path below the root folder of
+// another process.
 func sameFolder(outside, path string) (same, known bool) {
 	for try := 0; ; try++ {
 		same, known = true, true

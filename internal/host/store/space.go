@@ -15,9 +15,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// In a user namespace that has only a part of the ids, a process does not know its own uid outside: the parent namespace may be
-// a part as well, and nothing tells. So the name of its folder says nothing about its owner and begins with spacePrefix; its owner is
-// whom the kernel names as the owner, to each reader in the ids of that reader's own namespace.
+// In a user namespace that has only a part of the ids, a process does not know its own uid outside: it can read its
+// number in the parent namespace, but not whether that is the machine's own. So the name of its folder is random,
+// begins with spacePrefix, and says nothing about the owner: that is the owner whom the kernel names to each reader.
 const (
 	spacePrefix     = "ns-"
 	foldersPerOwner = 4 // of that kind that are read; claims make only one
@@ -45,12 +45,12 @@ func anonymous(ids space.IDs) error {
 	if !ids.Hides(uint32(os.Geteuid())) {
 		return nil
 	}
-	return errors.New("cannot lease a GPU here: this user namespace has no place for your user id, so your leases look like those of " +
-		"everybody else; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
+	return errors.New("cannot lease a GPU here: this user namespace has no place for your user id, so your leases look like " +
+		"those of everybody else; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
-// judge says whose a folder of that name counts as when it belongs to uid, and whether it counts at all. Where the owner is hidden it
-// does: what is locked in there may be a lease.
+// judge says whose a folder of that name counts as when it belongs to uid, and whether it counts at all. Where the
+// owner is hidden it does: what is locked in there may be a lease.
 func judge(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
 	named, isUID := userNamed(name)
 	switch {
@@ -70,8 +70,8 @@ func foreign(ids space.IDs, uid, owner uint32) bool {
 	return uid != owner && uid != 0
 }
 
-// ownName is the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the one that is the caller's
-// by the kernel's word, or a new one.
+// ownName is the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the one that is
+// the caller's by the kernel's word, or a new one.
 func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil

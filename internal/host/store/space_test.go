@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// roleWithin MAP UID ROLE ARGUMENTS…: a role in a user namespace of its own. MAP is "inside:outside:count" for each range, or "-" for none;
-// UID is who it is in there, or "-" for whoever it was.
+// roleWithin MAP UID ROLE ARGUMENTS…: a role in a user namespace of its own. MAP is "inside:outside:count" for each
+// range, or "-" for none; UID is who it is in there, or "-" for whoever it was.
 func roleWithin(args []string) error {
 	runtime.LockOSThread() // what is told of a parent's death is told of its thread's
 	cmd := exec.Command("/proc/self/exe", args[3:]...)
@@ -205,7 +205,8 @@ func TestWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestKilledInUserNamespace: what a claim inside left is removed by the same user's next one, wherever that is, or by root's.
+// TestKilledInUserNamespace: what a claim inside left is removed by the same user's next one, wherever that is, or by
+// root's.
 func TestKilledInUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -250,8 +251,8 @@ func alive(f *Folder) []job.Lease {
 	return leases
 }
 
-// TestHiddenOwner: inside, a live lock in a folder whose owner cannot be known keeps its device busy, whoever put it there; outside, where the
-// owner is known, nothing has changed. Dead ones count nowhere.
+// TestHiddenOwner: inside, a live lock in a folder whose owner cannot be known keeps its device busy, whoever put it
+// there; outside, where the owner is known, nothing has changed. Dead ones count nowhere.
 func TestHiddenOwner(t *testing.T) {
 	gate.Need(t, "root", "userns")
 	f := fresh(t)
