@@ -32,18 +32,15 @@ func (d *Dir) Aside() (*Aside, error) {
 	return &Aside{Dir: dir, name: name, parent: d}, nil
 }
 
-// Make makes a folder in d with exactly this mode, whatever the umask, in one step. The error is os.ErrExist where something has
-// the name.
+// Make makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the name, also
+// where another process has used the folder before its mode was set: then the mode stays as it is.
 func (d *Dir) Make(name string, mode uint32) error {
-	aside, err := d.Aside()
+	dir, err := d.make(name, mode)
 	if err != nil {
 		return err
 	}
-	defer aside.Discard()
-	if err := aside.SetMode(mode); err != nil {
-		return err
-	}
-	return aside.Place(name)
+	defer dir.Close() //nolint:errcheck // its mode is set
+	return dir.SetMode(mode)
 }
 
 func (d *Dir) make(name string, mode uint32) (*Dir, error) {
@@ -71,7 +68,7 @@ func (d *Dir) fresh() error {
 	if _, err = d.Readdirnames(1); errors.Is(err, io.EOF) && st.Uid == uint32(os.Geteuid()) {
 		return nil
 	}
-	return fmt.Errorf("%s was exchanged while it was made", d.Name())
+	return fmt.Errorf("%s is not as it was made: %w", d.Name(), os.ErrExist)
 }
 
 // Place gives the folder the name that it is for, if that is free: else the error is os.ErrExist.
@@ -136,5 +133,13 @@ func Mkdir(path string, mode uint32) error {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	return parent.Make(filepath.Base(path), mode)
+	aside, err := parent.Aside()
+	if err != nil {
+		return err
+	}
+	defer aside.Discard()
+	if err := aside.SetMode(mode); err != nil {
+		return err
+	}
+	return aside.Place(filepath.Base(path))
 }
