@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -118,7 +117,13 @@ func TestCommandLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = exec.Command("kill", strings.TrimSpace(string(text))).Run()
+	var child int
+	if _, err := fmt.Sscan(string(text), &child); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
 }
 
 // server accepts connections and answers each with what answer makes of the first line of its request; "" is no answer at all.
