@@ -11,6 +11,10 @@ import (
 // HiddenUser stands in place of the name of an owner who is hidden.
 const HiddenUser = "a user that this user namespace hides"
 
+// FirstUserNamespace is the link /proc/PID/ns/user in the machine's own user namespace, which has every id:
+// PROC_USER_INIT_INO in torvalds/linux include/linux/proc_ns.h.
+const FirstUserNamespace = "user:[4026531837]"
+
 // IDs are the user ids of a user namespace (user_namespaces(7)). An id without a place in it appears as the overflow
 // id, as all others without one do. The zero value is a namespace with every id, such as the machine's own.
 type IDs struct {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ import (
 
 // IDs are the user ids that can be told apart here. Where procfs does not say, all can.
 func (f FS) IDs() space.IDs {
+	if link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "user")); err == nil && link == space.FirstUserNamespace {
+		return space.IDs{}
+	}
 	own, err := f.read(64<<10, "self", "uid_map")
 	if err != nil {
 		return space.IDs{}

@@ -28,8 +28,11 @@ func spaceNamed(name string) bool {
 	return ok && len(random) == 8 && plainASCII(random, 'f')
 }
 
-// idsHere are the ids of this process's user namespace. A kernel without user namespaces has no such file.
+// idsHere are the ids of this process's user namespace. A kernel without user namespaces has no such files.
 func idsHere() space.IDs {
+	if link, err := os.Readlink("/proc/self/ns/user"); err == nil && link == space.FirstUserNamespace {
+		return space.IDs{}
+	}
 	own, err := os.ReadFile("/proc/self/uid_map")
 	if errors.Is(err, os.ErrNotExist) {
 		return space.IDs{}
