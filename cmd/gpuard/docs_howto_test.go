@@ -106,6 +106,9 @@ func TestHowTo(t *testing.T) {
 						s.shell = other
 					}
 				}
+				if strings.Contains(line, "bwrap ") {
+					gate.Need(t, "bwrap")
+				}
 				if strings.Contains(line, "gpuard setup ") { // whatever it would write belongs to the tests of setup
 					line = regexp.MustCompile(`gpuard setup \S+`).ReplaceAllString(line, "$0 --dry-run")
 				}
