@@ -14,9 +14,10 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// The place of a ticket in the line is the kernel's time of its file, so that file is never written again. Where the machine has
-// other devices than when it was written, its owner puts the devices into a second file beside it, NAME.devices, which counts
-// in place of those in the ticket. An owner gains nothing by changing it: a ticket may name every device from its beginning.
+// The place of a ticket in the line is the kernel's time of its file, so that file is never written again. Where the
+// machine has other devices than when it was written, its owner puts the devices into a second file beside it,
+// NAME.devices, which counts in place of those in the ticket. An owner gains nothing by changing it: a ticket may name
+// every device from its beginning.
 const devicesSuffix = ".devices"
 
 // renewal is the content of that file.
@@ -25,7 +26,8 @@ type renewal struct {
 	Known   []gpu.UUID `json:"known"`
 }
 
-// Renew writes down which devices could serve the ticket by now, and which ones that was decided about. Its place stays.
+// Renew writes down which devices could serve the ticket by now, and which ones that was decided about. Its place
+// stays.
 func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error {
 	t := w.Ticket
 	t.Devices, t.Known = devices, known
@@ -55,8 +57,8 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 	return f.writeState(s)
 }
 
-// renewed reads the second file of a ticket into it. What is wrong with that file is its owner's problem; the ticket counts as
-// it was written.
+// renewed reads the second file of a ticket into it. What is wrong with that file is its owner's problem; the ticket
+// counts as it was written.
 func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
 	var now renewal
@@ -80,9 +82,9 @@ func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	return nil
 }
 
-// Call wakes all who watch the folder, and lets those look at these devices again who have read them before: they appeared, or
-// can be given again. No lease or ticket has ended, so nothing else would tell. Where waking fails, the first in line finds
-// it at its next look.
+// Call wakes all who watch the folder, and lets those look at these devices again who have read them before: they
+// appeared, or can be given again. No lease or ticket has ended, so nothing else would tell. Where waking fails, the
+// first in line finds it at its next look.
 func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 	if err := f.Changed(boot, ids...); err != nil {
 		return err
