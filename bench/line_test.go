@@ -150,11 +150,11 @@ func BenchmarkWake(b *testing.B) {
 			go func() { _ = c.Wait() }()
 		}
 	}
-	overFake, overDemo := fake.waits(gpuard, nil, says...), demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)
+	onFake, onDemo := fake.waits(gpuard, nil, says...), demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)
 	chains := []*chain{
 		{name: "sh, started by hand", next: starting(nil, says...), alone: true},
-		{name: "gpuard run", next: starting(fake.env, overFake...), line: fake.leases},
-		{name: "gpuard run --machine demo", next: starting(demo.env, overDemo...), line: demo.leases},
+		{name: "gpuard run", next: starting(fake.env, onFake...), line: fake.leases},
+		{name: "gpuard run --machine demo", next: starting(demo.env, onDemo...), line: demo.leases},
 	}
 	if s := newSpooler(b, 1); s != nil {
 		chains = append(chains, &chain{name: "task-spooler", next: func() {

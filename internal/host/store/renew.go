@@ -42,19 +42,41 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 		return err
 	}
 	defer f.lock.release()
-	path, fresh := filepath.Join(w.dir, w.name+devicesSuffix), filepath.Join(w.dir, newPrefix+w.name+devicesSuffix)
-	_ = os.Remove(fresh) // of an earlier attempt that was killed
-	if err = writeNew(fresh, append(content, '\n'), 0o644); err == nil {
-		err = os.Rename(fresh, path)
+	dir, err := openUser(w.dir, t.UID)
+	if err == nil {
+		err = replaceIn(dir, w.name+devicesSuffix, append(content, '\n'))
+		_ = unix.Close(dir)
 	}
 	if err != nil {
-		_ = os.Remove(fresh)
 		return fmt.Errorf("cannot renew the ticket %s: %w", t.ID, err)
 	}
 	w.Ticket = t
 	s, _ := f.readState(boot)
 	delete(s.Turn.Unsure, t.ID)
 	return f.writeState(s)
+}
+
+// replaceIn writes a file of an open folder anew, in one step.
+func replaceIn(dir int, name string, data []byte) error {
+	fresh := newPrefix + name
+	_ = unix.Unlinkat(dir, fresh, 0) // of an earlier attempt that was killed
+	fd, err := unix.Openat(dir, fresh, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: fresh, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), fresh) //nolint:gosec // a descriptor
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = unix.Renameat(dir, fresh, dir, name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, fresh, 0)
+	}
+	return err
 }
 
 // renewed reads the second file of a ticket into it. What is wrong with that file is its owner's problem; the ticket
@@ -90,11 +112,19 @@ func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 		return err
 	}
 	uid := uint32(os.Geteuid())
-	if dir := f.ticketFolder(uid); ownFolder(dir, uid) == nil {
-		call := filepath.Join(dir, callName)
-		_ = writeNew(call, nil, 0o600)
-		_ = unix.Unlink(call)
+	path := f.ticketFolder(uid)
+	if ownFolder(path, uid) != nil {
+		return nil
 	}
+	dir, err := openUser(path, uid)
+	if err != nil {
+		return nil //nolint:nilerr // the record is written
+	}
+	defer unix.Close(dir) //nolint:errcheck // read only
+	if fd, err := unix.Openat(dir, callName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600); err == nil {
+		_ = unix.Close(fd)
+	}
+	_ = unix.Unlinkat(dir, callName, 0)
 	return nil
 }
 
