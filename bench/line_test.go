@@ -30,8 +30,8 @@ const (
 	wakeRounds  = 60
 )
 
-// BenchmarkCrowd starts many jobs at the same moment on a few devices, beside task-spooler, which is told to run as many at a
-// time, and beside a loop that does nothing but start them.
+// BenchmarkCrowd starts many jobs at the same moment on a few devices, beside task-spooler, which is told to run as
+// many at a time, and beside a loop that does nothing but start them.
 func BenchmarkCrowd(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake, demo := overFake(b, slots), overDemo(b)
@@ -62,7 +62,8 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 	fmt.Printf("\n%-36s %9s %9s %9s\n", fmt.Sprintf("%d jobs of %s s on %d devices", starters, jobTime, slots), "least", "p50", "to env")
 	for _, k := range kinds {
-		fmt.Printf("%-36s %7.2f s %7.2f s %9.3f\n", k.name, k.least().Seconds(), quantile(k.spent, 0.5).Seconds(), float64(k.least())/float64(kinds[0].least()))
+		ratio := float64(k.least()) / float64(kinds[0].least())
+		fmt.Printf("%-36s %7.2f s %7.2f s %9.3f\n", k.name, k.least().Seconds(), quantile(k.spent, 0.5).Seconds(), ratio)
 	}
 	least := max(kinds[1].least(), kinds[2].least())
 	fmt.Printf("goal: at most %.1f s: %.2f s, %s\n\n", goalCrowd.Seconds(), least.Seconds(), verdict(least <= goalCrowd))
@@ -131,8 +132,9 @@ func (s *spooler) wait() {
 	_ = command([]string{s.path, "-C"}, s.env).Run()
 }
 
-// BenchmarkWake kills the command that has the only device, again and again, and looks how long it takes until the command of the
-// next in line says something, beside task-spooler with one slot and beside a shell that starts the same.
+// BenchmarkWake kills the command that has the only device, again and again, and looks how long it takes until the
+// command of the next in line says something, beside task-spooler with one slot and beside a shell that starts the
+// same.
 func BenchmarkWake(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake, demo := overFake(b, 1), overDemo(b)
@@ -148,10 +150,11 @@ func BenchmarkWake(b *testing.B) {
 			go func() { _ = c.Wait() }()
 		}
 	}
+	onFake, onDemo := fake.waits(gpuard, nil, says...), demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)
 	chains := []*chain{
 		{name: "sh, started by hand", next: starting(nil, says...), alone: true},
-		{name: "gpuard run", next: starting(fake.env, fake.waits(gpuard, nil, says...)...), line: fake.leases},
-		{name: "gpuard run --machine demo", next: starting(demo.env, demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)...), line: demo.leases},
+		{name: "gpuard run", next: starting(fake.env, onFake...), line: fake.leases},
+		{name: "gpuard run --machine demo", next: starting(demo.env, onDemo...), line: demo.leases},
 	}
 	if s := newSpooler(b, 1); s != nil {
 		chains = append(chains, &chain{name: "task-spooler", next: func() {

@@ -89,7 +89,8 @@ func TestWaitAppears(t *testing.T) {
 	same(t, "the second in line got", overtaken(t, second, r.newcomer), uuid(3))
 }
 
-// TestWaitAppearsAlone: the first in line finds a GPU that is added also where nothing else happens, by the kernel driver's list.
+// TestWaitAppearsAlone: the first in line finds a GPU that is added also where nothing else happens, by the kernel
+// driver's list.
 func TestWaitAppearsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 1)
@@ -111,8 +112,8 @@ func TestWaitAppearsAlone(t *testing.T) {
 	}
 }
 
-// TestWaitReturns: a GPU that was lost when a request began to wait, so that its ticket does not know it, is that request's when
-// it comes back.
+// TestWaitReturns: a GPU that was lost when a request began to wait, so that its ticket does not know it, is that
+// request's when it comes back.
 func TestWaitReturns(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -123,8 +124,8 @@ func TestWaitReturns(t *testing.T) {
 	same(t, "the first in line got", overtaken(t, first, r.newcomer), uuid(1))
 }
 
-// TestWaitCalled: requests that are not first in line do not read the machine; the first calls them when one of them may
-// start, as with a GPU that comes back and that the first cannot use.
+// TestWaitCalled: requests that are not first in line do not read the machine; the first calls them when one of them
+// may start, as with a GPU that comes back and that the first cannot use.
 func TestWaitCalled(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -140,7 +141,8 @@ func TestWaitCalled(t *testing.T) {
 	}
 }
 
-// TestWaitUndrained: a GPU that is put into use again goes to the request that waits for it, first in line or not, at once.
+// TestWaitUndrained: a GPU that is put into use again goes to the request that waits for it, first in line or not, at
+// once.
 func TestWaitUndrained(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -213,7 +215,8 @@ func TestWaitSlices(t *testing.T) {
 	state := stateFolder(t)
 	file := newMachineFile(t, state, "demo:1xA100-80GB:1g.10gb*2")
 	ask := func(flags ...string) *exec.Cmd {
-		return program(t, state, nil, append(append([]string{"run", "-q", "--machine", file.path, "--mig", "1g.10gb"}, flags...), "--", "sh", "-c", keepsOn)...)
+		args := append([]string{"run", "-q", "--machine", file.path, "--mig", "1g.10gb"}, flags...)
+		return program(t, state, nil, append(args, "--", "sh", "-c", keepsOn)...)
 	}
 	file.describe(1, 1)
 	had := begin(t, ask())
@@ -228,7 +231,8 @@ func TestWaitSlices(t *testing.T) {
 	}
 }
 
-// TestWaitVanished: a request in line stays there while a GPU that it waits for is gone, and while the machine cannot be read.
+// TestWaitVanished: a request in line stays there while a GPU that it waits for is gone, and while the machine cannot
+// be read.
 func TestWaitVanished(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:2xL4")
@@ -245,7 +249,9 @@ func TestWaitVanished(t *testing.T) {
 	_, _ = holders[0].Process.Kill(), holders[0].Wait()
 	eventually(t, "it says what is gone", func() bool { return strings.Contains(heard.String(), "is not there now") })
 	file.write([]byte("rubbish"))
-	eventually(t, "it says that the machine cannot be read", func() bool { return strings.Contains(heard.String(), "stays in the line meanwhile") })
+	eventually(t, "it says that the machine cannot be read", func() bool {
+		return strings.Contains(heard.String(), "stays in the line meanwhile")
+	})
 	file.describe(2, 0)
 	_, _ = holders[1].Process.Kill(), holders[1].Wait()
 	if got := <-first; strings.Count(got, ",") != 1 {
@@ -253,8 +259,8 @@ func TestWaitVanished(t *testing.T) {
 	}
 }
 
-// TestWaitIgnorant: a ticket that knows no device, as no gpuard writes it, keeps a free GPU that it does not wait for from
-// others once, for as long as one that is next may let a GPU lie, and not again.
+// TestWaitIgnorant: a ticket that knows no device, as no gpuard writes it, keeps a free GPU that it does not wait for
+// from others once, for as long as one that is next may let a GPU lie, and not again.
 func TestWaitIgnorant(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -298,7 +304,9 @@ func TestWaitReadsAlone(t *testing.T) {
 		}
 		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 		pids = append(pids, cmd.Process.Pid)
-		eventually(t, "it stands in the line and has looked", func() bool { return len(l.tickets()) == i+1 && decisions(trace)[cmd.Process.Pid] > 1 })
+		eventually(t, "it stands in the line and has looked", func() bool {
+			return len(l.tickets()) == i+1 && decisions(trace)[cmd.Process.Pid] > 1
+		})
 	}
 	before := decisions(trace)
 	eventually(t, "the first looks", func() bool { return decisions(trace)[pids[0]] >= before[pids[0]]+3 })

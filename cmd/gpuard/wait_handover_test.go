@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits here are ratios to what the same machine takes at the same moment for the same without waiting. The figures
-// themselves are for `make bench`.
+// The limits here are ratios to what the same machine takes at the same moment for the same without waiting. The
+// figures themselves are for `make bench`.
 
 // ear is a FIFO into which commands write their PIDs when they start.
 type ear struct {
@@ -52,8 +52,8 @@ func (e *ear) next() int {
 	return pid
 }
 
-// TestWaitHandover: a waiter's command begins about as soon after a kill -9 of the command that has the device as a command begins
-// that gpuard starts on a free device.
+// TestWaitHandover: a waiter's command begins about as soon after a kill -9 of the command that has the device as a
+// command begins that gpuard starts on a free device.
 func TestWaitHandover(t *testing.T) {
 	r, free := newRig(t, "demo:1xL4"), newRig(t, "demo:1xL4")
 	heard := newEar(t)
@@ -131,7 +131,8 @@ func TestWaitCrowd(t *testing.T) {
 		for _, n := range decisions(trace) {
 			all += n
 		}
-		t.Logf("%d jobs of %s s on %d devices took %s; the jobs alone %s, to start them all at once %s; %d decisions", starters, lasts, devices, spent, ideal, starting, all)
+		t.Logf("%d jobs of %s s on %d devices took %s; the jobs alone %s, to start them all at once %s; %d decisions",
+			starters, lasts, devices, spent, ideal, starting, all)
 		if all > 8*starters {
 			t.Errorf("%d starters made %d decisions", starters, all)
 		}

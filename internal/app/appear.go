@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Devices appear and go while requests wait: a slice is made, a GPU is lost and comes back, an administrator drains one. No end of a
-// lease tells that. The first in line finds it by reading the machine; whoever else finds that a request of the line may start
-// now calls those who wait; and each request brings its ticket up to date when it looks.
+// Devices appear and go while requests wait: a slice is made, a GPU is lost and comes back, an administrator drains
+// one. No end of a lease tells that. The first in line finds it by reading the machine; whoever else finds that a
+// request of the line may start now calls those who wait; and each request brings its ticket up to date when it looks.
 
 // known are all devices and slices that have a name.
 func known(m gpu.Machine) (ids []gpu.UUID) {
@@ -27,8 +27,8 @@ func known(m gpu.Machine) (ids []gpu.UUID) {
 // mostGone is how many devices that are gone a ticket still names, since they may come back.
 const mostGone = 128
 
-// renewed is a ticket with the devices of a later one of the same request, and those of its own that are gone. While there are too
-// few it stays as it was.
+// renewed is a ticket with the devices of a later one of the same request, and those of its own that are gone. While
+// there are too few it stays as it was.
 func renewed(t, now job.Ticket) job.Ticket {
 	if len(now.Devices) < t.Count {
 		return t
@@ -39,7 +39,8 @@ func renewed(t, now job.Ticket) job.Ticket {
 	return t
 }
 
-// renew brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that fails.
+// renew brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
+// fails.
 func (w *waiting) renew() {
 	q, now := w.question, time.Now()
 	in, _ := q.context(q.seen.Held, now)
@@ -53,7 +54,8 @@ func sameDevices(a, b []gpu.UUID) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// mayReturn reports whether a device that the request waits for is gone: it may come back, after a reset of the driver, say.
+// mayReturn reports whether a device that the request waits for is gone: it may come back, after a reset of the driver,
+// say.
 func (w *waiting) mayReturn() bool {
 	there := known(w.question.machine)
 	return slices.ContainsFunc(w.mine.Ticket.Devices, func(id gpu.UUID) bool { return !slices.Contains(there, id) })
@@ -94,7 +96,8 @@ func (q *question) settle() {
 // recent is how long the end of a lease explains that a device is free: those who wait were told.
 const recent = 2 * time.Second
 
-// surprise reports whether a look saw, as the first one, that another request may start now, and no end of a lease has told that.
+// surprise reports whether a look saw, as the first one, that another request may start now, and no end of a lease has
+// told that.
 func (q *question) surprise() bool {
 	l := q.line
 	return l != nil && l.newly && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {

@@ -62,11 +62,12 @@ func (w *waiting) changed() <-chan struct{} {
 	return w.watcher.Changed
 }
 
-// slow is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi), no more
-// than a tenth of the time goes into it.
+// slow is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
+// no more than a tenth of the time goes into it.
 func (w *waiting) slow() time.Duration { return max(cmp.Or(w.app.Slow, time.Second), 10*w.took) }
 
-// pause is the time until the next look that nothing else asks for, 0 for none, and whether that look must read the machine.
+// pause is the time until the next look that nothing else asks for, 0 for none, and whether that look must read the
+// machine.
 func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 	q := w.question
 	sooner := func(d time.Duration, reads bool) {
@@ -100,9 +101,9 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 // turns is how long a request lets each of those ahead go first.
 const turns = 4 * time.Millisecond
 
-// react waits, after a lease or a ticket has ended, until the request may have a use for that, and reports whether it has to
-// look. As many requests as there are free devices look at once, and the others one after the other, as long as a device is
-// left: a crowd that looks all at the same time keeps the processors from those who start.
+// react waits, after a lease or a ticket has ended, until the request may have a use for that, and reports whether it
+// has to look. As many requests as there are free devices look at once, and the others one after the other, as long as
+// a device is left: a crowd that looks all at the same time keeps the processors from those who start.
 func (w *waiting) react(ctx context.Context) (look bool, err error) {
 	for waited := time.Duration(0); ; {
 		free := w.survey()
@@ -128,9 +129,9 @@ func (w *waiting) react(ctx context.Context) (look bool, err error) {
 	}
 }
 
-// survey counts the devices that the request may have a use for now, and the requests ahead, without the folder lock. It is
-// never too small: 0 means that too few of the devices that could serve are not leased, leaving out those that were busy at the
-// last look in a way that no lease and no ticket changes.
+// survey counts the devices that the request may have a use for now, and the requests ahead, without the folder lock.
+// It is never too small: 0 means that too few of the devices that could serve are not leased, leaving out those that
+// were busy at the last look in a way that no lease and no ticket changes.
 func (w *waiting) survey() (free int) {
 	q, l := w.question, w.question.line
 	all := len(w.mine.Ticket.Devices)

@@ -101,10 +101,11 @@ func (l *Library) devices() []string {
 	return names
 }
 
-// recount initialises the library again where the kernel driver has other devices than when they were counted, or where that is
-// asked for: the library counts them once (docs.nvidia.com/deploy/nvml-api, nvmlInit_v2, nvmlDeviceDiscoverGpus). The caller has the turn,
-// and gives it back only if owner is true: else the driver hangs, and whoever is in it has the turn until it answers. While a
-// call of an earlier reading runs, or a listener waits, nothing is done: they use what would be shut down.
+// recount initialises the library again where the kernel driver has other devices than when they were counted, or where
+// that is asked for: the library counts them once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes
+// that run long). The caller has the turn, and gives it back only if owner is true: else the driver hangs, and the goroutine
+// in it has the turn until it answers. While a call of an earlier reading runs, or a listener waits, nothing is done: they
+// use what would be shut down.
 func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) (owner bool, err error) {
 	if l.counted && !asked && slices.Equal(l.entries, l.devices()) {
 		return true, nil

@@ -43,8 +43,8 @@ func beCounter(kernel string) {
 	}
 }
 
-// TestRecount: a device that appears while the library is open is seen when the kernel driver lists it, or when that is asked
-// for, and neither while somebody listens nor while a call hangs, which would end the process.
+// TestRecount: a device that appears while the library is open is seen when the kernel driver lists it, or when that is
+// asked for, and neither while somebody listens nor while a call hangs, which would end the process.
 func TestRecount(t *testing.T) {
 	t.Parallel()
 	d, kernel := fakegpu.New(t, fakegpu.A100(0)), t.TempDir()

@@ -32,7 +32,8 @@ func TestRenew(t *testing.T) {
 		t.Fatalf("tickets %v, want %s and %s", got, first.Ticket.ID, second.Ticket.ID)
 	}
 	for _, s := range []job.Ticket{seen[0], first.Ticket} {
-		if s.Arrival != first.Ticket.Arrival || s.Arrival > seen[1].Arrival || len(s.Devices) != 2 || len(s.Known) != 3 || s.Count != 1 || s.Command != "test" {
+		placed := s.Arrival == first.Ticket.Arrival && s.Arrival <= seen[1].Arrival
+		if !placed || len(s.Devices) != 2 || len(s.Known) != 3 || s.Count != 1 || s.Command != "test" {
 			t.Errorf("renewed: %+v", s)
 		}
 	}
@@ -63,7 +64,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewHostile: whatever lies in place of the second file, the ticket counts as it was written, and its owner is named.
+// TestRenewHostile: whatever lies in place of the second file, the ticket counts as it was written, and its owner is
+// named.
 func TestRenewHostile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"FIFO":    func(path string) error { return unix.Mkfifo(path, 0o644) },
