@@ -130,7 +130,7 @@ func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) 
 		return true, err
 	case <-ctx.Done():
 		go func() {
-			_ = <-done
+			<-done //nolint:errcheck // the caller has gone on without the answer
 			l.turn <- struct{}{}
 		}()
 		return false, late(ctx, *l.step.Load(), limit)
