@@ -329,3 +329,21 @@ func decisions(trace string) map[int]int {
 	}
 	return count
 }
+
+// TestWaitBesideHung: a GPU whose driver call hangs does not keep a request in line from another GPU, which it gets long before
+// the driver is given up.
+func TestWaitBesideHung(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	end := r.holds("0")
+	first := r.waits(1, r.trusting("run", "-q", "--device", "0", "--", "sh", "-c", "echo $GPUARD_GPUS")) // a minute for the driver
+	r.Hang("nvmlDeviceGetUtilizationRates", 1)
+	time.Sleep(time.Second) // the first in line reads the machine every 200 ms; how often it did so does not matter
+	end()
+	select {
+	case got := <-first:
+		same(t, "the first in line got", got, uuid(0))
+	case <-time.After(40 * time.Second):
+		t.Error("the first in line got nothing within 40 s")
+	}
+}

@@ -72,6 +72,13 @@ func (q *question) decided(held *store.Held, folder *store.Folder) *decision {
 	return &decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
+// unwatch closes what is left of watching, where no holder does it. Nobody waits for that.
+func (d *decision) unwatch() {
+	if d.Watch != nil {
+		go d.Watch.Close() //nolint:errcheck // nothing was written
+	}
+}
+
 // claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
 // *job.Refusal; a *late when the time for waiting ran out.
 func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decision, error) {
@@ -144,7 +151,7 @@ func (c *claiming) now(ctx context.Context) (*decision, error) {
 		default:
 			return nil, err
 		}
-		if err := c.read(ctx); err != nil {
+		if err := c.read(ctx, c.app.machine); err != nil {
 			return nil, err
 		}
 	}
@@ -157,13 +164,13 @@ func (c *claiming) passing(p *patience, refusal *job.Refusal) bool {
 	return (e == endingLease || !c.app.waits()) && p.lasts(e)
 }
 
-// read reads the machine again. Where that fails, the last reading stays.
-func (c *claiming) read(ctx context.Context) error {
+// read reads the machine again, by machine or glance. Where that fails, the last reading stays.
+func (c *claiming) read(ctx context.Context, machine Reader) error {
 	q, what, since := c.question, reading(c.question.spec), c.folder.Generation(c.boot)
 	if len(q.missing) > 0 {
 		what |= gpu.Anew
 	}
-	m, err := c.app.machine(ctx, what)
+	m, err := machine(ctx, what)
 	if err == nil {
 		q.machine, q.since, q.read = m, since, time.Now()
 		q.settle()

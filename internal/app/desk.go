@@ -68,7 +68,7 @@ func (d *Desk) Try(ctx context.Context, command string) (*Seat, error) {
 			if !errors.Is(err, errStale) {
 				return nil, err
 			}
-			if err := c.read(ctx); err != nil {
+			if err := c.read(ctx, c.app.machine); err != nil {
 				return nil, err
 			}
 		}
@@ -102,6 +102,7 @@ func (d *Desk) seat(ctx context.Context, command string, claim func(*claiming) (
 	if err != nil {
 		return nil, d.app.named(d.folder, err)
 	}
+	got.unwatch()
 	vars, err := d.app.variablesOf(ctx, d.spec, got)
 	if err != nil {
 		return nil, err

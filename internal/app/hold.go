@@ -105,7 +105,8 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 		return nil, gpu.Machine{}, err
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
-	if d.Held == nil {     // fallen back to the CPU
+	d.unwatch()
+	if d.Held == nil { // fallen back to the CPU
 		return a.holdNone(spec, pid, d.Plan), d.Machine, nil
 	}
 	vars, err := a.variablesOf(ctx, spec, d)

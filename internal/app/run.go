@@ -178,7 +178,7 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	}
 	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
 	child, err := c.Start()
-	go l.held.Watch.Close() //nolint:errcheck // nothing was written
+	l.held.unwatch() // not before: the child would have the last one, and its exec would wait for the close
 	if err != nil {
 		l.release()
 	}

@@ -154,6 +154,7 @@ func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*decisio
 // giveUp gives back what a look has brought; nil where it has brought nothing.
 func (c *claiming) giveUp(d *decision) {
 	if d != nil && d.Held != nil {
+		d.unwatch()
 		_ = c.folder.Release(d.Held.Lease, c.boot)
 		_ = d.Held.Lock.Close()
 	}
@@ -256,7 +257,7 @@ func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
 	for stale := 0; ; stale++ {
 		if reads := why.fresh || stale > 0 || !w.app.hardware(); reads {
 			switch err := w.readAgain(ctx); {
-			case err != nil && stale == 0 && ctx.Err() == nil:
+			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal
 			case err != nil:
 				return nil, err
@@ -281,10 +282,14 @@ func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
 	}
 }
 
-// readAgain reads the machine, and says once when that fails.
+// readAgain reads the machine, and says once when that fails. It does not wait for a device that is late, or the end of a lease on
+// another one would be heeded only when the driver has given the late one up; the next reading may find it.
 func (w *waiting) readAgain(ctx context.Context) error {
 	began := time.Now()
-	err := w.read(ctx)
+	err := w.read(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+		m, _, err := w.app.glance(ctx, what)
+		return m, err
+	})
 	w.took = time.Since(began)
 	if err != nil && !w.silent && ctx.Err() == nil {
 		w.app.Say(err.Error() + "; this request stays in the line meanwhile")
