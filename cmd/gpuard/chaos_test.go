@@ -151,7 +151,7 @@ func (c *chaos) run(uid uint32, words string, command ...string) *exec.Cmd {
 
 // rage starts runs from several sides until the time is over.
 func (c *chaos) rage(sides int) {
-	places := slices.DeleteFunc(startings(), func(s starting) bool { return s.root && os.Geteuid() != 0 || s.gate != "" && !gate.Has(s.gate) })
+	places := slices.DeleteFunc(startings(), func(s starting) bool { return s.root && os.Geteuid() != 0 || s.gate != "" && !gate.Has(c.t, s.gate) })
 	stop := make(chan struct{})
 	var wg, hunters sync.WaitGroup
 	hunters.Go(func() { c.hunt(stop) })

@@ -168,7 +168,7 @@ func TestDriverThroughTool(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if test.name == "no library" && gate.Has("gpu") {
+			if test.name == "no library" && gate.Has(t, "gpu") {
 				t.Log("this machine has a library that is not ours to remove")
 				return
 			}

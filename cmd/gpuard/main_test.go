@@ -63,7 +63,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("COLUMNS", "120") // of what is printed into files
 			return nil
 		},
-		Condition: func(name string) (bool, error) { return gate.Has(name), nil },
+		Condition: func(name string) (bool, error) { return gate.Has(t, name), nil },
 	})
 }
 

@@ -206,11 +206,11 @@ func TestShareQuestions(t *testing.T) {
 	contains(t, r.record.String(), "watch, 3 GiB of a share of 2 GiB: ready | signal: terminated after ", "\n    gpuard: asking fakegpu-job (process ",
 		"watch, 1 GiB of a share of 2 GiB beside it: ready | exit status 0 after ", "mps, 3 GiB of a share of 2 GiB:  | exit status 3 after ",
 		"mps, 1 GiB of a share of 2 GiB: ready | exit status 0 after ")
-	if got := try(exec.Command("python3", "-c", allocate, "1", "0")); gate.Has("python3") && !gate.Has("gpu") {
+	if got := try(exec.Command("python3", "-c", allocate, "1", "0")); gate.Has(t, "python3") && !gate.Has(t, "gpu") {
 		contains(t, got.out, "skipped: libcuda.so.1")
 	}
 	for module, script := range limited() {
-		if got := try(exec.Command("python3", "-c", strings.Replace(script, "import "+module, "import missing_"+module, 1))); gate.Has("python3") {
+		if got := try(exec.Command("python3", "-c", strings.Replace(script, "import "+module, "import missing_"+module, 1))); gate.Has(t, "python3") {
 			contains(t, got.out, "skipped: No module named 'missing_"+module+"'")
 		}
 	}

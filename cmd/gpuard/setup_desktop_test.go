@@ -128,7 +128,7 @@ func TestSetupDesktop(t *testing.T) {
 
 func validated(t *testing.T, path string) {
 	t.Helper()
-	if !gate.Has("desktop-file-validate") {
+	if !gate.Has(t, "desktop-file-validate") {
 		return
 	}
 	if said, err := exec.Command("desktop-file-validate", path).CombinedOutput(); err != nil || strings.Contains(string(said), "error:") || strings.Contains(string(said), "warning:") {

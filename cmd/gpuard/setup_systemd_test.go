@@ -129,7 +129,7 @@ func TestSetupSystemd(t *testing.T) {
 // accepted asks systemd itself, where it is installed.
 func accepted(t *testing.T, name, home, unit string) {
 	t.Helper()
-	if !gate.Has("systemd") {
+	if !gate.Has(t, "systemd") {
 		return
 	}
 	if unit = strings.TrimSuffix(unit, ".service"); strings.HasSuffix(unit, "@") {

@@ -1,6 +1,7 @@
 // Package gate lets a test say what it needs. Where that is missing the test is skipped, unless
 // GPUARD_GATES demands it: then it fails. With GPUARD_GATES=none it fails where a program is there that
-// has to be missing. It is imported by tests only.
+// has to be missing. Tests that did not run in full are written into the file that GPUARD_SKIPPED names. It is
+// imported by tests only.
 package gate
 
 import (
@@ -87,6 +88,7 @@ func Need(t testing.TB, names ...string) {
 			t.Fatal(fails)
 		}
 		if skipped != "" {
+			leftOut(t)
 			t.Skip(skipped)
 		}
 	}
@@ -106,10 +108,37 @@ func (p probe) judge(wanted string) (fails, skipped string) {
 	return "", fmt.Sprintf("gate %s: %v", p.name, err)
 }
 
-// Has reports whether the machine has what name stands for, for script conditions.
-func Has(name string) bool {
+// Has reports whether the machine has what name stands for, for a part of t.
+func Has(t testing.TB, name string) bool {
+	t.Helper()
 	p, known := probeOf(name)
-	return known && (p.here() == nil || p.required(os.Getenv("GPUARD_GATES")))
+	has := known && (p.here() == nil || p.required(os.Getenv("GPUARD_GATES")))
+	if known && !has {
+		leftOut(t)
+	}
+	return has
+}
+
+// leftOut writes the folder of the package and the name of the test, so that it can be run again where the gates are open.
+func leftOut(t testing.TB) {
+	t.Helper()
+	path := os.Getenv("GPUARD_SKIPPED")
+	if path == "" {
+		return
+	}
+	name, _, _ := strings.Cut(t.Name(), "/")
+	folder, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644) //nolint:gosec // the path is the caller's
+	if err == nil {
+		_, err = fmt.Fprintln(file, folder, name)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func probeOf(name string) (p probe, known bool) {
