@@ -65,8 +65,11 @@ func newRig(t *testing.T, machine string) *rig {
 	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
 		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
-	// Its holder too, which one sees by its environment before it is called __hold.
-	eventually(t, "the first run is over", func() bool { return len(speakingOf(r.state)) == 0 })
+	// Its holder too: it removes the lease last, and in the middle of its exec it has neither arguments nor environment.
+	eventually(t, "the first run is over", func() bool {
+		leases, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "*.lock"))
+		return len(leases) == 0 && len(speakingOf(r.state)) == 0
+	})
 	return r
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -208,6 +210,10 @@ func TestPolicyWhileWaiting(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	}
+	notes := t.TempDir() // where alice can write
+	if err := cmp.Or(os.Chmod(filepath.Dir(notes), 0o755), os.Chmod(notes, 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		text string
 		code int
@@ -220,8 +226,14 @@ func TestPolicyWhileWaiting(t *testing.T) {
 		eventually(t, "nobody waits", func() bool { return len(g.tickets()) == 0 })
 		end := hold()
 		waiter := make(chan result, 1)
-		go func() { waiter <- run(t, g.by(alice, "run", "-q", "--device", "0", "--", "true")) }()
-		eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })
+		trace, waits := filepath.Join(notes, rand.Text()), g.by(alice, "run", "-q", "--device", "0", "--", "true")
+		waits.Env = append(waits.Env, "GPUARD_TRACE="+trace)
+		go func() { waiter <- run(t, waits) }()
+		eventually(t, "a ticket waits and has been refused by the rules before", func() bool {
+			text, _ := os.ReadFile(trace)
+			all := g.tickets()
+			return len(all) == 1 && strings.Contains(string(text), `"me":"`+all[0].ID+`"`)
+		})
 		g.write(c.text)
 		end()
 		if got := <-waiter; got.code != c.code || !strings.Contains(got.err, c.want) {

@@ -257,6 +257,11 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 		return nil, err
 	}
 	defer trace.write() // when the folder is not locked any more
+	if mine != nil {    // it may have waited for long
+		if rules, err := a.rules(); err == nil { // else a file is just being written, and the rules before it count
+			q.rules = rules
+		}
+	}
 	now := time.Now()
 	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.seen = v

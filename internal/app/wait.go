@@ -251,9 +251,6 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 // Reading an invented machine costs nothing. Where the machine cannot be read just now, nothing has changed.
 func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
 	w.app.said, w.skipped = said{}, false
-	if rules, err := w.app.rules(); err == nil { // as the files are by now, and as they were where somebody is about to write them
-		w.question.rules = rules
-	}
 	for stale := 0; ; stale++ {
 		if reads := why.fresh || stale > 0 || !w.app.hardware(); reads {
 			switch err := w.readAgain(ctx); {
