@@ -148,7 +148,7 @@ func (r *reader) other(path string, here *unix.Stat_t) (all []found, owner uint3
 	if err != nil || st.Dev == here.Dev && st.Ino == here.Ino {
 		return nil, st.Uid, err
 	}
-	if _, err = check(root); err == nil {
+	if _, err = r.check(root); err == nil {
 		all, err = r.all(root)
 	}
 	return all, st.Uid, err

@@ -79,14 +79,16 @@ func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 // can be given again. No lease or ticket has ended, so nothing else would tell. Where waking fails, the first in line finds
 // it at its next look.
 func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
-	if err := f.Changed(boot, ids...); err != nil {
-		return err
-	}
-	root, err := f.open()
+	root, err := f.acquire()
 	if err != nil {
 		return err
 	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
+	defer f.release(root)
+	s, _ := f.readState(boot)
+	s.changed(ids)
+	if err := f.writeState(s); err != nil {
+		return err
+	}
 	if name, err := f.ownName(root, "tickets"); err == nil {
 		if dir, err := ownFolder(root, "tickets", name); err == nil {
 			defer dir.Close() //nolint:errcheck // nothing is written through it

@@ -33,7 +33,7 @@ func (f *Folder) acquire() (*sys.Dir, error) {
 	if err != nil || !replaced {
 		return root, err
 	}
-	if _, err := check(root); err != nil {
+	if _, err := f.reader().check(root); err != nil {
 		f.release(root)
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 		return nil, unusable(path, err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	owner, err := check(root)
+	owner, err := new(reader).check(root)
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +117,14 @@ func unusable(path string, err error) error {
 }
 
 // check refuses what cannot carry leases and returns the owner.
-func check(root *sys.Dir) (uint32, error) {
+func (r *reader) check(root *sys.Dir) (uint32, error) {
 	path := root.Name()
 	st, err := root.Status()
 	if err != nil {
 		return 0, &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
-	if err := checkFormat(root, owner, st.Uid); err != nil {
+	if err := r.checkFormat(root, owner, st.Uid); err != nil {
 		return 0, err
 	}
 	if st.Mode&unix.S_ISVTX == 0 {
@@ -152,9 +152,9 @@ func removal(path string, owner uint32, when string) string {
 	return "ask its owner or root to remove it" + when + ": sudo rm -r " + path
 }
 
-func checkFormat(root *sys.Dir, owner string, uid uint32) error {
+func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	path := root.Name()
-	data, err := new(reader).readEntry(int(root.Fd()), "format", nil)
+	data, err := r.readEntry(int(root.Fd()), "format", nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when nobody needs it"))

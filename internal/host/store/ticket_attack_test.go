@@ -187,6 +187,31 @@ func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
 	eventually(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
 }
 
+// TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost the
+// claimant the lock either.
+func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
+	gate.Need(t, "root")
+	a, b := fresh(t), fresh(t)
+	format := filepath.Join(b.Path, "format")
+	if err := errors.Join(os.Chown(b.Path, bob, bob), os.Remove(format)); err != nil {
+		t.Fatal(err)
+	}
+	does(t, bob, "link", filepath.Join(a.Path, "lock"), format)
+	f := reopen(t, a.Path, b.Path)
+	var seen []Problem
+	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
+		seen = v.Problems
+		if holder := lockHolder(t, a.Path); holder != strconv.Itoa(os.Getpid()) {
+			t.Errorf("during the claim the folder lock is held by %s, want us", holder)
+		}
+		return job.Lease{}, errBusy
+	})
+	if !errors.Is(err, errBusy) || len(seen) != 1 || !strings.Contains(seen[0].Text, "folder lock") {
+		t.Errorf("%v, problems %v", err, seen)
+	}
+	eventually(t, "the lock is given back", func() bool { return lockHolder(t, a.Path) == "0" })
+}
+
 // TestForeignTickets: a file in a user's folder counts if it is that user's or root's.
 func TestForeignTickets(t *testing.T) {
 	gate.Need(t, "root")
