@@ -52,6 +52,18 @@ func (r *rig) tickets() []job.Ticket {
 	return all
 }
 
+// living are the leases that count.
+func (r *rig) living() []job.Lease {
+	r.t.Helper()
+	folder, err := store.Open(r.folder(), nil, time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	all, _ := folder.Leases()
+	return all
+}
+
 // waits reports whether that process stands in the line.
 func (r *rig) waits(pid int) bool {
 	r.t.Helper()

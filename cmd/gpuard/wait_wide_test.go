@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -147,4 +149,38 @@ func TestWaitReserved(t *testing.T) {
 	_, _ = wide.Process.Kill(), wide.Wait()
 	got := <-behind.over
 	same(t, "exit", got.code, 0)
+}
+
+// TestWaitPromise: the end that a ticket promises is the one that its lease has: a command that does not end when its time is
+// over keeps its device until it is killed. One whose lease outlives it promises nothing.
+func TestWaitPromise(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	for flags, want := range map[string]time.Duration{
+		"--timeout 90s --grace 5s": 90*time.Second + 5*time.Second + job.Dying,
+		"":                         0,
+		"--keep-while " + filepath.Join(r.devices, "k"): 0,
+	} {
+		holder := r.start("exec sleep 600")
+		cmd := r.waiter("sleep", "600")
+		cmd.Args = slices.Concat([]string{cmd.Args[0], "run"}, strings.Fields(flags), cmd.Args[2:])
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it waits", func() bool { return len(r.tickets()) == 1 })
+		same(t, flags, r.tickets()[0].Timeout, want)
+		_, _ = holder.Process.Kill(), holder.Wait()
+		var lease job.Lease
+		eventually(t, "it has a lease", func() bool {
+			for _, lease = range r.living() {
+				return want == 0 || lease.Until != 0
+			}
+			return false
+		})
+		if lasts := time.Duration(lease.Until - lease.SinceBoot); want != 0 && (lasts < want || lasts > want+50*time.Second) || want == 0 && lease.Until != 0 {
+			t.Errorf("%s: the lease lasts %s, the ticket promised %s", flags, lasts, want)
+		}
+		_, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait()
+		eventually(t, "the device is free", func() bool { return len(r.living()) == 0 })
+	}
 }

@@ -132,9 +132,8 @@ func (d *Desk) ask(ctx context.Context, whose subject) (q *question, err error) 
 	return q, err
 }
 
-// Entrust notes that the lease is the process's, which is a child that nobody has buried, and how long it may run at most (0
-// without a limit). A share is measured from then on.
-func (s *Seat) Entrust(pid int, most time.Duration) error {
+// Entrust notes that the lease is the process's, a child that was not waited for yet. A share is measured from then on.
+func (s *Seat) Entrust(pid int) error {
 	if s.held == nil {
 		return nil
 	}
@@ -142,10 +141,7 @@ func (s *Seat) Entrust(pid int, most time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if most > 0 {
-		most += dying
-	}
-	lease, err := s.desk.folder.Entrust(s.held.Lease, pid, stat.Start, most)
+	lease, err := s.desk.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
 	s.held.Lease = lease
 	if err != nil || lease.Share == 0 || lease.Quota == job.NoQuota {
 		return err

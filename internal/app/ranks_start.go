@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/affinity"
@@ -105,7 +106,7 @@ func (a *App) lead(crew ranks.Crew, command []string) error {
 	if ended { // what they left would keep their devices: a shell that is ended leaves its program behind
 		family.Signal("SIGTERM")
 		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })
-		err = family.Kill(dying)
+		err = family.Kill(job.Dying)
 	}
 	family.Leave()
 	if err != nil {

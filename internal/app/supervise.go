@@ -42,9 +42,6 @@ type supervision struct {
 	why      string // of the last restart by --drift
 }
 
-// dying is how long a process that was killed may take to be gone: one inside a driver that does not answer stays.
-const dying = 10 * time.Second
-
 // Supervise runs the command beside gpuard and looks after it as care says. told is called before each start, and again with
 // the command's PID right after it. The result is there when the command has ended for good, and end then ends this process
 // the way it did. An error is about a start.
@@ -135,12 +132,8 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 		l.release()
 		return nil, err
 	}
-	most := time.Duration(0)
-	if s.left > 0 {
-		most = s.left + s.care.Grace + dying
-	}
 	s.birth.Lock()
-	child, err := l.start(c, most)
+	child, err := l.start(c, s.limited(s.spec).Limit())
 	if err == nil {
 		s.now.Store(child)
 	}
@@ -271,7 +264,7 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 
 // end asks the command to end, and then what it left behind; what does not in time is killed. It is over when all are gone.
 func (s *supervision) end(child *launch.Child) {
-	grace := time.NewTimer(s.care.Grace)
+	grace := time.NewTimer(s.spec.Grace)
 	defer grace.Stop()
 	child.Alone()
 	child.Send(s.care.Stop)
@@ -295,7 +288,7 @@ func (s *supervision) end(child *launch.Child) {
 			}
 		}
 	}
-	if err := s.tree.Kill(dying); err != nil {
+	if err := s.tree.Kill(job.Dying); err != nil {
 		s.app.Say(err.Error())
 		child.Abandon()
 	}

@@ -163,7 +163,7 @@ func (k *keeper) fresh(restarts int) {
 		*r = service.Record{
 			State: service.Starting, Since: time.Now(), Hash: k.instance.Hash, Service: k.instance.Service, After: k.instance.After,
 			Keeper: r.Keeper, Boot: r.Boot, Namespace: r.Namespace, Last: r.Last, Devices: []job.Given{}, Restarts: restarts,
-			Stop: k.task.Care.Stop, Grace: k.task.Care.Grace, Exit: r.Exit, Signal: r.Signal,
+			Stop: k.task.Care.Stop, Grace: k.task.Spec.Grace, Exit: r.Exit, Signal: r.Signal,
 		}
 	})
 }

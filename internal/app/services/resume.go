@@ -101,7 +101,7 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	case <-late:
 		timedOut = true
 	}
-	k.own.end(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Care.Grace, k.hurry)
+	k.own.end(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
 	_ = fd.Close()
 	if timedOut {
 		k.over(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))

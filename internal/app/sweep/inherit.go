@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/job"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 )
@@ -72,7 +73,7 @@ func (c *conductor) newborn(run int, p batch.Process) bool {
 // settled lists the children when none is in the runner's session any more, which the one that was just being made is for a
 // moment.
 func (c *conductor) settled(runner int) (children []batch.Process) {
-	for end := time.Now().Add(dying); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(job.Dying); ; time.Sleep(time.Millisecond) {
 		making := false
 		children = nil
 		for _, p := range batch.Processes() {
@@ -137,12 +138,12 @@ func (c *conductor) seeOff(runs []int) error {
 // stopAll ends everything below this process; it is killed after a while, or when that is asked for again.
 func (c *conductor) stopAll() {
 	if c.stopped.Swap(true) {
-		_ = c.tree.Kill(dying)
+		_ = c.tree.Kill(job.Dying)
 		return
 	}
 	c.tree.Signal("SIGTERM")
 	go func() {
 		time.Sleep(c.Question.Grace)
-		_ = c.tree.Kill(dying)
+		_ = c.tree.Kill(job.Dying)
 	}()
 }

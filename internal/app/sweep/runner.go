@@ -41,7 +41,6 @@ const (
 	mostAtOnce = 200                    // leases of one user count up to 256
 	short      = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
 	soon       = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
-	dying      = 10 * time.Second       // for a process that was killed to be gone
 	youth      = 6 * time.Hour          // between two touches of a lease
 )
 
@@ -130,6 +129,7 @@ func (r *runner) open(ctx context.Context) (err error) {
 		}
 		r.app.Say(fmt.Sprintf("%d runs share a GPU: each has %s", r.question.PerGPU, spec.Share))
 	}
+	spec.Grace = r.question.Grace
 	r.desk, err = r.app.Desk(ctx, spec)
 	return err
 }
@@ -189,12 +189,12 @@ func (r *runner) end(all *tree.Tree, over <-chan struct{}, signals <-chan os.Sig
 		}
 		break
 	}
-	if err := all.Kill(dying); err != nil {
+	if err := all.Kill(job.Dying); err != nil {
 		r.app.Say(err.Error())
 	}
 	select {
 	case <-over:
-	case <-time.After(dying):
+	case <-time.After(job.Dying):
 	}
 }
 

@@ -105,7 +105,7 @@ func (r *runner) attend(run, pid int, seat *app.Seat, began time.Time) {
 	entrusted := make(chan struct{})
 	entrust := func() {
 		defer close(entrusted)
-		if err := seat.Entrust(pid, limit); err != nil {
+		if err := seat.Entrust(pid); err != nil {
 			r.app.Say(err.Error())
 		}
 	}

@@ -6,17 +6,16 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Care is how a run is looked after to its end by gpuard, which otherwise becomes the command and is gone. The limit of its
-// time is Spec.Timeout.
+// Care is how a run is looked after to its end by gpuard, which otherwise becomes the command and is gone. The limits of its
+// time are Spec.Timeout and Spec.Grace.
 type Care struct {
-	Retries  int           // --retry: how often it may be started again after a failure
-	Any      bool          // --retry N:any: after every failure, not just after one of the machine
-	Restart  Restart       // of a service
-	Log      string        // --log: file that gets its output too; "" none
-	LogLimit gpu.Bytes     // size at which Log becomes Log.1
-	Drift    []string      // --drift: kinds of trouble that move it: hot, slow, sick; empty: it stays
-	Stop     string        // --stop-signal: how it is asked to end, such as "SIGTERM"
-	Grace    time.Duration // --grace: how long it may take to end after that
+	Retries  int       // --retry: how often it may be started again after a failure
+	Any      bool      // --retry N:any: after every failure, not just after one of the machine
+	Restart  Restart   // of a service
+	Log      string    // --log: file that gets its output too; "" none
+	LogLimit gpu.Bytes // size at which Log becomes Log.1
+	Drift    []string  // --drift: kinds of trouble that move it: hot, slow, sick; empty: it stays
+	Stop     string    // --stop-signal: how it is asked to end, such as "SIGTERM"
 }
 
 // Restart says after which ends a run is started again, without a limit; the pause before it grows.

@@ -26,11 +26,23 @@ type Spec struct {
 	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
 	Time       time.Duration   // --time: estimate, plans only; 0 unknown
 	Timeout    time.Duration   // --timeout: enforced; 0 none
+	Grace      time.Duration   // --grace: how long it may take to end after that
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
 	KeepWhile  string          // --keep-while: file that stands for the command: while it is there, the lease waits for a next start of that
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
+}
+
+// Dying is how long a process that was killed may take to be gone: one inside a driver that does not answer stays.
+const Dying = 10 * time.Second
+
+// Limit is how long after its start the lease is over for certain; 0 where nothing enforces that.
+func (s Spec) Limit() time.Duration {
+	if s.Timeout <= 0 || s.KeepWhile != "" {
+		return 0
+	}
+	return s.Timeout + s.Grace + Dying
 }
 
 // Ranks asks for several processes of a command that meet each other.

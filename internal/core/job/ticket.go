@@ -19,7 +19,7 @@ type Ticket struct {
 	Memory     gpu.Bytes     `json:"memory,omitempty"`     // each must have this free
 	Share      gpu.Bytes     `json:"share,omitempty"`      // a share of this size on each; 0: whole devices
 	Max        int           `json:"max,omitempty"`        // devices that a rule gives its owner at once, over all leases; 0 no limit
-	Timeout    time.Duration `json:"timeout_ns,omitempty"` // enforced end after the start; 0 none
+	Timeout    time.Duration `json:"timeout_ns,omitempty"` // Spec.Limit
 	Parent     string        `json:"parent,omitempty"`     // lease inside which it waits
 	Allocation string        `json:"allocation,omitempty"` // allocation of another scheduler inside which it waits
 	PID        int           `json:"pid"`                  // who waits

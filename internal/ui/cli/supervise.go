@@ -103,8 +103,8 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	keep(err)
 	out.Stop, err = stopSignal(c.stop)
 	keep(err)
-	if out.Grace, err = time.ParseDuration(c.grace); err != nil || out.Grace != 0 {
-		out.Grace, err = duration("grace", c.grace)
+	if spec.Grace, err = time.ParseDuration(c.grace); err != nil || spec.Grace != 0 {
+		spec.Grace, err = duration("grace", c.grace)
 		keep(err)
 	}
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
