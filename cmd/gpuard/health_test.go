@@ -21,7 +21,7 @@ import (
 // unwell is hasty on a machine whose kernel's log is dev/kmsg below the folder UNWELL.
 func unwell() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(os.Getenv("UNWELL"), waits{driver: 2 * time.Second, fading: time.Second, lock: time.Second, touch: moment, log: moment, look: 4 * moment, minute: driftMinute}))
+	os.Exit(start(os.Getenv("UNWELL"), waits{driver: 2 * time.Second, fading: time.Second, lock: time.Second, touch: moment, log: moment, look: 4 * moment, minute: driftMinute, slow: 10 * moment}))
 }
 
 // ward is a rack with a kernel's log.

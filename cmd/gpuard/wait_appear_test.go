@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,27 +90,72 @@ func TestWaitAppears(t *testing.T) {
 	same(t, "the second in line got", overtaken(t, second, r.newcomer), uuid(3))
 }
 
-// TestWaitAppearsAlone: the first in line finds a GPU that is added also where nothing else happens, by the kernel
-// driver's list.
+// TestWaitAppearsAlone: a GPU that is added is found, by the kernel driver's list, where nothing else happens, where much
+// happens that is of no use, and where those who come first are stopped.
 func TestWaitAppearsAlone(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, 1)
-	listed := func(i int) {
-		if err := os.MkdirAll(filepath.Join(w.root, fmt.Sprintf("proc/driver/nvidia/gpus/0000:%02x:00.0", 0x10+i)), 0o755); err != nil {
-			t.Fatal(err)
+	for name, c := range map[string]struct {
+		stopped int
+		bustle  bool
+	}{"quiet": {}, "bustle": {bustle: true}, "two are stopped": {stopped: 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, 1)
+			w.listed(0)
+			w.holds("0")
+			for n := range c.stopped {
+				cmd := w.program("run", "-q", "--", "sh", "-c", keepsOn)
+				w.waits(n+1, cmd)
+				defer func() { _ = cmd.Process.Signal(syscall.SIGCONT) }()
+				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiter := w.waits(c.stopped+1, w.program("run", "-q", "--", "sh", "-c", keepsOn))
+			if c.bustle {
+				defer bustle(t, w.state)()
+			}
+			w.Add(fakegpu.A100(1))
+			w.listed(1)
+			select {
+			case got := <-waiter:
+				same(t, "the waiter got", got, uuid(1))
+			case <-time.After(50 * time.Second):
+				t.Error("the waiter got nothing within 50 s")
+			}
+		})
+	}
+}
+
+// listed lets the kernel driver's list have a device.
+func (w *ward) listed(i int) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Join(w.root, fmt.Sprintf("proc/driver/nvidia/gpus/0000:%02x:00.0", 0x10+i)), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// bustle wakes all who wait, again and again, until the answer is called.
+func bustle(t *testing.T, state string) (end func()) {
+	t.Helper()
+	folders, _ := filepath.Glob(filepath.Join(state, "tickets", "*"))
+	if len(folders) != 1 {
+		t.Fatalf("the folders of tickets are %v", folders)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				path := filepath.Join(folders[0], ".new-call")
+				_, _ = os.WriteFile(path, nil, 0o600), os.Remove(path)
+			}
 		}
-	}
-	listed(0)
-	w.holds("0")
-	first := w.waits(1, w.program("run", "-q", "--", "sh", "-c", keepsOn))
-	w.Add(fakegpu.A100(1))
-	listed(1)
-	select {
-	case got := <-first:
-		same(t, "the first in line got", got, uuid(1))
-	case <-time.After(50 * time.Second):
-		t.Error("the first in line got nothing within 50 s")
-	}
+	}()
+	return func() { close(stop); <-stopped }
 }
 
 // TestWaitReturns: a GPU that was lost when a request began to wait, so that its ticket does not know it, is that

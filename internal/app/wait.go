@@ -122,7 +122,8 @@ type waiting struct {
 	fading  patience
 	ahead   int           // requests that come first, as far as is known
 	skipped bool          // the last look is older than what has happened since
-	took    time.Duration // the last reading of the machine
+	tried   time.Time     // when the machine was last read, or could not be
+	took    time.Duration // that
 	silent  bool          // the machine cannot be read, and that was said
 	missing bool          // too many devices are gone, and that was said
 }
@@ -205,7 +206,7 @@ func (w *waiting) stand(ctx context.Context) (*decision, error) {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.app.Patience = cmp.Or(w.app.Patience, patient)
-	w.fading = patience{app: w.app, started: time.Now()}
+	w.fading, w.tried = patience{app: w.app, started: time.Now()}, q.read
 	for next := (wake{look: true}); ; {
 		held, err := w.look(ctx, next)
 		if err == nil {
@@ -287,7 +288,8 @@ func (w *waiting) readAgain(ctx context.Context) error {
 		m, _, err := w.app.glance(ctx, what)
 		return m, err
 	})
-	w.took = time.Since(began)
+	w.tried = time.Now()
+	w.took = w.tried.Sub(began)
 	if err != nil && !w.silent && ctx.Err() == nil {
 		w.app.Say(err.Error() + "; this request stays in the line meanwhile")
 	}

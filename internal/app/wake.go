@@ -86,12 +86,12 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 		sooner(w.fading.next*time.Duration(w.ahead+1), true)
 		w.fading.next = min(2*w.fading.next, time.Second)
 	}
-	switch w.ahead {
-	case 0:
-		sooner(w.slow(), true)
-	case 1:
-		sooner(30*w.slow(), true) // in case the first is stopped
+	every := w.slow()
+	if w.ahead > 0 { // in case those ahead are stopped
+		every *= time.Duration(30 * w.ahead)
 	}
+	// Counted from the last reading: events that need none come more often than that where many wait.
+	sooner(max(every-time.Since(w.tried), time.Millisecond), true)
 	if w.watcher == nil {
 		sooner(min(w.slow(), time.Second), false)
 	}
