@@ -45,8 +45,8 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 	l.asked = queue.Question{
 		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.leaving(v),
 	}
-	l.turn, l.next, l.free = turn.See(l.asked, l.me.ID, append(slices.Clone(v.Tickets), l.me), overdue)
-	_, seen := turn.Next[l.next.ID]
+	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
+	_, seen := turn.Next[l.next.Key()]
 	l.newly = l.free && !seen
 	l.asked = l.turn.Put(l.asked)
 	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
@@ -84,7 +84,7 @@ func (l *line) keep() {
 // lapses is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
 func (l *line) lapses() (first time.Duration) {
 	for _, t := range l.kept {
-		if r, reserved := l.turn.Reserved[t.ID]; reserved {
+		if r, reserved := l.turn.Reserved[t.Key()]; reserved {
 			if left := time.Duration(r.Until-l.boot) + 1; first == 0 || left < first {
 				first = left
 			}
@@ -108,7 +108,7 @@ func (l *line) record(v *store.View, refusal *job.Refusal) {
 		if l.turn.Passed == nil {
 			l.turn.Passed = map[string]int64{}
 		}
-		l.turn.Passed[l.me.ID] = v.Now
+		l.turn.Passed[l.me.Key()] = v.Now
 	}
 	*v.Turn = l.turn
 }

@@ -31,9 +31,9 @@ type traced struct {
 	Held   []leaseTraced          `json:"held"`   // living leases
 	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
 	Ending map[gpu.UUID]bool      `json:"ending"` // devices that somebody is about to leave
-	Passed map[string]bool        `json:"passed"` // tickets that were passed over
+	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
 
-	Reserved map[string]queue.Reservation `json:"reserved"` // by ticket
+	Reserved map[string]queue.Reservation `json:"reserved"` // by "UID/ID" of the ticket
 	Rest     map[gpu.UUID]int64           `json:"rest"`     // no reservation begins on the device before: CLOCK_BOOTTIME, ns
 }
 

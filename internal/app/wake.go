@@ -76,7 +76,7 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 		}
 	}
 	if l := q.line; l != nil && l.free && !l.mine() {
-		left := time.Duration(l.turn.Next[l.next.ID]-l.boot) + cmp.Or(w.app.Overdue, queue.Overdue)
+		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.app.Overdue, queue.Overdue)
 		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
 	if l := q.line; l != nil && l.lapses() > 0 {

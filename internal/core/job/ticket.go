@@ -1,6 +1,7 @@
 package job
 
 import (
+	"strconv"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -28,3 +29,6 @@ type Ticket struct {
 	Command    string        `json:"command"`              // base name only
 	Since      time.Time     `json:"since"`                // wall clock, for people
 }
+
+// Key names the ticket among those of all users, "UID/ID": an id alone is chosen by its owner.
+func (t Ticket) Key() string { return strconv.FormatUint(uint64(t.UID), 10) + "/" + t.ID }

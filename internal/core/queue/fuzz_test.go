@@ -50,7 +50,7 @@ func asked(data []byte) Question {
 		q.Tickets = append(q.Tickets, job.Ticket{ID: id, UID: uint32(upTo(3)), Arrival: q.Now - int64(upTo(5))*int64(5*time.Hour), Devices: some(), Count: upTo(4) - 1,
 			Share: sizes[upTo(len(sizes))], Memory: sizes[upTo(len(sizes))], Parent: parent,
 			Timeout: []time.Duration{0, -1, time.Minute, 3 * time.Hour, math.MaxInt64}[upTo(5)]})
-		q.Passed[id] = upTo(8) == 7
+		q.Passed[q.Tickets[len(q.Tickets)-1].Key()] = upTo(8) == 7
 	}
 	return q
 }

@@ -138,7 +138,7 @@ func (p *replay) settle() {
 func (p *replay) refuse(t Turn) Turn {
 	t.Rest = map[gpu.UUID]int64{}
 	for i := range p.devices {
-		t.Rest[device(i)] = boot + int64(p.now) + int64(absurd) - 1
+		t.Rest[device(i)] = boot + int64(p.now) + int64(longestRest) - 1
 	}
 	return t
 }

@@ -41,8 +41,8 @@ func before(q Question, a, b job.Ticket) bool {
 		}
 		return len(on)
 	}
-	if q.Passed[a.ID] != q.Passed[b.ID] {
-		return q.Passed[b.ID]
+	if q.Passed[a.Key()] != q.Passed[b.Key()] {
+		return q.Passed[b.Key()]
 	}
 	const halfADay = int64(12 * time.Hour)
 	oldA, oldB := q.Now-a.Arrival > halfADay, q.Now-b.Arrival > halfADay
@@ -149,7 +149,7 @@ func (n *tally) kept(w *world, s start) {
 	held := append(slices.Clone(s.q.Held), lease)
 	rooms := pick.Rooms(w.machine, held, w.context(0))
 	for _, t := range competing(s.q) {
-		r, reserved := s.q.Reserved[t.ID]
+		r, reserved := s.q.Reserved[t.Key()]
 		if !reserved || t.ID == x.ID || !before(s.q, t, x) {
 			continue
 		}

@@ -81,9 +81,9 @@ type Question struct {
 	Held    []job.Lease            // all living leases
 	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
 	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
-	Passed  map[string]bool        // IDs of tickets that let their turn pass; they come last
+	Passed  map[string]bool        // by Ticket.Key: tickets that let their turn pass; they come last
 
-	Reserved map[string]Reservation // by ticket ID, as Turn remembers them
+	Reserved map[string]Reservation // by Ticket.Key, as Turn remembers them
 	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
 }
 
@@ -127,7 +127,7 @@ func (q *Question) compete() (in, out []job.Ticket) {
 		}
 	}
 	slices.SortFunc(in, func(a, b job.Ticket) int {
-		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.ID]), ordinal(q.Passed[b.ID])), q.age(a, b, holds), byArrival(a, b))
+		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.Key()]), ordinal(q.Passed[b.Key()])), q.age(a, b, holds), byArrival(a, b))
 	})
 	return in, out
 }

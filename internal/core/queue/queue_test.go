@@ -23,21 +23,21 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 		}
 		return turn, next.ID
 	}
-	turn, next := see(Turn{}, "alive", 100)
-	if next != "stopped" || turn.Next["stopped"] != 100 {
+	turn, next := see(Turn{}, "2/alive", 100)
+	if next != "stopped" || turn.Next["1/stopped"] != 100 {
 		t.Fatalf("next is %s, %+v", next, turn)
 	}
-	if turn, next = see(turn, "alive", 100+int64(Overdue)-1); next != "stopped" {
+	if turn, next = see(turn, "2/alive", 100+int64(Overdue)-1); next != "stopped" {
 		t.Fatalf("passed over too early: %s is next, %+v", next, turn)
 	}
-	if turn, next = see(turn, "alive", 100+int64(Overdue)); next != "alive" || len(turn.Passed) != 2 {
+	if turn, next = see(turn, "2/alive", 100+int64(Overdue)); next != "alive" || len(turn.Passed) != 2 {
 		t.Fatalf("%s is next, %+v", next, turn)
 	}
-	if turn, next = see(turn, "stopped", 101+int64(Overdue)); next != "stopped" || len(turn.Passed) != 1 {
+	if turn, next = see(turn, "1/stopped", 101+int64(Overdue)); next != "stopped" || len(turn.Passed) != 1 {
 		t.Fatalf("who acts again is not passed over: %s is next, %+v", next, turn)
 	}
 	q.Tickets = q.Tickets[2:]
-	if turn, next = see(turn, "alive", 102+int64(Overdue)); next != "alive" || len(turn.Passed) != 0 {
+	if turn, next = see(turn, "2/alive", 102+int64(Overdue)); next != "alive" || len(turn.Passed) != 0 {
 		t.Fatalf("%s is next, %+v: tickets that are gone are forgotten", next, turn)
 	}
 }

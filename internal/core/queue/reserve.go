@@ -23,7 +23,7 @@ const tenth = 10
 
 // reserve notes what a ticket that does not start now has reserved, or reserves from now on.
 func (w *walk) reserve(t candidate) {
-	w.reached[t.ID] = true
+	w.reached[t.Key()] = true
 	r, ok := w.reserved(t)
 	if !ok {
 		if r, ok = w.worth(t); !ok || !w.seek(t) || w.resting(t) || !w.idle(t, r.Devices) {
@@ -35,8 +35,8 @@ func (w *walk) reserve(t candidate) {
 
 // reserved is the reservation that the ticket has already, as long as its set can still become complete.
 func (w *walk) reserved(t candidate) (Reservation, bool) {
-	r, ok := w.q.Reserved[t.ID]
-	if !ok || r.Since > w.q.Boot || r.Until < w.q.Boot || w.q.Passed[t.ID] || len(r.Devices) != t.Count {
+	r, ok := w.q.Reserved[t.Key()]
+	if !ok || r.Since > w.q.Boot || r.Until < w.q.Boot || w.q.Passed[t.Key()] || len(r.Devices) != t.Count {
 		return r, false
 	}
 	return r, !slices.ContainsFunc(r.Devices, func(id gpu.UUID) bool { return !slices.Contains(t.devices, id) || !w.hopeful(t, id) })
@@ -44,11 +44,11 @@ func (w *walk) reserved(t candidate) (Reservation, bool) {
 
 // seek lets the ticket be the only one with a reservation on any of its devices; false where another one is that already.
 func (w *walk) seek(t candidate) bool {
-	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, sought := w.sought[id]; return sought && by != t.ID }) {
+	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, sought := w.sought[id]; return sought && by != t.Key() }) {
 		return false
 	}
 	for _, id := range t.devices {
-		w.sought[id] = t.ID
+		w.sought[id] = t.Key()
 	}
 	return true
 }
@@ -90,7 +90,7 @@ type vacancy struct {
 // worth is the reservation that the ticket can have from now on, if one is worth having.
 func (w *walk) worth(t candidate) (Reservation, bool) {
 	cost := w.cost(t)
-	if cost == 0 || w.q.Passed[t.ID] {
+	if cost == 0 || w.q.Passed[t.Key()] {
 		return Reservation{}, false
 	}
 	now, price := w.q.Boot, max(1, float64(tenth*cost)/float64(len(t.devices))-1)

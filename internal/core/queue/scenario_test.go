@@ -168,7 +168,8 @@ func (s *scenario) lease(f []string) {
 }
 
 func (s *scenario) reserved(f []string) {
-	s.q.Reserved[f[0]] = Reservation{Devices: devices(f[1]), Since: s.q.Boot - int64(time.Minute), Until: s.q.Boot + int64(duration(f[2])), Certain: len(f) > 3}
+	i := slices.IndexFunc(s.q.Tickets, func(t job.Ticket) bool { return t.ID == f[0] })
+	s.q.Reserved[s.q.Tickets[i].Key()] = Reservation{Devices: devices(f[1]), Since: s.q.Boot - int64(time.Minute), Until: s.q.Boot + int64(duration(f[2])), Certain: len(f) > 3}
 }
 
 func (s *scenario) ticket(f []string) {
@@ -187,7 +188,7 @@ func (s *scenario) ticket(f []string) {
 		case "max":
 			t.Max = number(value)
 		case "passed":
-			s.q.Passed[t.ID] = true
+			s.q.Passed[t.Key()] = true
 		case "inside":
 			t.Parent = value
 		case "allocation":

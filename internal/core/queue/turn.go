@@ -14,74 +14,78 @@ const Overdue = 2 * time.Second
 // Turn remembers, from one look at the queue to the next, whose turn it is and who let it pass. It is a hint: everybody may
 // write it, so nothing but waiting time may depend on it. The zero value is good. Methods change copies only.
 type Turn struct {
-	Next   map[string]int64 `json:"next,omitempty"`   // ticket ID: CLOCK_BOOTTIME (ns) since when it is next, one per scope
-	Passed map[string]int64 `json:"passed,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which it was passed over
-	Unsure map[string]int64 `json:"unsure,omitempty"` // ticket ID: CLOCK_BOOTTIME (ns) at which a device was seen that it does not know
+	Next   map[string]int64 `json:"next,omitempty"`   // by Ticket.Key: CLOCK_BOOTTIME (ns) since when it is next, one per scope
+	Passed map[string]int64 `json:"passed,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which it was passed over
+	Unsure map[string]int64 `json:"unsure,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which a device was seen that it does not know
 
-	Reserved map[string]Reservation `json:"reserved,omitempty"` // by ticket ID
+	Reserved map[string]Reservation `json:"reserved,omitempty"` // by Ticket.Key
 	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
 }
 
-// See looks at the queue for the ticket id, whose owner acts now ("" when nobody waits): it is not passed over any more.
-// A ticket that has been next for overdue is passed over, with all others of its user except id, and whoever
-// comes then is next. The answer is that of Next with q.Passed as the new Turn has it; turn.Next[next.ID] tells since when it
+// See decides whose turn it is. me is the Key of the ticket whose owner asks, "" for none: it is not passed over any more.
+// A ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it
+// is next. The answer is that of Next with q.Passed as the new Turn has it; turn.Next tells since when it
 // is next. alive are all tickets, of any scope: others are forgotten.
-func (t Turn) See(q Question, id string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
-	turn = t.clone(alive, q.Boot)
-	delete(turn.Passed, id)
+func (t Turn) See(q Question, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
+	turn = t.clone(q, alive)
+	delete(turn.Passed, me)
 	for {
 		asked := turn.Put(q)
 		w := asked.walk()
 		next, ok = w.next()
-		since, seen := turn.Next[next.ID]
+		key := next.Key()
+		since, seen := turn.Next[key]
 		for _, other := range q.Tickets {
-			delete(turn.Next, other.ID)
+			delete(turn.Next, other.Key())
 		}
-		if _, passed := turn.Passed[next.ID]; !ok || passed {
-			turn.reserve(w, next)
+		if _, passed := turn.Passed[key]; !ok || passed {
+			turn.reserve(w, key)
 			return turn, next, ok
 		}
-		if !seen || since > q.Boot || next.ID == id {
+		if !seen || since > q.Boot || key == me {
 			since = q.Boot
 		}
-		if q.Boot-since < int64(overdue) || next.ID == id {
-			turn.Next[next.ID] = since
-			turn.reserve(w, next)
+		if q.Boot-since < int64(overdue) || key == me {
+			turn.Next[key] = since
+			turn.reserve(w, key)
 			return turn, next, ok
 		}
-		turn = turn.pass(q, next, id)
+		turn = turn.pass(q, next, me)
 	}
 }
 
-// reserve remembers the reservations that begin or go on, and drops those that have ended.
-func (t Turn) reserve(w *walk, next job.Ticket) {
+// reserve remembers the reservations that begin or continue, with the pauses that follow if they end now, and drops those
+// that have ended. next is the Key of the ticket that may start: its reservation lasts until it does.
+func (t Turn) reserve(w *walk, next string) {
 	for _, other := range w.order {
-		if w.reached[other.ID] || w.q.Passed[other.ID] {
-			delete(t.Reserved, other.ID)
+		if key := other.Key(); w.reached[key] || w.q.Passed[key] {
+			delete(t.Reserved, key)
 		}
 	}
 	for _, k := range w.keeps {
-		t.Reserved[k.ticket.ID] = k.Reservation
+		t.Reserved[k.ticket.Key()] = k.Reservation
 	}
-	for id, r := range t.Reserved {
-		if id == next.ID || w.reached[id] {
+	for _, c := range w.order {
+		key := c.Key()
+		if r, ok := t.Reserved[key]; ok && (key == next || w.reached[key]) {
 			r.Seen = w.q.Boot
-			t.Reserved[id] = r
+			t.Reserved[key] = r
+			t.pause(c.devices, r, r.Seen, w.q.Boot)
 		}
 	}
 }
 
-// pass passes the ticket over, with all others of its user except id.
-func (t Turn) pass(q Question, next job.Ticket, id string) Turn {
+// pass passes the ticket over, with all others of its user except me.
+func (t Turn) pass(q Question, next job.Ticket, me string) Turn {
 	turn := t
 	turn.Next, turn.Passed = maps.Clone(t.Next), maps.Clone(t.Passed)
 	if turn.Passed == nil {
 		turn.Passed = map[string]int64{}
 	}
 	for _, other := range q.Tickets {
-		if other.UID == next.UID && other.ID != id || other.ID == next.ID {
-			turn.Passed[other.ID] = q.Boot
-			delete(turn.Next, other.ID)
+		if key := other.Key(); other.UID == next.UID && key != me || key == next.Key() {
+			turn.Passed[key] = q.Boot
+			delete(turn.Next, key)
 		}
 	}
 	return turn
@@ -90,56 +94,68 @@ func (t Turn) pass(q Question, next job.Ticket, id string) Turn {
 // Put is the question with what the Turn knows of passed tickets and reservations.
 func (t Turn) Put(q Question) Question {
 	q.Passed = map[string]bool{}
-	for id := range t.Passed {
-		q.Passed[id] = true
+	for key := range t.Passed {
+		q.Passed[key] = true
 	}
 	q.Reserved, q.Rest = t.Reserved, t.Rest
 	return q
 }
 
-// absurd is a pause that no reservation causes: the record is wrong.
-const absurd = 90 * 24 * time.Hour
-
-// clone keeps what is said of living tickets, and the pauses that are not over, those after reservations that end now included.
-func (t Turn) clone(alive []job.Ticket, now int64) Turn {
+// clone keeps what is known of living tickets, and the pauses that are not over, those after reservations that have lapsed included.
+func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
-	waits := map[string]bool{}
-	for _, a := range alive {
-		waits[a.ID] = true
-		if at, ok := t.Next[a.ID]; ok {
-			out.Next[a.ID] = at
-		}
-		if at, ok := t.Passed[a.ID]; ok {
-			out.Passed[a.ID] = at
-		}
-		if at, ok := t.Unsure[a.ID]; ok {
-			out.Unsure[a.ID] = at
-		}
-	}
 	for id, until := range t.Rest {
-		out.rest(id, until, now)
+		out.rest(id, until, q.Boot)
 	}
-	for id, r := range t.Reserved {
-		ended := r.Seen
-		if waits[id] {
-			ended = min(now, r.Until)
+	for _, a := range alive {
+		key := a.Key()
+		if at, ok := t.Next[key]; ok {
+			out.Next[key] = at
 		}
-		if waits[id] && r.Until >= now {
-			out.Reserved[id] = r
+		if at, ok := t.Passed[key]; ok {
+			out.Passed[key] = at
 		}
-		if pause := float64(ended-r.Since) * r.Price; pause < float64(absurd) {
-			for _, device := range r.Devices {
-				out.rest(device, ended+int64(pause), now)
-			}
+		if at, ok := t.Unsure[key]; ok {
+			out.Unsure[key] = at
+		}
+		switch r, ok := t.Reserved[key]; {
+		case !ok || !r.plausible(q, a):
+		case r.Until >= q.Boot:
+			out.Reserved[key] = r
+		default:
+			out.pause(a.Devices, r, r.Until, q.Boot)
 		}
 	}
 	return out
 }
 
+// adjusted is by how much the wall clock may have been changed since a reservation began.
+const adjusted = time.Minute
+
+// plausible reports whether the rule can have made the reservation: all users can write the record. So an invented one keeps
+// devices no longer than one that the ticket could have had.
+func (r Reservation) plausible(q Question, t job.Ticket) bool {
+	if !(r.Price >= 1 && r.Price < tenth) || r.Since < 0 || r.Since > r.Seen || r.Seen > q.Boot || r.Until < r.Since {
+		return false
+	}
+	age := (q.Now - t.Arrival) - (q.Boot - r.Since) + int64(adjusted)
+	return float64(r.Until-r.Since)*r.Price <= float64(age)
+}
+
+// pause lets no reservation begin on the devices for as long as r has lasted at end, times its price.
+func (t Turn) pause(devices []gpu.UUID, r Reservation, end, now int64) {
+	for _, id := range devices {
+		t.rest(id, end+int64(float64(end-r.Since)*r.Price), now)
+	}
+}
+
+// longestRest is the longest pause that is believed: all users can write the record.
+const longestRest = 2 * Patience
+
 // rest lets no reservation begin on the device before until.
 func (t Turn) rest(id gpu.UUID, until, now int64) {
-	if until > max(now, t.Rest[id]) && until-now < int64(absurd) {
+	if until = min(until, now+int64(longestRest)); until > max(now, t.Rest[id]) {
 		t.Rest[id] = until
 	}
 }

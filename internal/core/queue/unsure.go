@@ -30,10 +30,10 @@ func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within t
 		if len(unknown) == 0 {
 			continue
 		}
-		since, seen := turn.Unsure[ticket.ID]
+		since, seen := turn.Unsure[ticket.Key()]
 		if !seen || since > boot {
 			since = boot
-			turn.Unsure[ticket.ID] = boot
+			turn.Unsure[ticket.Key()] = boot
 		}
 		if boot-since < int64(within) {
 			tickets[i].Devices = slices.Concat(ticket.Devices, unknown)

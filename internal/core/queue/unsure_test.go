@@ -40,7 +40,7 @@ func TestGuess(t *testing.T) {
 	turn, got = devices(turn, 100+int64(Overdue))
 	written := [][]gpu.UUID{there[:1], there[:1], there, there[:1]}
 	same("when the time is over", got, written...)
-	if len(turn.Unsure) != 2 || turn.Unsure["old"] != 100 || turn.Unsure["nothing"] != 100 {
+	if len(turn.Unsure) != 2 || turn.Unsure["0/old"] != 100 || turn.Unsure["0/nothing"] != 100 {
 		t.Errorf("what is remembered: %+v", turn)
 	}
 	if len(tickets[0].Devices) != 1 {
@@ -50,13 +50,13 @@ func TestGuess(t *testing.T) {
 	same("a time that has not come", got, guessed...)
 
 	// Nothing else of the turn is lost on the way, and what is remembered of tickets that are gone is forgotten.
-	full := Turn{Next: map[string]int64{"old": 1}, Passed: map[string]int64{"knows": 2}, Unsure: turn.Unsure}
+	full := Turn{Next: map[string]int64{"0/old": 1}, Passed: map[string]int64{"0/knows": 2}, Unsure: turn.Unsure}
 	next, _ := full.Guess(tickets, there, 200, Overdue)
-	if next.Next["old"] != 1 || next.Passed["knows"] != 2 {
+	if next.Next["0/old"] != 1 || next.Passed["0/knows"] != 2 {
 		t.Errorf("lost: %+v", next)
 	}
 	next, _, _ = next.See(Question{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], Overdue)
-	if len(next.Unsure) != 1 || next.Unsure["old"] != 100 {
+	if len(next.Unsure) != 1 || next.Unsure["0/old"] != 100 {
 		t.Errorf("remembered: %+v", next)
 	}
 }

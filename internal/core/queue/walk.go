@@ -12,7 +12,7 @@ type walk struct {
 	q       *Question
 	order   []candidate
 	held    map[gpu.UUID][]end // leases that keep a device from the tickets
-	reached map[string]bool    // IDs of the tickets that do not start
+	reached map[string]bool    // by Ticket.Key: the tickets that do not start
 	keeps   []keep
 	sought  map[gpu.UUID]string // the ticket that has, or is the next to have, a reservation for one of its devices
 }

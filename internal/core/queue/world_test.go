@@ -118,8 +118,8 @@ func (w *world) settle() {
 		w.measure()
 		q := w.question()
 		for _, task := range w.waiting {
-			if _, passed := w.turn.Passed[task.ticket.ID]; passed && !task.stopped {
-				w.turn, _, _ = w.turn.See(q, task.ticket.ID, q.Tickets, Overdue)
+			if _, passed := w.turn.Passed[task.ticket.Key()]; passed && !task.stopped {
+				w.turn, _, _ = w.turn.See(q, task.ticket.Key(), q.Tickets, Overdue)
 			}
 		}
 		var next job.Ticket
@@ -130,7 +130,7 @@ func (w *world) settle() {
 		}
 		i := slices.IndexFunc(w.waiting, func(t *task) bool { return t.ticket.ID == next.ID })
 		if w.waiting[i].stopped {
-			if since, waits := w.turn.Next[next.ID]; waits {
+			if since, waits := w.turn.Next[next.Key()]; waits {
 				w.in(time.Duration(since+int64(Overdue)-q.Boot), func() {})
 			}
 			return

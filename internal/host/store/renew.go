@@ -46,7 +46,7 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 	}
 	w.Ticket = t
 	s, _ := f.readState(boot)
-	delete(s.Turn.Unsure, t.ID)
+	delete(s.Turn.Unsure, t.Key())
 	return f.writeState(s)
 }
 

@@ -21,7 +21,7 @@ func TestRenew(t *testing.T) {
 	f := fresh(t)
 	first, second := enqueue(t, f, "GPU-a"), enqueue(t, f, "GPU-a")
 	turn(t, f, func(turn *queue.Turn) {
-		*turn = queue.Turn{Unsure: map[string]int64{first.Ticket.ID: 1, second.Ticket.ID: 2, "gone": 3}}
+		*turn = queue.Turn{Unsure: map[string]int64{first.Ticket.Key(): 1, second.Ticket.Key(): 2, "gone": 3}}
 	})
 	time.Sleep(2 * time.Millisecond) // the kernel's time moves on
 	if err := f.Renew(first, testBoot, uuids([]string{"GPU-a", "GPU-b"}), uuids([]string{"GPU-a", "GPU-b", "GPU-c"})); err != nil {
@@ -38,7 +38,7 @@ func TestRenew(t *testing.T) {
 		}
 	}
 	was := turn(t, f, nil).Unsure
-	if _, unsure := was[first.Ticket.ID]; unsure || was[second.Ticket.ID] != 2 || len(was) != 1 {
+	if _, unsure := was[first.Ticket.Key()]; unsure || was[second.Ticket.Key()] != 2 || len(was) != 1 {
 		t.Errorf("who does not know all devices: %v", was)
 	}
 	if err := f.Renew(first, testBoot, nil, nil); err == nil {

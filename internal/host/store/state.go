@@ -39,10 +39,10 @@ type state struct {
 func forget(t *queue.Turn, tickets []job.Ticket) {
 	live := make(map[string]bool, len(tickets))
 	for i := range tickets {
-		live[tickets[i].ID] = true
+		live[tickets[i].Key()] = true
 	}
 	for _, said := range []map[string]int64{t.Next, t.Passed, t.Unsure} {
-		maps.DeleteFunc(said, func(id string, _ int64) bool { return !live[id] })
+		maps.DeleteFunc(said, func(key string, _ int64) bool { return !live[key] })
 	}
 	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // no queue leaves so many
 		t.Reserved, t.Rest = nil, nil

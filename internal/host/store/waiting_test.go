@@ -114,7 +114,7 @@ func turn(t *testing.T, f *Folder, change func(*queue.Turn)) (was queue.Turn) {
 func TestTurnIsRecordedByARefusal(t *testing.T) {
 	f := fresh(t)
 	a, b := enqueue(t, f, "GPU-a"), enqueue(t, f, "GPU-a")
-	want := queue.Turn{Next: map[string]int64{b.Ticket.ID: 7}, Passed: map[string]int64{a.Ticket.ID: 9}}
+	want := queue.Turn{Next: map[string]int64{b.Ticket.Key(): 7}, Passed: map[string]int64{a.Ticket.Key(): 9}}
 	turn(t, f, func(turn *queue.Turn) {
 		*turn = queue.Turn{Next: maps.Clone(want.Next), Passed: maps.Clone(want.Passed)}
 		turn.Next["none"], turn.Passed["none"] = 1, 2

@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// convoy is a machine with one free and one leased device, on which a ticket of uid 1 waits for both, and one of uid 2, "small",
+// for the free one. The first is older by age.
+func convoy(age time.Duration) Question {
+	q := Question{Now: int64(1_000_000 * time.Hour), Boot: int64(1000 * time.Hour),
+		Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {}},
+		Held:  []job.Lease{{ID: "held", UID: 3, Devices: []gpu.UUID{"GPU-1"}, SinceBoot: int64(time.Hour)}}}
+	q.Tickets = []job.Ticket{
+		{ID: "wide", UID: 1, Arrival: q.Now - int64(age), Devices: []gpu.UUID{"GPU-0", "GPU-1"}, Count: 2},
+		{ID: "small", UID: 2, Arrival: q.Now - 1, Devices: []gpu.UUID{"GPU-0"}, Count: 1},
+	}
+	return q
+}
+
+// until lets the time pass until the ticket may start.
+func until(t *testing.T, q Question, turn Turn, id string) (waited time.Duration) {
+	t.Helper()
+	const step = time.Minute
+	for ; waited < 1000*time.Hour; waited += step {
+		var next job.Ticket
+		var ok bool
+		if turn, next, ok = turn.See(q, "", q.Tickets, Overdue); ok && next.ID == id {
+			return waited
+		}
+		q.Boot, q.Now = q.Boot+int64(step), q.Now+int64(step)
+	}
+	return waited
+}
+
+// TestForgedReservation: all users can write the record. A reservation that the rule cannot have made is dropped, and none lasts
+// longer than the ticket is old.
+func TestForgedReservation(t *testing.T) {
+	const age = 8 * time.Hour
+	q := convoy(age)
+	boot, hours := q.Boot, func(n int) int64 { return int64(n) * int64(time.Hour) }
+	set := []gpu.UUID{"GPU-0", "GPU-1"}
+	for name, c := range map[string]struct {
+		r    Reservation
+		most time.Duration
+	}{
+		"a real one":            {Reservation{Since: boot - hours(1), Seen: boot, Until: boot, Price: 4}, step(0)},
+		"for ever":              {Reservation{Since: boot - 1, Seen: boot, Until: math.MaxInt64, Price: 1}, 0},
+		"for a year":            {Reservation{Since: boot - 1, Seen: boot, Until: boot + hours(9000), Price: 4}, 0},
+		"at no price":           {Reservation{Since: boot - 1, Seen: boot, Until: boot + hours(9000)}, 0},
+		"at a negative price":   {Reservation{Since: boot - 1, Seen: boot, Until: boot + hours(9000), Price: -1}, 0},
+		"at no number":          {Reservation{Since: boot - 1, Seen: boot, Until: boot + hours(9000), Price: math.NaN()}, 0},
+		"from the future":       {Reservation{Since: boot + hours(1), Seen: boot, Until: boot + hours(2), Price: 1}, 0},
+		"seen in the future":    {Reservation{Since: boot - 1, Seen: boot + hours(1), Until: boot + hours(1), Price: 1}, 0},
+		"older than the ticket": {Reservation{Since: boot - hours(100), Seen: boot, Until: boot + hours(1), Price: 1}, 0},
+		"before all time":       {Reservation{Since: math.MinInt64, Seen: boot, Until: boot + hours(1), Price: 1}, 0},
+		"the longest":           {Reservation{Since: boot, Seen: boot, Until: boot + int64(age), Price: 1}, age},
+	} {
+		for _, certain := range []bool{false, true} {
+			c.r.Devices, c.r.Certain = set, certain
+			rest := map[gpu.UUID]int64{"GPU-0": boot + hours(10)} // or the ticket would reserve them by itself
+			got := until(t, q, Turn{Reserved: map[string]Reservation{"1/wide": c.r}, Rest: rest}, "small")
+			if got > c.most+2*time.Minute || c.most > 0 && got < c.most {
+				t.Errorf("%s: the other ticket waits %s, want %s", name, got, c.most)
+			}
+		}
+	}
+}
+
+func step(n int) time.Duration { return time.Duration(n) * time.Minute }
+
+// TestForgedRest: a pause that no reservation can have caused lasts a day, however often the record is read.
+func TestForgedRest(t *testing.T) {
+	q := convoy(8 * time.Hour)
+	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
+	for _, rest := range []int64{math.MaxInt64, q.Boot + int64(80*24*time.Hour)} {
+		turn, now := Turn{Rest: map[gpu.UUID]int64{"GPU-0": rest, "GPU-1": rest}}, q
+		now.Tickets = now.Tickets[:1]
+		for turn.Rest["GPU-0"] != 0 && now.Boot < q.Boot+int64(1000*time.Hour) {
+			turn, _, _ = turn.See(now, "", now.Tickets, Overdue)
+			now.Boot, now.Now = now.Boot+int64(time.Hour), now.Now+int64(time.Hour)
+		}
+		if lasted := time.Duration(now.Boot - q.Boot); lasted > longestRest+2*time.Hour {
+			t.Errorf("it lasts %s", lasted)
+		}
+	}
+}
+
+// TestSameIDOfAnotherUser: a ticket named as another user's takes over nothing that is remembered of that one.
+func TestSameIDOfAnotherUser(t *testing.T) {
+	q := convoy(8 * time.Hour)
+	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
+	q.Tickets[1].ID = "wide" // of uid 2
+	r := Reservation{Devices: []gpu.UUID{"GPU-0", "GPU-1"}, Since: q.Boot - 1, Seen: q.Boot, Until: q.Boot + int64(time.Hour), Price: 4}
+	turn := Turn{Reserved: map[string]Reservation{"1/wide": r}}
+	turn, _, ok := turn.See(q, "2/wide", q.Tickets, Overdue)
+	if _, kept := turn.Reserved["1/wide"]; ok || !kept || len(turn.Reserved) != 1 {
+		t.Errorf("uid 1's reservation is taken over: %v, %+v", ok, turn)
+	}
+	q = Question{Boot: 100, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}}}
+	for uid := range uint32(2) {
+		q.Tickets = append(q.Tickets, job.Ticket{ID: "same", UID: uid, Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
+	}
+	turn, next, _ := Turn{}.See(q, "1/same", q.Tickets, Overdue)
+	if next.UID != 0 {
+		t.Fatalf("%+v is next", next)
+	}
+	q.Boot += int64(Overdue)
+	if turn, next, _ = turn.See(q, "1/same", q.Tickets, Overdue); next.UID != 1 || len(turn.Passed) != 1 || turn.Passed["0/same"] == 0 {
+		t.Errorf("%+v is next, %+v: who acts with the id of another keeps that one's turn", next, turn)
+	}
+}
+
+// TestPauseOnAllDevices: after a reservation none begins on any device of its ticket, in the set or not.
+func TestPauseOnAllDevices(t *testing.T) {
+	q := convoy(8 * time.Hour)
+	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
+	q.Rooms["GPU-2"], q.Rooms["GPU-3"] = pick.Room{}, pick.Room{}
+	q.Held[0].Devices = []gpu.UUID{"GPU-1", "GPU-2", "GPU-3"}
+	q.Tickets[0].Devices = []gpu.UUID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
+	turn, _, _ := Turn{}.See(q, "", q.Tickets, Overdue)
+	r, reserved := turn.Reserved["1/wide"]
+	if !reserved || len(r.Devices) != 2 {
+		t.Fatalf("%+v", turn)
+	}
+	q.Boot, q.Now = q.Boot+int64(time.Hour), q.Now+int64(time.Hour)
+	turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+	q.Tickets = q.Tickets[1:] // it left
+	turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+	for _, id := range []gpu.UUID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"} {
+		if turn.Rest[id] != q.Boot+int64(float64(time.Hour)*r.Price) {
+			t.Errorf("the pause on %s ends after %s", id, time.Duration(turn.Rest[id]-q.Boot))
+		}
+	}
+}
