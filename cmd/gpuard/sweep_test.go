@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -127,6 +128,35 @@ func TestSweep(t *testing.T) {
 		t.Errorf("with --failed: exit %d, %+v", got.code, a)
 	}
 	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 0)
+}
+
+// TestSweepInFolderOfOthers: a sweep's commands are read from its folder, so it is neither begun nor resumed where another user
+// could put another folder in its place; nothing is left there.
+func TestSweepInFolderOfOthers(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	f := newField(t, "demo")
+	if got := run(t, f.sweep("--over", "x=1", "--", "true")); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	above := filepath.Dir(f.dir)
+	for name, spoil := range map[string]func() error{
+		"belongs to uid 1":    func() error { return os.Chown(above, bob, bob) },
+		"everybody may write": func() error { return errors.Join(os.Chown(above, 0, 0), os.Chmod(above, 0o777)) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(above, "other")
+		for _, cmd := range []*exec.Cmd{f.plain("--resume", f.dir), f.sweep("--over", "x=1", "--", "true"), f.plain("--dir", other, "--over", "x=1", "--", "true")} {
+			got := run(t, cmd)
+			same(t, name, got.code, 125)
+			contains(t, got.err, "gpuard: cannot use "+above, " for a sweep: ", name, "; name a folder of your own: --dir DIR\n")
+		}
+		if _, err := os.Lstat(other); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: a folder was made: %v", name, err)
+		}
+	}
 }
 
 // TestSweepOther: another question in the same folder is refused, and the same one resumes.

@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/sys"
 )
 
 // Question is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
@@ -148,6 +149,9 @@ func folder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
+			err = guarded(dir)
+		}
+		if err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}
 		if err == nil {
@@ -168,7 +172,7 @@ func folder(dir string) (string, error) {
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
-// owned refuses a folder of somebody else: what it says would be run.
+// owned refuses a folder that belongs to another user, or that another user could exchange: its commands are run.
 func owned(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -182,6 +186,14 @@ func owned(dir string) error {
 		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
 	case info.Mode().Perm()&0o022 != 0:
 		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
+	}
+	return guarded(dir)
+}
+
+// guarded refuses a folder, there already or not, that another user could exchange.
+func guarded(dir string) error {
+	if err := sys.Guarded(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", dir, err)}
 	}
 	return nil
 }
