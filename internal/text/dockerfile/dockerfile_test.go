@@ -130,14 +130,14 @@ func TestHereDocuments(t *testing.T) {
 // TestRefused: the messages of faults that Docker's parser finds.
 func TestRefused(t *testing.T) {
 	for src, want := range map[string]string{
-		"":                             "there is no instruction in it",
-		"# escape=`\n\n":               "there is no instruction in it",
-		"# escape=x\nFROM a\n":         "line 1: escape must be \\ or `, and not \"x\"",
-		"# escape=`\n#ESCAPE = `\nX\n": "line 2: escape is set for the second time",
-		"FROM a\nRUN <<EOF\nx\n":       "line 2: the here-document EOF does not end",
-		"FROM a\nENV A\n":              "line 2: ENV A has no value",
-		"FROM a\nLABEL a=b c\n":        "line 2: there is no = in \"c\": LABEL takes NAME=value",
-		"FROM a\nONBUILD CMD [1]\n":    "line 2: the list of CMD must have strings only",
+		"":                              "there is no instruction in it",
+		"# escape=`\n\n":                "there is no instruction in it",
+		"# escape=x\nFROM a\n":          "line 1: escape must be \\ or `, and not \"x\"",
+		"# escape=`\n#ESCAPE = `\nX\n":  "line 2: escape is set for the second time",
+		"FROM a\nRUN <<EOF\nx\n":        "line 2: the here-document EOF does not end",
+		"FROM a\nENV A\n":               "line 2: ENV A has no value",
+		"FROM a\nLABEL a=b c\n":         "line 2: there is no = in \"c\": LABEL takes NAME=value",
+		"FROM a\nONBUILD CMD [1]\n":     "line 2: the list of CMD must have strings only",
 		"HEALTHCHECK CMD [\"a\", {}]\n": "line 1: the list of HEALTHCHECK must have strings only",
 	} {
 		if _, err := Read("Dockerfile", []byte(src)); err == nil || err.Error() != "cannot read the Dockerfile: "+want {
