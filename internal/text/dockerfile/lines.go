@@ -96,8 +96,8 @@ func (r *reader) refuse(i instruction) error {
 		return nil
 	}
 	var list []any
-	if !strings.HasPrefix(i.text[i.args:], "[") || json.Unmarshal([]byte(i.text[i.args:]), &list) != nil {
-		return nil
+	if strings.HasPrefix(i.text[i.args:], "[") {
+		_ = json.Unmarshal([]byte(i.text[i.args:]), &list) // what is no JSON is for a shell
 	}
 	for _, item := range list {
 		if _, is := item.(string); !is {
