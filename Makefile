@@ -10,7 +10,7 @@ NFPM_VERSION := v2.45.2
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build test race lint vet fuzz bench docs check soak gpu-check release clean
+.PHONY: all build test race lint vet fuzz bench shape docs check soak gpu-check release clean
 
 all: build test
 
@@ -50,6 +50,9 @@ fuzz: ## every target, FUZZTIME each
 
 bench: build ## beside other programs, in one run
 	$(GO) test ./bench -run '^$$' -bench . -benchtime 1x -count 1
+
+shape: ## sizes, uses between files, shared structs, names and words
+	@$(GO) run ./test/shape
 
 docs: ## reference pages made from the code
 	$(GO) test ./internal/ui/cli -run TestDocs -update

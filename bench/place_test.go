@@ -29,14 +29,14 @@ func (p place) run(gpuard string, command ...string) []string {
 	return slices.Concat([]string{gpuard, "run", "--quiet", "--no-wait"}, p.flags, []string{"--"}, command)
 }
 
-func newPlace(b *testing.B, env ...string) place {
+func newPlace(b testing.TB, env ...string) place {
 	state := filepath.Join(memory(b), "state")
 	return place{env: append(env, "GPUARD_STATE="+state, "XDG_STATE_HOME="+b.TempDir()), leases: state}
 }
 
 // memory is a folder on a tmpfs, as /run is where the leases of real hardware lie; on a disk the file system's own work
 // would be measured. Where there is none, a folder on disk has to do.
-func memory(b *testing.B) string {
+func memory(b testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "gpuard-bench-")
 	if err != nil {
 		return b.TempDir()
@@ -45,7 +45,7 @@ func memory(b *testing.B) string {
 	return dir
 }
 
-func overDemo(b *testing.B) place { return newPlace(b) }
+func overDemo(b testing.TB) place { return newPlace(b) }
 
 // overFake is a machine with n idle devices behind the fake driver, read as a real one is.
 func overFake(b *testing.B, n int) place {
@@ -77,7 +77,7 @@ func (p place) settle() {
 	}
 }
 
-func buildProgram(b *testing.B) string {
+func buildProgram(b testing.TB) string {
 	b.Helper()
 	out := filepath.Join(b.TempDir(), "gpuard")
 	build := exec.Command("go", "build", "-trimpath", "-o", out, "gpuard/cmd/gpuard")

@@ -30,15 +30,15 @@ type Jupyter struct {
 	CPU    bool     // no GPU, and so no lease
 }
 
-// kernelName is what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
-var kernelName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+// kernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
+func kernelName(text string) bool { return regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(text) }
 
 // base is the name of the kernel that it is over.
 func (j Jupyter) base() (string, error) {
 	switch {
 	case j.Kernel == "":
 		return "python3", nil
-	case !kernelName.MatchString(j.Kernel):
+	case !kernelName(j.Kernel):
 		return "", &app.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
 	}
 	return strings.ToLower(j.Kernel), nil
@@ -50,7 +50,7 @@ func (j Jupyter) name() (string, error) {
 	name, lost := base+"-gpuard", false
 	for _, flag := range j.Flags {
 		word := strings.Map(func(r rune) rune {
-			if kernelName.MatchString(string(r)) {
+			if kernelName(string(r)) {
 				return r
 			}
 			lost = lost || r != ',' // such as * or ? of a pattern
@@ -167,7 +167,7 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 		run = append(run, "--keep-while="+job.OfKernel)
 	}
 	argv := slices.Concat(run, []string{"--"}, spec.Argv)
-	if python.MatchString(filepath.Base(spec.Argv[0])) {
+	if python(filepath.Base(spec.Argv[0])) {
 		argv = slices.Concat([]string{spec.Argv[0], "-c", start}, argv)
 	}
 	spec, dropped, err := spec.With(argv, j.display(spec.Display, over.name), visible.Variables())
@@ -184,10 +184,12 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	return text, spec, notes, err
 }
 
-// python is an interpreter as the first word of a command line. It has to stay that: Jupyter puts its own interpreter in place of
+// python reports an interpreter as the first word of a command line. It has to stay that: Jupyter puts its own interpreter in place of
 // a "python" without a path (jupyter_client/manager.py, format_kernel_cmd), and VS Code puts the interpreter that a person chose in
 // place of whatever stands there (microsoft/vscode-jupyter: kernelProcess.node.ts, launchAsObservable).
-var python = regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`)
+func python(name string) bool {
+	return regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`).MatchString(name)
+}
 
 // start makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same interpreter.
 const start = `import os, sys; a = sys.argv[1:]; a[a.index("--") + 1] = sys.executable; os.execv(a[0], a)`

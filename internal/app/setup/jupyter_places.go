@@ -123,7 +123,7 @@ func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 		}
 		for _, name := range names {
 			folder := filepath.Join(p.kernels, name)
-			if kernelName.MatchString(name) && files.Is(filepath.Join(folder, "kernel.json")) {
+			if kernelName(name) && files.Is(filepath.Join(folder, "kernel.json")) {
 				all = append(all, kernel{p, strings.ToLower(name), folder})
 			}
 		}

@@ -31,8 +31,10 @@ type cutter struct {
 	in    bool // a word has begun, though it may be empty: ''
 }
 
-// assignment is a word in front of a command that a shell would put into its environment.
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+// assigns reports a word in front of a command that a shell would put into its environment.
+func assigns(text string) bool {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`).MatchString(text)
+}
 
 func (c *cutter) end() {
 	if c.in {
@@ -45,7 +47,7 @@ func (c *cutter) end() {
 // step reads one character, or all that is quoted.
 func (c *cutter) step() error {
 	first := c.rest[0]
-	if !c.in && len(c.words) == 0 && assignment.MatchString(c.rest) {
+	if !c.in && len(c.words) == 0 && assigns(c.rest) {
 		name, _, _ := strings.Cut(c.rest, "=")
 		return fmt.Errorf("the command begins with a variable; write %s under env", name)
 	}

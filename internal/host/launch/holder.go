@@ -84,7 +84,7 @@ func beside(what, flag string, env []string, keep []int, args []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
-	a := forkArgs{exe: cstring("/proc/self/exe"), root: cstring("/"), argv: &argvp[0], envp: &envp[0], null: uintptr(null)}
+	a := &forkArgs{exe: cstring("/proc/self/exe"), root: cstring("/"), argv: &argvp[0], envp: &envp[0], null: uintptr(null)}
 	keep = slices.Sorted(slices.Values(keep))
 	for i := range a.keep {
 		a.keep[i] = uintptr(keep[min(i, len(keep)-1)]) //nolint:gosec // descriptors
@@ -101,8 +101,11 @@ func beside(what, flag string, env []string, keep []int, args []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot start %s: cannot wait for its starter: %w", what, err)
 	}
-	if status.ExitStatus() != 0 {
+	switch {
+	case status.ExitStatus() != 0:
 		return fmt.Errorf("cannot start %s: %w", what, syscall.Errno(status.ExitStatus())) //nolint:gosec // at most 255
+	case a.failed != 0:
+		return fmt.Errorf("cannot start %s: %w", what, syscall.Errno(a.failed))
 	}
 	return nil
 }
@@ -130,6 +133,7 @@ type forkArgs struct {
 	argv, envp **byte
 	keep       [3]uintptr // descriptors, sorted; where there are two the last one twice
 	null       uintptr
+	failed     uintptr // why the grandchild could not execute
 }
 
 // action is the kernel's struct sigaction with room to spare: only its first word is looked at or set
@@ -139,10 +143,11 @@ type action struct {
 	rest    [7]uintptr
 }
 
-// doubleFork forks twice and lets the grandchild execute. Between fork and exec only raw system calls are made:
-// the copy has one thread, so nothing of the Go runtime may run in it (no allocation, no stack growth, no signal
-// handler; signals are blocked from before the fork until no handler is left in the grandchild).
-func doubleFork(a forkArgs) (uintptr, syscall.Errno) {
+// doubleFork forks twice and lets the grandchild execute. It returns the child, which has ended and waits to be reaped, and why
+// the grandchild could not execute. Until it executes, the grandchild uses our memory and our stack while this thread waits, so
+// between fork and exec only raw system calls are made: nothing of the Go runtime may run there (no allocation, no stack
+// growth, no signal handler; signals are blocked from before the fork until no handler is left in the grandchild).
+func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
@@ -152,7 +157,7 @@ func doubleFork(a forkArgs) (uintptr, syscall.Errno) {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
 		return 0, unix.EINVAL
 	}
-	pid, errno := rawDoubleFork(&a)
+	pid, errno := rawDoubleFork(a)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	runtime.KeepAlive(a)
 	return pid, errno
@@ -161,14 +166,14 @@ func doubleFork(a forkArgs) (uintptr, syscall.Errno) {
 //go:norace
 //go:nosplit
 func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, errno := rawVfork(forkFlags)
 	if errno != 0 || pid != 0 {
-		return pid, errno
+		return pid, syscall.Errno(errno)
 	}
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
-	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, errno = rawVfork(forkFlags)
 	if errno != 0 {
-		exitRaw(uintptr(errno))
+		exitRaw(errno)
 	}
 	if pid != 0 {
 		exitRaw(0)
@@ -186,8 +191,9 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	}
 	closeRange(first, 1<<31-1)
 	unblock()
-	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
+	_, _, err := syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
+	a.failed = uintptr(err)
 	exitRaw(1)
 	return 0, 0
 }

@@ -276,6 +276,37 @@ func TestHolder(t *testing.T) {
 	}
 }
 
+// TestHolderThatCannotBeExecuted: the reason comes back from the grandchild, and no process and no blocked signal stays here.
+func TestHolderThatCannotBeExecuted(t *testing.T) {
+	if forkFlags&unix.CLONE_VM == 0 {
+		t.Skip("the grandchild has a copy of our memory here")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close() //nolint:errcheck // read only
+	var list [1]*byte
+	for range 50 {
+		a := &forkArgs{exe: cstring("/no/such/program"), root: cstring("/"), argv: &list[0], envp: &list[0], null: null.Fd()}
+		for i := range a.keep {
+			a.keep[i] = null.Fd()
+		}
+		pid, errno := doubleFork(a)
+		if errno != 0 || a.failed != uintptr(unix.ENOENT) {
+			t.Fatalf("%v, %v", errno, unix.Errno(a.failed))
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(int(pid), &status, 0, nil); err != nil || status.ExitStatus() != 0 {
+			t.Fatalf("the child: %v, %v", err, status)
+		}
+	}
+	var blocked unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &blocked); err != nil || blocked.Val[0] != 0 {
+		t.Errorf("blocked signals: %x, %v", blocked.Val[0], err)
+	}
+}
+
 func TestKilledHolderFreesNothing(t *testing.T) {
 	dir := t.TempDir()
 	lock, marker := filepath.Join(dir, "lock"), filepath.Join(dir, "marker")

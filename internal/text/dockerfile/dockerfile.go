@@ -3,14 +3,11 @@
 package dockerfile
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
 	"gpuard/internal/core/lint"
 )
@@ -20,15 +17,9 @@ import (
 // the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
 func Read(file string, src []byte) (lint.File, error) {
 	f := lint.File{Path: file, Kind: lint.Dockerfile}
-	tree, err := parser.Parse(bytes.NewReader(src))
-	if err != nil {
+	r := reader{lines: strings.Split(string(src), "\n"), escape: '\\', stages: -1, shell: true}
+	if err := r.instructions(r.instruction); err != nil {
 		return f, fmt.Errorf("cannot read the Dockerfile: %w", err)
-	}
-	r := reader{lines: strings.Split(string(src), "\n"), escape: byte(tree.EscapeToken), stages: -1, shell: true}
-	for _, node := range tree.AST.Children {
-		i := r.flatten(node.StartLine)
-		i.node, i.last = node, min(node.EndLine, len(r.lines))
-		r.instruction(i)
 	}
 	f.Steps = r.steps
 	return f, nil
@@ -45,10 +36,7 @@ type reader struct {
 }
 
 func (r *reader) instruction(i instruction) {
-	at := i.skipBlank(0)
-	end := i.word(at)
-	name := strings.ToUpper(i.text[at:end])
-	i.args = i.flags(i.skipBlank(end))
+	name := i.enter()
 	switch name {
 	case "FROM":
 		r.from(i)
@@ -151,7 +139,7 @@ func (r *reader) script(i instruction) (string, lint.Place, bool) {
 	at := i.place(i.args, len(i.text))
 	first := at.Line
 	var lines []string
-	if docs := i.node.Heredocs; len(docs) == 1 && isHeredoc(i.text[i.args:]) && !i.maybe {
+	if i.docs == 1 && isHeredoc(i.text[i.args:]) && !i.maybe {
 		content := r.lines[i.head:max(i.head, i.last-1)]
 		if len(content) == 0 || strings.HasPrefix(content[0], "#!") && !strings.Contains(content[0], "sh") {
 			return "", at, false
@@ -162,7 +150,7 @@ func (r *reader) script(i instruction) (string, lint.Place, bool) {
 	for n := first; n <= i.head && n <= len(r.lines); n++ {
 		lines = append(lines, r.continued(r.lines[n-1], n > first, n < i.head))
 	}
-	if len(i.node.Heredocs) > 0 {
+	if i.docs > 0 {
 		lines = append(lines, r.lines[i.head:i.last]...)
 	}
 	if len(lines) == 0 || at.Column > len(lines[0])+1 {

@@ -88,8 +88,66 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
-	if _, err := Read("Dockerfile", []byte("ENV\n")); err != nil && !strings.HasPrefix(err.Error(), "cannot read the Dockerfile: ") {
-		t.Error(err)
+}
+
+// TestHereDocuments: what looks like an instruction in a here-document is none. The last line tells where it ended.
+func TestHereDocuments(t *testing.T) {
+	for _, c := range []struct {
+		src  string
+		ends bool // it is a here-document, and X is set only below it
+	}{
+		{"RUN <<EOF\nENV X=1\nEOF\n", true},
+		{"RUN << EOF\nENV X=1\nEOF\n", true},
+		{"RUN cat <<A 3<<\"B\"\nENV X=1\nA\nENV X=2\nB\n", true},
+		{"COPY <<'a b' /x\r\nENV X=1\r\na b\r\n", true},
+		{"run --mount=type=x cat <<-EOF\nENV X=1\n\t\tEOF\n", true},
+		{"ONBUILD RUN <<EOF\nENV X=1\nEOF\n", true},
+		{"RUN x \\\n# no\n <<EOF\nENV X=1\nEOF\n", true},
+		{"RUN cat \"<<EOF\"\n", false},
+		{"RUN cat a<<EOF\n", false},
+		{"RUN cat <<<EOF\n", false},
+		{"RUN it's <<EOF\n", false},
+		{"CMD <<EOF\n", false},
+		{"RUN [\"x\", \"<<EOF\"]\n", false},
+	} {
+		f, err := Read("Dockerfile", []byte(c.src+"ENV Y=1\n"))
+		var set []string
+		for _, s := range f.Steps {
+			if s.Name != "" {
+				set = append(set, s.Name)
+			}
+		}
+		if err != nil || !slices.Equal(set, []string{"Y"}) {
+			t.Errorf("%q: %v, %v", c.src, set, err)
+		}
+		cut := c.src[:strings.LastIndexByte(strings.TrimRight(c.src, "\n"), '\n')+1]
+		if _, err := Read("Dockerfile", []byte("FROM a\n"+cut)); (err != nil) != c.ends {
+			t.Errorf("%q, without its last line: %v", c.src, err)
+		}
+	}
+}
+
+// TestRefused: the messages of faults that Docker's parser finds.
+func TestRefused(t *testing.T) {
+	for src, want := range map[string]string{
+		"":                              "there is no instruction in it",
+		"# escape=`\n\n":                "there is no instruction in it",
+		"# escape=x\nFROM a\n":          "line 1: escape must be \\ or `, and not \"x\"",
+		"# escape=`\n#ESCAPE = `\nX\n":  "line 2: escape is set for the second time",
+		"FROM a\nRUN <<EOF\nx\n":        "line 2: the here-document EOF does not end",
+		"FROM a\nENV A\n":               "line 2: ENV A has no value",
+		"FROM a\nLABEL a=b c\n":         "line 2: there is no = in \"c\": LABEL takes NAME=value",
+		"FROM a\nONBUILD CMD [1]\n":     "line 2: the list of CMD must have strings only",
+		"HEALTHCHECK CMD [\"a\", {}]\n": "line 1: the list of HEALTHCHECK must have strings only",
+	} {
+		if _, err := Read("Dockerfile", []byte(src)); err == nil || err.Error() != "cannot read the Dockerfile: "+want {
+			t.Errorf("%q: %v", src, err)
+		}
+	}
+	for _, src := range []string{"X\n# escape=x\n", "# a=b\n# escape=x\nX\n", "ENV A b c\n", "ENV\n", "HEALTHCHECK NONE\n", "CMD [x\n", "RUN x \\"} {
+		if _, err := Read("Dockerfile", []byte(src)); err != nil {
+			t.Errorf("%q: %v", src, err)
+		}
 	}
 }
 

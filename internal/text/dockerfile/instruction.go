@@ -4,19 +4,17 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/moby/buildkit/frontend/dockerfile/parser"
-
 	"gpuard/internal/core/lint"
 )
 
 // instruction is one instruction as Docker joins it: its lines without comments, empty lines and continuation characters.
 type instruction struct {
-	node  *parser.Node
 	text  string
 	spots []spot // of each byte of text, and of its end
 	args  int    // where the arguments begin, behind flags
 	head  int    // the last line of it, before here-documents
 	last  int    // the last line of it
+	docs  int    // here-documents
 	maybe bool   // after ONBUILD
 }
 
@@ -90,6 +88,14 @@ func (i *instruction) skipBlank(at int) int {
 		at++
 	}
 	return at
+}
+
+// enter finds where the arguments begin, and returns the instruction's name in capitals.
+func (i *instruction) enter() string {
+	at := i.skipBlank(0)
+	end := i.word(at)
+	i.args = i.flags(i.skipBlank(end))
+	return strings.ToUpper(i.text[at:end])
 }
 
 // word is the end of what stands between blanks.

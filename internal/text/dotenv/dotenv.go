@@ -17,7 +17,10 @@ import (
 // and neither does what follows a blank and a # behind a value without quotes. In ' ' all stands for itself; in " " \n, \r, \t,
 // \\, \" and \$ are escapes, and a value may go on over several lines. The error names the file as given, the line, and what to write.
 func Read(data []byte, file string) ([]service.Pair, error) {
-	r := reader{file: file}
+	r := reader{file: file,
+		name:    regexp.MustCompile(`^(export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(=)?`),
+		comment: regexp.MustCompile(`[ \t]+#`),
+		filled:  regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		return nil, fmt.Errorf("cannot read %s: it is not a text file", file)
 	}
@@ -40,6 +43,10 @@ type reader struct {
 	rest string
 	line int
 	out  []service.Pair
+
+	name    *regexp.Regexp
+	comment *regexp.Regexp // after a value
+	filled  *regexp.Regexp // a variable that other readers of such files replace by its value
 }
 
 func (r *reader) take() string {
@@ -52,10 +59,8 @@ func (r *reader) fail(line int, format string, args ...any) error {
 	return fmt.Errorf("cannot read %s:%d: %s", r.file, line, fmt.Sprintf(format, args...))
 }
 
-var name = regexp.MustCompile(`^(export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(=)?`)
-
 func (r *reader) variable(text string) error {
-	m := name.FindStringSubmatch(text)
+	m := r.name.FindStringSubmatch(text)
 	switch {
 	case m == nil:
 		return r.fail(r.line, "this is not a variable; write NAME=VALUE")
@@ -74,10 +79,10 @@ func (r *reader) value(text string) (string, error) {
 	if text == "" || text[0] != '\'' && text[0] != '"' {
 		if i := strings.IndexByte(text, '#'); i == 0 {
 			text = ""
-		} else if i := comment.FindStringIndex(text); i != nil {
+		} else if i := r.comment.FindStringIndex(text); i != nil {
 			text = text[:i[0]]
 		}
-		if at := variable.FindString(text); at != "" {
+		if at := r.filled.FindString(text); at != "" {
 			return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or the value in ' ' for the characters themselves", at)
 		}
 		return strings.TrimSpace(text), nil
@@ -100,8 +105,8 @@ func (r *reader) quoted(quote byte, text string) (string, error) {
 			case quote == '"' && c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt\"$`, text[i+1]) >= 0:
 				i++
 				out.WriteString(strings.NewReplacer("n", "\n", "r", "\r", "t", "\t").Replace(text[i : i+1]))
-			case quote == '"' && c == '$' && strings.HasPrefix(text[i:], cmp.Or(variable.FindString(text[i:]), "none")):
-				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\$ for the character", variable.FindString(text[i:]))
+			case quote == '"' && c == '$' && strings.HasPrefix(text[i:], cmp.Or(r.filled.FindString(text[i:]), "none")):
+				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\$ for the character", r.filled.FindString(text[i:]))
 			default:
 				out.WriteByte(c)
 			}
@@ -114,9 +119,3 @@ func (r *reader) quoted(quote byte, text string) (string, error) {
 		r.line++
 	}
 }
-
-// comment begins one behind a value.
-var comment = regexp.MustCompile(`[ \t]+#`)
-
-// variable is what other readers of such files replace.
-var variable = regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)

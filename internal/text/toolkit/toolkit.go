@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/BurntSushi/toml"
+	"github.com/pelletier/go-toml/v2"
 
 	"gpuard/internal/core/site"
 )
@@ -22,7 +22,7 @@ func Runtime(src []byte, c *site.Containers) error {
 			Mode string `toml:"mode"`
 		} `toml:"nvidia-container-runtime"`
 	}
-	if _, err := toml.Decode(string(src), &config); err != nil {
+	if err := toml.Unmarshal(src, &config); err != nil {
 		return err
 	}
 	c.EnvWhenUnprivileged, c.AsVolumeMounts, c.Mode = config.EnvWhenUnprivileged, config.AsVolumeMounts, config.Runtime.Mode

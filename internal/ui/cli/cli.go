@@ -111,15 +111,43 @@ Without a command it shows the machine.`,
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetFlagErrorFunc(misread)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, p.helpWidth())) })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(p.helpCommand())
+	commands := p.commands()
+	switch i := slices.IndexFunc(commands, func(c command) bool { return len(p.Args) > 0 && c.name == p.Args[0] }); {
+	case len(p.Args) == 1 && p.Args[0] == "--version":
+		return root
+	case i >= 0: // the others with all their flags would cost a run a twentieth of its time
+		if alone := commands[i].make(); !alone.HasSubCommands() { // a list in its help is as wide as for all
+			root.AddCommand(alone)
+			return root
+		}
+	}
 	status := p.status()
 	root.RunE = status.RunE
 	root.Flags().AddFlagSet(status.Flags())
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(p.helpCommand())
-	root.AddCommand(p.run(), p.sweep(), p.hold(), p.env(), p.release(), p.evict(), p.up(), p.ps(), p.logs(), p.restart(), p.down(), status, p.explain(), p.verify(), p.doctor(), p.lint(), p.setup(), p.drain(), p.undrain(), p.completion())
-	root.AddCommand(p.superviseProject(), p.keepInstance())
+	for _, c := range commands {
+		root.AddCommand(c.make())
+	}
 	root.InitDefaultHelpCmd()
 	return root
+}
+
+// command makes a command of that name.
+type command struct {
+	name string
+	make func() *cobra.Command
+}
+
+// commands are all, in the order of the help; those that gpuard starts itself come last.
+func (p *Program) commands() []command {
+	return []command{
+		{"run", p.run}, {"sweep", p.sweep}, {"hold", p.hold}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
+		{"up", p.up}, {"ps", p.ps}, {"logs", p.logs}, {"restart", p.restart}, {"down", p.down},
+		{"status", p.status}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
+		{"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},
+		{"project-supervise", p.superviseProject}, {"project-keep", p.keepInstance},
+	}
 }
 
 func (p *Program) machineVariable() string {

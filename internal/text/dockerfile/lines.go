@@ -1,0 +1,200 @@
+package dockerfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// instructions splits the file into its instructions, as Docker does (moby/buildkit: frontend/dockerfile/parser/parser.go). It refuses what Docker's parser refuses; faults that the build finds later are left to it.
+func (r *reader) instructions(each func(instruction)) error {
+	count := len(r.lines)
+	if r.lines[count-1] == "" { // after the last newline
+		count--
+	}
+	if err := r.directives(r.lines[:count]); err != nil {
+		return err
+	}
+	found := false
+	for n := 1; n <= count; n++ {
+		line := r.lines[n-1]
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		if line = strings.TrimLeftFunc(line, unicode.IsSpace); line == "" || line[0] == '#' {
+			continue
+		}
+		i := r.flatten(n)
+		if err := r.refuse(i); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		i.last = min(i.head, count)
+		for _, doc := range i.hereDocuments() {
+			end := i.last + 1
+			for ; end <= count && !doc.ends(r.lines[end-1]); end++ {
+				continue
+			}
+			if end > count {
+				return fmt.Errorf("line %d: the here-document %s does not end", n, doc.name)
+			}
+			i.last, i.docs = end, i.docs+1
+		}
+		found = true
+		n = i.last
+		each(i)
+	}
+	if !found {
+		return errors.New("there is no instruction in it")
+	}
+	return nil
+}
+
+// directives reads the lines like "# escape=`" that the file begins with.
+func (r *reader) directives(lines []string) error {
+	pattern := regexp.MustCompile(`^#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*$`)
+	seen := map[string]bool{}
+	for n, line := range lines {
+		if n == 0 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		found := pattern.FindStringSubmatch(strings.TrimLeftFunc(line, unicode.IsSpace))
+		if found == nil {
+			return nil
+		}
+		switch name := strings.ToLower(found[1]); {
+		case name != "syntax" && name != "check" && name != "escape":
+			return nil
+		case seen[name]:
+			return fmt.Errorf("line %d: %s is set for the second time", n+1, name)
+		case name == "escape" && found[2] != "`" && found[2] != `\`:
+			return fmt.Errorf("line %d: escape must be \\ or `, and not %q", n+1, found[2])
+		default:
+			if seen[name] = true; name == "escape" {
+				r.escape = found[2][0]
+			}
+		}
+	}
+	return nil
+}
+
+// refuse says why Docker's parser does not take an instruction (moby/buildkit: frontend/dockerfile/parser/line_parsers.go).
+func (r *reader) refuse(i instruction) error {
+	name := i.enter()
+	switch name {
+	case "ONBUILD":
+		i.cut(i.args)
+		return r.refuse(i)
+	case "HEALTHCHECK":
+		i.args = i.skipBlank(i.word(i.args))
+	case "ENV", "LABEL":
+		return r.pairs(i, name)
+	case "RUN", "CMD", "ENTRYPOINT", "SHELL", "ADD", "COPY", "VOLUME":
+	default:
+		return nil
+	}
+	var list []any
+	if strings.HasPrefix(i.text[i.args:], "[") {
+		_ = json.Unmarshal([]byte(i.text[i.args:]), &list) // what is no JSON is for a shell
+	}
+	for _, item := range list {
+		if _, is := item.(string); !is {
+			return fmt.Errorf("the list of %s must have strings only", name)
+		}
+	}
+	return nil
+}
+
+// pairs refuses what is neither NAME=value NAME=value nor NAME value.
+func (r *reader) pairs(i instruction, name string) error {
+	for at := i.args; at < len(i.text); {
+		end := i.quoted(at, r.escape)
+		next := i.skipBlank(end)
+		switch {
+		case strings.Contains(i.text[at:end], "="):
+		case at > i.args:
+			return fmt.Errorf("there is no = in %q: %s takes NAME=value", i.text[at:end], name)
+		case i.skipBlank(i.word(at)) == len(i.text):
+			return fmt.Errorf("%s %s has no value", name, i.text[at:end])
+		default:
+			return nil
+		}
+		at = next
+	}
+	return nil
+}
+
+// hereDocument is the end of one: lines after the instruction belong to it until one that is its name.
+type hereDocument struct {
+	name  string
+	chomp bool // tabs may precede the name
+}
+
+func (d hereDocument) ends(line string) bool {
+	line = strings.TrimRight(line, "\r")
+	if d.chomp {
+		line = strings.TrimLeft(line, "\t")
+	}
+	return line == d.name
+}
+
+// hereDocuments are those that an instruction begins: RUN, COPY and ADD may, unless they have a list in JSON.
+func (i instruction) hereDocuments() (docs []hereDocument) {
+	if !strings.Contains(i.text, "<<") {
+		return nil
+	}
+	switch i.enter() {
+	case "ONBUILD":
+		i.cut(i.args)
+		return i.hereDocuments()
+	case "RUN", "COPY", "ADD":
+	default:
+		return nil
+	}
+	if _, exec := i.exec(); exec {
+		return nil
+	}
+	for at := i.args; at < len(i.text); {
+		end := i.quoted(at, '\\')
+		for strings.HasSuffix(i.text[at:end], "<<") && end < len(i.text) { // blanks may follow it
+			end = i.quoted(i.skipBlank(end), '\\')
+		}
+		word, closed := unquoted(i.text[at:end])
+		if !closed { // Docker gives up on the words of such a line
+			return nil
+		}
+		raw, is := strings.CutPrefix(strings.TrimLeft(i.text[at:end], "0123456789"), "<<")
+		if raw = strings.TrimLeft(strings.TrimPrefix(raw, "-"), " \t"); is && raw != "" && !strings.Contains(raw, "<") {
+			_, word, _ = strings.Cut(word, "<<")
+			word, chomp := strings.CutPrefix(word, "-")
+			if word = strings.TrimLeft(word, " \t"); word != "" {
+				docs = append(docs, hereDocument{word, chomp})
+			}
+		}
+		at = i.skipBlank(end)
+	}
+	return docs
+}
+
+// unquoted is a word without its quotes and escapes; closed is false where a quote does not end.
+func unquoted(word string) (text string, closed bool) {
+	var out strings.Builder
+	quote := byte(0)
+	for at := 0; at < len(word); at++ {
+		c := word[at]
+		switch {
+		case c == '\\' && quote != '\'' && at+1 < len(word) && (quote == 0 || strings.IndexByte("\"$\\", word[at+1]) >= 0):
+			at++
+			out.WriteByte(word[at])
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String(), quote == 0
+}
