@@ -253,7 +253,8 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
 	w.app.said, w.skipped = said{}, false
 	for stale := 0; ; stale++ {
-		if reads := why.fresh || stale > 0 || !w.app.hardware(); reads {
+		old := why.given && time.Since(w.question.read) > freshness // nothing is given on such a reading
+		if reads := why.fresh || old || stale > 0 || !w.app.hardware(); reads {
 			switch err := w.readAgain(ctx); {
 			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal

@@ -13,7 +13,8 @@ import (
 // wake is why a request in the line goes on.
 type wake struct {
 	look  bool // another look may give another answer
-	fresh bool // the machine must be read for it
+	fresh bool // the machine must be read for it, because what changed there is told by nothing else
+	given bool // it may well get a device
 }
 
 // sleep returns when something has happened.
@@ -38,13 +39,13 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 		case <-w.changed():
 			w.fading = patience{app: w.app, started: time.Now()}
 			look, err := w.react(ctx)
-			return wake{look: look}, err
+			return wake{look: look, given: look}, err
 		case <-w.awake:
-			return wake{true, true}, nil
+			return wake{look: true, fresh: true}, nil
 		case <-w.watchExits():
-			return wake{true, true}, nil
+			return wake{look: true, fresh: true}, nil
 		case <-timer:
-			return wake{true, fresh}, nil
+			return wake{look: true, fresh: fresh}, nil
 		case <-beat:
 			w.recount()
 		}
