@@ -118,7 +118,7 @@ func (r *rack) waiting() int {
 }
 
 // TestQuotaUnmeasured: where the driver does not say how much a process uses, nobody is ended; that is said once, and the lease
-// says that its share is kept by nobody.
+// says that its share is not enforced.
 func TestQuotaUnmeasured(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

@@ -228,7 +228,7 @@ func TestVerifyMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"verify"}, 2, "cannot verify nothing"},
+		{[]string{"verify"}, 2, "cannot verify: no command given"},
 		{[]string{"verify", "--"}, 2, "behind --"},
 		{[]string{"verify", "python", "train.py"}, 2, "gpuard verify -- python train.py"},
 		{[]string{"verify", "zzzz"}, 2, "neither a process id nor a live lease"},

@@ -371,7 +371,7 @@ func announce(plan job.Plan, lease string) string {
 		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical))
 	}
 	if plan.Share > 0 {
-		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "kept by nobody")))
+		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "not enforced")))
 	}
 	return strings.Join(parts, ", ") + ", lease " + lease
 }

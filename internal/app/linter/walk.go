@@ -147,7 +147,7 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	}
 	if kind == "" {
 		if asked {
-			c.report.Skipped = append(c.report.Skipped, Omission{p, "of no format that is read here"})
+			c.report.Skipped = append(c.report.Skipped, Omission{p, "not a format that gpuard reads"})
 		}
 		return
 	}

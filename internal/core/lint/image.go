@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -69,7 +70,11 @@ func fixedInImage() Rule {
 					Why: "the numbers are those of one machine, and a container counts the GPUs that it was given from 0", Do: "leave it out, and choose with docker run --gpus device=..."}, At: s.At}
 				if list := numbers(v); s.Name != "NVIDIA_VISIBLE_DEVICES" && first(list, n) {
 					finding.Severity = check.Info
-					finding.Why = "GPUs behind the first " + several(n, "one", "ones") + " stay unused, whatever the container was given"
+					which := "the first one"
+					if n > 1 {
+						which = fmt.Sprintf("the first %d", n)
+					}
+					finding.Why = "GPUs after " + which + " stay unused, whatever the container was given"
 				}
 				all = append(all, finding)
 			}

@@ -90,7 +90,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("%q, %v", g, err)
 	}
 	for text, says := range map[string]string{
-		"": "it is empty", "lr\n": "no line behind the first", "lr,lr\n1,2\n": "line 1: the parameter lr stands there twice",
+		"": "it is empty", "lr\n": "no line after the first", "lr,lr\n1,2\n": "line 1: the parameter lr stands there twice",
 		"a,b\n1\n": "line 2: it has 1 values, and line 1 names 2", "a\n\"x\n": "line 2", "a b\n1\n": "line 1: a parameter cannot be called",
 		"a,\n1,2\n": "has no name", "Ordinal\n1\n": "the number of the run",
 	} {

@@ -144,7 +144,7 @@ func Table(data []byte) (Grid, error) {
 		row, err := r.Read()
 		switch {
 		case errors.Is(err, io.EOF) && len(g.Rows) == 0:
-			return g, errors.New("it has no line behind the first, which names the parameters")
+			return g, errors.New("it has no line after the first, which names the parameters")
 		case errors.Is(err, io.EOF):
 			return g, nil
 		case err != nil:

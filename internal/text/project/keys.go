@@ -18,7 +18,7 @@ func AllKeys() Keys {
 func fileKeys() []yamltree.Key {
 	return []yamltree.Key{
 		{Name: "name", Takes: yamltree.Text, Text: "name of the project, in lower case; without it, that of the file's folder", Sample: "exo"},
-		{Name: "services", Takes: yamltree.Keyed, Text: "the programs, each under its name: lower case letters, digits, and - _ . behind the first"},
+		{Name: "services", Takes: yamltree.Keyed, Text: "the programs, each under its name: lower case letters, digits, and - _ . after the first"},
 		{Name: "rules", Takes: yamltree.Maps, Text: "who may have what with the services of this file, as in config.yaml: they narrow the rules of the machine and of the user, and widen nothing"},
 		{Name: "defaults", Takes: yamltree.Keyed, Text: "values of keys that a service does not have, as in config.yaml", Sample: "{mem: 8G, place: packed}"},
 	}

@@ -146,7 +146,7 @@ func (r *reader) wellNamed(name string, at lint.Place, what string) bool {
 	if goodName(name) {
 		return true
 	}
-	advice := "write lower case letters and digits, and - _ . behind the first, 63 at most"
+	advice := "write lower case letters and digits, and - _ . after the first, 63 at most"
 	if better := defaultName(name); better != "project" {
 		advice += ", such as " + better
 	}

@@ -108,7 +108,7 @@ func TestMistakes(t *testing.T) {
 		{"port: 3\nservices: {a: {command: b}}", "1:1: unknown key \"port\"; there are name, services"},
 		{"services:\n  a: {command: b}\n  a: {command: c}\n", "3:3: a stands twice in services, first in line 2"},
 		{"services:\n  a:\n    command: b\n    command: c\n", "4:5: command stands twice in service a, first in line 3"},
-		{"services:\n  A b: {command: b}\n", "2:3: \"A b\" cannot be the name of a service; write lower case letters and digits, and - _ . behind the first, 63 at most, such as a-b"},
+		{"services:\n  A b: {command: b}\n", "2:3: \"A b\" cannot be the name of a service; write lower case letters and digits, and - _ . after the first, 63 at most, such as a-b"},
 		{"services:\n  ../x: {command: b}\n", "2:3: \"../x\" cannot be the name of a service"},
 		{"services:\n  a:\n", "2:3: service a is not a map"},
 		{"services:\n  a: {}\n", "2:3: service a has no command"},

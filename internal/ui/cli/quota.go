@@ -61,7 +61,7 @@ func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
 // level says how hard a share is kept: " (watch)".
 func level(q job.Quota) string {
 	if q == job.NoQuota {
-		return " (kept by nobody)"
+		return " (not enforced)"
 	}
 	return " (" + string(q) + ")"
 }

@@ -29,7 +29,7 @@ vendor and becomes COMMAND: same process, terminal, signals and exit code as
 without gpuard, except that most ignored signals are not passed on. The lease
 ends with the command, also after kill -9. While no GPU is free it waits in
 line, unless --no-wait or --fallback says otherwise. Without COMMAND it starts
-your shell. Flags behind COMMAND belong to COMMAND.
+your shell. Flags after COMMAND belong to COMMAND.
 With --timeout, --retry, --log or --drift it stays beside COMMAND instead, and
 says how it ended. With --torchrun or --ranks there is a process per GPU, which
 find each other at a port of their own; when one fails, the others are ended.

@@ -66,9 +66,9 @@ func verifiable(cmd *cobra.Command, args []string) error {
 	case dash == 0 && len(args) > 0, dash < 0 && len(args) == 1:
 		return nil
 	case dash == 0:
-		return usagef("cannot verify nothing: write a command behind --, such as gpuard verify -- python train.py")
+		return usagef("cannot verify: no command given; write it after --, such as gpuard verify -- python train.py")
 	case len(args) == 0:
-		return usagef("cannot verify nothing: name a process or a lease (gpuard status shows both), or write gpuard verify -- COMMAND")
+		return usagef("cannot verify: no command given; write gpuard verify -- COMMAND, or name a process or a lease (gpuard status shows both)")
 	}
 	return usagef("cannot verify %q: one process or lease at a time; to run a command: gpuard verify -- %s", gpu.Clean(args[0]), gpu.Clean(strings.Join(args, " ")))
 }
