@@ -229,7 +229,7 @@ func TestVerifyMistakes(t *testing.T) {
 		says string
 	}{
 		{[]string{"verify"}, 2, "cannot verify: no command given"},
-		{[]string{"verify", "--"}, 2, "behind --"},
+		{[]string{"verify", "--"}, 2, "after --"},
 		{[]string{"verify", "python", "train.py"}, 2, "gpuard verify -- python train.py"},
 		{[]string{"verify", "zzzz"}, 2, "neither a process id nor a live lease"},
 		{[]string{"verify", fmt.Sprint(gone.Process.Pid)}, 2, "there is no such process"},

@@ -101,9 +101,9 @@ func TestWalk(t *testing.T) {
 			t.Errorf("found %q, want %q", got, want)
 		}
 	})
-	t.Run("of no format", func(t *testing.T) {
+	t.Run("not a format that gpuard reads", func(t *testing.T) {
 		r := look(t, false, root+"/notes.txt")
-		if len(r.Findings) != 0 || len(r.Skipped) != 1 || !strings.Contains(r.Skipped[0].Why, "no format") {
+		if len(r.Findings) != 0 || len(r.Skipped) != 1 || !strings.Contains(r.Skipped[0].Why, "not a format") {
 			t.Errorf("%+v", r)
 		}
 	})
