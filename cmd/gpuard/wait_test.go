@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/queue"
 	"gpuard/internal/host/store"
 )
 
@@ -169,6 +171,32 @@ func TestStoppedWaiter(t *testing.T) {
 	}
 	same(t, "served", l.order(), []string{"two", "one"})
 	l.noTickets()
+}
+
+// TestForgedTurn: any user can write whose turn it is and since when. A stopped waiter is passed over all the same.
+func TestForgedTurn(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	first, second := l.queue("one", 1), l.queue("two", 2)
+	for _, cmd := range []*exec.Cmd{first, second} {
+		halt(t, filepath.Join(l.folder(), "lock"), cmd.Process)
+	}
+	l.end()
+	eventually(t, "its lease has ended", func() bool { return l.leases() == 0 })
+	key := ""
+	for _, ticket := range l.tickets() {
+		if ticket.PID == first.Process.Pid {
+			key = ticket.Key()
+		}
+	}
+	l.forge(func(int64) queue.Turn { return queue.Turn{Next: map[string]int64{key: math.MinInt64}} })
+	_ = second.Process.Signal(unix.SIGCONT)
+	kill := time.AfterFunc(time.Minute, func() { _ = second.Process.Kill() })
+	defer kill.Stop()
+	if err := second.Wait(); err != nil {
+		t.Errorf("the second in line does not start within a minute: %v", err)
+	}
+	same(t, "served", l.order(), []string{"two"})
 }
 
 // TestInterruptedWaiter: signals end a waiter as they would end the command, and nothing stays in the line.

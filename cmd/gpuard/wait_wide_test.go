@@ -112,6 +112,15 @@ func TestWaitWideInAStream(t *testing.T) {
 // clocks may differ, because the ticket is young.
 func (r *rig) reserve(ticket job.Ticket) {
 	r.t.Helper()
+	r.forge(func(now int64) queue.Turn {
+		return queue.Turn{Reserved: map[string]queue.Reservation{ticket.Key(): {
+			Devices: ticket.Devices, Since: now, Seen: now, Until: now + int64(50*time.Second), Price: 1}}}
+	})
+}
+
+// forge writes into the record in the lock file whose turn it is, as any user can.
+func (r *rig) forge(turn func(now int64) queue.Turn) {
+	r.t.Helper()
 	var now unix.Timespec
 	path := r.folder() + "/lock"
 	data, err := os.ReadFile(path)
@@ -125,8 +134,7 @@ func (r *rig) reserve(ticket job.Ticket) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	record["turn"], _ = json.Marshal(queue.Turn{Reserved: map[string]queue.Reservation{ticket.Key(): {
-		Devices: ticket.Devices, Since: now.Nano(), Seen: now.Nano(), Until: now.Nano() + int64(50*time.Second), Price: 1}}})
+	record["turn"], _ = json.Marshal(turn(now.Nano()))
 	data, _ = json.Marshal(record)
 	if err := os.WriteFile(path, data, 0o666); err != nil {
 		r.t.Fatal(err)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -42,7 +43,7 @@ func (t Turn) See(q Question, me string, alive []job.Ticket, overdue time.Durati
 			turn.reserve(w, key)
 			return turn, next, ok
 		}
-		if !seen || since > q.Boot || key == me {
+		if !seen || key == me {
 			since = q.Boot
 		}
 		if q.Boot-since < int64(overdue) || key == me {
@@ -110,13 +111,13 @@ func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	}
 	for _, a := range alive {
 		key := a.Key()
-		if at, ok := t.Next[key]; ok {
+		if at, ok := t.Next[key]; ok && past(at, q.Boot) {
 			out.Next[key] = at
 		}
-		if at, ok := t.Passed[key]; ok {
+		if at, ok := t.Passed[key]; ok && past(at, q.Boot) {
 			out.Passed[key] = at
 		}
-		if at, ok := t.Unsure[key]; ok {
+		if at, ok := t.Unsure[key]; ok && past(at, q.Boot) {
 			out.Unsure[key] = at
 		}
 		switch r, ok := t.Reserved[key]; {
@@ -130,13 +131,19 @@ func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	return out
 }
 
+// past reports whether the time is one of this boot until now. All users can write the record, and no queue writes another time.
+func past(at, now int64) bool { return at >= 0 && at <= now }
+
 // adjusted is by how much the wall clock may have been changed since a reservation began.
 const adjusted = time.Minute
 
 // plausible reports whether the rule can have made the reservation: all users can write the record. So an invented one keeps
 // devices no longer than one that the ticket could have had.
 func (r Reservation) plausible(q Question, t job.Ticket) bool {
-	if !(r.Price >= 1 && r.Price < tenth) || r.Since < 0 || r.Since > r.Seen || r.Seen > q.Boot || r.Until < r.Since {
+	if !(r.Price >= 1 && r.Price < tenth) || !past(r.Since, r.Seen) || !past(r.Seen, q.Boot) || r.Until < r.Since {
+		return false
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(r.Devices))); len(r.Devices) != t.Count || len(distinct) != t.Count {
 		return false
 	}
 	age := (q.Now - t.Arrival) - (q.Boot - r.Since) + int64(adjusted)

@@ -59,15 +59,34 @@ func TestForgedReservation(t *testing.T) {
 		"seen in the future":    {Reservation{Since: boot - 1, Seen: boot + hours(1), Until: boot + hours(1), Price: 1}, 0},
 		"older than the ticket": {Reservation{Since: boot - hours(100), Seen: boot, Until: boot + hours(1), Price: 1}, 0},
 		"before all time":       {Reservation{Since: math.MinInt64, Seen: boot, Until: boot + hours(1), Price: 1}, 0},
+		"of a device twice":     {Reservation{Devices: []gpu.UUID{"GPU-0", "GPU-0"}, Since: boot, Seen: boot, Until: boot + hours(1), Price: 1}, 0},
+		"of one device":         {Reservation{Devices: set[:1], Since: boot, Seen: boot, Until: boot + hours(1), Price: 1}, 0},
 		"the longest":           {Reservation{Since: boot, Seen: boot, Until: boot + int64(age), Price: 1}, age},
 	} {
 		for _, certain := range []bool{false, true} {
-			c.r.Devices, c.r.Certain = set, certain
+			if c.r.Certain = certain; c.r.Devices == nil {
+				c.r.Devices = set
+			}
 			rest := map[gpu.UUID]int64{"GPU-0": boot + hours(10)} // or the ticket would reserve them by itself
 			got := until(t, q, Turn{Reserved: map[string]Reservation{"1/wide": c.r}, Rest: rest}, "small")
 			if got > c.most+2*time.Minute || c.most > 0 && got < c.most {
 				t.Errorf("%s: the other ticket waits %s, want %s", name, got, c.most)
 			}
+		}
+	}
+}
+
+// TestForgedPause: no pause follows a reservation that the rule cannot have made.
+func TestForgedPause(t *testing.T) {
+	q := convoy(8 * time.Hour)
+	for _, c := range []struct {
+		devices []gpu.UUID
+		pauses  bool
+	}{{[]gpu.UUID{"GPU-0", "GPU-1"}, true}, {[]gpu.UUID{"GPU-0"}, false}, {[]gpu.UUID{"GPU-1", "GPU-1"}, false}} {
+		r := Reservation{Devices: c.devices, Since: q.Boot - int64(2*time.Hour), Seen: q.Boot - 1, Until: q.Boot - int64(time.Hour), Price: 4}
+		turn, _, _ := Turn{Reserved: map[string]Reservation{"1/wide": r}}.See(q, "", q.Tickets, Overdue)
+		if got := turn.Rest["GPU-0"] != 0; got != c.pauses {
+			t.Errorf("a pause after a reservation of %v: %v, want %v", c.devices, got, c.pauses)
 		}
 	}
 }
@@ -113,6 +132,36 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 	q.Boot += int64(Overdue)
 	if turn, next, _ = turn.See(q, "1/same", q.Tickets, Overdue); next.UID != 1 || len(turn.Passed) != 1 || turn.Passed["0/same"] == 0 {
 		t.Errorf("%+v is next, %+v: who acts with the id of another keeps that one's turn", next, turn)
+	}
+}
+
+// TestForgedTimes: whatever stands in the record, a ticket whose owner is stopped holds others up for Overdue, and a request that
+// looks is not passed over.
+func TestForgedTimes(t *testing.T) {
+	start := int64(time.Hour)
+	for _, at := range []int64{math.MinInt64, math.MinInt64 + start, -1, 0, start, start + 1, start + int64(Overdue), math.MaxInt64} {
+		q := Question{Boot: start, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {Whole: true}}}
+		for uid, id := range []string{"stopped", "looks"} {
+			q.Tickets = append(q.Tickets, job.Ticket{ID: id, UID: uint32(uid), Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
+		}
+		said := map[string]int64{"0/stopped": at, "1/looks": at}
+		for name, turn := range map[string]Turn{"next": {Next: said}, "passed": {Passed: said}, "unsure": {Unsure: said}, "all": {Next: said, Passed: said, Unsure: said}} {
+			now, next, tickets := q, job.Ticket{}, []job.Ticket(nil)
+			for step := range 2 {
+				now.Boot = start + int64(step)*int64(Overdue)
+				turn, tickets = turn.Guess(q.Tickets, []gpu.UUID{"GPU-0", "GPU-1"}, now.Boot, Overdue)
+				turn, next, _ = turn.See(now, "1/looks", q.Tickets, Overdue)
+			}
+			if next.ID != "looks" || len(tickets[0].Devices) != 1 {
+				t.Errorf("%s %d: after %s %s is next, and the stopped one keeps %v", name, at, Overdue, next.ID, tickets[0].Devices)
+			}
+			if name == "passed" {
+				now.Boot = start
+				if _, next, _ = (Turn{Passed: said}).See(now, "0/stopped", q.Tickets, Overdue); next.ID != "stopped" {
+					t.Errorf("%d: who looks is still passed over, %s is next", at, next.ID)
+				}
+			}
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within t
 			continue
 		}
 		since, seen := turn.Unsure[ticket.Key()]
-		if !seen || since > boot {
+		if !seen || !past(since, boot) {
 			since = boot
 			turn.Unsure[ticket.Key()] = boot
 		}
