@@ -157,8 +157,9 @@ func (t Turn) pause(devices []gpu.UUID, r Reservation, end, now int64) {
 	}
 }
 
-// longestRest is the longest pause that is believed: all users can write the record.
-const longestRest = 2 * Patience
+// longestRest is the longest pause that is believed, a week: all users can write the record. A pause is no longer than the age that
+// the ticket had when its reservation began. So only after a ticket that has waited for more than a week it is cut short.
+const longestRest = 14 * Patience
 
 // rest lets no reservation begin on the device before until.
 func (t Turn) rest(id gpu.UUID, until, now int64) {

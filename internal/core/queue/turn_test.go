@@ -93,7 +93,7 @@ func TestForgedPause(t *testing.T) {
 
 func step(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// TestForgedRest: a pause that no reservation can have caused lasts a day, however often the record is read.
+// TestForgedRest: a pause that no reservation can have caused lasts a week, however often the record is read.
 func TestForgedRest(t *testing.T) {
 	q := convoy(8 * time.Hour)
 	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
@@ -104,7 +104,7 @@ func TestForgedRest(t *testing.T) {
 			turn, _, _ = turn.See(now, "", now.Tickets, Overdue)
 			now.Boot, now.Now = now.Boot+int64(time.Hour), now.Now+int64(time.Hour)
 		}
-		if lasted := time.Duration(now.Boot - q.Boot); lasted > longestRest+2*time.Hour {
+		if lasted := time.Duration(now.Boot - q.Boot); lasted > 7*24*time.Hour+2*time.Hour {
 			t.Errorf("it lasts %s", lasted)
 		}
 	}
@@ -162,6 +162,21 @@ func TestForgedTimes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPauseOfDays: the pause after a reservation of a ticket that has waited for days is as long as the price says. On one of two
+// devices jobs follow each other all the time, so a ticket for both is never served, and the other one lies idle a fifth of the time.
+func TestPauseOfDays(t *testing.T) {
+	q, turn, reserved := convoy(6*24*time.Hour), Turn{}, 0
+	for range 180 { // five times the first reservation, which lasts a quarter of the ticket's age
+		q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
+		turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+		reserved += len(turn.Reserved)
+		q.Boot, q.Now = q.Boot+int64(time.Hour), q.Now+int64(time.Hour)
+	}
+	if reserved < 30 || reserved > 180/5+1 {
+		t.Errorf("a device is kept idle for %d of 180 hours", reserved)
 	}
 }
 
