@@ -148,10 +148,15 @@ func TestSweepInFolderOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := filepath.Join(above, "other")
-		for _, cmd := range []*exec.Cmd{f.plain("--resume", f.dir), f.sweep("--over", "x=1", "--", "true"), f.plain("--dir", other, "--over", "x=1", "--", "true")} {
+		here := f.plain("--over", "x=1", "--", "true") // in a folder with a number
+		here.Dir = above
+		for _, cmd := range []*exec.Cmd{f.plain("--resume", f.dir), f.sweep("--over", "x=1", "--", "true"), f.plain("--dir", other, "--over", "x=1", "--", "true"), here} {
 			got := run(t, cmd)
 			same(t, name, got.code, 125)
 			contains(t, got.err, "gpuard: cannot use "+above, " for a sweep: ", name, "; name a folder of your own: --dir DIR\n")
+		}
+		if made, _ := filepath.Glob(filepath.Join(above, "gpuard-sweep-*")); len(made) > 0 {
+			t.Errorf("%s: made %v", name, made)
 		}
 		if _, err := os.Lstat(other); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: a folder was made: %v", name, err)

@@ -160,6 +160,11 @@ func folder(dir string) (string, error) {
 		return dir, err
 	}
 	here, err := os.Getwd()
+	if err == nil {
+		if err := guarded(here); err != nil {
+			return "", err
+		}
+	}
 	for n := 1; err == nil; n++ {
 		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
 		if err = os.Mkdir(dir, 0o700); err == nil {
