@@ -333,10 +333,7 @@ func demoDevices(t *testing.T, r *rig) []string {
 // TestChaosInSpaces: the same while a third of the starters are in user namespaces and in private mounts, on hardware.
 // Those that cannot see the others' leases lease nothing.
 func TestChaosInSpaces(t *testing.T) {
-	gate.Need(t, "userns")
-	if contained() {
-		t.Skip("the tests run in a mount namespace of their own")
-	}
+	gate.Need(t, "userns", "mountns")
 	r := newRack(t, a100s(4)...)
 	c := newChaos(t, r.state)
 	c.spaces = true

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"gpuard/internal/gate"
-	"gpuard/internal/host/store"
 )
 
 // hold asks for a lease for the life of pid.
@@ -26,13 +25,7 @@ func (r *rig) hold(pid int, flags ...string) result {
 // leases counts what is alive.
 func (r *rig) leases() int {
 	r.t.Helper()
-	folder, err := store.Open(r.folder(), nil, time.Second)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer folder.Close() //nolint:errcheck // read only
-	held, _ := folder.Leases()
-	return len(held)
+	return len(r.living())
 }
 
 // freed waits until no lease is alive and returns how long that took.

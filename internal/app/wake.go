@@ -20,12 +20,8 @@ type wake struct {
 // sleep returns when something has happened.
 func (w *waiting) sleep(ctx context.Context) (wake, error) {
 	pause, fresh := w.pause()
-	var timer <-chan time.Time
-	if pause > 0 {
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		timer = t.C
-	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	var beat <-chan time.Time // for a person who watches the line
 	if w.app.Live && w.app.Stand != nil {
 		t := time.NewTicker(renewal)
@@ -44,7 +40,7 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 			return wake{look: true, fresh: true}, nil
 		case <-w.watchExits():
 			return wake{look: true, fresh: true}, nil
-		case <-timer:
+		case <-timer.C:
 			return wake{look: true, fresh: fresh}, nil
 		case <-beat:
 			w.recount()
@@ -67,8 +63,7 @@ func (w *waiting) changed() <-chan struct{} {
 // no more than a tenth of the time goes into it.
 func (w *waiting) slow() time.Duration { return max(cmp.Or(w.app.Slow, time.Second), 10*w.took) }
 
-// pause is the time until the next look that nothing else asks for, 0 for none, and whether that look must read the
-// machine.
+// pause is the time until the request checks again without an event, and whether it must then read the machine.
 func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 	q := w.question
 	sooner := func(d time.Duration, reads bool) {

@@ -31,7 +31,9 @@ type Jupyter struct {
 }
 
 // kernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
-func kernelName(text string) bool { return regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(text) }
+func kernelName(text string) bool {
+	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
 
 // base is the name of the kernel that it is over.
 func (j Jupyter) base() (string, error) {

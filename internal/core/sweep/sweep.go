@@ -64,7 +64,7 @@ func named(name string, before []string) error {
 	case !regexp.MustCompile(`^[\pL_][\pL\pN_]*$`).MatchString(name):
 		return fmt.Errorf("a parameter cannot be called %q: write letters, digits and _, so that {{.name}} can ask for it", name)
 	case slices.Contains(before, name):
-		return fmt.Errorf("the parameter %s stands there twice", name)
+		return fmt.Errorf("the parameter %s is named twice", name)
 	}
 	return nil
 }

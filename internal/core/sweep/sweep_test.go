@@ -72,7 +72,7 @@ func TestProductRefuses(t *testing.T) {
 			t.Errorf("--over %s: %v", c.over, err)
 		}
 	}
-	if _, err := Product([]string{"a=1,2", "a=3"}); err == nil || !strings.Contains(err.Error(), "stands there twice") {
+	if _, err := Product([]string{"a=1,2", "a=3"}); err == nil || !strings.Contains(err.Error(), "is named twice") {
 		t.Errorf("a name that is there twice: %v", err)
 	}
 	if _, err := Product([]string{"a=1..1000", "b=1..1000", "c=1..5"}); err == nil || !strings.Contains(err.Error(), "cannot start 5000000 runs") {
@@ -90,7 +90,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("%q, %v", g, err)
 	}
 	for text, says := range map[string]string{
-		"": "it is empty", "lr\n": "no line after the first", "lr,lr\n1,2\n": "line 1: the parameter lr stands there twice",
+		"": "it is empty", "lr\n": "no line after the first", "lr,lr\n1,2\n": "line 1: the parameter lr is named twice",
 		"a,b\n1\n": "line 2: it has 1 values, and line 1 names 2", "a\n\"x\n": "line 2", "a b\n1\n": "line 1: a parameter cannot be called",
 		"a,\n1,2\n": "has no name", "Ordinal\n1\n": "the number of the run",
 	} {

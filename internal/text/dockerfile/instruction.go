@@ -11,7 +11,7 @@ import (
 type instruction struct {
 	text  string
 	spots []spot // of each byte of text, and of its end
-	args  int    // where the arguments begin, behind flags
+	args  int    // where the arguments begin, after the flags
 	head  int    // the last line of it, before here-documents
 	last  int    // the last line of it
 	docs  int    // here-documents
@@ -74,7 +74,7 @@ func (i *instruction) cut(from int) {
 // place is where the bytes from one to before another stand.
 func (i *instruction) place(from, to int) lint.Place {
 	begin, end := i.spots[from], i.spots[max(from, to)]
-	if to > from { // behind the last byte, not where the next one is
+	if to > from { // after the last byte, not where the next one is
 		end = i.spots[to-1]
 		end.column++
 	}

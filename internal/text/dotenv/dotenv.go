@@ -14,7 +14,7 @@ import (
 )
 
 // Read returns the variables in the order of the file. Lines are NAME=VALUE; empty ones and those that begin with # say nothing,
-// and neither does what follows a blank and a # behind a value without quotes. In ' ' all stands for itself; in " " \n, \r, \t,
+// and neither does what follows a blank and a # after a value without quotes. In ' ' all stands for itself; in " " \n, \r, \t,
 // \\, \" and \$ are escapes, and a value may go on over several lines. The error names the file as given, the line, and what to write.
 func Read(data []byte, file string) ([]service.Pair, error) {
 	r := reader{file: file,
@@ -97,9 +97,9 @@ func (r *reader) quoted(quote byte, text string) (string, error) {
 		for i := 0; i < len(text); i++ {
 			switch c := text[i]; {
 			case c == quote:
-				behind := strings.TrimSpace(text[i+1:])
-				if behind != "" && behind[0] != '#' {
-					return "", r.fail(r.line, "there is something behind the closing %c; put all of the value in quotes", quote)
+				after := strings.TrimSpace(text[i+1:])
+				if after != "" && after[0] != '#' {
+					return "", r.fail(r.line, "there is something after the closing %c; put all of the value in quotes", quote)
 				}
 				return out.String(), nil
 			case quote == '"' && c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt\"$`, text[i+1]) >= 0:

@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 		"A=1\n1=2":           ".env:2: this is not a variable; write NAME=VALUE",
 		"A: 1":               ".env:1: A has no value",
 		"A='x\ny":            ".env:1: the ' is not closed",
-		"A=\"x\ny\"z":        `.env:2: there is something behind the closing "`,
+		"A=\"x\ny\"z":        `.env:2: there is something after the closing "`,
 		"A=$HOME/x":          ".env:1: $HOME is not filled in here",
 		"A=\"x\n${B:-1}\"":   ".env:2: ${B:-1} is not filled in here; write what it stands for, or \\$",
 		"A=1\x00":            "cannot read .env: it is not a text file",

@@ -98,7 +98,7 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 		case !slices.Contains([]string{"other", "cpu", "wait"}, word):
 			return fmt.Errorf("cannot read --fallback %q: write a list of other, cpu and wait, such as --fallback other,cpu", word)
 		case slices.Contains(w.fallback[:i], word):
-			return fmt.Errorf("cannot use --fallback %s: %s stands there twice", strings.Join(w.fallback, ","), word)
+			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.fallback, ","), word)
 		case word != "other" && i < last:
 			return fmt.Errorf("cannot use --fallback %s: nothing comes after %s, so let it be the last", strings.Join(w.fallback, ","), word)
 		case word == "cpu" && cmd.Name() == "hold":
