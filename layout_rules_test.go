@@ -133,7 +133,7 @@ func homes() []home {
 		{"github.com/ebitengine/purego", []string{"internal/host/nvml", "internal/host/libcuda"}},
 		{"github.com/spf13/cobra", []string{"internal/ui/cli"}},
 		{"github.com/spf13/pflag", []string{"internal/ui/cli"}},
-		{"golang.org/x/sys", []string{"internal/host/*", "internal/gate", "test/*", "bench"}},
+		{"golang.org/x/sys", []string{"internal/host/*", "internal/ui/cli", "internal/gate", "test/*", "bench"}},
 		{"mvdan.cc/sh/v3", []string{"internal/text/shell"}},
 		{"github.com/moby/buildkit", []string{"internal/text/dockerfile"}},
 		{"github.com/goccy/go-yaml", []string{"internal/text/*"}},
