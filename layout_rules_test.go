@@ -24,6 +24,7 @@ func layerTable() []layer {
 	return []layer{
 		{core + "near", nil},
 		{core + "quote", nil},
+		{core + "source", nil},
 		{core + "space", nil},
 		{core + "edit", nil},
 		{core + "inquire", []string{core + "gpu"}},
@@ -46,7 +47,7 @@ func layerTable() []layer {
 		{core + "site", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "site", core + "compat", core + "quote"}},
-		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat"}},
+		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat", core + "source"}},
 		{core + "service", []string{core + "gpu", core + "near", core + "job", core + "visible", core + "pick", core + "policy", core + "mistake", core + "quote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
