@@ -127,7 +127,7 @@ func (a *App) hold(ctx context.Context, spec job.Spec, pid int, running bool) (*
 
 // holdNone is what falling back to the CPU gives: no lease, and variables that hide every GPU.
 func (a *App) holdNone(spec job.Spec, pid int, plan job.Plan) *Holding {
-	vars := append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", plan)...)
+	vars := append(visible.WriteOver(a.Env, nil, spec.IDs, gpu.Machine{}), own("", plan)...)
 	return &Holding{Schema: "gpuard.hold/1", PID: pid, Plan: plan, Variables: vars}
 }
 

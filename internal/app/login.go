@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/visible"
@@ -55,14 +56,14 @@ func (a *App) Login(ctx context.Context, rule policy.Login) ([]visible.Var, erro
 		}
 	case policy.LoginNone:
 	}
-	return a.forShell(env.Login(visible.Write(nil, visible.Auto, gpu.Machine{}))), err
+	return a.forShell(env.Login(visible.Write(nil, job.AutoIDs, gpu.Machine{}))), err
 }
 
 // allowed shows the devices that the rules give the caller.
 func (a *App) allowed(ctx context.Context, env visible.Env) ([]visible.Var, error) {
 	limits, err := a.Limits()
 	if err != nil {
-		return env.Login(visible.Write(nil, visible.Auto, gpu.Machine{})), err
+		return env.Login(visible.Write(nil, job.AutoIDs, gpu.Machine{})), err
 	}
 	m, err := a.machine(ctx, gpu.Identity)
 	var none *gpu.Unavailable
@@ -77,9 +78,9 @@ func (a *App) allowed(ctx context.Context, env visible.Env) ([]visible.Var, erro
 	if err == nil && len(mine) > 0 && len(mine) == len(pick.Allowed(m, nil)) {
 		return nil, nil
 	}
-	ids := visible.Auto
+	ids := job.AutoIDs
 	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set { // numbers might count in another order
-		ids = visible.UUID
+		ids = job.UUIDs
 	}
 	return env.Login(visible.Write(mine, ids, m)), err
 }

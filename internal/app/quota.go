@@ -62,11 +62,11 @@ func (a *App) variablesOf(ctx context.Context, spec job.Spec, d *decision) ([]vi
 
 // identifiers says how devices are written for a job: by UUID where it goes through MPS, also when that is an outer lease's doing,
 // because the daemon and its clients may count differently.
-func identifiers(spec job.Spec, p job.Plan) visible.Form {
+func identifiers(spec job.Spec, p job.Plan) job.IDs {
 	if p.Quota == job.MPS && spec.IDs == job.AutoIDs {
-		return visible.UUID
+		return job.UUIDs
 	}
-	return visible.Form(spec.IDs)
+	return spec.IDs
 }
 
 // shareVariables are those that make a job keep its share, of the frameworks and of MPS. The daemon is started when the

@@ -109,7 +109,7 @@ func (l *Launch) lease(ctx context.Context) error {
 
 // without is the environment of a job that gets no device: every vendor's variable says none.
 func (a *App) without(spec job.Spec) []string {
-	return apply(a.unmasked(), append(visible.WriteOver(a.Env, nil, visible.Form(spec.IDs), gpu.Machine{}), own("", job.Plan{})...))
+	return apply(a.unmasked(), append(visible.WriteOver(a.Env, nil, spec.IDs, gpu.Machine{}), own("", job.Plan{})...))
 }
 
 // Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.

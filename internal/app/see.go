@@ -130,7 +130,7 @@ func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, erro
 	if err != nil {
 		return nil, err
 	}
-	vars := append(visible.WriteOver(a.Env, targets(plan), visible.Form(spec.IDs), m), own("", plan)...)
+	vars := append(visible.WriteOver(a.Env, targets(plan), spec.IDs, m), own("", plan)...)
 	return a.forShell(append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...)), nil
 }
 

@@ -2,10 +2,10 @@ package app
 
 import (
 	"io"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/host/logfile"
 )
 
@@ -26,16 +26,7 @@ func logLine(text string) string {
 }
 
 // commandLine is a whole command as one would type it: the file belongs to who runs it. Control characters are made harmless.
-func commandLine(argv []string) string {
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		if w == "" || strings.ContainsFunc(w, func(r rune) bool { return strings.ContainsRune(" \t\n\"'\\$&|;<>()*?[]{}~#`!", r) }) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		words[i] = gpu.Clean(w)
-	}
-	return strings.Join(words, " ")
-}
+func commandLine(argv []string) string { return gpu.Clean(quote.Words(quote.Sh, argv...)) }
 
 // logged writes what was said in another way.
 func (s *supervision) logged(text string) {

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/quote"
 	"gpuard/internal/core/visible"
 )
@@ -67,7 +68,7 @@ func (h hook) lost() string {
 
 // hide is what hides every GPU: settings, as NAME=VALUE, and variables that go.
 func hide() (set, unset []string) {
-	for _, v := range append(visible.Write(nil, visible.Auto, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
+	for _, v := range append(visible.Write(nil, job.AutoIDs, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
 		if v.Unset {
 			unset = append(unset, v.Name)
 		} else {

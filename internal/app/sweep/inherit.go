@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/job"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/sys"
 )
 
 // What a runner leaves that was killed has become the children of the process that people see (PR_SET_CHILD_SUBREAPER(2const)),
@@ -31,7 +32,7 @@ func (c *conductor) inherit(runner int) error {
 	for _, run := range open {
 		born := c.state.Runs[run].Born()
 		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot}
-		i := slices.IndexFunc(children, func(p batch.Process) bool {
+		i := slices.IndexFunc(children, func(p sys.Process) bool {
 			if c.state.Runs[run].Phase == core.Running {
 				return p.PID == born.PID
 			}
@@ -57,7 +58,7 @@ func (c *conductor) inherit(runner int) error {
 
 // newborn reports whether a child may be a run that has only its Begin. What others of our runs left behind has their folder in
 // its environment; one that has ended shows none, and one that is just being made the runner's.
-func (c *conductor) newborn(run int, p batch.Process) bool {
+func (c *conductor) newborn(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
 		return false
 	}
@@ -72,14 +73,14 @@ func (c *conductor) newborn(run int, p batch.Process) bool {
 
 // settled lists the children when none is in the runner's session any more, which the one that was just being made is for a
 // moment.
-func (c *conductor) settled(runner int) (children []batch.Process) {
+func (c *conductor) settled(runner int) (children []sys.Process) {
 	for end := time.Now().Add(job.Dying); ; time.Sleep(time.Millisecond) {
 		making := false
 		children = nil
 		for _, p := range batch.Processes() {
 			if p.Parent == os.Getpid() {
 				children = append(children, p)
-				making = making || p.Session == runner && !p.Dead && strings.Contains(c.app.Proc.Describe(p.PID).Command, Flag)
+				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.app.Proc.Describe(p.PID).Command, Flag)
 			}
 		}
 		if !making || time.Now().After(end) {

@@ -93,7 +93,7 @@ func (s *Sweep) survivor(run int, born core.Event) (pid int, start uint64) {
 	}
 	mine := "GPUARD_SWEEP_DIR=" + s.folderOf(run)
 	for _, p := range batch.Processes() {
-		if p.Session != p.PID || p.Dead || p.Start < born.Ticks {
+		if p.Session != p.PID || p.Dead() || p.Start < born.Ticks {
 			continue
 		}
 		if env, err := s.app.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/site"
 )
 
@@ -31,7 +32,7 @@ func cpuThreads() Check {
 			n, err := strconv.Atoi(strings.TrimSpace(first))
 			switch {
 			case err != nil || n < 1:
-				found = append(found, Finding{page.Code, Warning, name + "=" + quoted(value) + " is no number of threads", "the library takes its own choice in place of it", "unset " + name})
+				found = append(found, Finding{page.Code, Warning, name + "=" + quote.Sh(value) + " is no number of threads", "the library takes its own choice in place of it", "unset " + name})
 			case s.Limits.Problem != "" || s.Limits.Found.CPUs <= 0:
 				found = append(found, blind(page.Code, "how many processors "+name+" could use", cmp.Or(s.Limits.Problem, "the kernel does not say"), "")...)
 			case float64(n) > math.Ceil(s.Limits.Found.CPUs):

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/visible"
 )
@@ -201,7 +202,7 @@ func misspeltMask() Check {
 			if _, right := s.Env.Lookup(meant.Name); isSlip && right {
 				found = append(found, Finding{page.Code, Info, name + " is set beside " + meant.Name, "nothing reads the first; the second counts", "unset " + name})
 			} else if isSlip {
-				found = append(found, Finding{page.Code, Warning, name + " is set, which nothing reads", "it hides nothing: programs use whatever devices they find", fmt.Sprintf("unset %s; export %s=%s", name, meant.Name, quoted(value))})
+				found = append(found, Finding{page.Code, Warning, name + " is set, which nothing reads", "it hides nothing: programs use whatever devices they find", fmt.Sprintf("unset %s; export %s=%s", name, meant.Name, quote.Sh(value))})
 			}
 		}
 		if found == nil {
@@ -236,14 +237,14 @@ func containerMask() Check {
 		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
 			return ok(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
 		}
-		instead := "export CUDA_VISIBLE_DEVICES=" + quoted(value) + ", where programs were meant"
+		instead := "export CUDA_VISIBLE_DEVICES=" + quote.Sh(value) + ", where programs were meant"
 		switch known := func(e string) bool { return isDevice(e) || strings.HasPrefix(e, "MIG-") }; {
 		case value == "none":
 			instead = "export CUDA_VISIBLE_DEVICES=-1, where programs were meant"
 		case slices.ContainsFunc(strings.Split(value, ","), func(e string) bool { return !known(strings.TrimSpace(e)) }):
 			instead = "where programs were meant, name the GPUs in CUDA_VISIBLE_DEVICES (nvidia-smi -L lists their identifiers)"
 		}
-		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + quoted(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
+		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + quote.Sh(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
 	}}
 }
 
@@ -262,7 +263,7 @@ func deviceOrder() Check {
 		const do = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 		switch {
 		case order != "" && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
-			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + quoted(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
+			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + quote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
 			return blind(page.Code, "whether the GPUs are of one model", short(s.Machine.Problem), "")
 		case !has(s, gpu.NVIDIA):
@@ -371,15 +372,4 @@ func namesOf(pairs []string) []string {
 		names = append(names, name)
 	}
 	return slices.Compact(names)
-}
-
-// quoted writes a value so that a shell reads it back as it is.
-func quoted(value string) string {
-	plain := func(r rune) bool {
-		return r == '-' || r == '_' || r == '.' || r == ',' || r == ':' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-	}
-	if value != "" && strings.IndexFunc(value, func(r rune) bool { return !plain(r) }) < 0 {
-		return value
-	}
-	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/visible"
 )
@@ -50,7 +51,7 @@ func oldName(code string, n compat.Name, where, value string) Finding {
 	}
 	do := "unset " + n.Name
 	if n.Instead != "" && n.Kind == compat.Old {
-		do = fmt.Sprintf("where no older version is in use: unset %s; export %s=%s", n.Name, n.Instead, quoted(value))
+		do = fmt.Sprintf("where no older version is in use: unset %s; export %s=%s", n.Name, n.Instead, quote.Sh(value))
 	} else if n.Instead != "" {
 		do += "; see " + n.Instead
 	}
@@ -68,7 +69,7 @@ func debugNames() Check {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			if n, on := compat.DebugOnly(name, value); on {
-				found = append(found, Finding{page.Code, harm(n, s), name + "=" + quoted(value), n.What, "unset " + name})
+				found = append(found, Finding{page.Code, harm(n, s), name + "=" + quote.Sh(value), n.What, "unset " + name})
 			}
 		}
 		if found == nil {
@@ -137,10 +138,10 @@ func jaxValues() Check {
 		allocator, _ := s.Env.Lookup("XLA_PYTHON_CLIENT_ALLOCATOR")
 		var found []Finding
 		if slices.Contains([]string{"no", "off", "f", "n", "false"}, strings.ToLower(strings.TrimSpace(preallocate))) && preallocate != "false" && preallocate != "False" {
-			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + quoted(preallocate), "JAX knows only false, False and 0 for no, and goes on to take 75 % of the memory at once", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
+			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + quote.Sh(preallocate), "JAX knows only false, False and 0 for no, and goes on to take 75 % of the memory at once", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
 		}
 		if allocator != "" && !slices.Contains([]string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}, strings.ToLower(allocator)) {
-			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + quoted(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
+			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + quote.Sh(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
 		}
 		if found == nil {
 			return ok(page.Code, "JAX understands its settings, or has none")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/visible"
 )
@@ -284,7 +285,7 @@ func TestEnvironmentOfAJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range m.Devices {
-			for _, form := range []visible.Form{visible.Auto, visible.UUID, visible.Index} {
+			for _, form := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
 				d := m.Devices[i]
 				env := visible.Env{"GPUARD_LEASE=x1"}
 				for _, v := range visible.Write([]visible.Target{{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor}}, form, m) {

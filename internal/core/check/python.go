@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/site"
 	"gpuard/internal/core/visible"
 )
@@ -90,7 +91,7 @@ func byConda(p site.Python, names ...string) bool {
 // for it goes into a new environment.
 // Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
 func pip(p site.Python, packages string) string {
-	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+	interpreter := quote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if p.Prefix == "/usr" {
 		return interpreter + " -m venv .venv && .venv/bin/python -m pip install " + packages
 	}
@@ -106,7 +107,7 @@ func swap(p site.Python, out, in string) string {
 }
 
 func pipIn(p site.Python, verb string) string {
-	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+	interpreter := quote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if _, has := installed(p, "pip"); !has && p.Kind == "venv" && p.Interpreter != "" {
 		return "uv pip " + verb + " --python " + interpreter
 	}
@@ -172,7 +173,7 @@ func pythonEnvironments() Check {
 		}
 		do := "unset VIRTUAL_ENV CONDA_PREFIX, or activate the environment that is meant"
 		if strings.Contains(p.Problem, " leads to ") {
-			do = "make it anew, and install its packages again: python3 -m venv --clear " + quoted(p.Prefix)
+			do = "make it anew, and install its packages again: python3 -m venv --clear " + quote.Sh(p.Prefix)
 		}
 		return []Finding{{Severity: Warning, Seen: p.Problem, Why: "no program of this environment starts", Do: do}}
 	}

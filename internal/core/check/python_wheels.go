@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quote"
 	"gpuard/internal/core/site"
 )
 
@@ -159,7 +160,7 @@ func pathOverWheels() Check {
 			return nil
 		}
 		return []Finding{{Severity: Warning, Seen: "LD_LIBRARY_PATH puts other libraries before those of the wheels: " + strings.Join(over, ", "),
-			Why: "a framework may load a version that it was not made for", Do: "start programs of this environment without it: env -u LD_LIBRARY_PATH " + quoted(cmp.Or(p.Interpreter, "python3")) + " …"}}
+			Why: "a framework may load a version that it was not made for", Do: "start programs of this environment without it: env -u LD_LIBRARY_PATH " + quote.Sh(cmp.Or(p.Interpreter, "python3")) + " …"}}
 	})}
 }
 
@@ -197,7 +198,7 @@ func pythonRuns() Check {
 		for _, r := range p.Ran {
 			switch {
 			case r.Problem != "":
-				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " gave no answer: " + r.Problem, Why: "it cannot be used as it is", Do: "see the other findings of this environment, or: " + quoted(p.Interpreter) + " -c 'import " + r.Library + "'"})
+				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " gave no answer: " + r.Problem, Why: "it cannot be used as it is", Do: "see the other findings of this environment, or: " + quote.Sh(p.Interpreter) + " -c 'import " + r.Library + "'"})
 			case r.Devices == 0 && cpuBuild(p, r.Library):
 				bad = append(bad, Finding{Severity: Info, Seen: r.Library + " was imported and is a build for the CPU: " + r.Text})
 			case r.Devices == 0 && (has(s, gpu.NVIDIA) || slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)):

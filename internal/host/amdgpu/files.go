@@ -3,13 +3,14 @@ package amdgpu
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,12 +27,7 @@ func (f files) path(parts ...string) string {
 
 // text is the content without surrounding space.
 func (f files) text(parts ...string) (string, error) {
-	file, err := os.Open(f.path(parts...))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, fileLimit))
+	b, err := sys.ReadSome(f.path(parts...), fileLimit)
 	return strings.TrimSpace(string(b)), err
 }
 

@@ -6,13 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,23 +100,18 @@ func AwaitOther(pid int, start uint64) (ended Ended, known bool) {
 	if err != nil {
 		return Ended{}, false
 	}
-	defer unix.Close(fd)                            //nolint:errcheck // read only
-	if p, ok := one(pid); !ok || p.Start != start { // the number is another's by now
+	defer unix.Close(fd)                                        //nolint:errcheck // read only
+	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start { // the number is another's by now
 		return Ended{}, false
 	}
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
-		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	sys.AwaitExit(fd)
 	for range 100 { // until its parent has buried it, or if that takes its time, as long as it is not
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		if err := unix.IoctlPidfdInfo(fd, &info); err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
 			return outcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
 		}
-		if p, ok := one(pid); ok && p.Dead && p.Start == start && readable(pid) {
-			return outcome(p.exit), true
+		if p, ok := sys.ReadProcess(pid); ok && p.Dead() && p.Start == start && readable(pid) {
+			return outcome(syscall.WaitStatus(p.Exit)), true
 		}
 		_, _ = unix.Poll(nil, 2)
 	}
@@ -136,52 +132,9 @@ func outcome(status syscall.WaitStatus) Ended {
 	return Ended{Code: status.ExitStatus()}
 }
 
-// Process is one that can be seen, ended or not.
-type Process struct {
-	PID, Parent, Session int
-	Start                uint64 // ticks since boot (proc_pid_stat(5), field 22)
-	Dead                 bool   // it has ended, and is not buried
-
-	exit syscall.WaitStatus // of a dead one
-}
-
-// Processes lists all of them, the oldest first.
-func Processes() []Process {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var all []Process
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if p, ok := one(pid); ok {
-				all = append(all, p)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
-	return all
-}
-
-func one(pid int) (Process, bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := strings.LastIndexByte(string(stat), ')') // the name before it may hold anything
-	if err != nil || end < 0 {
-		return Process{}, false
-	}
-	fields := strings.Fields(string(stat[end+1:]))
-	if len(fields) < 20 {
-		return Process{}, false
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	session, err2 := strconv.Atoi(fields[3])
-	start, err3 := strconv.ParseUint(fields[19], 10, 64)
-	var exit uint64
-	if len(fields) > 49 { // field 52: for its owner and root, since Linux 3.5
-		exit, _ = strconv.ParseUint(fields[49], 10, 32)
-	}
-	p := Process{pid, parent, session, start, fields[0] == "Z" || fields[0] == "X", syscall.WaitStatus(exit)}
-	return p, errors.Join(err1, err2, err3) == nil
+// Processes lists all that can be seen, ended or not, the oldest first.
+func Processes() []sys.Process {
+	return slices.SortedFunc(maps.Values(sys.Processes()), func(a, b sys.Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
 }
 
 // End sends a signal ("SIGTERM") to a process, to all that descend from it and to all of its session, and reports whether one
@@ -189,7 +142,7 @@ func one(pid int) (Process, bool) {
 // has a session of its own, can be found in no other way.
 func End(leader int, signal string, known map[int]uint64) bool {
 	all := Processes()
-	if p, ok := one(leader); ok {
+	if p, ok := sys.ReadProcess(leader); ok {
 		known[leader] = p.Start
 	}
 	chosen, found := map[int]bool{}, false
@@ -203,15 +156,11 @@ func End(leader int, signal string, known map[int]uint64) bool {
 		}
 	}
 	for pid := range chosen {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if now, ok := one(pid); ok && !now.Dead && now.Start == known[pid] {
-			found = unix.PidfdSendSignal(fd, unix.SignalNum(signal), nil, 0) == nil || found
-			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		}
-		_ = unix.Close(fd)
+		err := sys.Signal(pid, func() bool {
+			now, ok := sys.ReadProcess(pid)
+			return ok && !now.Dead() && now.Start == known[pid]
+		}, unix.SignalNum(signal), unix.SIGCONT)
+		found = found || err == nil
 	}
 	return found
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -111,8 +113,8 @@ func TestAwaitOther(t *testing.T) {
 	if _, err := fmt.Fscan(out, &pid); err != nil {
 		t.Fatal(err)
 	}
-	p, ok := one(pid)
-	if !ok || p.Dead || p.Session == pid {
+	p, ok := sys.ReadProcess(pid)
+	if !ok || p.Dead() || p.Session == pid {
 		t.Fatalf("%+v, %v", p, ok)
 	}
 	if _, known := AwaitOther(pid, p.Start+1); known {
@@ -151,7 +153,7 @@ func TestEnd(t *testing.T) {
 		var n int
 		_, _ = fmt.Sscan(text, &n)
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if p, ok := one(n); !ok || p.Dead {
+			if p, ok := sys.ReadProcess(n); !ok || p.Dead() {
 				break
 			}
 			if time.Now().After(end) {

@@ -131,41 +131,42 @@ type Window struct {
 
 // Show asks, and returns the first cells of what was chosen, separated by blanks.
 func (w Window) Show(ctx context.Context) (string, error) {
-	for _, known := range []struct {
-		name string
-		args func() []string
-	}{{"zenity", w.zenity}, {"kdialog", w.kdialog}} {
-		path, err := exec.LookPath(known.name)
-		if err != nil {
-			continue
-		}
-		runtime.LockOSThread() // see window
-		defer runtime.UnlockOSThread()
-		cmd := window(ctx, path, known.args()...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
-		var exit *exec.ExitError
-		if errors.As(err, &exit) || err == nil && len(chosen) == 0 {
-			return "", ErrCancelled
-		}
-		return strings.Join(chosen, " "), err
+	out, err := show(ctx, w.zenity(), w.kdialog())
+	chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
+	if err == nil && len(chosen) == 0 {
+		err = ErrCancelled
 	}
-	return "", fmt.Errorf("neither zenity nor kdialog is installed: %w", exec.ErrNotFound)
+	return strings.Join(chosen, " "), err
 }
 
-// window is a program that shows one, until it is answered or we end: nobody would read the answer. The kernel ties that to the
-// thread that starts it (PR_SET_PDEATHSIG(2const)).
-func window(ctx context.Context, path string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	return cmd
+// show runs the first of these commands that is installed until it is answered, or until this process ends. It returns
+// ErrCancelled where the window was closed.
+func show(ctx context.Context, commands ...[]string) ([]byte, error) {
+	var names []string
+	for _, words := range commands {
+		path, err := exec.LookPath(words[0])
+		if err != nil {
+			names = append(names, words[0])
+			continue
+		}
+		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread ends that started the program (PR_SET_PDEATHSIG(2const))
+		defer runtime.UnlockOSThread()
+		cmd := exec.CommandContext(ctx, path, words[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return nil, ErrCancelled
+		}
+		return out, err
+	}
+	return nil, fmt.Errorf("none of these is installed: %s: %w", strings.Join(names, ", "), exec.ErrNotFound)
 }
 
 // zenity: https://help.gnome.org/users/zenity/stable/list.html
 func (w Window) zenity() []string {
-	args := []string{"--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
+	args := []string{"zenity", "--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
 	if w.Several {
 		args = append(args, "--multiple")
 	}
@@ -180,7 +181,7 @@ func (w Window) zenity() []string {
 
 // kdialog: https://develop.kde.org/docs/administration/kdialog/
 func (w Window) kdialog() []string {
-	args := []string{"--title", w.Title, "--separate-output"}
+	args := []string{"kdialog", "--title", w.Title, "--separate-output"}
 	kind := "--menu"
 	if w.Several {
 		kind = "--checklist"
@@ -198,23 +199,13 @@ func (w Window) kdialog() []string {
 
 // Alert shows a text until somebody has read it, or as a message that goes away by itself where nothing else is installed.
 func Alert(ctx context.Context, title, text string) error {
-	for _, known := range [][]string{
-		{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
-		{"kdialog", "--title", title, "--error", text},
-		{"xmessage", "-center", title + ": " + text},
-		{"notify-send", "--urgency=critical", "--", title, text},
-	} {
-		path, err := exec.LookPath(known[0])
-		if err != nil {
-			continue
-		}
-		runtime.LockOSThread() // see window
-		defer runtime.UnlockOSThread()
-		var exit *exec.ExitError
-		if err = window(ctx, path, known[1:]...).Run(); errors.As(err, &exit) { // it was closed, which is an answer too
-			return nil
-		}
-		return err
+	_, err := show(ctx,
+		[]string{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
+		[]string{"kdialog", "--title", title, "--error", text},
+		[]string{"xmessage", "-center", title + ": " + text},
+		[]string{"notify-send", "--urgency=critical", "--", title, text})
+	if errors.Is(err, ErrCancelled) { // it was read and closed
+		err = nil
 	}
-	return fmt.Errorf("none of zenity, kdialog, xmessage and notify-send is installed: %w", exec.ErrNotFound)
+	return err
 }

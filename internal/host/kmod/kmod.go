@@ -5,7 +5,6 @@ package kmod
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/site"
+	"gpuard/internal/host/sys"
 )
 
 // Driver reads the kernel's side of NVIDIA's driver from the files below root ("/" for this machine). The libraries of the
@@ -119,12 +119,7 @@ const longest = 64 << 10
 
 // text is a file of the kernel.
 func text(root, path string) (string, error) {
-	file, err := os.Open(filepath.Join(root, path))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, longest))
+	data, err := sys.ReadSome(filepath.Join(root, path), longest)
 	return string(data), err
 }
 

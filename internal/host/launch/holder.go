@@ -12,6 +12,8 @@ import (
 	"time"
 	"unsafe"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -247,20 +249,14 @@ type Watch struct {
 
 // Watching reads the two descriptors of a holder's command line.
 func Watching(pidfd, lock string) (*Watch, error) {
-	p, err1 := strconv.Atoi(pidfd)
-	l, err2 := strconv.Atoi(lock)
-	if err1 != nil || err2 != nil || p < 3 || l < 3 {
+	fds, ok := sys.Inherited(pidfd, lock)
+	if !ok {
 		return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
-	for _, fd := range []uintptr{uintptr(p), uintptr(l)} { //nolint:gosec // not negative
-		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
-		}
-	}
-	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && spare != p && spare != l {
+	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && !slices.Contains(fds, spare) {
 		go unix.Close(spare) //nolint:errcheck // it may take a while, and nothing was written
 	}
-	return &Watch{pidfd: p, lock: os.NewFile(uintptr(l), "lease")}, nil
+	return &Watch{pidfd: fds[0], lock: os.NewFile(uintptr(fds[1]), "lease")}, nil
 }
 
 // Wait blocks until the watched process is gone; each is called in between every so often.

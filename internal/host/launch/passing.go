@@ -1,14 +1,14 @@
 package launch
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
 	"syscall"
 	"unsafe"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -162,7 +162,6 @@ func swapHandler(sig unix.Signal, set, old *action) {
 
 // stopped reports whether a process is stopped (proc_pid_stat(5), field 3).
 func stopped(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(stat, ')')
-	return err == nil && end >= 0 && bytes.HasPrefix(stat[end:], []byte(") T"))
+	p, ok := sys.ReadProcess(pid)
+	return ok && p.State == 'T'
 }

@@ -5,7 +5,6 @@ package limits
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/site"
+	"gpuard/internal/host/sys"
 )
 
 // Read reads the limits of this process on the machine whose files lie below root ("/" for this one). The error is that
@@ -118,11 +118,6 @@ func share(quota, period string) float64 {
 
 // text is a small file of the kernel; "" when it cannot be read.
 func text(elements ...string) string {
-	file, err := os.Open(filepath.Join(elements...))
-	if err != nil {
-		return ""
-	}
-	defer file.Close() //nolint:errcheck // read only
-	content, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	content, _ := sys.ReadSome(filepath.Join(elements...), 64<<10)
 	return string(content)
 }

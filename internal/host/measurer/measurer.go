@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,14 +39,11 @@ func Start(pidfd int, args ...string) (*exec.Cmd, error) {
 
 // Process opens the descriptor that Start named on the command line.
 func Process(number string) (*os.File, error) {
-	fd, err := strconv.Atoi(number)
-	if err == nil && fd >= 3 {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
-	}
-	if err != nil || fd < 3 {
+	fds, ok := sys.Inherited(number)
+	if !ok {
 		return nil, errors.New("cannot measure by hand: gpuard run --share starts what measures itself")
 	}
-	return os.NewFile(uintptr(fd), "pidfd"), nil
+	return os.NewFile(uintptr(fds[0]), "pidfd"), nil
 }
 
 // patience is how long a terminal that was stopped, or a full pipe, is waited for.
@@ -99,19 +97,11 @@ func standardError(pidfd, pid int) (int, error) {
 // End asks a process to end (SIGTERM), or ends it by force (SIGKILL). sure is asked after the process was fixed: whether it
 // still is the one that is meant.
 func End(pid int, force bool, sure func() bool) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return fmt.Errorf("cannot end process %d: %w", pid, err)
-	}
-	defer unix.Close(fd) //nolint:errcheck // it was for this signal alone
-	if !sure() {
-		return fmt.Errorf("cannot end process %d: it is another one by now", pid)
-	}
 	sig := unix.SIGTERM
 	if force {
 		sig = unix.SIGKILL
 	}
-	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+	if err := sys.Signal(pid, sure, sig); err != nil {
 		return fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
 	return nil

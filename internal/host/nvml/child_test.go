@@ -85,7 +85,6 @@ func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Mac
 	if err != nil {
 		return gpu.Machine{}, err
 	}
-	defer l.Close()
 	pause := os.Getenv(childTwice)
 	if pause == "" {
 		return l.Read(ctx, what)

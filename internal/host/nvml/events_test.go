@@ -34,7 +34,6 @@ func beListener(ids []string) {
 		fmt.Println(e.Device, e.XID.Code, e.XID.Source, time.Since(e.XID.At) < time.Minute)
 	}
 	fmt.Println("nobody listens")
-	l.Close()
 }
 
 // TestEvents: each device's errors are told as they happen, whatever its neighbours do, and an end of the caller ends all.

@@ -83,28 +83,6 @@ func (l *Library) limit(ctx context.Context) time.Duration {
 	return l.deadline
 }
 
-// Close tells the driver that this process is done with it. A program that ends or executes another one need not call it.
-// It does nothing while a call hangs or somebody listens for events: shutting the library down under a call that still runs would crash the process.
-func (l *Library) Close() {
-	select {
-	case <-l.turn: // never given back: a closed library reads no more
-	default:
-		return
-	}
-	if l.hangs() || l.listening.Load() > 0 {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		l.call("nvmlShutdown")
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(l.deadline):
-	}
-}
-
 func (l *Library) hangs() bool {
 	for i := range l.busy {
 		if l.busy[i].Load() {

@@ -56,17 +56,6 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	return m, nil
 }
 
-// Parse reads the output of `nvidia-smi -q -x`. The XML of MIG devices has no UUID, so they are left out and
-// reported as a problem; Read takes their names from `nvidia-smi -L`. Output that is not XML becomes the
-// *gpu.Unavailable that nvidia-smi meant. Taken stays zero.
-func Parse(xml []byte) (gpu.Machine, error) {
-	r, err := parse(xml, nil)
-	if err != nil {
-		return gpu.Machine{}, err
-	}
-	return r.machine(), nil
-}
-
 // failures maps nvidia-smi's words to causes; the first match counts. The words are those of nvmlErrorString and of
 // nvidia-smi's own start-up checks.
 func failures() []gpu.Unavailable {

@@ -21,6 +21,15 @@ func fixture(t testing.TB, name string) []byte {
 	return b
 }
 
+// Parse reads XML alone, without the names of MIG devices.
+func Parse(xml []byte) (gpu.Machine, error) {
+	r, err := parse(xml, nil)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	return r.machine(), nil
+}
+
 func parsed(t *testing.T, name string) gpu.Machine {
 	t.Helper()
 	m, err := Parse(fixture(t, name))

@@ -5,7 +5,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
 // FS is one procfs. It holds no open files and no state; copies are equal.
@@ -61,25 +61,9 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// parseStat cuts at the last parenthesis: the name in field 2 may itself hold spaces and parentheses.
 func parseStat(line string) (Stat, bool) {
-	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
-	if open < 0 || end < open {
-		return Stat{}, false
-	}
-	rest := strings.Fields(line[end+1:]) // rest[0] is field 3
-	if len(rest) < 20 || len(rest[0]) != 1 {
-		return Stat{}, false
-	}
-	ppid, err1 := strconv.Atoi(rest[1])
-	group, err3 := strconv.Atoi(rest[2])
-	start, err2 := strconv.ParseUint(rest[19], 10, 64)
-	user, err4 := strconv.ParseUint(rest[11], 10, 64)
-	system, err5 := strconv.ParseUint(rest[12], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil {
-		return Stat{}, false
-	}
-	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Group: group, Start: start, CPU: span(user) + span(system)}, true
+	p, ok := sys.ParseProcess(line)
+	return Stat{Comm: gpu.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU)}, ok
 }
 
 // Alive reports whether the process exists, began at start (0 accepts any), and has not ended: a zombie is not alive.
@@ -204,12 +188,7 @@ func (f FS) Environ(pid int) ([]string, error) {
 
 // read returns at most limit bytes.
 func (f FS) read(limit int64, parts ...string) ([]byte, error) {
-	file, err := os.Open(filepath.Join(append([]string{f.root}, parts...)...))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit))
+	b, err := sys.ReadSome(filepath.Join(append([]string{f.root}, parts...)...), limit)
 	if errors.Is(err, unix.ESRCH) { // it ended between open and read
 		return nil, os.ErrNotExist
 	}

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/space"
+	"gpuard/internal/host/sys"
 )
 
 // IDs are the user ids that can be told apart here. Where procfs does not say, all can.
@@ -120,12 +120,7 @@ func named(path, database string, ids []uint32, ask bool) (names []string) {
 
 // entries goes through a file of names: name, password, id, … separated by colons.
 func entries(path string, each func(id uint32, name string)) {
-	file, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	defer file.Close()                               // read only
-	b, _ := io.ReadAll(io.LimitReader(file, 16<<20)) // what was read before an error is still true
+	b, _ := sys.ReadSome(path, 16<<20) // what was read before an error is still true
 	for line := range strings.Lines(string(b)) {
 		if id, name, ok := passwdEntry(line); ok {
 			each(id, name)

@@ -1,13 +1,12 @@
 package project
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 	"time"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +16,7 @@ type Watcher struct {
 	Changed <-chan struct{} // has a value after one or more changes that were not told yet
 
 	folder  *Folder
-	inotify *os.File // nil where the system has none left
+	inotify *sys.Inotify // nil where the system has none left
 	changed chan struct{}
 	stop    context.CancelFunc
 }
@@ -31,12 +30,11 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Watcher{Changed: changed, changed: changed, folder: f, stop: stop}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
+	var err error
+	if w.inotify, err = sys.NewInotify(); err != nil {
 		go w.beat(ctx)
 		return w, nil //nolint:nilerr // there are no more of them for this user: then it looks now and then
 	}
-	w.inotify = os.NewFile(uintptr(fd), "inotify")
 	if only != "" {
 		err = w.add(f.of(only, ""))
 	} else {
@@ -79,33 +77,22 @@ func (w *Watcher) beat(ctx context.Context) {
 }
 
 func (w *Watcher) add(dir string) error {
-	raw, err := w.inotify.SyscallConn()
-	if err != nil {
-		return err
-	}
 	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
-	if cerr := raw.Control(func(fd uintptr) { _, err = unix.InotifyAddWatch(int(fd), dir, events) }); cerr != nil {
-		return cerr
-	}
+	_, err := w.inotify.Add(dir, events)
 	return err
 }
 
 // run reads events until the watch is closed.
 func (w *Watcher) run(ctx context.Context) {
-	buf := make([]byte, 16<<10)
 	for {
-		n, err := w.inotify.Read(buf)
+		events, err := w.inotify.Read()
 		if err != nil {
 			return
 		}
 		told, locks := false, false
-		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			what := binary.NativeEndian.Uint32(rest[4:])
-			tells, lock := w.event(string(name), what)
+		for _, e := range events {
+			tells, lock := w.event(e.Name, e.What)
 			told, locks = told || tells, locks || lock
-			rest = rest[size:]
 		}
 		if told {
 			w.tell()

@@ -39,23 +39,6 @@ func (f *Folder) Release(l job.Lease, boot string) error {
 	return f.remove(root, l, boot)
 }
 
-// Changed tells claims that are under way that something about the devices or slices is not as they read it: whoever decides
-// after it reads again, and the lease of whoever decided before it is there.
-func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
-	root, err := f.acquire()
-	if err != nil {
-		return err
-	}
-	defer f.release(root)
-	s, _ := f.readState(boot)
-	s.changed(ids)
-	return f.writeState(s)
-}
-
-func (f *Folder) userFolder(uid uint32) string {
-	return filepath.Join(f.Path, "leases", decimal(uid))
-}
-
 // folderName is the name of the folder in which a lease lies, or is about to. Only in a user namespace is that not its uid.
 func folderName(l *job.Lease) string {
 	if l.Folder == "" {

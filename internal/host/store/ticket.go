@@ -40,10 +40,6 @@ func ticketName(name string) bool {
 	return cut && len(stamp) == stampDigits && plainASCII(stamp, 'f') && plainID(id)
 }
 
-func (f *Folder) ticketFolder(uid uint32) string {
-	return filepath.Join(f.Path, "tickets", decimal(uid))
-}
-
 // Tickets lists who waits now, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	var all []job.Ticket

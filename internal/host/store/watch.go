@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +22,7 @@ type Watcher struct {
 	Changed <-chan struct{} // has a value after one or more ends that were not told yet
 
 	folder  *Folder
-	inotify *os.File
+	inotify *sys.Inotify
 	changed chan struct{}
 
 	mu      sync.Mutex
@@ -56,13 +56,13 @@ const spacing = 5 * time.Millisecond
 // calling it. A user has 128 watchers in all (fs.inotify.max_user_instances), other programs' included; without one it
 // fails, and looking now and then is what remains.
 func (f *Folder) Watch() (*Watcher, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	inotify, err := sys.NewInotify()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w (limit: sysctl fs.inotify.max_user_instances)", f.Path, err)
 	}
 	changed := make(chan struct{}, 1)
 	w := &Watcher{
-		Changed: changed, changed: changed, folder: f, inotify: os.NewFile(uintptr(fd), "inotify"),
+		Changed: changed, changed: changed, folder: f, inotify: inotify,
 		folders: map[int32]*watched{}, told: map[ended]bool{}, asking: map[ended]bool{},
 	}
 	w.mu.Lock()
@@ -105,7 +105,7 @@ func (w *Watcher) Leave() *os.File {
 		return nil
 	}
 	_ = w.inotify.SetReadDeadline(time.Now()) // ends run
-	return w.inotify
+	return w.inotify.File
 }
 
 // end closes everything but the descriptor, and reports whether that was still to be done.
@@ -186,40 +186,29 @@ func (w *Watcher) user(top, name, suffix string) error {
 
 // add watches an open folder: by its path, users could lead the watch elsewhere, such as to a file system that does not answer.
 func (w *Watcher) add(fd int, d *watched, events uint32) error {
-	raw, err := w.inotify.SyscallConn()
-	if err != nil {
-		return err
-	}
-	number := 0
-	if cerr := raw.Control(func(inotify uintptr) {
-		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
-	}); cerr != nil {
-		return cerr
-	}
+	number, err := w.inotify.Add("/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: d.path, Err: err}
 	}
-	if old := w.folders[int32(number)]; old != nil {
+	if old := w.folders[number]; old != nil {
 		old.close()
 	}
-	w.folders[int32(number)] = d
+	w.folders[number] = d
 	return nil
 }
 
 // run reads events until the watch is closed.
 func (w *Watcher) run() {
-	buf := make([]byte, 64<<10)
 	for {
-		n, err := w.inotify.Read(buf)
+		events, err := w.inotify.Read()
 		if err != nil {
 			return
 		}
 		w.mu.Lock()
-		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent && !w.closed; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			w.event(ended{int32(binary.NativeEndian.Uint32(rest)), string(name)}, binary.NativeEndian.Uint32(rest[4:])) //nolint:gosec // inotify(7): it is signed
-			rest = rest[size:]
+		for _, e := range events {
+			if !w.closed {
+				w.event(ended{e.Watch, e.Name}, e.What)
+			}
 		}
 		w.mu.Unlock()
 	}

@@ -1,5 +1,6 @@
-// Package sys opens, makes and changes files below folders that may belong to another user. It works by descriptor and
-// follows no link there, so that nothing can be exchanged between a check and the act that relies on it. It decides nothing.
+// Package sys is what several host packages need from the kernel: folders by descriptor, processes by pidfd, and changes of
+// files by inotify. In folders that may belong to another user it follows no link, so that nothing can be exchanged between a
+// check and the act that relies on it. It decides nothing.
 package sys
 
 import (

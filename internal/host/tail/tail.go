@@ -3,9 +3,7 @@
 package tail
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
 	"os"
@@ -14,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +34,7 @@ const longest = 64 << 10
 // Tail is a number of files. Only one goroutine may use it, but for Look.
 type Tail struct {
 	now     *file // whose lines are being told
-	inotify *os.File
+	inotify *sys.Inotify
 	blind   bool // the kernel has no more watches to give (fs.inotify.max_user_instances, max_user_watches): looking is what remains
 	woken   chan struct{}
 
@@ -46,12 +46,11 @@ type Tail struct {
 // New begins. Close it when done.
 func New() *Tail {
 	t := &Tail{woken: make(chan struct{}, 1)}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
+	var err error
+	if t.inotify, err = sys.NewInotify(); err != nil {
 		t.blind = true
 		return t
 	}
-	t.inotify = os.NewFile(uintptr(fd), "inotify")
 	go t.listen()
 	return t
 }
@@ -202,10 +201,10 @@ func (t *Tail) place(f *file) {
 	for {
 		folder := filepath.Dir(f.path)
 		missing := ""
-		watch, err := t.add(folder)
+		watch, err := t.inotify.Add(folder, changes)
 		for errors.Is(err, unix.ENOENT) && folder != filepath.Dir(folder) {
 			missing, folder = folder, filepath.Dir(folder)
-			watch, err = t.add(folder)
+			watch, err = t.inotify.Add(folder, changes)
 		}
 		t.mu.Lock()
 		f.watch, f.deep = watch, err == nil && missing == ""
@@ -223,48 +222,29 @@ func (t *Tail) place(f *file) {
 	}
 }
 
-func (t *Tail) add(folder string) (watch int32, err error) {
-	raw, err := t.inotify.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	const what = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
-	if cerr := raw.Control(func(fd uintptr) {
-		var number int
-		number, err = unix.InotifyAddWatch(int(fd), folder, what)
-		watch = int32(number) //nolint:gosec // inotify(7): it is an int
-	}); cerr != nil {
-		return -1, cerr
-	}
-	return watch, err
-}
+// changes are what may mean that a file has more.
+const changes = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
 
 // listen reads what the kernel tells until Close.
 func (t *Tail) listen() {
-	events := make([]byte, 64<<10)
 	for {
-		n, err := t.inotify.Read(events)
+		events, err := t.inotify.Read()
 		if err != nil {
 			return
 		}
-		for rest := events[:n]; len(rest) >= unix.SizeofInotifyEvent; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			watch := int32(binary.NativeEndian.Uint32(rest)) //nolint:gosec // inotify(7): it is signed
-			what := binary.NativeEndian.Uint32(rest[4:])
+		for _, e := range events {
 			t.wake(func(f *file) bool {
 				switch {
-				case what&unix.IN_Q_OVERFLOW != 0:
+				case e.What&unix.IN_Q_OVERFLOW != 0:
 					return true
-				case f.watch != watch:
+				case f.watch != e.Watch:
 					return false
-				case what&unix.IN_IGNORED != 0: // the folder is gone
+				case e.What&unix.IN_IGNORED != 0: // the folder is gone
 					f.deep = false
 					return true
 				}
-				return !f.deep || strings.HasPrefix(string(name), filepath.Base(f.path))
+				return !f.deep || strings.HasPrefix(e.Name, filepath.Base(f.path))
 			})
-			rest = rest[size:]
 		}
 	}
 }

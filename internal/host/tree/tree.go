@@ -3,16 +3,15 @@
 package tree
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,9 +38,9 @@ const late = 300 * time.Millisecond
 func Adopt(awaited, spare func(pid int) bool) *Tree {
 	t := &Tree{awaited: awaited, spare: spare, before: map[int]uint64{}, stop: make(chan struct{})}
 	if !childless() {
-		for pid, p := range read() {
-			if p.parent == os.Getpid() {
-				t.before[pid] = p.start
+		for pid, p := range sys.Processes() {
+			if p.Parent == os.Getpid() {
+				t.before[pid] = p.Start
 			}
 		}
 	}
@@ -90,8 +89,8 @@ func (t *Tree) bury() {
 			continue
 		}
 		var ended []int
-		for pid, p := range read() {
-			if p.parent != os.Getpid() || p.state != 'Z' || t.awaited(pid) {
+		for pid, p := range sys.Processes() {
+			if p.Parent != os.Getpid() || p.State != 'Z' || t.awaited(pid) {
 				continue
 			}
 			if slices.Contains(before, pid) {
@@ -116,50 +115,6 @@ func childless() bool {
 	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
 }
 
-// process is what is read of one.
-type process struct {
-	parent int
-	state  byte
-	start  uint64
-}
-
-// read lists all processes that can be seen.
-func read() map[int]process {
-	all := map[int]process{}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return all
-	}
-	defer dir.Close() //nolint:errcheck // read only
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if p, ok := one(pid); ok {
-			all[pid] = p
-		}
-	}
-	return all
-}
-
-// one reads a process (proc_pid_stat(5); its name in field 2 may hold parentheses).
-func one(pid int) (process, bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(stat, ')')
-	if err != nil || end < 0 {
-		return process{}, false
-	}
-	fields := strings.Fields(string(stat[end+1:]))
-	if len(fields) < 20 || len(fields[0]) != 1 {
-		return process{}, false
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	start, err2 := strconv.ParseUint(fields[19], 10, 64)
-	return process{parent, fields[0][0], start}, errors.Join(err1, err2) == nil
-}
-
 // Members lists the living processes below this one and in its cgroup, in order of PID.
 func (t *Tree) Members() []int {
 	members, _ := t.members()
@@ -167,15 +122,15 @@ func (t *Tree) Members() []int {
 }
 
 // members also lists those of the cgroup that are spared.
-func (t *Tree) members() (found map[int]process, spared []int) {
-	all := read()
+func (t *Tree) members() (found map[int]sys.Process, spared []int) {
+	all := sys.Processes()
 	children := map[int][]int{}
 	for pid, p := range all {
-		children[p.parent] = append(children[p.parent], pid)
+		children[p.Parent] = append(children[p.Parent], pid)
 	}
 	var roots, aside []int
 	for _, pid := range children[os.Getpid()] {
-		if start, known := t.before[pid]; known && start == all[pid].start || t.spare(pid) {
+		if start, known := t.before[pid]; known && start == all[pid].Start || t.spare(pid) {
 			aside = append(aside, pid)
 		} else {
 			roots = append(roots, pid)
@@ -190,9 +145,9 @@ func (t *Tree) members() (found map[int]process, spared []int) {
 			roots = append(roots, pid)
 		}
 	}
-	found = map[int]process{}
+	found = map[int]sys.Process{}
 	for pid := range below(roots, children) {
-		if p := all[pid]; p.state != 'Z' && p.state != 'X' && !others[pid] {
+		if p := all[pid]; !p.Dead() && !others[pid] {
 			found[pid] = p
 		}
 	}
@@ -228,13 +183,13 @@ func (t *Tree) Signal(name string) bool {
 func (t *Tree) Kill(patience time.Duration) error {
 	defer t.buryEnded()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		known := map[int]process{}
+		known := map[int]sys.Process{}
 		for range 50 {
 			fresh := false
 			members, spared := t.members()
 			t.group.kill(spared)
 			for pid, p := range members {
-				if known[pid].start != p.start {
+				if known[pid].Start != p.Start {
 					fresh, known[pid] = true, p
 					send(pid, p, unix.SIGSTOP)
 				}
@@ -259,7 +214,7 @@ func (t *Tree) Kill(patience time.Duration) error {
 // buryEnded buries at once what was told to end, as far as it is our child by now.
 func (t *Tree) buryEnded() {
 	for _, pid := range t.told {
-		if p, ok := one(pid); ok && p.parent == os.Getpid() && p.state == 'Z' && !t.awaited(pid) {
+		if p, ok := sys.ReadProcess(pid); ok && p.Parent == os.Getpid() && p.State == 'Z' && !t.awaited(pid) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
@@ -267,13 +222,9 @@ func (t *Tree) buryEnded() {
 }
 
 // send signals the process that was seen, whoever has its number now.
-func send(pid int, seen process, sig unix.Signal) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd) //nolint:errcheck // read only
-	if now, ok := one(pid); ok && now.start == seen.start {
-		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
-	}
+func send(pid int, seen sys.Process, sig unix.Signal) {
+	_ = sys.Signal(pid, func() bool {
+		now, ok := sys.ReadProcess(pid)
+		return ok && now.Start == seen.Start
+	}, sig)
 }

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/lint"
 	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/near"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/source"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -100,7 +100,7 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 }
 
 // place is where something stands in this file.
-func (r *reader) place(at lint.Place) policy.Place {
+func (r *reader) place(at source.Place) policy.Place {
 	return policy.Place{File: r.file.Path, Line: at.Line, Column: at.Column}
 }
 
@@ -112,7 +112,7 @@ func (r *reader) unreachable(rules []policy.Rule) {
 	}
 	for _, late := range rules[i+1:] {
 		if !slices.ContainsFunc(append(slices.Clone(late.Users), late.Groups...), func(name string) bool { return name == "root" || name == "0" }) {
-			r.Wrong(lint.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d names everybody, and the first that names you counts; put that one last", rules[i].At.Line)
+			r.Wrong(source.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d names everybody, and the first that names you counts; put that one last", rules[i].At.Line)
 		}
 	}
 }

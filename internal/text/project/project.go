@@ -8,10 +8,10 @@ import (
 	"regexp"
 	"strings"
 
-	"gpuard/internal/core/lint"
 	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/source"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -27,7 +27,7 @@ func Read(data []byte, file string) (*service.Project, []mistake.One) {
 		r.names()
 		r.dependencies()
 	case len(r.Mistakes) == 0:
-		r.Wrong(lint.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
+		r.Wrong(source.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
 	}
 	return &r.project, r.Mistakes
 }
@@ -46,7 +46,7 @@ type reader struct {
 type need struct {
 	of, on string
 	until  service.Condition
-	at     lint.Place
+	at     source.Place
 }
 
 func (r *reader) file(root *yamltree.Node) {
@@ -142,7 +142,7 @@ func goodName(name string) bool {
 	return name != "" && len(name) <= 63 && strings.Contains(first, name[:1]) && strings.Trim(name, first+"_.-") == ""
 }
 
-func (r *reader) wellNamed(name string, at lint.Place, what string) bool {
+func (r *reader) wellNamed(name string, at source.Place, what string) bool {
 	if goodName(name) {
 		return true
 	}

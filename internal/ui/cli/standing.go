@@ -5,9 +5,9 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/status"
 )
@@ -101,20 +101,14 @@ func stops(p *Program) bool {
 	if !ok {
 		return false
 	}
-	var modes struct {
-		in, out, control, local uint32
-		rest                    [64]byte
-	}
-	// The layout begins like struct termios of asm-generic/termbits.h.
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&modes))) //nolint:gosec // the kernel fills it
-	return errno == 0 && modes.local&syscall.TOSTOP != 0
+	modes, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil && modes.Lflag&unix.TOSTOP != 0
 }
 
 // inFront reports whether our process group has the terminal that the file leads to.
 func inFront(file *os.File) bool {
-	var group int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))) //nolint:gosec // the kernel fills it
-	return errno == 0 && int(group) == syscall.Getpgrp()
+	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // Standing is the line: place, who is next, and who holds what since when. In width cells, 0 for no limit, it leaves out what

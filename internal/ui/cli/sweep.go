@@ -12,7 +12,6 @@ import (
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/quote"
 	"gpuard/internal/core/sweep"
 )
 
@@ -254,13 +253,4 @@ func unusedText(names []string) string {
 }
 
 // asTyped is a command as one would type it, without what a terminal would act on.
-func asTyped(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = w
-		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$`!*?[](){}<>|&;~#") {
-			quoted[i] = quote.Sh(w)
-		}
-	}
-	return gpu.Clean(strings.Join(quoted, " "))
-}
+func asTyped(words []string) string { return gpu.Clean(shellWords(words...)) }
