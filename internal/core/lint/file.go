@@ -4,11 +4,11 @@ package lint
 
 import "gpuard/internal/core/source"
 
-// What readers of all formats say of a text.
-type (
-	Place = source.Place
-	Value = source.Value
-)
+// Place is where something is written.
+type Place = source.Place
+
+// Value is something that is written in the file.
+type Value = source.Value
 
 // Kind is the format of a file.
 type Kind string

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gpuard/internal/host/sys"
 )
 
 // ErrNone is for a machine without Python.
@@ -64,7 +66,7 @@ const most = 256 << 20
 // folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An error names the
 // interpreter and what it said last: a Python before 3.6 does not get further than its options, or the script's first lines.
 func Run(ctx context.Context, python, script string, request []byte) ([]byte, error) {
-	out, errs := &bounded{most: most}, &bounded{most: 1 << 20}
+	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-W", "ignore", "-c", script)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, errs
@@ -74,13 +76,13 @@ func Run(ctx context.Context, python, script string, request []byte) ([]byte, er
 	err := cmd.Run()
 	switch {
 	case err == nil:
-		return out.b.Bytes(), nil
+		return out.Text.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("cannot read Python files with %s: %w", python, ctx.Err())
-	case out.full:
+	case out.Full:
 		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, most>>20)
 	}
-	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.b.String()))
+	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.Text.String()))
 }
 
 // last is the last line that has words, as Python ends a traceback with the reason.
@@ -90,19 +92,4 @@ func last(said string) string {
 		return ": " + text
 	}
 	return ""
-}
-
-// bounded keeps what is written until it would be more than most, then fails, which closes the pipe.
-type bounded struct {
-	b    bytes.Buffer
-	most int
-	full bool
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if w.b.Len()+len(p) > w.most {
-		w.full = true
-		return 0, errors.New("too much output")
-	}
-	return w.b.Write(p)
 }

@@ -1,7 +1,6 @@
 package nvsmi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
 // The most output that is read, in bytes. limit is about 100 times what 16 devices with 1,000 processes give;
@@ -46,7 +46,7 @@ func run(ctx context.Context, most int, path string, args ...string) answer {
 }
 
 func execute(ctx context.Context, most int, path string, args []string) answer {
-	out, errs := &bounded{most: most}, &bounded{most: 1 << 20}
+	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -58,7 +58,7 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	switch {
 	case ctx.Err() != nil:
 		return answer{failure: late(ctx)}
-	case out.full || errs.full: // seen before err: the program then died of the closed pipe
+	case out.Full || errs.Full: // seen before err: the program then died of the closed pipe
 		return answer{failure: broken("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
 		return answer{failure: &gpu.Unavailable{
@@ -69,7 +69,7 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		return answer{failure: broken("%v", err)}
 	}
-	return answer{out: out.b.Bytes(), errs: errs.b.Bytes()}
+	return answer{out: out.Text.Bytes(), errs: errs.Text.Bytes()}
 }
 
 func late(ctx context.Context) *gpu.Unavailable {
@@ -82,21 +82,4 @@ func late(ctx context.Context) *gpu.Unavailable {
 		Text:   "cannot read the GPUs: " + why,
 		Remedy: "a GPU or the driver may hang: look for NVRM and Xid lines in dmesg; without persistence mode the driver needs 1 to 3 s per GPU to start (sudo nvidia-smi -pm 1)",
 	}
-}
-
-var errTooMuch = errors.New("too much output")
-
-// bounded keeps what is written until it would be more than most, then fails, which closes the pipe.
-type bounded struct {
-	b    bytes.Buffer
-	most int
-	full bool
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if w.b.Len()+len(p) > w.most {
-		w.full = true
-		return 0, errTooMuch
-	}
-	return w.b.Write(p)
 }

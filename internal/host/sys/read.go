@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"os"
 )
@@ -13,4 +15,20 @@ func ReadSome(path string, limit int64) ([]byte, error) {
 	}
 	defer file.Close() //nolint:errcheck // read only
 	return io.ReadAll(io.LimitReader(file, limit))
+}
+
+// Bounded keeps what is written until it would be more than Most, then fails, which closes the pipe to the program that writes.
+// It embeds no buffer: io.Copy would fill that without asking (io.ReaderFrom).
+type Bounded struct {
+	Text bytes.Buffer
+	Most int
+	Full bool // more was written
+}
+
+func (w *Bounded) Write(p []byte) (int, error) {
+	if w.Text.Len()+len(p) > w.Most {
+		w.Full = true
+		return 0, errors.New("too much output")
+	}
+	return w.Text.Write(p)
 }

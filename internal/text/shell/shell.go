@@ -50,14 +50,18 @@ func shebang(src []byte) string {
 	if !ok {
 		return ""
 	}
-	words := strings.Fields(line)
-	for len(words) > 0 && (path.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
-		words = words[1:]
+	return Interpreter(line)
+}
+
+// Interpreter is the name of the program that a script's first line asks for after "#!". Options and assignments of env are
+// passed over.
+func Interpreter(line string) string {
+	for _, word := range strings.Fields(line) {
+		if name := path.Base(word); name != "env" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			return name
+		}
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return path.Base(words[0])
+	return ""
 }
 
 func firstOf(src []byte) string {
