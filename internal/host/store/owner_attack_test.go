@@ -35,7 +35,7 @@ func roleExchange(args []string) error {
 		}
 		for pair := range slices.Chunk(args, 2) {
 			for range 2 {
-				// A name may be missing for now: what it is for is being made.
+				// A name may be missing while its owner makes it.
 				_ = unix.Renameat2(unix.AT_FDCWD, pair[0], unix.AT_FDCWD, pair[1], unix.RENAME_EXCHANGE)
 				for until := time.Now().Add(time.Duration(n%7) * 20 * time.Microsecond); time.Now().Before(until); {
 				}
@@ -94,8 +94,8 @@ func roleVictim(args []string) error {
 	return nil
 }
 
-// TestOwnerOfTheFolderAttacks: mallory, who owns the state folder, exchanges its folders for links and for folders of her own in a
-// tight loop, while alice and root work in it. Nothing of theirs changes elsewhere, and nothing of theirs appears elsewhere.
+// TestOwnerOfTheFolderAttacks: mallory owns the state folder and replaces its folders by links and by folders of her own in a
+// tight loop, while alice and root work in it. None of their files elsewhere changes, and none appears elsewhere.
 func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	gate.Need(t, "root")
 	top := place(t)
