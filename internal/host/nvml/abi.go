@@ -1,7 +1,7 @@
 package nvml
 
-// The layouts and numbers of NVIDIA's C interface that this package uses, from NVIDIA/go-nvml gen/nvml/nvml.h (NVML 13).
-// abi_test.go compiles a C program against that header and compares every size, offset and number below.
+// The layouts and numbers of NVIDIA's C interface that this package uses, from NVIDIA/go-nvml gen/nvml/nvml.h (NVML
+// 13). abi_test.go compiles a C program against that header and compares every size, offset and number below.
 
 // Buffer sizes, terminator included.
 const (

@@ -37,7 +37,8 @@ func openAt(t testing.TB, path string) *Library {
 	return l
 }
 
-// instant builds a library that has every function this package names and returns immediately, to measure this package alone.
+// instant builds a library that has every function this package names and returns immediately, to measure this package
+// alone.
 func instant(b *testing.B) string {
 	b.Helper()
 	gate.Need(b, "cc")

@@ -30,8 +30,8 @@ func (r *reader) parts(what gpu.What) []func() {
 	return list
 }
 
-// ok records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its reading. A
-// reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
+// ok records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its
+// reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
 func (r *reader) ok(name string, s status) bool {
 	if s == success {
 		return true
@@ -85,8 +85,8 @@ func (r *reader) pair(name string) (first, second uint32, ok bool) {
 // denied is the problem of a device that this process may not open.
 const denied = "no permission to use this GPU"
 
-// identity gets the handle and reads what identifies the device. The call that gets the handle initialises the device, which
-// takes seconds without persistence mode and can hang if the device is broken.
+// identity gets the handle and reads what identifies the device. The call that gets the handle initialises the device,
+// which takes seconds without persistence mode and can hang if the device is broken.
 func (r *reader) identity() {
 	const byIndex = "nvmlDeviceGetHandleByIndex_v2"
 	switch s := r.lib.call(byIndex, uintptr(r.index), uintptr(unsafe.Pointer(&r.handle))); {

@@ -9,14 +9,15 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// listenFor is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has ended.
+// listenFor is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has
+// ended.
 const listenFor = 500
 
-// Events sends the errors (XIDs) that the driver reports for the devices ids from now on (nvmlEventTypeXidCriticalError in
-// NVIDIA/go-nvml gen/nvml/nvml.h). ids are whole devices, not slices. Earlier errors are only in the kernel log. Each device
-// has a listener of its own, so a device that hangs or is lost does not affect the others. The channel is closed when the last
-// listener ends: because ctx has ended, or because listening to the device fails. The caller must receive until then or end
-// ctx.
+// Events sends the errors (XIDs) that the driver reports for the devices ids from now on (nvmlEventTypeXidCriticalError
+// in NVIDIA/go-nvml gen/nvml/nvml.h). ids are whole devices, not slices. Earlier errors are only in the kernel log.
+// Each device has a listener of its own, so a device that hangs or is lost does not affect the others. The channel is
+// closed when the last listener ends: because ctx has ended, or because listening to the device fails. The caller must
+// receive until then or end ctx.
 func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	out := make(chan gpu.Event)
 	var listeners sync.WaitGroup

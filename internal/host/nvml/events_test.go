@@ -37,7 +37,8 @@ func beListener(ids []string) {
 	l.Close()
 }
 
-// TestEvents: the errors of each device are sent as they happen, whatever the other devices do, until the caller ends ctx.
+// TestEvents: the errors of each device are sent as they happen, whatever the other devices do, until the caller ends
+// ctx.
 func TestEvents(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
 	id := func(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x", i) }

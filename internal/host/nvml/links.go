@@ -43,8 +43,8 @@ func (r *reader) readEnd(link uintptr) {
 	}
 }
 
-// numa returns the NUMA node of the processor next to the device. If the driver does not report it, and the device's memory is
-// a node of its own (Grace Hopper), it returns that node.
+// numa returns the NUMA node of the processor next to the device. If the driver does not report it, and the device's
+// memory is a node of its own (Grace Hopper), it returns that node.
 func (r *reader) numa() *int {
 	var nodes [4]uint64 // a bit for each node
 	const near = "nvmlDeviceGetMemoryAffinity"
@@ -94,8 +94,8 @@ func fullRow(before [][]gpu.Link, i int) []gpu.Link {
 	return all
 }
 
-// rows compares each device with the earlier ones, in a goroutine per device. The goroutines outlive the call if the driver
-// hangs, so answers must not be changed by the caller. A row that is late is nil.
+// rows compares each device with the earlier ones, in a goroutine per device. The goroutines outlive the call if the
+// driver hangs, so answers must not be changed by the caller. A row that is late is nil.
 func (l *Library) rows(ctx context.Context, answers []answer) [][]gpu.Link {
 	said := make(chan row, len(answers))
 	before := make([][]gpu.Link, len(answers))

@@ -80,8 +80,8 @@ func (r *reader) profile(handle uintptr) string {
 	return a.profile(*r.device.MemoryTotal)
 }
 
-// profile names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the device
-// in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
+// profile names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the
+// device in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
 func (a *attributes) profile(device gpu.Bytes) string {
 	eighths := math.Round(float64(a.memoryMiB) * float64(gpu.MiB) / float64(device) * 8)
 	size := math.Round(eighths / 8 * math.Ceil(float64(device)/float64(gpu.GiB)))

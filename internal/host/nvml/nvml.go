@@ -45,7 +45,8 @@ type Option func(*Library)
 // Deadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
 func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
 
-// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is /proc/driver/nvidia/gpus.
+// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is
+// /proc/driver/nvidia/gpus.
 func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder } }
 
 // Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
@@ -87,8 +88,8 @@ func (l *Library) limit(ctx context.Context) time.Duration {
 	return l.deadline
 }
 
-// Close shuts the library down. A program that ends or executes another one need not call it. Close does nothing while a call
-// hangs or a listener waits for events: to shut the library down during a call would crash the process.
+// Close shuts the library down. A program that ends or executes another one need not call it. Close does nothing while
+// a call hangs or a listener waits for events: to shut the library down during a call would crash the process.
 func (l *Library) Close() {
 	select {
 	case <-l.turn: // never put back: a closed library cannot read

@@ -45,8 +45,8 @@ func (l *Library) initialise() error {
 	return l.survey()
 }
 
-// load opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY it would end the
-// process during a later call.
+// load opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY it would
+// end the process during a later call.
 func (l *Library) load() error {
 	var missing error
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
@@ -101,11 +101,11 @@ func (l *Library) devices() []string {
 	return names
 }
 
-// recount initialises the library again if the kernel driver has other devices than at the last count, or if asked is set: the
-// library counts devices only once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes that run long). The
-// caller has the token of turn, and puts it back only if owner is true. Otherwise the driver hangs, and the goroutine in it
-// keeps the token until it answers. recount does nothing while a call of an earlier reading runs or a listener waits: they
-// use the library that it would shut down.
+// recount initialises the library again if the kernel driver has other devices than at the last count, or if asked is
+// set: the library counts devices only once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes
+// that run long). The caller has the token of turn, and puts it back only if owner is true. Otherwise the driver hangs,
+// and the goroutine in it keeps the token until it answers. recount does nothing while a call of an earlier reading
+// runs or a listener waits: they use the library that it would shut down.
 func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) (owner bool, err error) {
 	if l.counted && !asked && slices.Equal(l.entries, l.devices()) {
 		return true, nil
@@ -137,8 +137,8 @@ func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) 
 	}
 }
 
-// control opens the driver's control node, whose error explains codes that do not say what is wrong. It is called only after a
-// failure.
+// control opens the driver's control node, whose error explains codes that do not say what is wrong. It is called only
+// after a failure.
 func control() error {
 	file, err := os.OpenFile("/dev/nvidiactl", os.O_RDWR, 0)
 	if err == nil {

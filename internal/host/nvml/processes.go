@@ -7,7 +7,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// processList is one of the driver's process lists. Clients of the multi-process service (MPS) have a list of their own.
+// processList is one of the driver's process lists. Clients of the multi-process service (MPS) have a list of their
+// own.
 type processList struct {
 	function string // without its version
 	kind     gpu.Kind
@@ -22,8 +23,9 @@ func lists() [3]processList {
 	}
 }
 
-// readProcesses reads the processes of the device, or of each of its slices. Only administrators may read the list of a device
-// in MIG mode (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is used only for slices that do not answer.
+// readProcesses reads the processes of the device, or of each of its slices. Only administrators may read the list of a
+// device in MIG mode (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is used only for slices that do not
+// answer.
 func (r *reader) readProcesses() {
 	for _, l := range lists() {
 		if len(r.slices) == 0 {

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// answer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so that a
-// device that hangs keeps the earlier parts. An answer is never changed after it was sent.
+// answer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so
+// that a device that hangs keeps the earlier parts. An answer is never changed after it was sent.
 type answer struct {
 	index     int
 	handle    uintptr
@@ -24,11 +24,11 @@ type answer struct {
 // complete reports that all parts of the device were read.
 func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads the parts of the machine that what names, and always the identity of each device. It returns at the deadline. A
-// device that is late has Problem "no answer within …" and the parts that it gave; the others are complete, and their links may
-// take a tenth of the deadline more. A lost device has a Problem too. A reading that fails leaves its field nil, and
-// Machine.Problems names it, unless the device does not have that reading. If no device can be identified, the error is a
-// *gpu.Unavailable; Read never returns an empty machine without an error.
+// Read reads the parts of the machine that what names, and always the identity of each device. It returns at the
+// deadline. A device that is late has Problem "no answer within …" and the parts that it gave; the others are complete,
+// and their links may take a tenth of the deadline more. A lost device has a Problem too. A reading that fails leaves
+// its field nil, and Machine.Problems names it, unless the device does not have that reading. If no device can be
+// identified, the error is a *gpu.Unavailable; Read never returns an empty machine without an error.
 func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
 	limit := l.limit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -72,8 +72,8 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 	return m, nil
 }
 
-// gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a goroutine
-// of an earlier reading still in the driver gets no second one.
+// gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
+// goroutine of an earlier reading still in the driver gets no second one.
 func (l *Library) gather(ctx context.Context, what gpu.What) []answer {
 	answers := make([]answer, l.count)
 	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
@@ -124,8 +124,8 @@ func (l *Library) readDevice(a answer, what gpu.What, said chan<- answer) {
 	said <- r.answer
 }
 
-// remember sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps the new
-// identities.
+// remember sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
+// the new identities.
 func (l *Library) remember(answers []answer, limit time.Duration) {
 	for i := range answers {
 		d := &answers[i].device

@@ -43,8 +43,9 @@ func beCounter(kernel string) {
 	}
 }
 
-// TestRecount: a device that appears while the library is open is found once the kernel driver lists it, or if asked for. It
-// is not found while a listener waits or a call hangs: to initialise the library again then would crash the process.
+// TestRecount: a device that appears while the library is open is found once the kernel driver lists it, or if asked
+// for. It is not found while a listener waits or a call hangs: to initialise the library again then would crash the
+// process.
 func TestRecount(t *testing.T) {
 	t.Parallel()
 	d, kernel := fakegpu.New(t, fakegpu.A100(0)), t.TempDir()

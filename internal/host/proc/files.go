@@ -52,8 +52,8 @@ func (f FS) pids() ([]int, error) {
 	return pids, nil
 }
 
-// hasOpen reports whether one of /proc/PID/fd is that file. Such a link leads to the open file itself: no path is resolved
-// and nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking the call (statx(2)).
+// hasOpen reports whether one of /proc/PID/fd is that file. Such a link leads to the open file itself: no path is
+// resolved and nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking the call (statx(2)).
 func (f FS) hasOpen(pid int, dev, ino uint64) bool {
 	dir := filepath.Join(f.root, strconv.Itoa(pid), "fd")
 	d, err := os.Open(dir)

@@ -18,8 +18,8 @@ import (
 // commandLimit is how much of a command line is kept, in bytes.
 const commandLimit = 4096
 
-// Fill adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be read
-// stays as the driver reported it. now is the present time, from which Started is computed.
+// Fill adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be
+// read stays as the driver reported it. now is the present time, from which Started is computed.
 func (f FS) Fill(m *gpu.Machine, now time.Time) {
 	if len(m.Processes) == 0 {
 		return
@@ -119,8 +119,8 @@ func (f FS) owner(pid int) (uint32, bool) {
 	return 0, false
 }
 
-// command returns the command line with single spaces between arguments, or "[name]", as ps writes it, if there is none: for
-// kernel threads, zombies, programs that erased it, and processes that are stuck in the kernel.
+// command returns the command line with single spaces between arguments, or "[name]", as ps writes it, if there is
+// none: for kernel threads, zombies, programs that erased it, and processes that are stuck in the kernel.
 func (f FS) command(pid int, comm string) string {
 	b, err := f.readSlow(2*commandLimit, strconv.Itoa(pid), "cmdline")
 	line := ""
@@ -149,7 +149,8 @@ func blocker(pid int, p gpu.Process) job.Blocker {
 	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command, Stopped: p.State == "T"}
 }
 
-// Owner returns the real user id of a process; ok is false if it cannot be read, or is not mapped in this user namespace.
+// Owner returns the real user id of a process; ok is false if it cannot be read, or is not mapped in this user
+// namespace.
 func (f FS) Owner(pid int) (uid uint32, ok bool) {
 	uid, ok = f.owner(pid)
 	return uid, ok && !f.IDs().Hides(uid)

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Process reads what procfs knows of one process; only a driver knows the GPU, memory and kind. The error is os.ErrNotExist if
-// there is no such process, and os.ErrPermission if procfs hides it (hidepid=).
+// Process reads what procfs knows of one process; only a driver knows the GPU, memory and kind. The error is
+// os.ErrNotExist if there is no such process, and os.ErrPermission if procfs hides it (hidepid=).
 func (f FS) Process(pid int) (gpu.Process, error) {
 	p := f.process(pid, f.users())
 	p.PID = pid
@@ -32,8 +32,8 @@ func (f FS) Process(pid int) (gpu.Process, error) {
 	return p, nil
 }
 
-// Has reports whether a file of this path exists in the root folder of the process. Only the owner of the process and root may
-// read that; for other callers the answer is false.
+// Has reports whether a file of this path exists in the root folder of the process. Only the owner of the process and
+// root may read that; for other callers the answer is false.
 func (f FS) Has(pid int, path string) bool {
 	_, err := withDeadline(func() (fs.FileInfo, error) {
 		return os.Lstat(filepath.Join(f.root, strconv.Itoa(pid), "root", path))
@@ -91,8 +91,9 @@ func numbered(folder, prefix string, entries []os.DirEntry) []string {
 	return names
 }
 
-// withDeadline runs read, which may wait for another process or for a file system that another user mounted. If it takes
-// longer than slow, it keeps running in its goroutine, because nothing can interrupt it, and the result is an error.
+// withDeadline runs read, which may wait for another process or for a file system that another user mounted. If it
+// takes longer than slow, it keeps running in its goroutine, because nothing can interrupt it, and the result is an
+// error.
 func withDeadline[T any](read func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -6,8 +6,8 @@ import "slices"
 // include/linux/sched.h).
 const commLength = 15
 
-// Runs reports whether any process of the machine has the name of a program. sees is false where that cannot be known: in a
-// PID namespace other than the machine's, and if procfs hides processes of other users (hidepid=).
+// Runs reports whether any process of the machine has the name of a program. sees is false where that cannot be known:
+// in a PID namespace other than the machine's, and if procfs hides processes of other users (hidepid=).
 func (f FS) Runs(program string) (runs, sees bool) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {

@@ -1,5 +1,6 @@
-// Package proc reads processes, their owners, environments and cgroups from procfs. It decides nothing and sends no signal.
-// Text that a process can choose (name, arguments, cgroup) is cleaned of control characters before it is returned.
+// Package proc reads processes, their owners, environments and cgroups from procfs. It decides nothing and sends no
+// signal. Text that a process can choose (name, arguments, cgroup) is cleaned of control characters before it is
+// returned.
 //
 //	fs := proc.New("/proc")
 //	s, err := fs.Stat(pid)
@@ -49,8 +50,8 @@ const Gone = "gone"
 // ticks is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
 const ticks = 100
 
-// slow is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock, and a
-// process that is stuck in a driver can hold it for ever.
+// slow is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock,
+// and a process that is stuck in a driver can hold it for ever.
 const slow = 300 * time.Millisecond
 
 // Stat reads one process. The error is os.ErrNotExist if there is no such process, or if procfs hides it (hidepid=).
@@ -106,8 +107,8 @@ func (f FS) Group(group int) bool {
 	})
 }
 
-// hidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0 to it
-// fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
+// hidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0
+// to it fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
 func (f FS) hidden(pid int) bool {
 	if f.root != "/proc" || pid <= 0 {
 		return false
@@ -134,7 +135,8 @@ func span(n uint64) time.Duration {
 	return time.Duration(min(n, longest)) * (time.Second / ticks)
 }
 
-// Nested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot be read.
+// Nested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot
+// be read.
 func (f FS) Nested(pid int) bool {
 	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
@@ -175,7 +177,8 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
-// Namespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be read.
+// Namespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
+// read.
 func (f FS) Namespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(f.root, "self", "ns", "pid"), &st) != nil {
@@ -184,8 +187,8 @@ func (f FS) Namespace() uint64 {
 	return st.Ino
 }
 
-// InitialPIDNamespace reports whether this process is in the first PID namespace of the machine, and in no container. The
-// inode number of that namespace is PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
+// InitialPIDNamespace reports whether this process is in the first PID namespace of the machine, and in no container.
+// The inode number of that namespace is PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
 func (f FS) InitialPIDNamespace() (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "pid"))
 	if err != nil {

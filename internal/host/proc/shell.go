@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Shell finds the shell that runs a command substitution, from the parent of the command in it. For $(…) a shell forks a copy
-// of itself in the same process group. The copy ends with the substitution, and a lease bound to it would end then. A shell
-// that was started as a program leads its process group or has other arguments.
+// Shell finds the shell that runs a command substitution, from the parent of the command in it. For $(…) a shell forks
+// a copy of itself in the same process group. The copy ends with the substitution, and a lease bound to it would end
+// then. A shell that was started as a program leads its process group or has other arguments.
 func (f FS) Shell(parent int) int {
 	for range 16 { // substitutions within substitutions
 		s, err := f.Stat(parent)

@@ -32,8 +32,8 @@ func (f FS) IDs() space.IDs {
 	return space.Of(string(own), string(overflow))
 }
 
-// Root reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there the
-// files of procfs belong to a uid that is not mapped.
+// Root reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there
+// the files of procfs belong to a uid that is not mapped.
 func (f FS) Root() bool {
 	var st unix.Stat_t
 	return os.Geteuid() == 0 && (unix.Stat(f.root, &st) != nil || st.Uid == 0)
@@ -71,8 +71,8 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	return uint32(n), name, err == nil && name != ""
 }
 
-// Account adds the names of the user and of the groups to u, if asked for: every name in the files (passwd(5), group(5)), and
-// for ids that are not in the files the name from the name service.
+// Account adds the names of the user and of the groups to u, if asked for: every name in the files (passwd(5),
+// group(5)), and for ids that are not in the files the name from the name service.
 func (f FS) Account(u policy.User, users, groups bool) policy.User {
 	if users {
 		u.Names = namesOf(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
@@ -162,8 +162,8 @@ func getent(uid uint32) (string, bool) {
 	return names[0], true
 }
 
-// nameService asks the machine's name service (nsswitch.conf(5)) through getent(1), because gpuard does not use libc. The child
-// is killed if a directory server does not answer in time. all says that each key was found.
+// nameService asks the machine's name service (nsswitch.conf(5)) through getent(1), because gpuard does not use libc.
+// The child is killed if a directory server does not answer in time. all says that each key was found.
 func nameService(database string, keys ...string) (names []string, all bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

@@ -413,7 +413,8 @@ func TestSameNameInAnotherFolder(t *testing.T) {
 	a.kill()
 }
 
-// A user who may write the folder lock may link it into their own folder. Closing any descriptor of it would drop the lock.
+// A user who may write the folder lock may link it into their own folder. Closing any descriptor of it would drop the
+// lock.
 func TestSecondNameOfTheFolderLock(t *testing.T) {
 	gate.Need(t, "root")
 	for _, name := range []string{"link-00000001.lock", "last", "fine-00000001.json"} {
@@ -494,7 +495,8 @@ func TestLockKeptByAnotherUser(t *testing.T) {
 	play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
 }
 
-// fs.protected_regular refuses O_CREAT on a file of another user in a sticky folder. Only privileged tests switch it on.
+// fs.protected_regular refuses O_CREAT on a file of another user in a sticky folder. Only privileged tests switch it
+// on.
 func TestProtectedRegular(t *testing.T) {
 	gate.Need(t, "root")
 	const setting = "/proc/sys/fs/protected_regular"

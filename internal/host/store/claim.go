@@ -84,7 +84,8 @@ func (f *Folder) Claimed() bool {
 	return err == nil
 }
 
-// Leases lists the live leases of all users. It does not take the folder lock: a lease may appear or end while it reads.
+// Leases lists the live leases of all users. It does not take the folder lock: a lease may appear or end while it
+// reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	var own, others []found
 	var problems []Problem
@@ -101,8 +102,8 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	return live(own, others), problems
 }
 
-// read returns the entries of this folder and those of the other state folders apart, because the folder lock protects only
-// the entries of this one.
+// read returns the entries of this folder and those of the other state folders apart, because the folder lock protects
+// only the entries of this one.
 func (f *Folder) read(root *sys.Dir) (r *reader, own, others []found, err error) {
 	r = f.reader()
 	own, err = r.all(root)
@@ -168,10 +169,10 @@ func live(lists ...[]found) []job.Lease {
 }
 
 // Claim calls decide and writes the lease that it returns, both under the folder lock: no other claim comes in between.
-// decide gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no lease
-// is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease appeared in
-// another state folder in the meantime.
-// mine is the caller's ticket or nil; once the lease is written, it is withdrawn before the folder lock is released.
+// decide gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no
+// lease is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease
+// appeared in another state folder in the meantime. mine is the caller's ticket or nil; once the lease is written, it
+// is withdrawn before the folder lock is released.
 func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -195,8 +196,8 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 		if err != nil || len(f.Others) == 0 {
 			return held, err
 		}
-		// The lock of this folder does not stop a claim in another one. But both claims write their lease before they read
-		// the other folder again, so at least one of them sees the other's lease and removes its own.
+		// The lock of this folder does not stop a claim in another one. But both claims write their lease before they
+		// read the other folder again, so at least one of them sees the other's lease and removes its own.
 		after, err := f.readOthers(root, f.reader())
 		if err == nil && !appeared(before, after) {
 			return held, nil
@@ -213,8 +214,8 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 	}
 }
 
-// decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders at
-// that time.
+// decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
+// at that time.
 func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
 	folder, err := f.ownName(root, "leases")
 	if err != nil {
@@ -347,8 +348,8 @@ func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// createLock creates the file that keeps an entry alive, and locks it before other users can open it. If it were readable
-// from the start, another process could take a read lock before the owner locks it.
+// createLock creates the file that keeps an entry alive, and locks it before other users can open it. If it were
+// readable from the start, another process could take a read lock before the owner locks it.
 func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	lock, err := dir.Create(name)
 	if err != nil {
@@ -371,8 +372,8 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	return lock, nil
 }
 
-// sweep removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left. The
-// folder lock is held, so no process is between creating an entry and locking it.
+// sweep removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left.
+// The folder lock is held, so no process is between creating an entry and locking it.
 func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {

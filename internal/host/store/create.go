@@ -14,9 +14,10 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Create makes the state folder at path, or leaves to Open what another process made there first. It builds the folder under
-// a temporary name, with modes that the umask does not narrow (other users could not open the lock), and moves it into place
-// in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see Vacant).
+// Create makes the state folder at path, or leaves to Open what another process made there first. It builds the folder
+// under a temporary name, with modes that the umask does not narrow (other users could not open the lock), and moves it
+// into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see
+// Vacant).
 func Create(path string) error {
 	if err := create(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
@@ -87,8 +88,8 @@ type Part struct {
 	Content string
 }
 
-// Parts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are moved
-// into place in this order; a folder without the last one, its format, counts as unfinished.
+// Parts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are
+// moved into place in this order; a folder without the last one, its format, counts as unfinished.
 func Parts() []Part {
 	return []Part{
 		{Mode: 0o1777, Folder: true},
@@ -107,9 +108,9 @@ func inside() (names []string) {
 	return names
 }
 
-// Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds the
-// state of invented machines ("machines") or of a project ("projects-UID"), and otherwise only parts that an interrupted
-// Create left.
+// Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
+// the state of invented machines ("machines") or of a project ("projects-UID"), and otherwise only parts that an
+// interrupted Create left.
 func Vacant(path string) bool {
 	root, err := sys.Follow(path)
 	if err != nil {
@@ -141,8 +142,8 @@ func vacant(root *sys.Dir) bool {
 	return invented || len(entries) == 0
 }
 
-// moveIn moves the parts into a folder of the caller that has content already. Another process of the same user may do so at
-// the same time: each part is moved by only one of them.
+// moveIn moves the parts into a folder of the caller that has content already. Another process of the same user may do
+// so at the same time: each part is moved by only one of them.
 func moveIn(aside, dir *sys.Dir) error {
 	if err := dir.SetMode(0o1777); err != nil {
 		return err

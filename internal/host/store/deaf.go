@@ -6,16 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is at least as large as the kernel's struct sigaction; only its first word is used (include/linux/signal_types.h).
+// action is at least as large as the kernel's struct sigaction; only its first word is used
+// (include/linux/signal_types.h).
 type action struct {
 	handler uintptr
 	rest    [7]uintptr
 }
 
-// deafen ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped while it
-// holds the folder lock would block all claims. The lock is held for about a millisecond; a user who presses the keys in that
-// time has to press them again. os/signal would be too late: it acts in another thread, after the stop. If the signal is
-// caught or ignored already, it does not stop the process.
+// deafen ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped
+// while it holds the folder lock would block all claims. The lock is held for about a millisecond; a user who presses
+// the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after the
+// stop. If the signal is caught or ignored already, it does not stop the process.
 func deafen() bool {
 	const ignore = 1 // SIG_IGN
 	var now action

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// End removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it after
-// the command has ended and the caller has closed its own descriptor of the lock.
+// End removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it
+// after the command has ended and the caller has closed its own descriptor of the lock.
 func (f *Folder) End(l job.Lease, boot string) (bool, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -39,8 +39,8 @@ func (f *Folder) Release(l job.Lease, boot string) error {
 	return f.remove(root, l, boot)
 }
 
-// Changed records that the devices or slices ids are not as they were read before. A claim that decides after it has to read
-// them again; a claim that decided before it has written its lease.
+// Changed records that the devices or slices ids are not as they were read before. A claim that decides after it has to
+// read them again; a claim that decided before it has written its lease.
 func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
 	root, err := f.acquire()
 	if err != nil {
@@ -56,8 +56,8 @@ func (f *Folder) userFolder(uid uint32) string {
 	return filepath.Join(f.Path, "leases", decimal(uid))
 }
 
-// folderName is the name of the folder in leases that has the lease, or will have it: the uid of the owner, except in a user
-// namespace.
+// folderName is the name of the folder in leases that has the lease, or will have it: the uid of the owner, except in a
+// user namespace.
 func folderName(l *job.Lease) string {
 	if l.Folder == "" {
 		return decimal(l.UID)
@@ -81,8 +81,8 @@ func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
 	return f.writeState(s)
 }
 
-// removePair removes the two files of a lease. It works by the folder's descriptor, because root does it in folders of other
-// users: by path, a symbolic link could direct it elsewhere, such as to a live lease of a third user.
+// removePair removes the two files of a lease. It works by the folder's descriptor, because root does it in folders of
+// other users: by path, a symbolic link could direct it elsewhere, such as to a live lease of a third user.
 func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -103,7 +103,8 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
 // holdersNamed is how many holders a lease names at most, which keeps its content small.
 const holdersNamed = 32
 
-// Mark records the processes that still hold a lease after its command ended. It does not bring back a lease that is gone.
+// Mark records the processes that still hold a lease after its command ended. It does not bring back a lease that is
+// gone.
 func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 	return f.mark(l, func(l *job.Lease) bool {
 		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), holdersNamed)], nil
@@ -111,7 +112,8 @@ func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 	})
 }
 
-// mark changes the content of a lease after its command ended, unless the lease is gone or belongs to another process by now.
+// mark changes the content of a lease after its command ended, unless the lease is gone or belongs to another process
+// by now.
 func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	root, err := f.acquire()
 	if err != nil {
@@ -139,8 +141,8 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 // ErrReleased says that a lease is gone: another user may have its devices by now.
 var ErrReleased = errors.New("the lease was released")
 
-// Entrust records that the lease belongs to process pid with that start time, and not to the process that claimed it, and
-// that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is ErrReleased.
+// Entrust records that the lease belongs to process pid with that start time, and not to the process that claimed it,
+// and that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is ErrReleased.
 func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -177,7 +179,8 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 	return replace(dir, nameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
 }
 
-// replace replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is held.
+// replace replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
+// held.
 func replace(dir *sys.Dir, name, fresh string, data []byte) error {
 	_ = dir.Remove(fresh) // left by a killed process
 	err := dir.Write(fresh, data, 0o644)
@@ -189,8 +192,8 @@ func replace(dir *sys.Dir, name, fresh string, data []byte) error {
 	return err
 }
 
-// Touch renews the times of the lease's files and, as its owner, of the state folder, so that systemd-tmpfiles does not remove
-// them by their age in /var/tmp.
+// Touch renews the times of the lease's files and, as its owner, of the state folder, so that systemd-tmpfiles does not
+// remove them by their age in /var/tmp.
 func (f *Folder) Touch(l job.Lease) {
 	root, err := f.open()
 	if err != nil {
@@ -221,12 +224,12 @@ func (f *Folder) Lock() (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// crowd is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all under
-// the folder lock.
+// crowd is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all
+// under the folder lock.
 const crowd = 10_000
 
-// Crowd names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs one. It
-// returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
+// Crowd names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs
+// one. It returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
 func (f *Folder) Crowd() (top string, uid uint32, n int) {
 	for _, sub := range []string{"leases", "tickets"} {
 		top = filepath.Join(f.Path, sub)
@@ -288,8 +291,8 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 	return false, err
 }
 
-// last is the file in a user's lease folder with the devices of the previous claim. It decides only the order among equal
-// devices.
+// last is the file in a user's lease folder with the devices of the previous claim. It decides only the order among
+// equal devices.
 const last = "last"
 
 func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// An entry is a pair of files: NAME.json is the content of the lease, and NAME.lock is empty; the lock on it keeps the lease
-// alive. NAME is the id, "-", and the hash of each device, joined by "+".
+// An entry is a pair of files: NAME.json is the content of the lease, and NAME.lock is empty; the lock on it keeps the
+// lease alive. NAME is the id, "-", and the hash of each device, joined by "+".
 const (
 	lockSuffix = ".lock"
 	jsonSuffix = ".json"
@@ -97,8 +97,9 @@ func decodeLease(data []byte, l *job.Lease) error {
 	return nil
 }
 
-// openRegular opens a file of another user. Nothing that the user puts there can block the open or lead it to another place.
-// Below a folder's descriptor it does not enter a mount either: a file system that a user mounted need not answer.
+// openRegular opens a file of another user. Nothing that the user puts there can block the open or lead it to another
+// place. Below a folder's descriptor it does not enter a mount either: a file system that a user mounted need not
+// answer.
 func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error) {
 	fd, err := openIn(dirFD, name, unix.O_RDONLY)
 	if err != nil {
@@ -123,8 +124,8 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 	return fd, nil
 }
 
-// errFolderLock: users who may write the folder lock may also make a hard link to it (proc_sys_fs(5), protected_hardlinks).
-// Closing a descriptor of that file would drop the lock in the middle of a claim.
+// errFolderLock: users who may write the folder lock may also make a hard link to it (proc_sys_fs(5),
+// protected_hardlinks). Closing a descriptor of that file would drop the lock in the middle of a claim.
 var errFolderLock = errors.New("it is the folder lock under a second name")
 
 // readEntry reads a small regular file, at most entrySize bytes.

@@ -31,7 +31,8 @@ type trap struct {
 	missing bool // there was no folder yet
 }
 
-// bait makes a file in the decoy for each name that is in the folder now, so that an operation on the name would hit it.
+// bait makes a file in the decoy for each name that is in the folder now, so that an operation on the name would hit
+// it.
 func (p *trap) bait(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(p.path, func(path string, d fs.DirEntry, err error) error {
@@ -177,8 +178,8 @@ const (
 	otherFolder = "a folder of another user"
 )
 
-// TestExchangedAtEveryStep: the owner of the state folder replaces any of its folders at any system call of a claim, a wait
-// and their ends. Nothing changes in the place to which the name leads then.
+// TestExchangedAtEveryStep: the owner of the state folder replaces any of its folders at any system call of a claim, a
+// wait and their ends. Nothing changes in the place to which the name leads then.
 func TestExchangedAtEveryStep(t *testing.T) {
 	own := decimal(me())
 	for deed, targets := range map[string][]string{
@@ -203,7 +204,8 @@ func TestExchangedAtEveryStep(t *testing.T) {
 	}
 }
 
-// exchangedAtEveryStep repeats a deed, with the exchange one call later each time. also is called for every system call.
+// exchangedAtEveryStep repeats a deed, with the exchange one call later each time. also is called for every system
+// call.
 func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, also func(c call)) {
 	t.Helper()
 	f := fresh(t)
@@ -254,8 +256,8 @@ func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, 
 	}
 }
 
-// TestCreateExchanged: at any system call of Create, the unfinished folder is replaced by a link or by another folder of the
-// caller. Nothing changes in that other folder.
+// TestCreateExchanged: at any system call of Create, the unfinished folder is replaced by a link or by another folder
+// of the caller. Nothing changes in that other folder.
 func TestCreateExchanged(t *testing.T) {
 	for _, link := range []bool{true, false} {
 		made := 0

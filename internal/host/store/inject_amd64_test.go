@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing plays a deed in which one system call fails with errno, and returns what the role printed. number counts the calls
-// that which accepts, from 1; met is false if there are fewer.
+// failing plays a deed in which one system call fails with errno, and returns what the role printed. number counts the
+// calls that which accepts, from 1; met is false if there are fewer.
 func failing(t *testing.T, path, deed string, number int, errno unix.Errno, which func(call) bool) (said string, what call, met bool) {
 	t.Helper()
 	seen, replaced := 0, 0 // the thread
@@ -54,8 +54,8 @@ func writes(c call) bool {
 		unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT, unix.SYS_MKNODAT}, c.nr)
 }
 
-// TestEveryWriteFails: any write of a claim fails, with a ticket and without. Either the claim fails and leaves no file, or
-// the lease exists and only a hint is missing.
+// TestEveryWriteFails: any write of a claim fails, with a ticket and without. Either the claim fails and leaves no
+// file, or the lease exists and only a hint is missing.
 func TestEveryWriteFails(t *testing.T) {
 	common := []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_FCHMOD, unix.SYS_FCNTL, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_RENAMEAT, unix.SYS_MKDIRAT}
 	everyWriteFails(t, "claim", common)
@@ -145,7 +145,8 @@ func everyReadFails(t *testing.T, f *Folder, deed string) {
 	}
 }
 
-// TestExchangedWithoutOpenat2: links are not followed either where the kernel or a seccomp filter does not know openat2.
+// TestExchangedWithoutOpenat2: links are not followed either where the kernel or a seccomp filter does not know
+// openat2.
 func TestExchangedWithoutOpenat2(t *testing.T) {
 	own := decimal(me())
 	for deed, targets := range map[string][]string{"lives": {"", "leases", "leases/" + own}, "waits": {"tickets"}} {

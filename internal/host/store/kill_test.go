@@ -39,7 +39,8 @@ func mark(dir string, d gpu.UUID) (*os.File, error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("TWO HOLDERS of %s", d)
 	}
-	// The kernel closes the files of a killed process from the highest number down, so this one must close before the lease.
+	// The kernel closes the files of a killed process from the highest number down, so this one must close before the
+	// lease.
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 512)
 	_ = file.Close()
 	return os.NewFile(uintptr(fd), string(d)), err //nolint:gosec // a descriptor

@@ -14,8 +14,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// folderLock is a POSIX record lock: F_GETLK names its holder, also one of another user, and children do not inherit it.
-// Closing any descriptor of the file drops such a lock, so a process has one descriptor, used by one goroutine at a time.
+// folderLock is a POSIX record lock: F_GETLK names its holder, also one of another user, and children do not inherit
+// it. Closing any descriptor of the file drops such a lock, so a process has one descriptor, used by one goroutine at a
+// time.
 type folderLock struct {
 	folder string // that contains it
 	path   string
@@ -114,8 +115,8 @@ func (l *folderLock) close() error {
 	return l.file.Load().Close()
 }
 
-// acquire takes the lock within d and returns the folder that contains it, or a *LockedError that names the holder. replaced
-// says that the lock file or the folder was replaced since it was opened.
+// acquire takes the lock within d and returns the folder that contains it, or a *LockedError that names the holder.
+// replaced says that the lock file or the folder was replaced since it was opened.
 func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,8 +168,8 @@ func (l *folderLock) unlock() {
 	_ = l.file.Load().fcntl(unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 }
 
-// closeLater closes a descriptor of the lock file that was opened by accident. It waits for the release of the lock, because
-// the close would drop it.
+// closeLater closes a descriptor of the lock file that was opened by accident. It waits for the release of the lock,
+// because the close would drop it.
 func (l *folderLock) closeLater(fd int) {
 	go func() {
 		<-l.turn
@@ -202,8 +203,8 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 	return nil
 }
 
-// request is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to the
-// goroutine. So a later attempt takes over the pending wait instead of starting a second one.
+// request is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to
+// the goroutine. So a later attempt takes over the pending wait instead of starting a second one.
 type request struct {
 	mu        sync.Mutex
 	abandoned bool // no caller waits for it: release the lock when it is granted
@@ -286,8 +287,8 @@ func holdEntry(fd uintptr) error {
 	return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// held reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock, needs no
-// write permission, and does not count the read lock of another process as a lease.
+// held reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock,
+// needs no write permission, and does not count the read lock of another process as a lease.
 func held(fd int) (bool, error) {
 	q := unix.Flock_t{Type: unix.F_RDLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q); err != nil {

@@ -44,8 +44,8 @@ func roleExchange(args []string) error {
 	}
 }
 
-// roleRemake NAME LINK AWAY: moves the folder NAME away, so that its owner makes it anew, and then exchanges the new one for LINK,
-// all the time.
+// roleRemake NAME LINK AWAY: moves the folder NAME away, so that its owner makes it anew, and then exchanges the new
+// one for LINK, all the time.
 func roleRemake(args []string) error {
 	fmt.Println("ready")
 	ended := make(chan struct{})
@@ -71,7 +71,8 @@ func roleRemake(args []string) error {
 	}
 }
 
-// roleVictim PATH: for each line that it reads it claims, waits, marks, touches and ends for some time, and says how often that went well.
+// roleVictim PATH: for each line that it reads it claims, waits, marks, touches and ends for some time, and says how
+// often that went well.
 func roleVictim(args []string) error {
 	devices := uuids([]string{"GPU-a", "GPU-b", "GPU-c"})
 	unix.Umask(0o077) // so that the mode of what it makes has to be changed
@@ -94,8 +95,9 @@ func roleVictim(args []string) error {
 	return nil
 }
 
-// TestOwnerOfTheFolderAttacks: mallory owns the state folder and replaces its folders by links and by folders of her own in a
-// tight loop, while alice and root work in it. None of their files elsewhere changes, and none appears elsewhere.
+// TestOwnerOfTheFolderAttacks: mallory owns the state folder and replaces its folders by links and by folders of her
+// own in a tight loop, while alice and root work in it. None of their files elsewhere changes, and none appears
+// elsewhere.
 func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	gate.Need(t, "root")
 	top := place(t)

@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// reader reads files of other users. A fault in their files becomes a Problem and is skipped. A fault of this process (no free
-// descriptor) is an error, because a lease that is not read would be given to a second holder.
+// reader reads files of other users. A fault in their files becomes a Problem and is skipped. A fault of this process
+// (no free descriptor) is an error, because a lease that is not read would be given to a second holder.
 type reader struct {
 	lock     *folderLock           // nil if no lock is open
 	ids      space.IDs             // the user ids that this user namespace can distinguish
@@ -124,7 +124,8 @@ func ownerOf(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// user calls each with a user's folder in top and its owner. A folder that is known to belong to another user is ignored.
+// user calls each with a user's folder in top and its owner. A folder that is known to belong to another user is
+// ignored.
 func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)

@@ -14,9 +14,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// The kernel's time of its file decides the place of a ticket in the line, so that file is never written again. If the devices
-// of the machine change, the owner writes them into a second file, NAME.devices, which replaces those in the ticket. The owner
-// gains nothing by a false one: a ticket may name every device from its start.
+// The kernel's time of its file decides the place of a ticket in the line, so that file is never written again. If the
+// devices of the machine change, the owner writes them into a second file, NAME.devices, which replaces those in the
+// ticket. The owner gains nothing by a false one: a ticket may name every device from its start.
 const devicesSuffix = ".devices"
 
 // renewal is the content of that file.
@@ -25,8 +25,8 @@ type renewal struct {
 	Known   []gpu.UUID `json:"known"`
 }
 
-// Renew records the devices that can serve the ticket now, and all devices that were considered (known). The ticket keeps its
-// place in the line.
+// Renew records the devices that can serve the ticket now, and all devices that were considered (known). The ticket
+// keeps its place in the line.
 func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error {
 	t := w.Ticket
 	t.Devices, t.Known = devices, known
@@ -51,8 +51,8 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 	return f.writeState(s)
 }
 
-// renewed reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner, and the
-// ticket counts as it was written.
+// renewed reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner,
+// and the ticket counts as it was written.
 func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
 	var now renewal
@@ -76,9 +76,9 @@ func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	return nil
 }
 
-// Call records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the folder: the
-// devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If waking fails, the
-// first waiter in line finds the change at its next poll.
+// Call records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the
+// folder: the devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If
+// waking fails, the first waiter in line finds the change at its next poll.
 func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 	root, err := f.acquire()
 	if err != nil {

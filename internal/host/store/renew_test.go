@@ -64,8 +64,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewHostile: if anything else is in place of the second file, the ticket counts as it was written and its owner is
-// reported.
+// TestRenewHostile: if anything else is in place of the second file, the ticket counts as it was written and its owner
+// is reported.
 func TestRenewHostile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"FIFO":    func(path string) error { return unix.Mkfifo(path, 0o644) },

@@ -12,8 +12,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// The state folder may belong to another user, who can replace everything in it at any time. So each operation opens it anew
-// and works by descriptor from there (sys.Dir). Files are written only in folders whose owner was checked after the open.
+// The state folder may belong to another user, who can replace everything in it at any time. So each operation opens it
+// anew and works by descriptor from there (sys.Dir). Files are written only in folders whose owner was checked after
+// the open.
 
 // open opens the state folder. It checks only that this is a folder and no symbolic link.
 func (f *Folder) open() (*sys.Dir, error) { return openRoot(f.Path) }
@@ -26,8 +27,8 @@ func openRoot(path string) (*sys.Dir, error) {
 	return root, err
 }
 
-// acquire takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since it was
-// opened, it is checked again. End with release.
+// acquire takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since
+// it was opened, it is checked again. End with release.
 func (f *Folder) acquire() (*sys.Dir, error) {
 	root, replaced, err := f.lock.acquire(f.Deadline)
 	if err != nil || !replaced {
@@ -47,7 +48,8 @@ func (f *Folder) release(root *sys.Dir) {
 
 func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// ownFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is none.
+// ownFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is
+// none.
 func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	dir, err := root.Dir(sub + "/" + name)
 	if err == nil {
@@ -89,8 +91,8 @@ func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir
 	return dir, nil
 }
 
-// openIn opens a path below the folder dirFD and follows no symbolic link there. With unix.AT_FDCWD, path is absolute, and
-// only its last two parts must not be links.
+// openIn opens a path below the folder dirFD and follows no symbolic link there. With unix.AT_FDCWD, path is absolute,
+// and only its last two parts must not be links.
 func openIn(dirFD int, path string, flags int) (int, error) {
 	if dirFD != unix.AT_FDCWD {
 		return sys.OpenAt(dirFD, path, flags)

@@ -15,9 +15,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// A process in a user namespace that maps only some ids does not know its uid outside: it can read its uid in the parent
-// namespace, but not whether that is the machine's first. So its folder has a random name that begins with spacePrefix and
-// says nothing about the owner; each reader takes the owner that the kernel reports.
+// A process in a user namespace that maps only some ids does not know its uid outside: it can read its uid in the
+// parent namespace, but not whether that is the machine's first. So its folder has a random name that begins with
+// spacePrefix and says nothing about the owner; each reader takes the owner that the kernel reports.
 const (
 	spacePrefix     = "ns-"
 	foldersPerOwner = 4 // folders of that kind that are read; claims make only one
@@ -41,8 +41,8 @@ func idsHere() space.IDs {
 	return space.Of(string(own), string(overflow))
 }
 
-// Anonymous returns an error if the caller's own files appear here as those of unknown users: then gpuard could not recognise
-// a lease as the caller's.
+// Anonymous returns an error if the caller's own files appear here as those of unknown users: then gpuard could not
+// recognise a lease as the caller's.
 func Anonymous() error { return anonymous(idsHere()) }
 
 func anonymous(ids space.IDs) error {
@@ -53,8 +53,8 @@ func anonymous(ids space.IDs) error {
 		"those of everybody else; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
-// judge returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it counts at
-// all. A folder with a hidden owner counts, because a locked file in it may be a lease.
+// judge returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it
+// counts at all. A folder with a hidden owner counts, because a locked file in it may be a lease.
 func judge(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
 	named, isUID := userNamed(name)
 	switch {
@@ -74,8 +74,8 @@ func foreign(ids space.IDs, uid, owner uint32) bool {
 	return uid != owner && uid != 0
 }
 
-// ownName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder that
-// belongs to the caller, or a new name.
+// ownName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder
+// that belongs to the caller, or a new name.
 func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil

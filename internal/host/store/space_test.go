@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// roleWithin MAP UID ROLE ARGUMENTS…: runs a role in a new user namespace. MAP is "inside:outside:count" for each range, or
-// "-" for none; UID is the uid of the role in there, or "-" to keep it.
+// roleWithin MAP UID ROLE ARGUMENTS…: runs a role in a new user namespace. MAP is "inside:outside:count" for each
+// range, or "-" for none; UID is the uid of the role in there, or "-" to keep it.
 func roleWithin(args []string) error {
 	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	cmd := exec.Command("/proc/self/exe", args[3:]...)
@@ -205,8 +205,8 @@ func TestWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestKilledInUserNamespace: files that a killed claim inside left are removed by the next claim of the same user, inside or
-// outside, or of root.
+// TestKilledInUserNamespace: files that a killed claim inside left are removed by the next claim of the same user,
+// inside or outside, or of root.
 func TestKilledInUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -251,8 +251,8 @@ func alive(f *Folder) []job.Lease {
 	return leases
 }
 
-// TestHiddenOwner: inside, a live lock in a folder with a hidden owner keeps its device busy. Outside, where the owner is
-// known, the usual rules apply. Dead locks do not count.
+// TestHiddenOwner: inside, a live lock in a folder with a hidden owner keeps its device busy. Outside, where the owner
+// is known, the usual rules apply. Dead locks do not count.
 func TestHiddenOwner(t *testing.T) {
 	gate.Need(t, "root", "userns")
 	f := fresh(t)

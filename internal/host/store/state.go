@@ -25,8 +25,8 @@ type Change struct {
 	Ended      int64      `json:"ended,omitempty"` // CLOCK_BOOTTIME in ns when the end of a lease on it was noticed
 }
 
-// state is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one reading of
-// the machine too many or too few, or a short wait, but never a second holder.
+// state is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one
+// reading of the machine too many or too few, or a short wait, but never a second holder.
 type state struct {
 	Generation Generation            `json:"generation"`
 	Boot       string                `json:"boot"`

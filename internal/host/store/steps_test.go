@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usable checks what must be true after a process was killed: no lease is alive, no problem is reported, the device can be
-// claimed, and after that no file of the killed process remains.
+// usable checks what must be true after a process was killed: no lease is alive, no problem is reported, the device can
+// be claimed, and after that no file of the killed process remains.
 func usable(t *testing.T, f *Folder, after string) {
 	t.Helper()
 	if leases, problems := f.Leases(); len(leases) > 0 || len(problems) > 0 {
@@ -41,8 +41,8 @@ func usable(t *testing.T, f *Folder, after string) {
 	}
 }
 
-// TestKilledAtEveryStep: kill -9 before each system call of a claim, which removes a dead entry first, and of its end; then
-// read again.
+// TestKilledAtEveryStep: kill -9 before each system call of a claim, which removes a dead entry first, and of its end;
+// then read again.
 func TestKilledAtEveryStep(t *testing.T) {
 	f := fresh(t)
 	usable(t, f, "at first")
@@ -67,8 +67,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestEntriesAreBornLocked: at no moment of a claim can another user open a lock file before its owner has locked it, read
-// incomplete content, or find a lease without its content.
+// TestEntriesAreBornLocked: at no moment of a claim can another user open a lock file before its owner has locked it,
+// read incomplete content, or find a lease without its content.
 func TestEntriesAreBornLocked(t *testing.T) {
 	old := unix.Umask(0) // which hides nothing
 	defer unix.Umask(old)

@@ -1,6 +1,6 @@
-// Package store keeps leases and tickets as files in the state folder. A lease or a ticket is alive as long as an open file
-// description lock is held on its file. Decisions are made one at a time, under the folder lock. The package records
-// decisions and makes none. It trusts no file of another user, calls no driver and does not walk /proc.
+// Package store keeps leases and tickets as files in the state folder. A lease or a ticket is alive as long as an open
+// file description lock is held on its file. Decisions are made one at a time, under the folder lock. The package
+// records decisions and makes none. It trusts no file of another user, calls no driver and does not walk /proc.
 //
 //	f, err := store.Open("/run/gpuard", nil, 2*time.Second)
 //	defer f.Close()
@@ -73,8 +73,8 @@ func Locate(run, tmp string) (path, warning string) {
 		", which survives reboots and is cleaned by age; for a better place: " + AsRoot()
 }
 
-// AsRoot is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so the
-// shell finds gpuard before sudo runs.
+// AsRoot is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so
+// the shell finds gpuard before sudo runs.
 func AsRoot() string { return `sudo "$(command -v gpuard)" setup machine` }
 
 // Candidates lists every state folder that may hold leases for real hardware, best first.
@@ -105,7 +105,8 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 	return f, nil
 }
 
-// Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same path.
+// Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same
+// path.
 func (f *Folder) Close() error { return f.lock.close() }
 
 // unusable returns the error for a path that cannot be opened as a folder, with what is there instead.
@@ -150,8 +151,8 @@ func (r *reader) check(root *sys.Dir) (uint32, error) {
 	return st.Uid, checkFileSystem(root)
 }
 
-// removal says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky, so
-// only the owner and root can.
+// removal says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky,
+// so only the owner and root can.
 func removal(path string, owner uint32, when string) string {
 	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
 		return "remove it" + when
@@ -175,8 +176,8 @@ func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	return nil
 }
 
-// network names the file system of that magic number if a server, and not only this kernel, takes part in its locks; else "".
-// The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
+// network names the file system of that magic number if a server, and not only this kernel, takes part in its locks;
+// else "". The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
 func network(kind int64) string {
 	switch uint32(kind) {
 	case 0x6969:

@@ -10,13 +10,14 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Succeed lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never free in
-// between, because no process decides without the folder lock. heir gets the user's live leases in this folder. It returns the
-// one to take over with its new content; nil for none; or one to release and false. In the last two cases Succeed returns nil.
+// Succeed lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never
+// free in between, because no process decides without the folder lock. heir gets the user's live leases in this folder.
+// It returns the one to take over with its new content; nil for none; or one to release and false. In the last two
+// cases Succeed returns nil.
 //
-// The lease gets a new lock file in place of the old one. A process that holds the old one has a file without a name, which
-// keeps nothing alive; it notices by the number of links. If this process is killed in Succeed, the old lock remains in
-// place, or the new one without a holder.
+// The lease gets a new lock file in place of the old one. A process that holds the old one has a file without a name,
+// which keeps nothing alive; it notices by the number of links. If this process is killed in Succeed, the old lock
+// remains in place, or the new one without a holder.
 func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -69,9 +70,9 @@ func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	return lock, nil
 }
 
-// Await records that the command of a lease ended and that the lease is kept for a next start, no longer than until. gone is
-// called under the folder lock and reports whether another process has taken the lease over: the comparison in mark misses
-// that if l was read after it.
+// Await records that the command of a lease ended and that the lease is kept for a next start, no longer than until.
+// gone is called under the folder lock and reports whether another process has taken the lease over: the comparison in
+// mark misses that if l was read after it.
 func (f *Folder) Await(l job.Lease, until time.Time, gone func() bool) error {
 	return f.mark(l, func(l *job.Lease) bool {
 		if gone() || l.Kept == nil {

@@ -115,8 +115,9 @@ func succeedOnly(f *Folder, _ []gpu.UUID) (string, error) {
 	return h.Lease.ID, nil
 }
 
-// TestSucceedKilledAtEveryStep: kill -9 before each system call of Succeed. Either the first process still has the lease, and
-// another can take it over, or no process has it and its device is free. A device of a live lease can never be claimed.
+// TestSucceedKilledAtEveryStep: kill -9 before each system call of Succeed. Either the first process still has the
+// lease, and another can take it over, or no process has it and its device is free. A device of a live lease can never
+// be claimed.
 func TestSucceedKilledAtEveryStep(t *testing.T) {
 	f := fresh(t)
 	usable(t, f, "at first")

@@ -16,10 +16,10 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// A ticket is one file, NAME.ticket: its content is written once, and the lock on it keeps the ticket alive. NAME is the time
-// at which it was made in 16 hex digits, "-", and the id. So the tickets sorted by name are in the order of their arrival,
-// and a reader of the first few opens no others. That order counts only among tickets of one user, who chooses it; between
-// users the kernel's time of the file counts.
+// A ticket is one file, NAME.ticket: its content is written once, and the lock on it keeps the ticket alive. NAME is
+// the time at which it was made in 16 hex digits, "-", and the id. So the tickets sorted by name are in the order of
+// their arrival, and a reader of the first few opens no others. That order counts only among tickets of one user, who
+// chooses it; between users the kernel's time of the file counts.
 //
 // A ticket may have a second file NAME.devices (see Renew).
 //
@@ -153,8 +153,8 @@ func (r *reader) ticketFiles(dir *os.File, uid uint32) (ticketFiles, error) {
 	return f, nil
 }
 
-// remove removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It works
-// by the folder's descriptor, because root does it in folders of other users. A file that remains is dead.
+// remove removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It
+// works by the folder's descriptor, because root does it in folders of other users. A file that remains is dead.
 func remove(dir *os.File, names ...string) {
 	for _, n := range names {
 		_ = unix.Unlinkat(int(dir.Fd()), n, 0)

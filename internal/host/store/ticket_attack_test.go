@@ -187,8 +187,8 @@ func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
 	eventually(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
 }
 
-// TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost the
-// claimant the lock either.
+// TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost
+// the claimant the lock either.
 func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
 	gate.Need(t, "root")
 	a, b := fresh(t), fresh(t)

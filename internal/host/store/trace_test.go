@@ -162,8 +162,8 @@ func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {
 	return w.Ticket.ID, w.Withdraw()
 }
 
-// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch files
-// have a step. Its answer true kills the process there. What the role said is returned.
+// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch
+// files have a step. Its answer true kills the process there. What the role said is returned.
 func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string {
 	t.Helper()
 	gate.Need(t, "ptrace")

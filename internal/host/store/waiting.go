@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, in whatever way. Its descriptors
-// are closed on exec, so a command that replaces this process does not inherit it.
+// Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, in whatever way. Its
+// descriptors are closed on exec, so a command that replaces this process does not inherit it.
 type Waiting struct {
 	Ticket job.Ticket // as other processes read it
 	dir    *sys.Dir   // tickets/<name>
@@ -31,7 +31,8 @@ type Waiting struct {
 	once   sync.Once
 }
 
-// Queue writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file remains.
+// Queue writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file
+// remains.
 func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -81,8 +82,9 @@ func (f *Folder) enqueue(w *Waiting) error {
 	return nil
 }
 
-// ownTickets returns the ids of the caller's tickets that have a file, and removes leftover files. Only at the limit does it
-// open every ticket to find the dead ones; otherwise a claim removes each when it comes to the front of the line.
+// ownTickets returns the ids of the caller's tickets that have a file, and removes leftover files. Only at the limit
+// does it open every ticket to find the dead ones; otherwise a claim removes each when it comes to the front of the
+// line.
 func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 	r, dir, uid := f.reader(), w.dir.File, w.Ticket.UID
 	files, err := r.ticketFiles(dir, uid)
@@ -143,8 +145,8 @@ func (w *Waiting) write() error {
 	return nil
 }
 
-// newPipe makes a FIFO that only this user can open. It opens the FIFO for reading and writing: opening one end would wait
-// for another process.
+// newPipe makes a FIFO that only this user can open. It opens the FIFO for reading and writing: opening one end would
+// wait for another process.
 func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 	if err := dir.Mkfifo(name); err != nil {
 		return nil, err
@@ -154,13 +156,14 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 		_ = dir.Remove(name)
 		return nil, err
 	}
-	// The pipes of one user share a limit of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this one.
+	// The pipes of one user share a limit of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this
+	// one.
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, os.Getpagesize())
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Withdraw removes the ticket. It takes no lock and never waits, so it can be called just before the process stops or ends.
-// A second call does nothing.
+// Withdraw removes the ticket. It takes no lock and never waits, so it can be called just before the process stops or
+// ends. A second call does nothing.
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
 		err = w.dir.Remove(w.name + ticketSuffix)
@@ -183,11 +186,11 @@ func (w *Waiting) Withdraw() (err error) {
 	return nil
 }
 
-// Behind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until then
-// it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with fewer to wait
-// for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the line moves at its
-// front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the writer, however that
-// ended. A thread can wait for only one file lock, and that wait cannot be cancelled.
+// Behind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until
+// then it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with fewer
+// to wait for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the line
+// moves at its front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the
+// writer, however that ended. A thread can wait for only one file lock, and that wait cannot be cancelled.
 func (w *Waiting) Behind(ctx context.Context, n int) error {
 	for {
 		ahead, err := w.ahead(max(n, 1))

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// TestWaiterKilledAtEveryStep: kill -9 before each system call of Queue and Withdraw, with an older dead ticket in the folder.
-// After that nothing of the ticket remains, and the next ticket does not wait for it.
+// TestWaiterKilledAtEveryStep: kill -9 before each system call of Queue and Withdraw, with an older dead ticket in the
+// folder. After that nothing of the ticket remains, and the next ticket does not wait for it.
 func TestWaiterKilledAtEveryStep(t *testing.T) {
 	for _, deed := range []string{"queue", "withdraw"} {
 		f := fresh(t)
@@ -55,8 +55,8 @@ func leaveDead(t *testing.T, f *Folder) {
 	_, _ = w.lock.Close(), w.pipe.Close()
 }
 
-// TestTicketsAreBornLocked: at no moment can another user open a ticket before its owner has locked it, or read an incomplete
-// one.
+// TestTicketsAreBornLocked: at no moment can another user open a ticket before its owner has locked it, or read an
+// incomplete one.
 func TestTicketsAreBornLocked(t *testing.T) {
 	f := fresh(t)
 	dir := f.ticketFolder(me())

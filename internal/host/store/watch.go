@@ -48,12 +48,13 @@ type ended struct {
 	name   string
 }
 
-// spacing is the least time between two values of Changed. It limits how often a user who ends many leases wakes the waiters.
+// spacing is the least time between two values of Changed. It limits how often a user who ends many leases wakes the
+// waiters.
 const spacing = 5 * time.Millisecond
 
-// Watch begins to watch this folder and the Others. It does not report what ended before it returned, so read the folder after
-// the call. By default a user has 128 inotify instances for all programs (fs.inotify.max_user_instances). Where none is free,
-// Watch fails and the caller has to poll.
+// Watch begins to watch this folder and the Others. It does not report what ended before it returned, so read the
+// folder after the call. By default a user has 128 inotify instances for all programs (fs.inotify.max_user_instances).
+// Where none is free, Watch fails and the caller has to poll.
 func (f *Folder) Watch() (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -94,9 +95,9 @@ func (w *Watcher) shut() error {
 	return w.inotify.Close()
 }
 
-// Leave ends the watch like Close, but returns its descriptor for another process to close; nil if it is closed already. The
-// kernel takes 5 to 60 ms for the last close, also for one by exec: it waits until no processor can still see the watches
-// (Linux fs/notify/group.c, fsnotify_destroy_group).
+// Leave ends the watch like Close, but returns its descriptor for another process to close; nil if it is closed
+// already. The kernel takes 5 to 60 ms for the last close, also for one by exec: it waits until no processor can still
+// see the watches (Linux fs/notify/group.c, fsnotify_destroy_group).
 func (w *Watcher) Leave() *os.File {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +153,8 @@ func (w *Watcher) top(root, sub, suffix string) error {
 	return nil
 }
 
-// user watches the folder of one user. It skips names of other things, and refuses a folder of another user than its name says.
+// user watches the folder of one user. It skips names of other things, and refuses a folder of another user than its
+// name says.
 func (w *Watcher) user(top, name, suffix string) error {
 	if _, isUID := userNamed(name); !isUID && !spaceNamed(name) {
 		return nil
@@ -183,7 +185,8 @@ func (w *Watcher) user(top, name, suffix string) error {
 	return err
 }
 
-// add watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not answer.
+// add watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not
+// answer.
 func (w *Watcher) add(fd int, d *watched, events uint32) error {
 	raw, err := w.inotify.SyscallConn()
 	if err != nil {
@@ -256,8 +259,8 @@ func (w *Watcher) event(e ended, what uint32) {
 	}
 }
 
-// watches reports whether the folder is watched already, and its event is only a change. A new folder can be watched by other
-// users only after its mode is widened, which is a second step if the umask of its owner is narrow.
+// watches reports whether the folder is watched already, and its event is only a change. A new folder can be watched by
+// other users only after its mode is widened, which is a second step if the umask of its owner is narrow.
 func (w *Watcher) watches(path string) bool {
 	for _, d := range w.folders {
 		if d.path == path {

@@ -88,7 +88,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchNeverMissesAnEnd: holders are killed one after another on a busy machine; the test reads only after an event.
+// TestWatchNeverMissesAnEnd: holders are killed one after another on a busy machine; the test reads only after an
+// event.
 func TestWatchNeverMissesAnEnd(t *testing.T) {
 	f := fresh(t)
 	w := watch(t, f)
@@ -252,7 +253,8 @@ func roleWatch(args []string) error {
 	return w.Close()
 }
 
-// TestWatchOfAFolderThatOpensLate: mkdir under a narrow umask makes a folder that others cannot watch before its mode is set.
+// TestWatchOfAFolderThatOpensLate: mkdir under a narrow umask makes a folder that others cannot watch before its mode
+// is set.
 func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 	gate.Need(t, "root")
 	f := fresh(t)
