@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells of changes of a project. Close it when done.
+// Watcher reports changes of a project. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more changes that were not told yet
+	Changed <-chan struct{} // has a value after one or more changes that were not reported yet
 
 	folder  *Folder
-	inotify *os.File // nil where the system has none left
+	inotify *os.File // nil if no instance was free
 	changed chan struct{}
 	stop    context.CancelFunc
 }
 
-// slow is the time between two values of Changed where the system does not tell: a user has 128 such watchers in all
-// (fs.inotify.max_user_instances), other programs' included.
+// slow is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
+// programs (fs.inotify.max_user_instances).
 const slow = time.Second
 
-// Watch begins to watch the project, or one instance of it. What changed before it returned is not told, so look after it.
+// Watch begins to watch the project, or only one instance of it. It does not report changes before it returned, so read
+// the files after the call.
 func (f *Folder) Watch(only string) (*Watcher, error) {
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -34,7 +35,7 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		go w.beat(ctx)
-		return w, nil //nolint:nilerr // there are no more of them for this user: then it looks now and then
+		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
 	w.inotify = os.NewFile(uintptr(fd), "inotify")
 	if only != "" {
@@ -64,7 +65,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// beat stands in for notices of the kernel.
+// beat sends a value at intervals, in place of events of the kernel.
 func (w *Watcher) beat(ctx context.Context) {
 	tick := time.NewTicker(slow)
 	defer tick.Stop()
@@ -116,10 +117,10 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// event says whether an event is worth a look, and whether it announces the end of a lock.
+// event reports whether an event is a change, and whether it announces the end of a lock.
 func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	switch {
-	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // an instance, of which something may be there already
+	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
 		for _, name := range w.folder.Instances() {
 			_ = w.add(w.folder.of(name, ""))
 		}
@@ -133,8 +134,8 @@ func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	return true, false
 }
 
-// echo tells once more: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c, __fput), and
-// on a machine that is busy that may take its time.
+// echo sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
+// __fput), and on a busy machine the drop can come later.
 func (w *Watcher) echo(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
