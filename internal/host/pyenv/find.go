@@ -56,8 +56,7 @@ func (w Where) Find() []Place {
 // local lists the names that tools give to the environment of a project: venv and uv, and pixi.
 func (w Where) local() []string { return []string{".venv", "venv", ".pixi/envs/default"} }
 
-// environment returns the environment in the folder prefix, if there is one. Its interpreter may be broken; then
-// Problem says so.
+// environment returns the environment in the folder prefix, if there is one. Its interpreter need not work.
 func (w Where) environment(prefix string) (Place, bool) {
 	p := Place{Prefix: prefix, Kind: "system"}
 	switch {

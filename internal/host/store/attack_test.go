@@ -399,7 +399,7 @@ func TestSameNameInAnotherFolder(t *testing.T) {
 	does(t, bob, "create", filepath.Join(f.userFolder(bob), filepath.Base(pair)+lockSuffix))
 	second := play(t, alice, "claim", f.Path, "5s", "GPU-b")
 	second.expect("claimed ")
-	claim(t, f, "GPU-c") // root's, which sweeps everybody's
+	claim(t, f, "GPU-c") // root's claim, which sweeps the files of all users
 	leases, problems := f.Leases()
 	if len(leases) != 3 || len(problems) > 0 {
 		t.Errorf("leases %+v, problems %v", leases, problems)

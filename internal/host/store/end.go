@@ -192,8 +192,8 @@ func replace(dir *sys.Dir, name, fresh string, data []byte) error {
 	return err
 }
 
-// Touch renews the times of the lease's files and, as its owner, of the state folder, so that systemd-tmpfiles does not
-// remove them by their age in /var/tmp.
+// Touch renews the times of the lease's files, and those of the state folder if it still has the owner that was
+// checked, so that systemd-tmpfiles does not remove them by their age in /var/tmp.
 func (f *Folder) Touch(l job.Lease) {
 	root, err := f.open()
 	if err != nil {

@@ -195,7 +195,7 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 			l.late = r
 			return l.locked(d)
 		}
-		err = <-r.granted // granted after the deadline, before abandon
+		err = <-r.granted // the wait ended just before abandon
 	}
 	if err != nil {
 		return fmt.Errorf("cannot lock the lease folder %s: %w", l.path, err)

@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// reader reads files of other users. A fault in their files becomes a Problem and is skipped. A fault of this process
-// (no free descriptor) is an error, because a lease that is not read would be given to a second holder.
+// reader reads files of other users. A fault in their files becomes a Problem. A fault of this process (no free
+// descriptor) is an error, because a lease that is not read would be given to a second holder.
 type reader struct {
 	lock     *folderLock           // nil if no lock is open
 	ids      space.IDs             // the user ids that this user namespace can distinguish

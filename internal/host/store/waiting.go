@@ -145,8 +145,8 @@ func (w *Waiting) write() error {
 	return nil
 }
 
-// newPipe makes a FIFO that only this user can open. It opens the FIFO for reading and writing: opening one end would
-// wait for another process.
+// newPipe makes a FIFO that only this user can open. It opens the FIFO for reading and writing, which needs no other
+// process at the other end (fifo(7)).
 func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 	if err := dir.Mkfifo(name); err != nil {
 		return nil, err
