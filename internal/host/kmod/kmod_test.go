@@ -92,7 +92,7 @@ func TestDriverModprobe(t *testing.T) {
 	}
 }
 
-// TestDriverUnreadable: a file that is there and cannot be read is not the same as no driver.
+// TestDriverUnreadable: a file that exists and cannot be read is an error, and not the same as no driver.
 func TestDriverUnreadable(t *testing.T) {
 	t.Parallel()
 	if d, err := Driver(machine(t, map[string]string{"proc/driver/nvidia/version/": ""})); err == nil {
@@ -100,7 +100,7 @@ func TestDriverUnreadable(t *testing.T) {
 	}
 }
 
-// TestFabric: the switches that the driver has; its control file and its other entries are none.
+// TestFabric: the driver's switches are listed; its control file and other entries are not switches.
 func TestFabric(t *testing.T) {
 	const folder = "sys/bus/pci/drivers/nvidia-nvswitch/"
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestNodesClosed: for everybody but root a file that may not be opened says so.
+// TestNodesClosed: a device file that a user other than root may not open has a Problem.
 func TestNodesClosed(t *testing.T) {
 	t.Parallel()
 	root := machine(t, map[string]string{"dev/nvidia0": ""})

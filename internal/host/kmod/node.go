@@ -16,9 +16,9 @@ import (
 	"gpuard/internal/core/site"
 )
 
-// Nodes lists the device files that GPU programs open, as far as they are there: NVIDIA's control, memory and card files,
-// Windows' /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are those on the machine whose files lie
-// below root. A machine without any has none; the error is that /dev cannot be listed.
+// Nodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
+// /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are without root. The error says that /dev
+// cannot be listed.
 func Nodes(root string) ([]site.Node, error) {
 	names, err := list(filepath.Join(root, "dev"))
 	if err != nil {
@@ -54,15 +54,16 @@ func node(root, path string) (site.Node, bool) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		n.UID, n.GID = st.Uid, st.Gid
 	}
-	// access(2) asks the device cgroup too, with EPERM (torvalds/linux fs/namei.c inode_permission), and wakes no device.
+	// access(2) fails with EPERM if the device cgroup refuses (torvalds/linux fs/namei.c inode_permission). It wakes no
+	// device.
 	if err := unix.Access(filepath.Join(root, path), unix.R_OK|unix.W_OK); err != nil {
 		n.Problem, n.Kept = err.Error(), errors.Is(err, unix.EPERM)
 	}
 	return n, true
 }
 
-// many is more than any machine has in /dev.
-const many = 8192
+// maxEntries is more than any machine has in /dev.
+const maxEntries = 8192
 
 func list(folder string) ([]string, error) {
 	dir, err := os.Open(folder)
@@ -70,7 +71,7 @@ func list(folder string) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	entries, err := dir.ReadDir(many)
+	entries, err := dir.ReadDir(maxEntries)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

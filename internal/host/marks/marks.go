@@ -1,6 +1,10 @@
-// Package marks keeps what people and watchers noted about devices, as small files in the state folder: which device an
-// administrator takes out of use, and which driver errors somebody saw. It believes only users that the caller trusts, opens
-// nothing that could hang or lead it away, and decides nothing.
+// Package marks keeps notes about devices as small files in the state folder: which devices an administrator has
+// drained, and which driver errors a process has seen. It uses only files of users that the caller trusts, and opens
+// nothing that could block or lead elsewhere. It decides nothing.
+//
+//	drained, errors, err := marks.Read(state, owner, bootID)
+//	err = marks.Write(state, owner, marks.Mark{Device: id, Drained: true, Reason: "fan", Since: now})
+//	err = marks.Record(state, boot, event)
 package marks
 
 import (
@@ -24,33 +28,34 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Mark is what an administrator said about one device.
+// Mark is an administrator's note about one device.
 type Mark struct {
 	Device  gpu.UUID  `json:"device"`
 	Drained bool      `json:"drained"`
 	Reason  string    `json:"reason,omitempty"`
 	By      string    `json:"by,omitempty"`
 	Since   time.Time `json:"since"`
-	Cleared time.Time `json:"cleared"` // driver errors up to then are settled
-	Boot    string    `json:"boot"`    // in which Cleared was said: errors without a time are settled in this boot only
+	Cleared time.Time `json:"cleared"` // driver errors until then do not count any more
+	Boot    string    `json:"boot"`    // of Cleared: errors without a time are cleared in this boot only
 }
 
-// Limits that keep a strange file from costing more than a moment.
+// Limits on what is read of files that other users write.
 const (
 	fileSize = 64 << 10 // of one file, in bytes
 	devices  = 512      // marks that are read
-	compact  = 32 << 10 // size from which a record of errors is written anew, with what counts of it
+	compact  = 32 << 10 // size from which a record of errors is shortened
 )
 
-// folder is where the marks lie, in the state folder; errors of a user lie beside it.
+// folder contains the marks, in the state folder. The errors that a user recorded are in a file next to it, see
+// errorsOf.
 const folder = "drained"
 
 func errorsOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(uid), 10) }
 
-// Read returns the marks below the state folder path that root or owner made, and the errors of this boot that root, owner
-// or the caller recorded, oldest first for each of them. A folder or file that cannot be used counts as empty; the error
-// says so, and is nil where there simply is none. hidden are ids as which root or owner may appear in a user namespace: what
-// belongs to one of those is believed too, since a device that may be drained must not be given away.
+// Read returns the marks in the state folder path that root or owner made, and the errors of this boot that root, owner
+// or the caller recorded, oldest first for each of the three. A folder or file that cannot be used counts as empty and
+// is named in the error; one that does not exist is no error. hidden are the uids that root or owner may have in a user
+// namespace: their files count too, because a device that may be drained must not be leased.
 func Read(path string, owner uint32, boot func() string, hidden ...uint32) (map[gpu.UUID]Mark, []gpu.Event, error) {
 	root, err := sys.OpenDir(path)
 	if err != nil {
@@ -65,7 +70,7 @@ func Read(path string, owner uint32, boot func() string, hidden ...uint32) (map[
 	trusted := []uint32{0, owner, uint32(os.Geteuid())}
 	slices.Sort(trusted)
 	for _, uid := range slices.Compact(trusted) {
-		data, rerr := read(root, errorsOf(uid), append([]uint32{uid}, hidden...))
+		data, rerr := readTrusted(root, errorsOf(uid), append([]uint32{uid}, hidden...))
 		if rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
@@ -96,7 +101,7 @@ func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
 			continue
 		}
 		var m Mark
-		data, err := read(d, name, trusted)
+		data, err := readTrusted(d, name, trusted)
 		if err == nil {
 			err = json.Unmarshal(data, &m)
 		}
@@ -114,7 +119,8 @@ func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
 
 func fileOf(id gpu.UUID) string { return job.DeviceHash(id) + ".json" }
 
-// Write records a mark in the state folder path of that owner. Only root and the owner may; os.ErrPermission says so.
+// Write records a mark in the state folder path of that owner. For a caller other than root and the owner, the error is
+// os.ErrPermission.
 func Write(path string, owner uint32, m Mark) error {
 	if uid := uint32(os.Geteuid()); uid != 0 && uid != owner {
 		return os.ErrPermission
@@ -123,7 +129,7 @@ func Write(path string, owner uint32, m Mark) error {
 	if err != nil {
 		return err
 	}
-	if len(data) >= fileSize { // nobody would read it
+	if len(data) >= fileSize { // Read would refuse it
 		return fmt.Errorf("cannot note more than %d KiB about a device", fileSize>>10)
 	}
 	root, err := sys.OpenDir(path)
@@ -145,8 +151,8 @@ func Write(path string, owner uint32, m Mark) error {
 	return d.Replace(fileOf(m.Device), append(data, '\n'), 0o644)
 }
 
-// widen undoes a narrow umask: others must see what is drained. A folder in which something else lies is not the one that was made:
-// the owner of the state folder may have put another one of the caller's in its place.
+// widen undoes a narrow umask: other users must be able to read the marks. It leaves a folder with other content alone,
+// because the owner of the state folder may have put another folder of the caller in this place.
 func widen(d *sys.Dir) error {
 	st, err := d.Status()
 	if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o755 == 0o755 {
@@ -169,8 +175,8 @@ type line struct {
 	Source string    `json:"source"`
 }
 
-// Record adds errors of this boot to what the caller saw before. They are a line each, added in one step, so that several
-// processes may do so at the same time.
+// Record adds errors of this boot to the caller's file, one line each. All lines are written in one step, so several
+// processes may do that at the same time.
 func Record(path, boot string, events ...gpu.Event) error {
 	var text []byte
 	for _, e := range events {
@@ -186,18 +192,19 @@ func Record(path, boot string, events ...gpu.Event) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	before, err := read(root, errorsOf(uid), []uint32{uid})
+	before, err := readTrusted(root, errorsOf(uid), []uint32{uid})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if len(before) > compact {
 		return root.Replace(errorsOf(uid), append(newer(before, boot), text...), 0o644)
 	}
-	return add(root, errorsOf(uid), text)
+	return appendTo(root, errorsOf(uid), text)
 }
 
-// add appends to a file of the caller's. One that is missing is made in its place, so that what is added at the same time is not lost.
-func add(root *sys.Dir, name string, text []byte) error {
+// appendTo appends to a file of the caller. It creates a missing file under its final name, so that lines of another
+// process are not lost.
+func appendTo(root *sys.Dir, name string, text []byte) error {
 	const flags = unix.O_WRONLY | unix.O_APPEND
 	fd, err := root.Open(name, flags)
 	if errors.Is(err, os.ErrNotExist) {
@@ -210,14 +217,15 @@ func add(root *sys.Dir, name string, text []byte) error {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)) //nolint:gosec // a descriptor
-	if err = judge(fd, file.Name(), []uint32{uint32(os.Geteuid())}); err == nil {
+	if err = checkTrusted(fd, file.Name(), []uint32{uint32(os.Geteuid())}); err == nil {
 		_, err = file.Write(text)
 	}
 	return errors.Join(err, file.Close())
 }
 
-// newer is what is kept of a record that is full: of this boot the newest errors of each device and code, so that a program
-// that fails in a loop does not push out what happened once; and if that is too much as well, the newer half of it.
+// newer shortens a full record to the newest errors of each device and code in this boot, so that a program that fails
+// in a loop does not displace an error that happened once. If these are too many, it keeps the newer ones, up to half
+// of compact.
 func newer(data []byte, boot string) []byte {
 	const often = 4
 	type kind struct {
@@ -254,8 +262,9 @@ func decode(data []byte, boot string) []gpu.Event {
 	return out
 }
 
-// judge refuses an open file unless it is a regular one of a trusted user without a second name: what another user linked here.
-func judge(fd int, name string, trusted []uint32) error {
+// checkTrusted returns an error unless the open file is a regular file of a trusted user with only one name: another
+// user may have made a second hard link here.
+func checkTrusted(fd int, name string, trusted []uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
@@ -269,18 +278,19 @@ func judge(fd int, name string, trusted []uint32) error {
 	return nil
 }
 
-// read returns a small file of a trusted user. A pipe or a device is looked at and never opened.
-func read(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
-	look, err := d.Open(name, unix.O_PATH)
+// readTrusted returns the content of a small file of a trusted user. It checks the file through O_PATH first, so that
+// it never opens a FIFO or a device.
+func readTrusted(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
+	handle, err := d.Open(name, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(look) //nolint:errcheck // only looked at
+	defer unix.Close(handle) //nolint:errcheck // O_PATH
 	name = filepath.Join(d.Name(), name)
-	if err := judge(look, name, trusted); err != nil {
+	if err := checkTrusted(handle, name, trusted); err != nil {
 		return nil, err
 	}
-	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(look)) // the very file that was looked at
+	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(handle)) // the file that was checked
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +302,7 @@ func read(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
 	return data, err
 }
 
-// openDir opens the folder of the marks, which must belong to a trusted user and be for nobody else to write.
+// openDir opens the folder of the marks. It must belong to a trusted user, and no other user may write it.
 func openDir(root *sys.Dir, trusted []uint32) (*sys.Dir, error) {
 	d, err := root.Dir(folder)
 	if err != nil {

@@ -28,7 +28,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestMarks(t *testing.T) {
 	dir := t.TempDir()
-	defer unix.Umask(unix.Umask(0o077)) // of somebody who keeps things to themselves: others must see what is drained
+	defer unix.Umask(unix.Umask(0o077)) // a narrow umask: other users must be able to read the marks all the same
 	if found, seen, err := Read(dir, self(), booted); len(found) != 0 || len(seen) != 0 || err != nil {
 		t.Fatalf("nothing was written: %v, %v, %v", found, seen, err)
 	}
@@ -81,7 +81,7 @@ func TestRecord(t *testing.T) {
 	if err != nil || len(seen) != 40 || slices.ContainsFunc(seen, func(e gpu.Event) bool { return e.XID.Code == 48 }) {
 		t.Errorf("%d events, %v", len(seen), err)
 	}
-	for range 600 { // it does not grow for ever, the newest stay, and what repeats itself pushes nothing out
+	for range 600 { // it does not grow without limit, the newest stay, and repeated errors displace no others
 		if err := Record(dir, boot, event(94)); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestFirstRecords: what several processes record first of all, at the same moment, is there in the end.
+// TestFirstRecords: several processes make the file at the same time, and no record is lost.
 func TestFirstRecords(t *testing.T) {
 	const writers = 8
 	for range 100 {
@@ -124,7 +124,7 @@ func TestFirstRecords(t *testing.T) {
 	}
 }
 
-// TestStrangers: what others put there is named and counts for nothing, and nothing of it is opened.
+// TestStrangers: files of other users are reported and ignored, and never opened.
 func TestStrangers(t *testing.T) {
 	mark := `{"device":"GPU-a","drained":true}`
 	for name, put := range map[string]func(dir string) error{
@@ -169,7 +169,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestStrangeLines: what is no error of a device is left out, the rest of the file counts.
+// TestStrangeLines: lines that are not an error of a device are skipped, and the other lines count.
 func TestStrangeLines(t *testing.T) {
 	dir := t.TempDir()
 	var text string
@@ -224,7 +224,8 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestNotLedAway: where the owner of the state folder has put a link in its place, nothing is made or changed behind it.
+// TestNotLedAway: if the owner of the state folder replaced it by a link, nothing is made or changed in the link's
+// target.
 func TestNotLedAway(t *testing.T) {
 	top := t.TempDir()
 	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
@@ -255,8 +256,8 @@ func TestNotLedAway(t *testing.T) {
 	}
 }
 
-// TestExchangedMeanwhile: the owner of the state folder exchanges it, and the folder of the marks, for links to other folders of the
-// caller's in a tight loop, while the caller drains and records.
+// TestExchangedMeanwhile: the owner of the state folder replaces it, and the folder of the marks, by links to other
+// folders of the caller in a tight loop, while the caller writes marks and errors.
 func TestExchangedMeanwhile(t *testing.T) {
 	top := t.TempDir()
 	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
@@ -298,7 +299,7 @@ func TestExchangedMeanwhile(t *testing.T) {
 	}
 }
 
-// listing is everything below a folder.
+// listing lists everything below a folder.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -320,7 +321,7 @@ func listing(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestFolderOfMarks: the mode of one that a narrow umask hid is widened, that of any other folder is not.
+// TestFolderOfMarks: the mode of a folder that a narrow umask hid is widened, and that of any other folder is not.
 func TestFolderOfMarks(t *testing.T) {
 	for name, want := range map[string]os.FileMode{fileOf("GPU-b"): 0o755, sys.NewPrefix + "x": 0o755, "thesis": 0o700} {
 		dir := t.TempDir()
@@ -336,7 +337,7 @@ func TestFolderOfMarks(t *testing.T) {
 	}
 }
 
-// BenchmarkReadNothing is what every claim pays where nothing was ever noted.
+// BenchmarkReadNothing is the cost for every claim on a machine without any note.
 func BenchmarkReadNothing(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {

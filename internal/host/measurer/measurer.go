@@ -1,6 +1,11 @@
-// Package measurer is the process that measures a shared lease, as far as it touches other processes: it is started beside
-// a holder, says a line where a command has its standard error, and ends a process. What is measured, and who is to be told
-// or ended, others decide.
+// Package measurer has the operations on processes that the process measuring a shared lease needs: to start it next to
+// a holder, to write a line to a command's standard error, and to end a process. It does not measure, and does not
+// decide which process is warned or ended.
+//
+//	cmd, err := measurer.Start(pidfd, args...)
+//	// in that process:
+//	err = measurer.Tell(pidfd, pid, "gpuard: ...\n")
+//	err = measurer.End(pid, false, isStillTheJob)
 package measurer
 
 import (
@@ -18,9 +23,9 @@ import (
 // Flag is the first argument of such a process.
 const Flag = "__measure"
 
-// Start starts this program again as a child, with a descriptor of the process behind pidfd and nothing else of ours: it
-// has no part in the lease, which a driver that hangs would otherwise keep. args follow Flag and that descriptor's number
-// on its command line. The caller waits for it.
+// Start starts this program again as a child with a duplicate of pidfd. The child inherits no descriptor of the lease:
+// it would keep the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor on
+// its command line. The caller waits for the child.
 func Start(pidfd int, args ...string) (*exec.Cmd, error) {
 	fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 3) //nolint:gosec // a descriptor
 	if err != nil {
@@ -46,17 +51,17 @@ func Process(number string) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "pidfd"), nil
 }
 
-// patience is how long a terminal that was stopped, or a full pipe, is waited for.
+// patience is how long Tell waits for a stopped terminal or a full pipe.
 const patience = 300 * time.Millisecond
 
-// Tell writes a line to the standard error that the process behind pidfd has at this moment. Nothing stays open: whoever
-// reads a pipe to its end must not wait for us. Only the owner of the process and root may.
+// Tell writes a line to the present standard error of the process pidfd. It closes it afterwards, because the reader of
+// a pipe would wait for this process otherwise. Only the owner of the process and root may.
 func Tell(pidfd, pid int, line string) error {
 	fd, err := standardError(pidfd, pid)
 	if err != nil {
 		return fmt.Errorf("cannot tell process %d: %w", pid, err)
 	}
-	defer unix.Close(fd)                                          //nolint:errcheck // written or not, there is nobody to tell
+	defer unix.Close(fd)                                          //nolint:errcheck // the write reports errors
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
 	for end := time.Now().Add(patience); ; {
 		n, err := unix.Poll(ready, int(max(0, time.Until(end).Milliseconds())))
@@ -64,7 +69,7 @@ func Tell(pidfd, pid int, line string) error {
 			continue
 		}
 		if err != nil || n == 0 || ready[0].Revents&unix.POLLOUT == 0 {
-			return fmt.Errorf("cannot tell process %d: nobody reads its standard error", pid)
+			return fmt.Errorf("cannot tell process %d: no process reads its standard error", pid)
 		}
 		break
 	}
@@ -74,9 +79,9 @@ func Tell(pidfd, pid int, line string) error {
 	return nil
 }
 
-// standardError prefers the very descriptor (pidfd_getfd(2)): it shares its place in a file, so that the next line of the
-// command does not go over ours, and it may be a socket. Where the kernel's settings forbid that, the file behind it is
-// opened again.
+// standardError prefers a duplicate of the descriptor (pidfd_getfd(2)): it shares the file offset, so that the next
+// line of the command does not overwrite this one, and it works for a socket. If the kernel's settings forbid that, it
+// opens the file again.
 func standardError(pidfd, pid int) (int, error) {
 	if fd, err := unix.PidfdGetfd(pidfd, 2, 0); err == nil {
 		return fd, nil
@@ -86,7 +91,7 @@ func standardError(pidfd, pid int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// The number may have become another process's before it was opened.
+	// The PID may have become that of another process before the open.
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
@@ -94,8 +99,8 @@ func standardError(pidfd, pid int) (int, error) {
 	return fd, nil
 }
 
-// End asks a process to end (SIGTERM), or ends it by force (SIGKILL). sure is asked after the process was fixed: whether it
-// still is the one that is meant.
+// End sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID is still
+// that of the right process.
 func End(pid int, force bool, sure func() bool) error {
 	sig := unix.SIGTERM
 	if force {

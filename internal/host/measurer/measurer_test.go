@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test program what Start starts: it writes its arguments and the process that it was given.
+// TestMain makes the test program the child of Start: it prints its arguments and the process of its pidfd.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == Flag {
 		process, err := Process(os.Args[2])
@@ -60,7 +60,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestTellFile: a line stands between what the command writes before and after.
+// TestTellFile: the line is between the command's output before and after it.
 func TestTellFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(path)
@@ -91,7 +91,7 @@ func TestTellFile(t *testing.T) {
 	}
 }
 
-// TestTellPipe: a full pipe is not waited for, and the pipe is not kept open.
+// TestTellPipe: Tell does not wait for a full pipe, and does not keep the pipe open.
 func TestTellPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -114,7 +114,7 @@ func TestTellPipe(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "nobody reads its standard error") || time.Since(began) > 20*time.Second {
+	if err == nil || !strings.Contains(err.Error(), "no process reads its standard error") || time.Since(began) > 20*time.Second {
 		t.Errorf("a full pipe: %v after %s", err, time.Since(began))
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// reading is what a child found.
+// reading is what a child read.
 type reading struct {
 	Machine     gpu.Machine
 	First       gpu.Machine // of two readings

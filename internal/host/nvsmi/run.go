@@ -12,21 +12,21 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// The most output that is read, in bytes. limit is about 100 times what 16 devices with 1,000 processes give;
+// The most output that is read, in bytes. limit is about 100 times the output for 16 devices with 1,000 processes;
 // lists have one short line for each device or slice.
 const (
 	limit     = 64 << 20
 	listLimit = 1 << 20
 )
 
-// answer is what one run of nvidia-smi printed. Its exit status carries nothing that the text does not say.
+// answer is the output of one run of nvidia-smi. Its exit status says no more than the output.
 type answer struct {
 	out, errs []byte
-	failure   *gpu.Unavailable // it did not run to its end
+	failure   *gpu.Unavailable // if it did not run to its end
 }
 
-// run starts nvidia-smi without a shell, reads at most that many bytes, and kills its process group when ctx ends.
-// It returns then even if the kernel cannot end the process, as happens when the driver hangs.
+// run starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
+// returns then even if the kernel cannot end the process, because the driver hangs.
 func run(ctx context.Context, most int, path string, args ...string) answer {
 	done := make(chan answer, 1)
 	go func() { done <- execute(ctx, most, path, args) }()
@@ -35,7 +35,7 @@ func run(ctx context.Context, most int, path string, args ...string) answer {
 		return a
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(100 * time.Millisecond) // normally enough to see it die, so that nothing is left behind
+	grace := time.NewTimer(100 * time.Millisecond) // usually enough to reap it
 	defer grace.Stop()
 	select {
 	case a := <-done:
@@ -52,13 +52,13 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 200 * time.Millisecond // a child of its own must not keep our pipes open
+	cmd.WaitDelay = 200 * time.Millisecond // a child of nvidia-smi may keep the pipes open
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return answer{failure: late(ctx)}
-	case out.Full || errs.Full: // seen before err: the program then died of the closed pipe
+	case out.Full || errs.Full: // checked before err: the closed pipe has ended the program
 		return answer{failure: broken("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
 		return answer{failure: &gpu.Unavailable{

@@ -11,21 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells of changes of a project. Close it when done.
+// Watcher reports changes of a project. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more changes that were not told yet
+	Changed <-chan struct{} // has a value after one or more changes that were not reported yet
 
 	folder  *Folder
-	inotify *sys.Inotify // nil where the system has none left
+	inotify *sys.Inotify // nil if no instance was free
 	changed chan struct{}
 	stop    context.CancelFunc
 }
 
-// slow is the time between two values of Changed where the system does not tell: a user has 128 such watchers in all
-// (fs.inotify.max_user_instances), other programs' included.
+// slow is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
+// programs (fs.inotify.max_user_instances).
 const slow = time.Second
 
-// Watch begins to watch the project, or one instance of it. What changed before it returned is not told, so look after it.
+// Watch begins to watch the project, or only one instance of it. It does not report changes before it returned, so read
+// the files after the call.
 func (f *Folder) Watch(only string) (*Watcher, error) {
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -33,7 +34,7 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	var err error
 	if w.inotify, err = sys.NewInotify(); err != nil {
 		go w.beat(ctx)
-		return w, nil //nolint:nilerr // there are no more of them for this user: then it looks now and then
+		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
 	if only != "" {
 		err = w.add(f.of(only, ""))
@@ -62,7 +63,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// beat stands in for notices of the kernel.
+// beat sends a value at intervals, in place of events of the kernel.
 func (w *Watcher) beat(ctx context.Context) {
 	tick := time.NewTicker(slow)
 	defer tick.Stop()
@@ -103,10 +104,10 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// event says whether an event is worth a look, and whether it announces the end of a lock.
+// event reports whether an event is a change, and whether it announces the end of a lock.
 func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	switch {
-	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // an instance, of which something may be there already
+	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
 		for _, name := range w.folder.Instances() {
 			_ = w.add(w.folder.of(name, ""))
 		}
@@ -120,8 +121,8 @@ func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	return true, false
 }
 
-// echo tells once more: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c, __fput), and
-// on a machine that is busy that may take its time.
+// echo sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
+// __fput), and on a busy machine the drop can come later.
 func (w *Watcher) echo(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {

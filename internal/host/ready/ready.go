@@ -1,5 +1,7 @@
-// Package ready asks a program, once, whether it can be used: by a command, a TCP connection or an HTTP request. When to ask
-// again, and for how long, is for whoever asks.
+// Package ready checks once whether a program is ready: by a command, a TCP connection or an HTTP request. The caller
+// decides when to check again, and for how long.
+//
+//	err := ready.HTTP(ctx, "http://127.0.0.1:8000/health") // nil: it is ready
 package ready
 
 import (
@@ -21,8 +23,8 @@ import (
 	"time"
 )
 
-// Command is ready when the command ends with 0. It runs in the folder and with the variables given, and is killed, with its
-// process group, at the end of ctx. The error says what it wrote last.
+// Command runs a command in folder with the environment env, and returns nil if it ends with 0. It kills the command
+// and its process group when ctx ends. The error has the last line of its output.
 func Command(ctx context.Context, argv []string, folder string, env []string) error {
 	if len(argv) == 0 {
 		return errors.New("cannot ask whether it is ready: the command is empty")
@@ -37,7 +39,7 @@ func Command(ctx context.Context, argv []string, folder string, env []string) er
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended with 0, and left something behind that has its output open
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended with 0, and a child of it may still have the output open
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not answer in time", argv[0])
@@ -47,7 +49,8 @@ func Command(ctx context.Context, argv []string, folder string, env []string) er
 	return err
 }
 
-// find looks a program up on the PATH that it will have, and not on ours. A name that is not found is left to fail by itself.
+// find searches a program on the PATH in env, not on that of this process. If it is not found, the start of the command
+// fails.
 func find(name string, env []string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -68,7 +71,7 @@ func find(name string, env []string) string {
 	return name
 }
 
-// TCP is ready when somebody accepts a connection at "host:port", or at a port of this machine.
+// TCP returns nil if a program accepts a connection at "host:port", or at a port of this machine.
 func TCP(ctx context.Context, address string) error {
 	conn, err := dial(ctx, address)
 	if err != nil {
@@ -77,8 +80,9 @@ func TCP(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// HTTP is ready when the answer to a GET of an http address has a status of 200 to 399: a redirection is an answer of the
-// program, and is not followed. There is no https: a certificate says nothing of readiness, and TCP does for such a program.
+// HTTP returns nil if the answer to a GET of an http address has a status from 200 to 399. It does not follow a
+// redirection, because that is an answer of the program too. There is no https: a certificate says nothing about
+// readiness, and TCP suffices for such a program.
 func HTTP(ctx context.Context, address string) error {
 	at, err := url.Parse(address)
 	if err != nil || at.Scheme != "http" || at.Hostname() == "" {
@@ -92,7 +96,7 @@ func HTTP(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is sent any more
+	defer conn.Close() //nolint:errcheck // all data was sent
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: gpuard\r\nAccept: */*\r\nConnection: close\r\n\r\n", at.RequestURI(), at.Host)
@@ -117,7 +121,7 @@ func HTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// dial asks a port alone by both addresses of this machine: which of them a program listens at is its own affair.
+// dial tries a port without a host at both loopback addresses, because the program may listen at only one of them.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	addresses := []string{address}
 	if !strings.Contains(address, ":") {
@@ -136,18 +140,18 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return nil, first
 }
 
-// refusal says in a few words what the network did: the whole error names the protocol, and both ends.
+// refusal shortens an error of the network, which names the protocol and both addresses.
 func refusal(ctx context.Context, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nobody listens at %s", address)
+		return fmt.Errorf("no program listens at %s", address)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not answer in time", address)
 	}
 	return fmt.Errorf("cannot connect: %w", err)
 }
 
-// ending keeps the end of what is written.
+// ending keeps the end of the output.
 type ending struct{ bytes.Buffer }
 
 func (e *ending) Write(b []byte) (int, error) {
@@ -161,7 +165,7 @@ func (e *ending) Write(b []byte) (int, error) {
 	return e.Buffer.Write(b)
 }
 
-// line is the last line with words in it.
+// line returns the last line that is not empty.
 func (e *ending) line() string {
 	lines := strings.Split(strings.TrimSpace(e.String()), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {

@@ -17,7 +17,7 @@ import (
 	"gpuard/test/executable"
 )
 
-// soon is a deadline that only a program which never answers reaches; patience is for everything else.
+// soon is a deadline for programs that never answer; patience is the deadline for all others.
 const (
 	soon     = 300 * time.Millisecond
 	patience = 20 * time.Second
@@ -30,7 +30,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// check compares an error with what its text begins with; "" means ready.
+// check checks the beginning of an error's text; "" means ready.
 func check(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
@@ -70,7 +70,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// A command that does not end is killed with what it started.
+// A command that does not end is killed with its children.
 func TestCommandTimeout(t *testing.T) {
 	t.Parallel()
 	pids := filepath.Join(t.TempDir(), "pids")
@@ -108,7 +108,7 @@ func TestCommandTimeout(t *testing.T) {
 	}
 }
 
-// A command that leaves something behind with its output open has answered.
+// A command that has ended is ready, even if a child of it has the output open.
 func TestCommandLeaves(t *testing.T) {
 	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -126,7 +126,8 @@ func TestCommandLeaves(t *testing.T) {
 	}
 }
 
-// server accepts connections and answers each with what answer makes of the first line of its request; "" is no answer at all.
+// server accepts connections and answers each with the result of answer for the first line of the request; "" is no
+// answer.
 func server(t *testing.T, network, address string, answer func(request string) string) string {
 	t.Helper()
 	listener, err := net.Listen(network, address)
@@ -154,7 +155,7 @@ func server(t *testing.T, network, address string, answer func(request string) s
 	return listener.Addr().String()
 }
 
-// nobody is an address that nobody listens at, and that nobody else is given: a socket is bound to it.
+// nobody returns an address where no program listens, and that no other program gets: a socket is bound to it.
 func nobody(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -179,11 +180,11 @@ func TestTCP(t *testing.T) {
 	_, port, _ := net.SplitHostPort(four)
 	check(t, "port", ready.TCP(within(t, patience), port), "")
 	free := nobody(t)
-	check(t, "nobody", ready.TCP(within(t, patience), free), "nobody listens at "+free)
+	check(t, "nobody", ready.TCP(within(t, patience), free), "no program listens at "+free)
 	check(t, "no port", ready.TCP(within(t, patience), "127.0.0.1:port"), "cannot connect: ")
 }
 
-// A port alone is also found at the other address of this machine.
+// A port without a host is also found at the IPv6 loopback address.
 func TestTCPv6(t *testing.T) {
 	t.Parallel()
 	_, port, _ := net.SplitHostPort(server(t, "tcp6", "[::1]:0", func(string) string { return "" }))
@@ -218,7 +219,7 @@ func TestHTTP(t *testing.T) {
 	}
 	check(t, "silent", ready.HTTP(within(t, soon), base+"/silent"), base+"/silent did not answer in time")
 	free := nobody(t)
-	check(t, "nobody", ready.HTTP(within(t, patience), "http://"+free+"/"), "nobody listens at "+free)
+	check(t, "nobody", ready.HTTP(within(t, patience), "http://"+free+"/"), "no program listens at "+free)
 	for _, bad := range []string{"", "127.0.0.1:1/", "https://127.0.0.1/", "http://", "http://[::1", "ftp://x/"} {
 		check(t, bad, ready.HTTP(within(t, patience), bad), "cannot ask ")
 	}

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroup is a control group (cgroups(7), version 2) that the command is started in. It has no limits: it is there because
-// nobody gets out of it by leaving a parent, and because all that is in it dies at one word to the kernel. A nil *cgroup is
-// one that could not be had, and nobody is in it.
+// cgroup is a control group (cgroups(7), version 2) in which the command is started. It has no limits. Its use is that
+// a process does not leave it by losing its parent, and that one write to cgroup.kill ends all processes in it. A nil
+// *cgroup means that there is none, and has no members.
 type cgroup struct {
 	dir  string
 	file *os.File
 }
 
-// groupPrefix is followed by the PID of the one who made it, a point and a number.
+// groupPrefix begins a cgroup's name, and is followed by the PID of its maker, a point and a number.
 const groupPrefix = "gpuard-"
 
-// newGroup makes one below our own, where that is ours to divide; nil where it is not, or where the kernel cannot end one
-// (before Linux 5.14).
+// newGroup makes a cgroup below that of this process. It returns nil if this process may not do that (see divisible),
+// or if the kernel has no cgroup.kill (before Linux 5.14).
 func newGroup(number int) *cgroup {
 	self, err1 := os.ReadFile("/proc/self/cgroup")
 	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
@@ -36,7 +36,7 @@ func newGroup(number int) *cgroup {
 	}
 	sweep(parent)
 	g := &cgroup{dir: filepath.Join(parent, fmt.Sprintf("%s%d.%d", groupPrefix, os.Getpid(), number))}
-	if err := os.Mkdir(g.dir, 0o755); err != nil { //nolint:gosec // everybody may see it
+	if err := os.Mkdir(g.dir, 0o755); err != nil { //nolint:gosec // all users may read it
 		return nil
 	}
 	file, err := os.Open(g.dir)
@@ -50,8 +50,9 @@ func newGroup(number int) *cgroup {
 	return g
 }
 
-// ownGroup is the folder of our cgroup in the hierarchy of version 2, also beside hierarchies of version 1; "" where none can
-// be seen. self is /proc/self/cgroup, mounts is /proc/self/mountinfo (proc_pid_mountinfo(5)).
+// ownGroup returns the folder of this process's cgroup in the hierarchy of version 2, also on machines that have
+// version 1 too; "" if it is not mounted here. self is /proc/self/cgroup, mounts is /proc/self/mountinfo
+// (proc_pid_mountinfo(5)).
 func ownGroup(self, mounts string) string {
 	own := ""
 	for line := range strings.Lines(self) {
@@ -59,7 +60,7 @@ func ownGroup(self, mounts string) string {
 			own = rest
 		}
 	}
-	if !strings.HasPrefix(own, "/") || path.Clean(own) != own { // "/..": outside of our cgroup namespace
+	if !strings.HasPrefix(own, "/") || path.Clean(own) != own { // "/..": outside of this cgroup namespace
 		return ""
 	}
 	for line := range strings.Lines(mounts) {
@@ -76,17 +77,17 @@ func ownGroup(self, mounts string) string {
 	return ""
 }
 
-// divisible reports whether we may make cgroups below this one. Being allowed to write is not enough: under systemd everything
-// is systemd's that it did not delegate (docs/CGROUP_DELEGATION.md of systemd/systemd), which it marks with an extended
-// attribute, or by giving a user a folder in one that is not the user's.
+// divisible reports whether this process may make cgroups below dir. Permission to write is not enough: systemd manages
+// every cgroup that it did not delegate (docs/CGROUP_DELEGATION.md of systemd/systemd). It marks a delegated one with
+// an extended attribute, or makes the user own it inside of a folder that the user does not own.
 func divisible(dir string) bool {
 	for _, p := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
 		if unix.Access(p, unix.W_OK) != nil {
 			return false
 		}
 	}
-	// A controller that is given to the groups below would count the command as one, and give it the share of one process.
-	// Only the first cgroup of all can have that and processes too ("no internal processes", cgroups(7)).
+	// If controllers are enabled for the groups below, the command's group would get the share of one process. Only the
+	// root cgroup can have such controllers and processes too ("no internal processes", cgroups(7)).
 	if b, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); err != nil || strings.TrimSpace(string(b)) != "" {
 		return false
 	}
@@ -104,8 +105,8 @@ func divisible(dir string) bool {
 		int(own.Uid) == os.Geteuid() && own.Uid != above.Uid
 }
 
-// sweep removes what others left who were killed. A cgroup with somebody in it stays; one that is just being made fails its
-// maker, who then does without.
+// sweep removes empty cgroups that ended processes left, and those of this process. If it removes a cgroup that is just
+// being made, its maker does without.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"[0-9]*"))
 	for _, dir := range left {
@@ -117,16 +118,16 @@ func sweep(parent string) {
 	}
 }
 
-// members lists who is in it, and in what was made below it.
+// members lists the processes in the cgroup and in cgroups below it.
 func (g *cgroup) members() (pids []int) {
 	for _, dir := range g.folders() {
-		pids = append(pids, inside(dir)...)
+		pids = append(pids, pidsIn(dir)...)
 	}
 	return pids
 }
 
-// inside lists who is in this very folder.
-func inside(dir string) (pids []int) {
+// pidsIn lists the processes in this cgroup only.
+func pidsIn(dir string) (pids []int) {
 	b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for word := range strings.FieldsSeq(string(b)) {
 		if pid, err := strconv.Atoi(word); err == nil && pid > 0 { // 0: in a PID namespace that is not below ours
@@ -136,7 +137,7 @@ func inside(dir string) (pids []int) {
 	return pids
 }
 
-// folders are its own and those below it, which come later.
+// folders returns the cgroup's own folder and then those below it.
 func (g *cgroup) folders() (dirs []string) {
 	if g == nil {
 		return nil
@@ -150,17 +151,17 @@ func (g *cgroup) folders() (dirs []string) {
 	return dirs
 }
 
-// kill ends all that are in it, but for those that are let out before.
+// kill moves the spared processes out of the cgroup, and ends all that are in it.
 func (g *cgroup) kill(spared []int) {
 	if g == nil {
 		return
 	}
 	if g.release(spared) {
-		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // what is left is ended one by one
+		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // if that fails, Kill ends them one by one
 	}
 }
 
-// release lets processes out, to where this process is; ok is false when one could not be.
+// release moves processes to the parent cgroup, which is that of this process. ok is false if one could not be moved.
 func (g *cgroup) release(pids []int) (ok bool) {
 	ok = true
 	for _, pid := range pids {
@@ -170,24 +171,24 @@ func (g *cgroup) release(pids []int) (ok bool) {
 	return ok
 }
 
-// remove lets out who lives on, and removes it. It stays while somebody is in a cgroup that the command made below it: that
-// one may have limits.
+// remove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups that the
+// command made below, because those may have limits; then the cgroup stays.
 func (g *cgroup) remove() {
 	if g == nil {
 		return
 	}
-	for range 20 { // who is let out may have started others meanwhile
+	for range 20 { // the processes may start others meanwhile
 		if g.prune() {
 			break
 		}
-		g.release(inside(g.dir))
+		g.release(pidsIn(g.dir))
 	}
 	if g.file != nil {
 		_ = g.file.Close()
 	}
 }
 
-// prune removes it and what is below, if nobody is in there.
+// prune removes the cgroup and those below, if there is no process in them.
 func (g *cgroup) prune() bool {
 	events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
 	if err != nil || !strings.Contains(string(events), "populated 0") {

@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestOwnGroup: where our cgroup of version 2 is, by what the kernel prints on different machines.
+// TestOwnGroup: the folder of the cgroup of version 2, from texts of the kernel on different machines.
 func TestOwnGroup(t *testing.T) {
 	const (
 		unified = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -33,7 +33,7 @@ func TestOwnGroup(t *testing.T) {
 		{"0::/docker/12abc\n", bound, ""},
 		{"0::/../other\n", unified, ""},
 		{"0::/a/../../b\n", unified, ""},
-		{"0::/gone (deleted)\n", unified, "/sys/fs/cgroup/gone (deleted)"}, // there is no such folder
+		{"0::/gone (deleted)\n", unified, "/sys/fs/cgroup/gone (deleted)"}, // that folder does not exist
 		{"4:memory:/job\n", hybrid, ""},
 		{"0::/in\n", "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", ""},
 		{"0::/in\n", spaced, ""},
@@ -47,7 +47,7 @@ func TestOwnGroup(t *testing.T) {
 	}
 }
 
-// TestGroup: what left the tree is found and ended, who is spared is let out, and nothing of the cgroup is left.
+// TestGroup: processes that left the tree are found and ended, spared ones are moved out, and the cgroup is removed.
 func TestGroup(t *testing.T) {
 	gate.Need(t, "cgroup2", "pidns")
 	other := exec.Command("sleep", "1400") // process 1 of a PID namespace; its children are not below us
@@ -93,7 +93,8 @@ sleep 1403`, other.Process.Pid, file))
 	}
 }
 
-// TestGroupLeft: who lives on is let out at the end, and a cgroup whose maker was killed is removed by the next.
+// TestGroupLeft: remaining processes are moved out at the end, and a cgroup of a killed process is removed by the next
+// one.
 func TestGroupLeft(t *testing.T) {
 	gate.Need(t, "cgroup2")
 	parent := groupOf(t, os.Getpid())
@@ -141,7 +142,7 @@ func TestGroupLeft(t *testing.T) {
 	}
 }
 
-// groupOf is the folder of a process's cgroup.
+// groupOf returns the folder of a process's cgroup.
 func groupOf(t *testing.T, pid int) string {
 	t.Helper()
 	own, err1 := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))

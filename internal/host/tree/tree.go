@@ -1,5 +1,10 @@
-// Package tree finds, buries and ends the processes below this one, also those that left their parent, process group and
-// session. It signals only processes of this tree, by pidfd; it does not know what they are for.
+// Package tree finds, reaps and ends the descendants of this process, also those that left their parent, process group
+// and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
+//
+//	t := tree.Adopt(awaited, spare)
+//	group := t.Group() // start the command in it
+//	err := t.Kill(5 * time.Second)
+//	t.Leave()
 package tree
 
 import (
@@ -16,25 +21,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is everything below this process, but for what is spared.
+// Tree is all descendants of this process, without those that are spared.
 type Tree struct {
 	awaited, spare func(pid int) bool
-	before         map[int]uint64 // children that were there already, with their start: whose they are, nobody here knows
+	before         map[int]uint64 // children from before Adopt, with their start: another program started them
 	stop           chan struct{}
 	done           sync.WaitGroup
-	told           []int // to end
+	told           []int // PIDs that were signalled to end
 	group          *cgroup
-	groups         int // that were made, or not
+	groups         int // number of calls of Group
 }
 
-// late is how long an orphan stays unburied. A child that was started by os/exec ends there within that time: nobody here
-// knows which children are whose, and a child that is waited for twice fails its starter.
+// late is how long an orphan stays a zombie. os/exec reaps its own children within that time. This package cannot
+// distinguish those from orphans, and if it reaps one first, its starter gets an error.
 const late = 300 * time.Millisecond
 
-// Adopt makes this process the parent of what its descendants leave behind (PR_SET_CHILD_SUBREAPER(2const)), and buries it
-// when it ends. Somebody else waits for those that are awaited. Processes for which spare says so, and what is below them, are
-// not part of the tree, nor are children that this process has already: a script that started something and then became this
-// program (exec) left it them. Those in its cgroup are, see Group.
+// Adopt makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps them when
+// they end, except for those for which awaited is true: the caller waits for them. Processes for which spare is true,
+// and their descendants, are not part of the tree. Neither are the children that this process has already: a script may
+// have started them before it became this program (exec). The processes in its cgroup are part of the tree, see Group.
 func Adopt(awaited, spare func(pid int) bool) *Tree {
 	t := &Tree{awaited: awaited, spare: spare, before: map[int]uint64{}, stop: make(chan struct{})}
 	if !childless() {
@@ -49,8 +54,8 @@ func Adopt(awaited, spare func(pid int) bool) *Tree {
 	return t
 }
 
-// Group returns the open folder of a cgroup for what is started next; nil where none can be had. It is a new one each time:
-// a cgroup whose members were ended at once may end whatever is started in it later, too (seen with Linux 6.18).
+// Group returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one each
+// time: after cgroup.kill, a cgroup may also end what is started in it later (seen with Linux 6.18).
 func (t *Tree) Group() *os.File {
 	t.group.remove()
 	t.groups++
@@ -60,7 +65,8 @@ func (t *Tree) Group() *os.File {
 	return t.group.file
 }
 
-// Leave buries what has ended, and nothing after that; what is still below this process becomes init's when it ends.
+// Leave reaps the processes that have ended, and stops reaping. The remaining descendants become children of init when
+// this process ends.
 func (t *Tree) Leave() {
 	close(t.stop)
 	t.done.Wait()
@@ -73,7 +79,7 @@ func (t *Tree) Leave() {
 	}
 }
 
-// bury waits for orphans that have ended.
+// bury reaps orphans that have ended.
 func (t *Tree) bury() {
 	tick := time.NewTicker(late)
 	defer tick.Stop()
@@ -103,14 +109,14 @@ func (t *Tree) bury() {
 	}
 }
 
-// anyEnded asks the kernel whether there is anything to bury, which costs nothing; the list of processes does.
+// anyEnded reports whether a child has ended. Unlike a list of all processes, this costs next to nothing.
 func anyEnded() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo == int32(unix.SIGCHLD)
 }
 
-// childless asks the kernel whether this process has no child at all, which is so mostly, and saves reading the list of processes.
+// childless reports whether this process has no child. That is the usual case, and saves reading all processes.
 func childless() bool {
 	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
 }
@@ -121,7 +127,7 @@ func (t *Tree) Members() []int {
 	return slices.Sorted(maps.Keys(members))
 }
 
-// members also lists those of the cgroup that are spared.
+// members returns the living members, and the processes of the cgroup that are spared.
 func (t *Tree) members() (found map[int]sys.Process, spared []int) {
 	all := sys.Processes()
 	children := map[int][]int{}
@@ -154,7 +160,7 @@ func (t *Tree) members() (found map[int]sys.Process, spared []int) {
 	return found, spared
 }
 
-// below are processes and all that descend from them.
+// below returns pids and all their descendants.
 func below(pids []int, children map[int][]int) map[int]bool {
 	known := map[int]bool{}
 	for queue := slices.Clone(pids); len(queue) > 0; queue = queue[1:] {
@@ -166,8 +172,8 @@ func below(pids []int, children map[int][]int) map[int]bool {
 	return known
 }
 
-// Signal sends a signal ("SIGTERM") to every member, and reports whether there was one. Members that stand still are
-// continued for it.
+// Signal sends a signal ("SIGTERM") to every member, and reports whether there was one. It also continues stopped
+// members, so that they receive it.
 func (t *Tree) Signal(name string) bool {
 	members, _ := t.members()
 	for pid, p := range members {
@@ -178,8 +184,9 @@ func (t *Tree) Signal(name string) bool {
 	return len(members) > 0
 }
 
-// Kill ends every member, and returns when none is left, or after patience: a process inside a driver that does not answer
-// cannot be ended. Members are stopped first, until no new one appears: who forks all the time would otherwise get away.
+// Kill ends every member. It returns when there are no more, or with an error after patience: a process in a driver
+// that does not answer cannot be ended. Kill stops the members first, until no new one appears, because a process that
+// forks all the time would get away otherwise.
 func (t *Tree) Kill(patience time.Duration) error {
 	defer t.buryEnded()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -211,7 +218,8 @@ func (t *Tree) Kill(patience time.Duration) error {
 	}
 }
 
-// buryEnded buries at once what was told to end, as far as it is our child by now.
+// buryEnded reaps, without the delay of bury, the processes that were signalled to end and are children of this one by
+// now.
 func (t *Tree) buryEnded() {
 	for _, pid := range t.told {
 		if p, ok := sys.ReadProcess(pid); ok && p.Parent == os.Getpid() && p.State == 'Z' && !t.awaited(pid) {
@@ -221,7 +229,7 @@ func (t *Tree) buryEnded() {
 	t.told = nil
 }
 
-// send signals the process that was seen, whoever has its number now.
+// send signals the process seen, and not another one that has its PID by now.
 func send(pid int, seen sys.Process, sig unix.Signal) {
 	_ = sys.Signal(pid, func() bool {
 		now, ok := sys.ReadProcess(pid)

@@ -18,7 +18,7 @@ import (
 
 const roleVar = "GPUARD_TREE_ROLE"
 
-// The tests need a process that adopts what is below it: this binary again, in a role.
+// The tests need a process that adopts its descendants: this binary again, in a role.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVar) == "" {
 		os.Exit(m.Run())
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// adopter SPARED SCRIPT…: starts the script, obeys the lines that it gets, and ends with its input.
+// adopter SPARED SCRIPT…: starts the script, obeys the lines of its standard input, and ends with it.
 func adopter(args []string) error {
 	var command int
 	t := Adopt(func(pid int) bool { return pid == command }, func(pid int) bool {
@@ -67,13 +67,13 @@ func adopter(args []string) error {
 	return nil
 }
 
-// ask plays the role and returns a function that asks it.
+// ask starts the role and returns a function that sends it a line and returns its answer.
 func ask(t *testing.T, spared, script string) func(line string) string {
 	t.Helper()
 	return askAs(t, exec.Command("/proc/self/exe", spared, script))
 }
 
-// askAs does the same with a command that is, or becomes, this binary.
+// askAs is ask for a command that is, or becomes, this binary.
 func askAs(t *testing.T, cmd *exec.Cmd) func(line string) string {
 	t.Helper()
 	cmd.Env = append(os.Environ(), roleVar+"=1")
@@ -108,7 +108,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestKill: everything below ends, whatever it did to get away; what is spared lives, with what is below it.
+// TestKill: all descendants end, whatever they did to get away; spared ones live on, with their descendants.
 func TestKill(t *testing.T) {
 	file := t.TempDir() + "/spared"
 	tell := ask(t, "spared-one", `trap "" TERM
@@ -144,7 +144,7 @@ wait; sleep 1104`)
 	}
 }
 
-// TestBefore: what was there before is not part of the tree: a script started it, and then became this program.
+// TestBefore: children from before Adopt are not part of the tree: a script started them and then became this program.
 func TestBefore(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -167,7 +167,7 @@ func TestBefore(t *testing.T) {
 	_ = unix.Kill(mine, unix.SIGKILL)
 }
 
-// TestKillForks: a family that forks faster than anybody can count is ended too.
+// TestKillForks: processes that fork all the time are ended too.
 func TestKillForks(t *testing.T) {
 	tell := ask(t, "nobody", `f() { (sleep 0.01; f) & (sleep 0.01; sleep 1200) & }; for i in 1 2 3 4; do f; done; wait`)
 	eventually(t, "there are many", func() bool { n, _ := strconv.Atoi(tell("members")); return n > 20 })
@@ -179,7 +179,7 @@ func TestKillForks(t *testing.T) {
 	}
 }
 
-// TestChildren: who starts a child with os/exec learns how it ended, beside the burying.
+// TestChildren: a caller that starts a child with os/exec still gets its exit status.
 func TestChildren(t *testing.T) {
 	tell := ask(t, "nobody", "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.1 &); done; sleep 1300")
 	for range 50 {
