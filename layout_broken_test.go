@@ -50,7 +50,7 @@ func brokenCases() []broken {
 		{"core is pure", one("internal/core/pick/a_test.go", "package pick\nfunc f() { go f() }\n"), "core may not start goroutines"},
 		{"core is pure", one("internal/core/pick/a_test.go", "package pick\nimport _ \"os\"\n"), ""},
 		{"by descriptor", one("internal/host/store/a.go", "package store\nimport \"os\"\nfunc f() { _ = os.Chmod(\"\", 0) }\n"), "os.Chmod goes by a path"},
-		{"by descriptor", one("internal/host/marks/a.go", "package marks\nimport \"golang.org/x/sys/unix\"\nfunc f() { _ = unix.Unlink(\"\") }\n"), "unix.Unlink goes by a path"},
+		{"by descriptor", one("internal/host/devicestate/a.go", "package devicestate\nimport \"golang.org/x/sys/unix\"\nfunc f() { _ = unix.Unlink(\"\") }\n"), "unix.Unlink goes by a path"},
 		{"by descriptor", one("internal/host/store/a.go", "package store\nimport \"golang.org/x/sys/unix\"\nfunc f() { _ = unix.Unlinkat(0, \"\", 0) }\n"), ""},
 		{"by descriptor", one("internal/host/store/a_test.go", "package store\nimport \"os\"\nfunc f() { _ = os.Chmod(\"\", 0) }\n"), ""},
 		{"no cgo, no dot imports", one("internal/host/nvml/a.go", "package nvml\nimport \"C\"\n"), "no cgo"},

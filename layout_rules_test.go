@@ -22,33 +22,33 @@ type layer struct {
 func layerTable() []layer {
 	const core = "internal/core/"
 	return []layer{
-		{core + "near", nil},
-		{core + "quote", nil},
+		{core + "suggest", nil},
+		{core + "shellquote", nil},
 		{core + "source", nil},
 		{core + "space", nil},
 		{core + "edit", nil},
-		{core + "inquire", []string{core + "gpu"}},
-		{core + "gpu", []string{core + "near"}},
+		{core + "prompt", []string{core + "gpu"}},
+		{core + "gpu", []string{core + "suggest"}},
 		{core + "job", []string{core + "gpu"}},
-		{core + "mistake", []string{core + "gpu"}},
+		{core + "diagnostic", []string{core + "gpu"}},
 		{core + "visible", []string{core + "gpu", core + "job"}},
 		{core + "health", []string{core + "gpu"}},
 		{core + "quota", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "ranks", []string{core + "gpu", core + "visible", core + "compat"}},
 		{core + "verify", []string{core + "gpu"}},
 		{core + "leftover", []string{core + "gpu"}},
-		{core + "saved", []string{core + "gpu", core + "job", core + "visible"}},
+		{core + "envstack", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "policy", []string{core + "gpu", core + "job"}},
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
-		{core + "sweep", []string{core + "gpu", core + "near", core + "quote"}},
-		{core + "scrub", nil},
-		{core + "site", []string{core + "gpu", core + "visible", core + "leftover"}},
+		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote"}},
+		{core + "redact", nil},
+		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
-		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "site", core + "compat", core + "quote"}},
+		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote"}},
 		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat", core + "source"}},
-		{core + "service", []string{core + "gpu", core + "near", core + "job", core + "visible", core + "pick", core + "policy", core + "mistake", core + "quote"}},
+		{core + "service", []string{core + "gpu", core + "suggest", core + "job", core + "visible", core + "pick", core + "policy", core + "diagnostic", core + "shellquote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
 		{"internal/host/sys", nil}, // what several of host repeat about the system
@@ -233,7 +233,7 @@ func byPath() map[string][]string {
 // byDescriptor: packages that work in folders which may belong to another user make and change nothing by its path.
 func byDescriptor(repo tree) (bad []string) {
 	for _, s := range repo.code(false) {
-		if !matches([]string{"internal/host/store", "internal/host/marks", "internal/host/rewrite", "internal/host/manifest"}, s.dir()) {
+		if !matches([]string{"internal/host/store", "internal/host/devicestate", "internal/host/atomicfile", "internal/host/manifest"}, s.dir()) {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
-	"gpuard/internal/host/marks"
+	"gpuard/internal/host/devicestate"
 	"gpuard/internal/host/proc"
 )
 
@@ -142,7 +142,7 @@ func TestNotedErrorsEnd(t *testing.T) {
 	note := func(device int) {
 		t.Helper()
 		e := gpu.Event{Device: gpu.UUID(uuid(device)), XID: gpu.XID{Code: 119, At: time.Now(), Source: "nvml"}}
-		if err := marks.Record(w.state, boot, e); err != nil {
+		if err := devicestate.Record(w.state, boot, e); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond) // what comes next has a later moment

@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
@@ -95,7 +95,7 @@ func start(root string, w waits) int {
 		Name:        filepath.Base(os.Args[0]),
 		Read:        app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
 		Unread:      func() []gpu.Device { return pci.Others(root) },
-		Cards:       func() ([]site.Card, error) { return pci.Cards(root) },
+		Cards:       func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 		Events:      nvidia.events,
 		KernelLog:   root,
 		Root:        root,

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/site"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
@@ -36,7 +36,7 @@ type App struct {
 	Name          string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
 	Read          Reader
 	Unread        func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
-	Cards         func() ([]site.Card, error)                                // what is on the PCI bus, whoever drives it; nil: not asked
+	Cards         func() ([]hostinfo.Card, error)                            // what is on the PCI bus, whoever drives it; nil: not asked
 	Events        func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
 	KernelLog     string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
 	LogInterval   time.Duration                                              // between two looks at it while a command is watched; 0 means 5 s

@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/inquire"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prompt"
 	"gpuard/internal/host/dialog"
 	"gpuard/internal/host/interrupt"
 )
@@ -28,7 +28,7 @@ func (a *App) Ask(ctx context.Context, spec job.Spec) (job.Spec, error) {
 	}
 	answer, err := a.put(ctx, q)
 	if errors.Is(err, dialog.ErrCancelled) {
-		return spec, inquire.ErrCancelled
+		return spec, prompt.ErrCancelled
 	}
 	if err != nil {
 		return spec, err
@@ -43,18 +43,18 @@ func (a *App) Ask(ctx context.Context, spec job.Spec) (job.Spec, error) {
 }
 
 // choices lists the devices that could serve spec, some of them only later. What never can, or is hidden, is left out.
-func (a *App) choices(spec job.Spec, m gpu.Machine) (inquire.Question, error) {
-	q := inquire.Question{Count: max(spec.GPUs, 1)}
+func (a *App) choices(spec job.Spec, m gpu.Machine) (prompt.Question, error) {
+	q := prompt.Question{Count: max(spec.GPUs, 1)}
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		label := strings.TrimPrefix(gpuName(m, *d), "GPU ")
 		if len(d.MIG) == 0 {
-			if err := a.consider(&q, spec, m, inquire.Choice{Label: label, Device: label, Model: d.Name, Free: unused(d.MemoryTotal, d.MemoryUsed)}); err != nil {
+			if err := a.consider(&q, spec, m, prompt.Choice{Label: label, Device: label, Model: d.Name, Free: unused(d.MemoryTotal, d.MemoryUsed)}); err != nil {
 				return q, err
 			}
 		}
 		for j, s := range d.MIG {
-			c := inquire.Choice{Label: fmt.Sprintf("%s.%d", label, j), Device: string(s.UUID), Model: d.Name + " " + s.Profile, Free: unused(s.MemoryTotal, s.MemoryUsed)}
+			c := prompt.Choice{Label: fmt.Sprintf("%s.%d", label, j), Device: string(s.UUID), Model: d.Name + " " + s.Profile, Free: unused(s.MemoryTotal, s.MemoryUsed)}
 			if err := a.consider(&q, spec, m, c); err != nil {
 				return q, err
 			}
@@ -64,7 +64,7 @@ func (a *App) choices(spec job.Spec, m gpu.Machine) (inquire.Question, error) {
 }
 
 // consider asks what somebody would be told who named this device.
-func (a *App) consider(q *inquire.Question, spec job.Spec, m gpu.Machine, c inquire.Choice) error {
+func (a *App) consider(q *prompt.Question, spec job.Spec, m gpu.Machine, c prompt.Choice) error {
 	spec.Devices, spec.GPUs = []string{c.Device}, 0
 	plan, refusal, err := a.decideOn(spec, m)
 	if err != nil {
@@ -96,23 +96,23 @@ func unused(total, used *gpu.Bytes) string {
 }
 
 // put asks on the terminal, or where there is none in a window.
-func (a *App) put(ctx context.Context, q inquire.Question) (inquire.Answer, error) {
+func (a *App) put(ctx context.Context, q prompt.Question) (prompt.Answer, error) {
 	t, err := dialog.OpenTerminal(a.Proc.Group)
 	if err == nil {
 		defer t.Close()
 		return a.putOn(t, q)
 	}
 	if !a.desktop() {
-		return inquire.Answer{}, usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
+		return prompt.Answer{}, usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
 	w := dialog.Window{Title: "gpuard", Text: q.Text(), Columns: []string{"GPU", "Model", "Free", "Use"}, Rows: q.Rows(), Several: q.Count > 1}
 	for {
 		text, err := w.Show(ctx)
 		if err != nil && !errors.Is(err, dialog.ErrCancelled) {
-			return inquire.Answer{}, usagef("cannot ask which GPU: there is no terminal, and %v; name one, such as --device %s", err, q.Choices[0].Label)
+			return prompt.Answer{}, usagef("cannot ask which GPU: there is no terminal, and %v; name one, such as --device %s", err, q.Choices[0].Label)
 		}
 		if err != nil {
-			return inquire.Answer{}, err
+			return prompt.Answer{}, err
 		}
 		answer, err := q.Read(text)
 		if err == nil {
@@ -123,7 +123,7 @@ func (a *App) put(ctx context.Context, q inquire.Question) (inquire.Answer, erro
 }
 
 // putOn asks until the answer is one. A signal finds the terminal as it was before.
-func (a *App) putOn(t *dialog.Terminal, q inquire.Question) (inquire.Answer, error) {
+func (a *App) putOn(t *dialog.Terminal, q prompt.Question) (prompt.Answer, error) {
 	caught := interrupt.Catch()
 	defer caught.Stop()
 	type line struct {
@@ -136,25 +136,25 @@ func (a *App) putOn(t *dialog.Terminal, q inquire.Question) (inquire.Answer, err
 		lines <- line{text, err}
 	}
 	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + q.Line()); err != nil {
-		return inquire.Answer{}, err
+		return prompt.Answer{}, err
 	}
 	go read()
 	for {
 		select {
 		case sig := <-caught.Signals:
 			if err := obey(t, sig); err != nil {
-				return inquire.Answer{}, err
+				return prompt.Answer{}, err
 			}
 		case l := <-lines:
 			if l.err != nil {
-				return inquire.Answer{}, l.err
+				return prompt.Answer{}, l.err
 			}
 			answer, err := q.Read(l.text)
 			if err == nil {
 				return answer, nil
 			}
 			if err := t.Show(err.Error() + "\n" + q.Line()); err != nil {
-				return inquire.Answer{}, err
+				return prompt.Answer{}, err
 			}
 			go read()
 		}

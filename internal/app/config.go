@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/core/mistake"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/host/files"
@@ -125,7 +125,7 @@ func (a *App) readConfig(path string, machine bool) (*policy.File, error) {
 		if machine && uid != 0 {
 			do = "ask root to mend it, since nothing is leased until then"
 		}
-		return nil, &mistake.Many{File: path, List: mistakes, Do: do}
+		return nil, &diagnostic.Many{File: path, List: mistakes, Do: do}
 	}
 	f.Machine = machine
 	return f, nil

@@ -12,7 +12,7 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Doctor looks at the machine and at what lies around it, and judges it. of names one Python environment (an interpreter, a
@@ -27,19 +27,19 @@ func (a *App) Doctor(ctx context.Context, of string, run bool) (check.Diagnosis,
 }
 
 // survey reads everything at once. Each reading has a deadline and fails alone.
-func (a *App) survey(ctx context.Context, of string, run bool) (site.Site, error) {
+func (a *App) survey(ctx context.Context, of string, run bool) (hostinfo.Site, error) {
 	l := &looking{ctx: ctx, say: a.Say}
 	defer l.over()
 	one := *a
 	one.Say = l.tell // readings speak from several goroutines
 	a = &one
-	s := site.Site{Now: time.Now(), Env: a.Env}
+	s := hostinfo.Site{Now: time.Now(), Env: a.Env}
 	if !a.hardware() {
 		if of != "" || run {
 			return s, usagef("cannot look at Python environments of %s: only its devices are known; leave --for and --run out, or --machine", a.Machine)
 		}
 		m, err := a.machine(ctx, gpu.Everything)
-		s.Machine = site.Read(m)
+		s.Machine = hostinfo.Read(m)
 		elsewhere(&s)
 		holders(&s, a.siteLeftovers(ctx, s.Machine))
 		return s, err
@@ -63,14 +63,14 @@ func (a *App) survey(ctx context.Context, of string, run bool) (site.Site, error
 	look(l, "configuration files", usual, &s.Policy, a.sitePolicy)
 	look(l, "the kernel's log", usual, &s.Log, a.siteLog)
 	misuse := make(chan error, 1)
-	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context) site.Answer[[]site.Python] {
+	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context) hostinfo.Answer[[]hostinfo.Python] {
 		found, err := a.sitePythons(ctx, of, run)
 		misuse <- err
 		return found
 	})
 	l.wait()
-	machine, held := s.Machine, site.Answer[holding]{}
-	look(l, "leftovers", usual, &held, func(ctx context.Context) site.Answer[holding] { return a.siteLeftovers(ctx, machine) })
+	machine, held := s.Machine, hostinfo.Answer[holding]{}
+	look(l, "leftovers", usual, &held, func(ctx context.Context) hostinfo.Answer[holding] { return a.siteLeftovers(ctx, machine) })
 	l.wait()
 	holders(&s, held)
 	select {
@@ -93,16 +93,16 @@ type looking struct {
 
 // look makes one reading beside the others. A reading that panics or is late is a failed one; a late one is left behind, and
 // what it finds is dropped.
-func look[T any](l *looking, what string, deadline time.Duration, into *site.Answer[T], read func(context.Context) site.Answer[T]) {
+func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context) hostinfo.Answer[T]) {
 	l.note(func() { l.pending = append(l.pending, what) })
 	l.all.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, deadline)
 		defer cancel()
-		found := make(chan site.Answer[T], 1)
+		found := make(chan hostinfo.Answer[T], 1)
 		go func() {
 			defer func() {
 				if p := recover(); p != nil {
-					found <- site.Failed[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
+					found <- hostinfo.Failed[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
 				}
 			}()
 			found <- read(ctx)
@@ -114,7 +114,7 @@ func look[T any](l *looking, what string, deadline time.Duration, into *site.Ans
 			if l.ctx.Err() != nil {
 				late = context.Cause(l.ctx).Error()
 			}
-			*into = site.Failed[T](late)
+			*into = hostinfo.Failed[T](late)
 		}
 		l.note(func() {
 			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
@@ -163,24 +163,24 @@ func (l *looking) wait() {
 }
 
 // siteMachine reads all that the drivers tell.
-func (a *App) siteMachine(ctx context.Context) site.Answer[gpu.Machine] {
+func (a *App) siteMachine(ctx context.Context) hostinfo.Answer[gpu.Machine] {
 	m, err := a.machine(ctx, gpu.Everything)
 	var none *gpu.Unavailable
 	switch {
 	case errors.As(err, &none):
-		return site.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
+		return hostinfo.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
 	case err != nil:
-		return site.Failed[gpu.Machine](err.Error())
+		return hostinfo.Failed[gpu.Machine](err.Error())
 	}
-	return site.Read(m)
+	return hostinfo.Read(m)
 }
 
 // elsewhere fills in what cannot be asked of a machine that is not this computer.
-func elsewhere(s *site.Site) {
+func elsewhere(s *hostinfo.Site) {
 	const why = "not looked: this is about a recorded or invented machine"
-	s.Driver, s.Cards, s.Nodes = site.Failed[site.Driver](why), site.Failed[[]site.Card](why), site.Failed[[]site.Node](why)
-	s.Libraries, s.Toolkits, s.Pythons = site.Failed[[]site.Library](why), site.Failed[[]site.Toolkit](why), site.Failed[[]site.Python](why)
-	s.Containers, s.Limits, s.NCCL = site.Failed[site.Containers](why), site.Failed[site.Limits](why), site.Failed[[]site.NCCLFile](why)
-	s.Policy = site.Failed[site.Policy](why)
-	s.State, s.Log = site.Failed[site.State](why), site.Failed[[]site.Error](why)
+	s.Driver, s.Cards, s.Nodes = hostinfo.Failed[hostinfo.Driver](why), hostinfo.Failed[[]hostinfo.Card](why), hostinfo.Failed[[]hostinfo.Node](why)
+	s.Libraries, s.Toolkits, s.Pythons = hostinfo.Failed[[]hostinfo.Library](why), hostinfo.Failed[[]hostinfo.Toolkit](why), hostinfo.Failed[[]hostinfo.Python](why)
+	s.Containers, s.Limits, s.NCCL = hostinfo.Failed[hostinfo.Containers](why), hostinfo.Failed[hostinfo.Limits](why), hostinfo.Failed[[]hostinfo.NCCLFile](why)
+	s.Policy = hostinfo.Failed[hostinfo.Policy](why)
+	s.State, s.Log = hostinfo.Failed[hostinfo.State](why), hostinfo.Failed[[]hostinfo.Error](why)
 }

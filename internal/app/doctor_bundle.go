@@ -16,8 +16,8 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/scrub"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/redact"
 )
 
 // packed is an archive that was written.
@@ -97,12 +97,12 @@ func archive(folder string, files []packedFile, now time.Time) ([]byte, error) {
 }
 
 // scrubber knows what is secret of this machine and has no form that would betray it.
-func (a *App) scrubber(s site.Site) *scrub.Scrubber {
-	var secrets []scrub.Secret
-	add := func(kind scrub.Kind, texts ...string) {
+func (a *App) scrubber(s hostinfo.Site) *redact.Scrubber {
+	var secrets []redact.Secret
+	add := func(kind redact.Kind, texts ...string) {
 		for _, t := range texts {
 			if t != "" {
-				secrets = append(secrets, scrub.Secret{Kind: kind, Text: t})
+				secrets = append(secrets, redact.Secret{Kind: kind, Text: t})
 			}
 		}
 	}
@@ -112,41 +112,41 @@ func (a *App) scrubber(s site.Site) *scrub.Scrubber {
 	}
 	host, _ := os.Hostname()
 	short, _, _ := strings.Cut(host, ".")
-	add(scrub.Host, host, short, value("HOSTNAME"), value("HOST"), value("MASTER_ADDR"), value("NCCL_HOSTID"), value("SLURMD_NODENAME"))
-	add(scrub.User, a.Names(uint32(os.Geteuid())), value("USER"), value("LOGNAME"), value("SUDO_USER"), filepath.Base(value("HOME")))
+	add(redact.Host, host, short, value("HOSTNAME"), value("HOST"), value("MASTER_ADDR"), value("NCCL_HOSTID"), value("SLURMD_NODENAME"))
+	add(redact.User, a.Names(uint32(os.Geteuid())), value("USER"), value("LOGNAME"), value("SUDO_USER"), filepath.Base(value("HOME")))
 	for _, p := range s.Machine.Found.Processes {
-		add(scrub.User, p.User)
-		add(scrub.Command, p.Command, gpu.Brief(p.Command))
+		add(redact.User, p.User)
+		add(redact.Command, p.Command, gpu.Brief(p.Command))
 	}
 	for _, l := range s.Leftovers.Found {
-		add(scrub.User, l.User)
-		add(scrub.Command, l.Command, gpu.Brief(l.Command))
+		add(redact.User, l.User)
+		add(redact.Command, l.Command, gpu.Brief(l.Command))
 	}
 	var keep []string
 	for _, p := range s.Pythons.Found {
-		add(scrub.Path, p.Prefix, p.Interpreter)
-		add(scrub.Name, filepath.Base(p.Prefix))
+		add(redact.Path, p.Prefix, p.Interpreter)
+		add(redact.Name, filepath.Base(p.Prefix))
 		for _, q := range p.Packages {
-			add(scrub.Path, q.Folder)
+			add(redact.Path, q.Folder)
 			keep = append(keep, q.Version)
 		}
 	}
 	for _, l := range s.Libraries.Found {
 		keep = append(keep, l.Version)
 	}
-	add(scrub.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
-	add(scrub.User, s.Policy.Found.Names...)
-	add(scrub.User, a.owners(s.State.Found)...)
+	add(redact.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
+	add(redact.User, s.Policy.Found.Names...)
+	add(redact.User, a.owners(s.State.Found)...)
 	for _, pair := range telling(a.Env) { // a path with blanks ends where no pattern sees it
 		if _, v, _ := strings.Cut(pair, "="); strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") {
-			add(scrub.Path, filepath.SplitList(v)...)
+			add(redact.Path, filepath.SplitList(v)...)
 		}
 	}
-	return scrub.New(secrets, keep)
+	return redact.New(secrets, keep)
 }
 
 // owners are the users whom texts about the state folders may name: of a folder, of those above it, and of what lies in it.
-func (a *App) owners(state site.State) (names []string) {
+func (a *App) owners(state hostinfo.State) (names []string) {
 	seen := map[uint32]bool{}
 	add := func(path string) {
 		info, err := os.Lstat(path)
@@ -175,7 +175,7 @@ func (a *App) owners(state site.State) (names []string) {
 }
 
 // scrubbed replaces secrets in all files, with the same words.
-func scrubbed(files []packedFile, by *scrub.Scrubber) ([]packedFile, error) {
+func scrubbed(files []packedFile, by *redact.Scrubber) ([]packedFile, error) {
 	for i, f := range files {
 		if !strings.HasSuffix(f.Name, ".json") {
 			files[i].data = []byte(by.Text(string(f.data)))

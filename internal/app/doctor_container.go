@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/cdi"
 	"gpuard/internal/text/toolkit"
 )
 
 // siteContainers reads how containers of this machine get at GPUs, from files alone: no engine is asked.
-func (a *App) siteContainers(context.Context) site.Answer[site.Containers] {
-	var c site.Containers
+func (a *App) siteContainers(context.Context) hostinfo.Answer[hostinfo.Containers] {
+	var c hostinfo.Containers
 	is := func(paths ...string) bool {
 		for _, p := range paths {
 			if files.Is(a.below(p)) {
@@ -42,14 +42,14 @@ func (a *App) siteContainers(context.Context) site.Answer[site.Containers] {
 		}
 	}
 	a.specs(&c)
-	return site.Read(c)
+	return hostinfo.Read(c)
 }
 
 // below is where a file of the system lies for doctor.
 func (a *App) below(path string) string { return filepath.Join(a.Root, path) }
 
 // settings reads one file of settings into c; that there is none is no problem.
-func (a *App) settings(c *site.Containers, path string, into *string, read func([]byte, *site.Containers) error) {
+func (a *App) settings(c *hostinfo.Containers, path string, into *string, read func([]byte, *hostinfo.Containers) error) {
 	text, err := files.Read(a.below(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return
@@ -88,7 +88,7 @@ func (a *App) dockersChoice() string {
 
 // specs reads the CDI files. The folders are those that engines use where nobody says otherwise, the later one winning
 // (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
-func (a *App) specs(c *site.Containers) {
+func (a *App) specs(c *hostinfo.Containers) {
 	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {
 		names, err := files.Names(a.below(folder), ".yaml", ".json")
 		if err != nil {
@@ -106,7 +106,7 @@ func (a *App) specs(c *site.Containers) {
 				err = bad
 			}
 			if err != nil {
-				spec = site.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
+				spec = hostinfo.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
 			}
 			spec.Path, spec.Folder, spec.Modified = path, place, text.Modified
 			c.Specs = append(c.Specs, spec)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/proc"
 )
@@ -75,7 +75,7 @@ func TestSiteContainers(t *testing.T) {
 
 func TestSiteContainersOfNothing(t *testing.T) {
 	got := (&App{Root: t.TempDir()}).siteContainers(t.Context())
-	if got.Problem != "" || !reflect.DeepEqual(got.Found, site.Containers{}) {
+	if got.Problem != "" || !reflect.DeepEqual(got.Found, hostinfo.Containers{}) {
 		t.Errorf("%+v", got)
 	}
 }

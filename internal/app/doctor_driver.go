@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
-	"gpuard/internal/core/site"
 	"gpuard/internal/host/kmod"
 	"gpuard/internal/host/kmsg"
 	"gpuard/internal/host/loader"
@@ -18,10 +18,10 @@ import (
 )
 
 // siteDriver reads the kernel's side of the driver, and finds the libraries beside it.
-func (a *App) siteDriver(context.Context) site.Answer[site.Driver] {
+func (a *App) siteDriver(context.Context) hostinfo.Answer[hostinfo.Driver] {
 	d, err := kmod.Driver(a.Root)
 	if err != nil {
-		return site.Failed[site.Driver](err.Error())
+		return hostinfo.Failed[hostinfo.Driver](err.Error())
 	}
 	if len(d.Switches) > 0 {
 		if runs, sees := a.Proc.Runs("nv-fabricmanager"); sees {
@@ -37,17 +37,17 @@ func (a *App) siteDriver(context.Context) site.Answer[site.Driver] {
 	} else {
 		d.Elsewhere = a.search().Elsewhere("libcuda.so.1")
 	}
-	return site.Read(d)
+	return hostinfo.Read(d)
 }
 
 // siteCards lists the display controllers and accelerators of the PCI bus, with what NVIDIA's module calls them.
-func (a *App) siteCards(context.Context) site.Answer[[]site.Card] {
+func (a *App) siteCards(context.Context) hostinfo.Answer[[]hostinfo.Card] {
 	if a.Cards == nil {
-		return site.Failed[[]site.Card]("not looked")
+		return hostinfo.Failed[[]hostinfo.Card]("not looked")
 	}
 	cards, err := a.Cards()
 	if err != nil {
-		return site.Failed[[]site.Card](err.Error())
+		return hostinfo.Failed[[]hostinfo.Card](err.Error())
 	}
 	minors := kmod.Minors(a.Root)
 	for i := range cards {
@@ -55,25 +55,25 @@ func (a *App) siteCards(context.Context) site.Answer[[]site.Card] {
 			cards[i].Minor = &n
 		}
 	}
-	return site.Read(cards)
+	return hostinfo.Read(cards)
 }
 
 // siteNodes lists the device files of GPU drivers.
-func (a *App) siteNodes(context.Context) site.Answer[[]site.Node] {
+func (a *App) siteNodes(context.Context) hostinfo.Answer[[]hostinfo.Node] {
 	nodes, err := kmod.Nodes(a.Root)
 	if err != nil {
-		return site.Failed[[]site.Node](err.Error())
+		return hostinfo.Failed[[]hostinfo.Node](err.Error())
 	}
-	return site.Read(nodes)
+	return hostinfo.Read(nodes)
 }
 
 // siteLibraries lists CUDA libraries where the loader would look.
-func (a *App) siteLibraries(context.Context) site.Answer[[]site.Library] {
+func (a *App) siteLibraries(context.Context) hostinfo.Answer[[]hostinfo.Library] {
 	found, err := a.search().Libraries()
 	if err != nil {
-		return site.Answer[[]site.Library]{Found: found, Problem: err.Error()}
+		return hostinfo.Answer[[]hostinfo.Library]{Found: found, Problem: err.Error()}
 	}
-	return site.Read(found)
+	return hostinfo.Read(found)
 }
 
 func (a *App) search() loader.Search {
@@ -82,35 +82,35 @@ func (a *App) search() loader.Search {
 }
 
 // siteToolkits lists CUDA toolkits.
-func (a *App) siteToolkits(context.Context) site.Answer[[]site.Toolkit] {
+func (a *App) siteToolkits(context.Context) hostinfo.Answer[[]hostinfo.Toolkit] {
 	path, _ := a.Env.Lookup("PATH")
 	var homes []string
 	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
 		home, _ := a.Env.Lookup(name)
 		homes = append(homes, home)
 	}
-	return site.Read(loader.Toolkits(a.Root, path, homes...))
+	return hostinfo.Read(loader.Toolkits(a.Root, path, homes...))
 }
 
 // siteLog reads the errors of NVIDIA's driver that the kernel's log still has.
-func (a *App) siteLog(context.Context) site.Answer[[]site.Error] {
+func (a *App) siteLog(context.Context) hostinfo.Answer[[]hostinfo.Error] {
 	if a.KernelLog == "" {
-		return site.Failed[[]site.Error]("not looked")
+		return hostinfo.Failed[[]hostinfo.Error]("not looked")
 	}
 	found, err := kmsg.Read(a.KernelLog)
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return site.Failed[[]site.Error]("this user may not read the kernel's log")
+		return hostinfo.Failed[[]hostinfo.Error]("this user may not read the kernel's log")
 	case err != nil:
-		return site.Failed[[]site.Error]("the kernel's log cannot be read: " + err.Error())
+		return hostinfo.Failed[[]hostinfo.Error]("the kernel's log cannot be read: " + err.Error())
 	}
-	var all []site.Error
+	var all []hostinfo.Error
 	for _, e := range found {
 		if !e.After {
-			all = append(all, site.Error{PCI: e.PCI, XID: e.XID})
+			all = append(all, hostinfo.Error{PCI: e.PCI, XID: e.XID})
 		}
 	}
-	return site.Read(all)
+	return hostinfo.Read(all)
 }
 
 // holding is who holds GPU memory: processes, and which of them no lease covers.
@@ -127,24 +127,24 @@ const (
 
 // siteLeftovers finds GPU memory without a living lease on a machine that was read. It remembers nothing, and so knows
 // nothing about who sleeps.
-func (a *App) siteLeftovers(ctx context.Context, m site.Answer[gpu.Machine]) site.Answer[holding] {
+func (a *App) siteLeftovers(ctx context.Context, m hostinfo.Answer[gpu.Machine]) hostinfo.Answer[holding] {
 	if m.Problem != "" {
-		return site.Failed[holding](m.Problem)
+		return hostinfo.Failed[holding](m.Problem)
 	}
 	now := m.Found
 	for look := 1; ; look++ {
 		held, _, err := a.leases(now)
 		if err != nil {
-			return site.Failed[holding]("the leases cannot be read: " + err.Error())
+			return hostinfo.Failed[holding]("the leases cannot be read: " + err.Error())
 		}
 		h := holding{now.Processes, leftover.Of(a.unleased(now, held))}
 		if look == looks || !a.hardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return fleeting(now, r) }) {
-			return site.Read(h)
+			return hostinfo.Read(h)
 		}
 		select {
 		case <-time.After(lookWait):
 		case <-ctx.Done():
-			return site.Read(h)
+			return hostinfo.Read(h)
 		}
 		if again, err := a.machine(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
 			now = again
@@ -153,8 +153,8 @@ func (a *App) siteLeftovers(ctx context.Context, m site.Answer[gpu.Machine]) sit
 }
 
 // holders puts what was found into s. The processes are those of the last look, so that both say the same.
-func holders(s *site.Site, found site.Answer[holding]) {
-	s.Leftovers = site.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
+func holders(s *hostinfo.Site, found hostinfo.Answer[holding]) {
+	s.Leftovers = hostinfo.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
 	if found.Problem == "" && s.Machine.Problem == "" {
 		s.Machine.Found.Processes = found.Found.processes
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
-	"gpuard/internal/core/site"
 	"gpuard/internal/host/proc"
 )
 
@@ -32,11 +32,11 @@ func TestLeftoversThatPass(t *testing.T) {
 					read++
 					return c.then, nil
 				}}
-			found := a.siteLeftovers(t.Context(), site.Read(used(20*gpu.GiB)))
+			found := a.siteLeftovers(t.Context(), hostinfo.Read(used(20*gpu.GiB)))
 			if found.Problem != "" || len(found.Found.rows) != c.rows || read == 0 {
 				t.Errorf("%+v after %d more looks", found, read)
 			}
-			var s site.Site
+			var s hostinfo.Site
 			if holders(&s, found); len(s.Leftovers.Found) != c.rows || s.Machine.Found.Processes == nil && len(found.Found.processes) > 0 {
 				t.Errorf("%+v", s)
 			}

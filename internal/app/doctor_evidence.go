@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 )
 
@@ -69,12 +69,12 @@ func bare(m gpu.Machine) gpu.Machine {
 }
 
 // around is the site without what has a file of its own, and with those packages only that checks know.
-func around(s site.Site) site.Site {
+func around(s hostinfo.Site) hostinfo.Site {
 	s.Env, s.Machine.Found = nil, gpu.Machine{}
 	s.Pythons.Found = slices.Clone(s.Pythons.Found)
 	for i := range s.Pythons.Found {
 		p := &s.Pythons.Found[i]
-		p.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(p site.Package) bool { return !aboutGPUs(p.Name) })
+		p.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(p hostinfo.Package) bool { return !aboutGPUs(p.Name) })
 	}
 	return s
 }
@@ -111,7 +111,7 @@ func tells(name string) bool {
 	return known || slices.Contains(exact, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-func logLines(log site.Answer[[]site.Error]) (lines []string) {
+func logLines(log hostinfo.Answer[[]hostinfo.Error]) (lines []string) {
 	if log.Problem != "" {
 		return []string{"cannot be read: " + log.Problem}
 	}
@@ -125,7 +125,7 @@ func logLines(log site.Answer[[]site.Error]) (lines []string) {
 }
 
 // listing is what lies in the state folders, as ls -lR shows it.
-func listing(state site.Answer[site.State]) (lines []string) {
+func listing(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 	const most = 1000
 	if state.Problem != "" {
 		return []string{"not known: " + state.Problem}

@@ -7,47 +7,47 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/text/nccl"
 )
 
 // siteLimits reads what the caller's processes may use beside GPUs.
-func (a *App) siteLimits(context.Context) site.Answer[site.Limits] {
+func (a *App) siteLimits(context.Context) hostinfo.Answer[hostinfo.Limits] {
 	l, err := limits.Read(a.Root)
 	if err != nil {
-		return site.Failed[site.Limits](err.Error())
+		return hostinfo.Failed[hostinfo.Limits](err.Error())
 	}
-	return site.Read(l)
+	return hostinfo.Read(l)
 }
 
 // siteNCCL reads the files of NCCL settings: the user's, then the machine's (NVIDIA/nccl docs/userguide/source/env.rst). A user's
 // file lies where the variables say, whatever the root is.
-func (a *App) siteNCCL(context.Context) site.Answer[[]site.NCCLFile] {
-	found := []site.NCCLFile{}
+func (a *App) siteNCCL(context.Context) hostinfo.Answer[[]hostinfo.NCCLFile] {
+	found := []hostinfo.NCCLFile{}
 	add := func(shown, path string, named bool) {
 		text, err := files.Read(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && !named:
 		case errors.Is(err, os.ErrNotExist):
-			found = append(found, site.NCCLFile{Path: shown, Problem: "there is no such file, which NCCL_CONF_FILE names"})
+			found = append(found, hostinfo.NCCLFile{Path: shown, Problem: "there is no such file, which NCCL_CONF_FILE names"})
 		case err != nil:
-			found = append(found, site.NCCLFile{Path: shown, Problem: err.Error()})
+			found = append(found, hostinfo.NCCLFile{Path: shown, Problem: err.Error()})
 		default:
-			found = append(found, site.NCCLFile{Path: shown, Settings: nccl.Read(text.Content)})
+			found = append(found, hostinfo.NCCLFile{Path: shown, Settings: nccl.Read(text.Content)})
 		}
 	}
 	own, _ := a.Env.Lookup("NCCL_CONF_FILE")
 	home, _ := a.Env.Lookup("HOME")
 	switch {
 	case strings.HasPrefix(own, "~"):
-		found = append(found, site.NCCLFile{Path: own, Problem: "NCCL does not understand ~ in NCCL_CONF_FILE"})
+		found = append(found, hostinfo.NCCLFile{Path: own, Problem: "NCCL does not understand ~ in NCCL_CONF_FILE"})
 	case own != "":
 		add(own, own, true)
 	case filepath.IsAbs(home):
 		add(filepath.Join(home, ".nccl.conf"), filepath.Join(home, ".nccl.conf"), false)
 	}
 	add("/etc/nccl.conf", filepath.Join(a.Root, "etc/nccl.conf"), false)
-	return site.Read(found)
+	return hostinfo.Read(found)
 }

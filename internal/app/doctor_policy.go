@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"strconv"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // sitePolicy reads the configuration files as a claim would, and asks who knows the names in them.
-func (a *App) sitePolicy(context.Context) site.Answer[site.Policy] {
-	var out site.Policy
+func (a *App) sitePolicy(context.Context) hostinfo.Answer[hostinfo.Policy] {
+	var out hostinfo.Policy
 	p, err := a.Config()
 	if err != nil {
 		out.Problem = err.Error()
-		return site.Read(out)
+		return hostinfo.Read(out)
 	}
 	for _, f := range p {
 		out.Files = append(out.Files, f.Path)
@@ -33,5 +33,5 @@ func (a *App) sitePolicy(context.Context) site.Answer[site.Policy] {
 			}
 		}
 	}
-	return site.Read(out)
+	return hostinfo.Read(out)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/pyenv"
 	"gpuard/internal/text/pydist"
 )
@@ -20,7 +20,7 @@ const importing = 20 * time.Second
 
 // sitePythons reads Python environments: the one that of names, else all that are found. Its error is a mistake in of. With
 // run, libraries of the first of them that starts are imported.
-func (a *App) sitePythons(ctx context.Context, of string, run bool) (site.Answer[[]site.Python], error) {
+func (a *App) sitePythons(ctx context.Context, of string, run bool) (hostinfo.Answer[[]hostinfo.Python], error) {
 	folder, _ := os.Getwd()
 	w := pyenv.Where{Root: cmp.Or(a.Root, "/"), Env: a.Env, Folder: folder}
 	var places []pyenv.Place
@@ -29,31 +29,31 @@ func (a *App) sitePythons(ctx context.Context, of string, run bool) (site.Answer
 	} else {
 		p, err := w.Named(of)
 		if err != nil {
-			return site.Failed[[]site.Python]("not looked"), usagef("cannot find the Python environment %q: %v", of, err)
+			return hostinfo.Failed[[]hostinfo.Python]("not looked"), usagef("cannot find the Python environment %q: %v", of, err)
 		}
 		p.Active = true
 		places = []pyenv.Place{p}
 	}
 	found := a.readPythons(ctx, w, places)
-	i := slices.IndexFunc(found, func(p site.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller chose: a .venv in this folder may be anybody's
+	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller chose: a .venv in this folder may be anybody's
 	if run && i >= 0 {
 		found[i].Ran = ask(ctx, w, found[i])
 	}
-	return site.Read(found), nil
+	return hostinfo.Read(found), nil
 }
 
 // readPythons reads environments beside each other. One on a disk that does not answer is left behind, and the others stand.
-func (a *App) readPythons(ctx context.Context, w pyenv.Where, places []pyenv.Place) []site.Python {
+func (a *App) readPythons(ctx context.Context, w pyenv.Where, places []pyenv.Place) []hostinfo.Python {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Survey, 5*time.Second)*4/5)
 	defer cancel()
-	found := make([]site.Python, len(places))
+	found := make([]hostinfo.Python, len(places))
 	type read struct {
 		i int
-		p site.Python
+		p hostinfo.Python
 	}
 	done := make(chan read, len(places))
 	for i, place := range places {
-		found[i] = site.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Version: place.Version, Kind: place.Kind, Active: place.Active, Problem: "its disk did not answer in time"}
+		found[i] = hostinfo.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Version: place.Version, Kind: place.Kind, Active: place.Active, Problem: "its disk did not answer in time"}
 		go func() { done <- read{i, python(ctx, w, place)} }()
 	}
 	for range places {
@@ -68,8 +68,8 @@ func (a *App) readPythons(ctx context.Context, w pyenv.Where, places []pyenv.Pla
 }
 
 // python reads one environment.
-func python(ctx context.Context, w pyenv.Where, place pyenv.Place) site.Python {
-	p := site.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Kind: place.Kind, Active: place.Active, Problem: place.Problem}
+func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Python {
+	p := hostinfo.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Kind: place.Kind, Active: place.Active, Problem: place.Problem}
 	config := pydist.Venv(w.Config(place))
 	if parts := strings.SplitN(config.Version, ".", 3); place.Version == "" && len(parts) >= 2 {
 		place.Version = parts[0] + "." + parts[1]
@@ -89,7 +89,7 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) site.Python {
 		}
 		for _, name := range f.Names {
 			if name, version, ok := pydist.Package(name); ok {
-				p.Packages = append(p.Packages, site.Package{Name: name, Version: version, Folder: f.Path, From: "dist-info"})
+				p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Folder: f.Path, From: "dist-info"})
 			}
 		}
 		if t, ok := pydist.Torch(f.Torch); ok && p.Torch == nil {
@@ -99,17 +99,17 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) site.Python {
 	}
 	for _, file := range w.Conda(place) {
 		if name, version, build, ok := pydist.Conda(file); ok {
-			p.Packages = append(p.Packages, site.Package{Name: name, Version: version, Build: build, Folder: place.Prefix, From: "conda"})
+			p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Build: build, Folder: place.Prefix, From: "conda"})
 		}
 	}
 	return p
 }
 
 // ask imports the libraries that an environment has, one after the other: together they may not fit into memory.
-func ask(ctx context.Context, w pyenv.Where, p site.Python) []site.Probe {
-	said := []site.Probe{}
+func ask(ctx context.Context, w pyenv.Where, p hostinfo.Python) []hostinfo.Probe {
+	said := []hostinfo.Probe{}
 	for _, library := range pyenv.Libraries() {
-		if !slices.ContainsFunc(p.Packages, func(k site.Package) bool { return provides(k.Name, library) }) {
+		if !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return provides(k.Name, library) }) {
 			continue
 		}
 		one, cancel := context.WithTimeout(ctx, importing)

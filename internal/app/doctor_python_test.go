@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 	"gpuard/test/executable"
 )
@@ -45,7 +45,7 @@ func TestPythonOfATree(t *testing.T) {
 		"usr/bin/python3.11=x",
 		"opt/e/conda-meta/pytorch-2.5.1-cuda126_py312_8.json={}", "opt/e/bin/python=x", "opt/e/lib/python3.12/site-packages/torch-2.5.1.dist-info",
 	}
-	names := func(p site.Python) (n []string) {
+	names := func(p hostinfo.Python) (n []string) {
 		for _, k := range p.Packages {
 			n = append(n, k.Name+" "+k.Version+" "+k.From)
 		}
@@ -118,7 +118,7 @@ func TestRunAsksOnlyWhatIsInstalled(t *testing.T) {
 	a := &App{Root: plant(t, "v/pyvenv.cfg=", "v/bin/python3=#!/bin/sh\necho '{\"version\": \"2.9.0\", \"devices\": 1, \"names\": [\"'$4'\"]}'\n",
 		packages+"torch-2.9.0.dist-info", packages+"onnxruntime_gpu-1.22.0.dist-info", packages+"numpy-2.0.dist-info"), Env: visible.Env{"HOME=/", "PATH=" + os.Getenv("PATH")}}
 	answer, err := a.sitePythons(t.Context(), "/v", true)
-	want := []site.Probe{{Library: "torch", Devices: 1, Text: "2.9.0 torch"}, {Library: "onnxruntime", Devices: 1, Text: "2.9.0 onnxruntime"}}
+	want := []hostinfo.Probe{{Library: "torch", Devices: 1, Text: "2.9.0 torch"}, {Library: "onnxruntime", Devices: 1, Text: "2.9.0 onnxruntime"}}
 	if err != nil || len(answer.Found) != 1 || !slices.Equal(answer.Found[0].Ran, want) {
 		t.Errorf("%+v, %v; want %+v", answer, err, want)
 	}

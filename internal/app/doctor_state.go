@@ -8,18 +8,18 @@ import (
 	"syscall"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/site"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 )
 
 // siteState reads gpuard's own folder and what it can promise here. Nothing is made and no lock is taken.
-func (a *App) siteState(ctx context.Context) site.Answer[site.State] {
-	var s site.State
+func (a *App) siteState(ctx context.Context) hostinfo.Answer[hostinfo.State] {
+	var s hostinfo.State
 	path, others, err := a.place(gpu.Machine{})
 	if err != nil {
-		return site.Failed[site.State](err.Error())
+		return hostinfo.Failed[hostinfo.State](err.Error())
 	}
 	own, _ := a.Env.Lookup("GPUARD_STATE")
 	s.Folder, s.Named = path, own != ""
@@ -38,11 +38,11 @@ func (a *App) siteState(ctx context.Context) site.Answer[site.State] {
 	}
 	a.folderOf(&s)
 	a.levels(ctx, &s)
-	return site.Read(s)
+	return hostinfo.Read(s)
 }
 
 // folderOf looks into the folder, where there is one.
-func (a *App) folderOf(s *site.State) {
+func (a *App) folderOf(s *hostinfo.State) {
 	info, err := os.Lstat(s.Folder)
 	if s.Exists = err == nil; s.Exists {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
@@ -78,7 +78,7 @@ func (a *App) unmakeable(path string) string {
 }
 
 // levels are those of a share's quota, as gpuard run --share would find them.
-func (a *App) levels(ctx context.Context, s *site.State) {
+func (a *App) levels(ctx context.Context, s *hostinfo.State) {
 	if launch.CanHold() {
 		s.Levels = append(s.Levels, string(job.Watch))
 	} else {

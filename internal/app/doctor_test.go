@@ -11,7 +11,7 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // TestLookFailsAlone: a reading that hangs, that panics or that fails says so in its own place, and the others stand.
@@ -20,22 +20,22 @@ func TestLookFailsAlone(t *testing.T) {
 	l := &looking{ctx: t.Context(), say: func(s string) { said = append(said, s) }}
 	stuck := make(chan struct{})
 	defer close(stuck)
-	var fine, hung, broken, failed site.Answer[int]
-	look(l, "what is fine", time.Minute, &fine, func(context.Context) site.Answer[int] { return site.Read(7) })
-	look(l, "what hangs", 20*time.Millisecond, &hung, func(context.Context) site.Answer[int] {
+	var fine, hung, broken, failed hostinfo.Answer[int]
+	look(l, "what is fine", time.Minute, &fine, func(context.Context) hostinfo.Answer[int] { return hostinfo.Read(7) })
+	look(l, "what hangs", 20*time.Millisecond, &hung, func(context.Context) hostinfo.Answer[int] {
 		<-stuck
 		l.tell("too late")
-		return site.Read(8)
+		return hostinfo.Read(8)
 	})
-	look(l, "what panics", time.Minute, &broken, func(context.Context) site.Answer[int] { panic("oh no") })
-	look(l, "what fails", time.Minute, &failed, func(context.Context) site.Answer[int] { return site.Failed[int]("permission denied") })
+	look(l, "what panics", time.Minute, &broken, func(context.Context) hostinfo.Answer[int] { panic("oh no") })
+	look(l, "what fails", time.Minute, &failed, func(context.Context) hostinfo.Answer[int] { return hostinfo.Failed[int]("permission denied") })
 	l.wait()
 	l.over()
-	for got, want := range map[*site.Answer[int]]site.Answer[int]{
-		&fine:   site.Read(7),
-		&hung:   site.Failed[int]("no answer within 20ms"),
-		&broken: site.Failed[int]("gpuard made a mistake (oh no); please report it"),
-		&failed: site.Failed[int]("permission denied"),
+	for got, want := range map[*hostinfo.Answer[int]]hostinfo.Answer[int]{
+		&fine:   hostinfo.Read(7),
+		&hung:   hostinfo.Failed[int]("no answer within 20ms"),
+		&broken: hostinfo.Failed[int]("gpuard made a mistake (oh no); please report it"),
+		&failed: hostinfo.Failed[int]("permission denied"),
 	} {
 		if *got != want {
 			t.Errorf("%+v and not %+v", *got, want)
@@ -52,14 +52,14 @@ func TestLookTellsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	said := make(chan string, 10)
 	l := &looking{ctx: t.Context(), say: func(s string) { said <- s }}
-	var slow, quick site.Answer[int]
-	look(l, "the quick", time.Minute, &quick, func(context.Context) site.Answer[int] { return site.Read(1) })
-	look(l, "the slow", time.Minute, &slow, func(ctx context.Context) site.Answer[int] {
+	var slow, quick hostinfo.Answer[int]
+	look(l, "the quick", time.Minute, &quick, func(context.Context) hostinfo.Answer[int] { return hostinfo.Read(1) })
+	look(l, "the slow", time.Minute, &slow, func(ctx context.Context) hostinfo.Answer[int] {
 		select {
 		case text := <-said:
-			return site.Failed[int](text)
+			return hostinfo.Failed[int](text)
 		case <-time.After(30 * time.Second):
-			return site.Failed[int]("nothing was said")
+			return hostinfo.Failed[int]("nothing was said")
 		}
 	})
 	l.wait()
@@ -78,7 +78,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	if i := slices.IndexFunc(d.Findings, func(f check.Finding) bool { return f.Code == "container-gpus" }); i < 0 || d.Findings[i].Severity != check.Unknown {
 		t.Errorf("whether this is a container is told of another machine: %+v", d.Findings[max(i, 0)])
 	}
-	if slices.ContainsFunc(d.Site.Cards.Found, func(site.Card) bool { return true }) || !strings.Contains(d.Site.Driver.Problem, "not looked") {
+	if slices.ContainsFunc(d.Site.Cards.Found, func(hostinfo.Card) bool { return true }) || !strings.Contains(d.Site.Driver.Problem, "not looked") {
 		t.Errorf("%+v", d.Site)
 	}
 	a.Machine = "no-such-file"
@@ -95,7 +95,7 @@ func TestOwners(t *testing.T) {
 	}
 	a := &App{}
 	me := a.Names(uint32(os.Geteuid()))
-	for what, state := range map[string]site.State{
+	for what, state := range map[string]hostinfo.State{
 		"the folder itself": {Folder: folder}, "what lies above it": {Folder: filepath.Join(folder, "not", "there")}, "another folder": {Others: []string{folder}},
 	} {
 		if got := a.owners(state); !slices.Contains(got, me) {

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/status"
-	"gpuard/internal/host/marks"
+	"gpuard/internal/host/devicestate"
 )
 
 // longestReason is how many characters of a reason everybody reads.
@@ -33,7 +33,7 @@ func (a *App) Drain(ctx context.Context, names []string, reason string) ([]statu
 		d := status.Drained{Device: devices[i]}
 		whole, _, _ := m.Find(d.Device.UUID)
 		d.Before = whole.Drained
-		err = a.mark(m, d.Device, "drain", names[i], func(mark *marks.Mark) {
+		err = a.mark(m, d.Device, "drain", names[i], func(mark *devicestate.Mark) {
 			mark.Drained, mark.Reason, mark.By = true, reason, a.administrator()
 		})
 		out = append(out, d)
@@ -97,7 +97,7 @@ func (a *App) Undrain(ctx context.Context, names []string) ([]status.Undrained, 
 	for i := 0; err == nil && i < len(devices); i++ {
 		before, _, _ := m.Find(devices[i].UUID)
 		out = append(out, status.Undrained{Device: devices[i], Before: before.Drained, Settled: append([]gpu.XID{}, before.XIDs...)})
-		err = a.mark(m, devices[i], "undrain", names[i], func(mark *marks.Mark) {
+		err = a.mark(m, devices[i], "undrain", names[i], func(mark *devicestate.Mark) {
 			boot, _ := a.Proc.BootID()
 			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", a.administrator(), mark.Since, boot
 			for _, x := range before.XIDs { // the clock of the kernel's log may run ahead
@@ -166,7 +166,7 @@ func (a *App) drainable(ctx context.Context, verb string, names []string) ([]job
 }
 
 // mark changes what is noted about a device.
-func (a *App) mark(m gpu.Machine, d job.Given, verb, name string, change func(*marks.Mark)) error {
+func (a *App) mark(m gpu.Machine, d job.Given, verb, name string, change func(*devicestate.Mark)) error {
 	f, err := a.folder(m, false)
 	if f == nil && err == nil {
 		f, err = a.folder(m, true)
@@ -180,7 +180,7 @@ func (a *App) mark(m gpu.Machine, d job.Given, verb, name string, change func(*m
 	mark.Device, mark.Since = d.UUID, time.Now().Truncate(time.Millisecond)
 	change(&mark)
 	if err = os.ErrPermission; a.Proc.Root() || f.Owner == uint32(os.Geteuid()) {
-		err = marks.Write(f.Path, f.Owner, mark)
+		err = devicestate.Write(f.Path, f.Owner, mark)
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission) && f.Owner == 0:

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/host/measurer"
 	"gpuard/internal/host/proc"
+	"gpuard/internal/host/quotawatch"
 )
 
 // A rule of the policy may limit how long a lease lasts. A command that gpuard stays beside is ended by gpuard then, as by
@@ -43,7 +43,7 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
 		}
 	}
-	_ = measurer.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
+	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
 	end := func(force bool) (left int) {
 		var roots []int
@@ -62,7 +62,7 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 				tree[pid] = s.Start
 			}
 			if !asked || force {
-				_ = measurer.End(pid, force, func() bool { return processes.Alive(pid, tree[pid]) })
+				_ = quotawatch.End(pid, force, func() bool { return processes.Alive(pid, tree[pid]) })
 			}
 		}
 		return len(roots)

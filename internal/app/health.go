@@ -12,9 +12,9 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/host/devicestate"
 	"gpuard/internal/host/kmsg"
 	"gpuard/internal/host/launch"
-	"gpuard/internal/host/marks"
 )
 
 // logPatience is how long the kernel's log may still take when the driver has answered. The two are read at the same time, and
@@ -82,7 +82,7 @@ func (a *App) afflict(m *gpu.Machine, log []kmsg.Error) {
 
 // marks reads what was noted in every state folder that counts for m: of the own one its owner is believed, of the others
 // only root.
-func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
+func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu.Event) {
 	path, others, err := a.place(*m)
 	if err != nil {
 		return nil, nil
@@ -91,7 +91,7 @@ func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
 		id, _ := a.Proc.BootID()
 		return id
 	}
-	all := map[gpu.UUID]marks.Mark{}
+	all := map[gpu.UUID]devicestate.Mark{}
 	var seen []gpu.Event
 	for i, folder := range append([]string{path}, others...) {
 		owner, ok := ownerOf(folder)
@@ -101,7 +101,7 @@ func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
 		if i > 0 {
 			owner = 0
 		}
-		found, events, err := marks.Read(folder, owner, boot, a.Proc.IDs().Overflow()...)
+		found, events, err := devicestate.Read(folder, owner, boot, a.Proc.IDs().Overflow()...)
 		if err != nil {
 			m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("what was noted about devices is not all known: %v", err))
 		}
@@ -116,7 +116,7 @@ func (a *App) marks(m *gpu.Machine) (map[gpu.UUID]marks.Mark, []gpu.Event) {
 }
 
 // drainedBy says who takes a device out of use, since when and why.
-func drainedBy(m marks.Mark) string {
+func drainedBy(m devicestate.Mark) string {
 	why := gpu.Clean(m.Reason)
 	if why == "" {
 		why = "no reason given"
@@ -275,7 +275,7 @@ func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
 	// In a user namespace the file would bear another user's number.
 	if path, _, err := w.app.place(w.m); err == nil && !w.app.Proc.IDs().Part() {
 		if boot, err := w.app.Proc.BootID(); err == nil {
-			_ = marks.Record(path, boot, e) // for others; whoever watches knows it anyway
+			_ = devicestate.Record(path, boot, e) // for others; whoever watches knows it anyway
 		}
 	}
 	select {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
@@ -24,7 +24,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	if err != nil {
 		return err
 	}
-	background.Outlast("gpu-holder")
+	daemonize.Outlast("gpu-holder")
 	folder, err := store.Open(args[2], nil, time.Minute)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/host/measurer"
+	"gpuard/internal/host/quotawatch"
 	"gpuard/internal/host/store"
 )
 
@@ -24,10 +24,10 @@ func guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{})
 	if l.Share == 0 || l.Quota == job.NoQuota {
 		return
 	}
-	say := func(text string) { _ = measurer.Tell(process, l.PID, "gpuard: "+text+"\n") }
+	say := func(text string) { _ = quotawatch.Tell(process, l.PID, "gpuard: "+text+"\n") }
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
-		cmd, err := measurer.Start(process, folder.Path, l.ID)
+		cmd, err := quotawatch.Start(process, folder.Path, l.ID)
 		if err == nil {
 			err = cmd.Wait()
 		}
@@ -88,7 +88,7 @@ func (a *App) unmeasured(held []job.Lease) (notes []string) {
 // measurers lists the command lines of a user's processes that measure; each ends with the lease.
 func (a *App) measurers(uid uint32) (lines []string) {
 	for _, pid := range a.Proc.Of(uid) {
-		if line := a.Proc.Describe(pid).Command; strings.Contains(line, " "+measurer.Flag+" ") {
+		if line := a.Proc.Describe(pid).Command; strings.Contains(line, " "+quotawatch.Flag+" ") {
 			lines = append(lines, line)
 		}
 	}

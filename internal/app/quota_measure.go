@@ -11,9 +11,9 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/quota"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/launch"
-	"gpuard/internal/host/measurer"
+	"gpuard/internal/host/quotawatch"
 	"gpuard/internal/host/store"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // Measuring reports whether this process was started to measure a shared lease; Measure is then all that it does.
-func (a *App) Measuring() bool { return len(os.Args) > 1 && os.Args[1] == measurer.Flag }
+func (a *App) Measuring() bool { return len(os.Args) > 1 && os.Args[1] == quotawatch.Flag }
 
 // measuring is the life of such a process.
 type measuring struct {
@@ -48,12 +48,12 @@ func (a *App) Measure(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return usagef("cannot measure by hand: gpuard run --share starts what measures itself")
 	}
-	process, err := measurer.Process(args[0])
+	process, err := quotawatch.Process(args[0])
 	if err != nil {
 		return err
 	}
 	defer process.Close() //nolint:errcheck // it ends with us
-	background.Outlast("gpu-measure")
+	daemonize.Outlast("gpu-measure")
 	folder, err := store.Open(args[1], nil, time.Minute)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (w *measuring) end(n quota.Names, o quota.Order, uses, who []quota.Use, for
 	}
 	w.tell(o.Ending(n, w.limits, uses, who, force), who)
 	for _, u := range who {
-		_ = measurer.End(u.PID, force, func() bool { return w.sure(u) }) // one that has ended meanwhile is what was wanted
+		_ = quotawatch.End(u.PID, force, func() bool { return w.sure(u) }) // one that has ended meanwhile is what was wanted
 	}
 }
 
@@ -182,7 +182,7 @@ func (w *measuring) sure(u quota.Use) bool {
 // tell says it on the standard error of the lease's command; where that is gone or closed, of a process that it is about.
 func (w *measuring) tell(text string, about []quota.Use) {
 	line := "gpuard: " + text + "\n"
-	if measurer.Tell(int(w.process.Fd()), w.lease.PID, line) == nil {
+	if quotawatch.Tell(int(w.process.Fd()), w.lease.PID, line) == nil {
 		return
 	}
 	for _, u := range about {
@@ -190,7 +190,7 @@ func (w *measuring) tell(text string, about []quota.Use) {
 		if err != nil {
 			continue
 		}
-		err = measurer.Tell(int(process.Fd()), u.PID, line)
+		err = quotawatch.Tell(int(process.Fd()), u.PID, line)
 		_ = process.Close()
 		if err == nil {
 			return

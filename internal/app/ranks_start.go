@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/host/affinity"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/port"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // What a process is whose first argument is one of these: the launcher of a crew, and one rank of torchrun's on its way to the
@@ -90,7 +90,7 @@ func (a *App) lead(crew ranks.Crew, command []string) error {
 	}
 	port.Inherit(crew.FD, false)
 	c := launch.Command{Path: path, Argv: command}.Gather(len(crew.Members))
-	family := tree.Adopt(c.Needs, c.Needs) // asked for its members when no rank is left
+	family := proctree.Adopt(c.Needs, c.Needs) // asked for its members when no rank is left
 	for i, m := range crew.Members {
 		cpus, _ := ranks.ParseCPUs(m.CPUs)
 		err := affinity.Around(cpus, m.Node, func() error { return c.Start(i, apply(a.Env, crew.Env(i))) })

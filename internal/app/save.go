@@ -6,29 +6,29 @@ import (
 	"os"
 	"slices"
 
-	"gpuard/internal/core/saved"
+	"gpuard/internal/core/envstack"
 	"gpuard/internal/core/visible"
 )
 
 // saving is a choice of devices for a shell that wants to have its variables back.
 type saving struct {
 	app    *App
-	shell  visible.Env // what the shell has now
-	rest   saved.Stack // without the choice
+	shell  visible.Env    // what the shell has now
+	rest   envstack.Stack // without the choice
 	back   []visible.Var
-	before *saved.Entry // of the same id, which is chosen again; nil for the first time
+	before *envstack.Entry // of the same id, which is chosen again; nil for the first time
 }
 
 // Save begins a choice that Restore can take back under this id. It is made as if the one before it under the same id had
 // never been: what that one hid can be chosen. keep is what the shell has to change for the variables of the choice, and to
 // remember what was before them; h is what was leased with them, nil for nothing.
 func (a *App) Save(id string) (keep func(vars []visible.Var, h *Holding) ([]visible.Var, error), err error) {
-	stack, err := saved.Read(a.Env)
+	stack, err := envstack.Read(a.Env)
 	if err != nil {
 		return nil, &Usage{err.Error()}
 	}
-	s := &saving{app: a, shell: a.Env, before: &saved.Entry{ID: id}}
-	var popped *saved.Entry
+	s := &saving{app: a, shell: a.Env, before: &envstack.Entry{ID: id}}
+	var popped *envstack.Entry
 	if s.rest, s.back, popped = stack.Pop(id); popped != nil {
 		s.before = popped
 	}
@@ -37,7 +37,7 @@ func (a *App) Save(id string) (keep func(vars []visible.Var, h *Holding) ([]visi
 }
 
 func (s *saving) with(vars []visible.Var, h *Holding) ([]visible.Var, error) {
-	e := saved.Entry{ID: s.before.ID, Lease: s.before.Lease, PID: s.before.PID, Start: s.before.Start, By: s.before.By}
+	e := envstack.Entry{ID: s.before.ID, Lease: s.before.Lease, PID: s.before.PID, Start: s.before.Start, By: s.before.By}
 	if h != nil && h.Lease != "" && !h.Already {
 		stat, err := s.app.Proc.Stat(h.PID)
 		if err != nil {
@@ -57,7 +57,7 @@ func (s *saving) with(vars []visible.Var, h *Holding) ([]visible.Var, error) {
 // Restore is what puts the variables back that a choice changed, nothing where there was none. A lease that this very shell
 // took with it is given back; one that its parent has stays.
 func (a *App) Restore(ctx context.Context, id string) ([]visible.Var, error) {
-	stack, err := saved.Read(a.Env)
+	stack, err := envstack.Read(a.Env)
 	if err != nil {
 		return nil, &Usage{err.Error()}
 	}
@@ -76,7 +76,7 @@ func (a *App) Restore(ctx context.Context, id string) ([]visible.Var, error) {
 
 // took reports whether the caller's shell is the one that took the lease. A copy of it, such as the commands in parentheses,
 // looks like a command substitution; only as long as whoever made the choice is there can they be told apart.
-func (a *App) took(e *saved.Entry) bool {
+func (a *App) took(e *envstack.Entry) bool {
 	shell := a.Proc.Shell(os.Getppid())
 	stat, err := a.Proc.Stat(shell)
 	if e.Lease == "" || err != nil || shell != e.PID || stat.Start != e.Start {

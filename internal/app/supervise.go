@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // supervision is the life of a gpuard that stays beside its command.
@@ -25,7 +25,7 @@ type supervision struct {
 	told  func(l *Launch, pid int) error
 	seek  lookout
 	log   *logfile.Log
-	tree  *tree.Tree
+	tree  *proctree.Tree
 	now   atomic.Pointer[launch.Child] // that runs
 	birth sync.Mutex                   // held while one is started: only then is it known who is awaited
 	done  job.Result
@@ -62,7 +62,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		}
 		l.log = s.log
 	}
-	s.tree = tree.Adopt(s.awaits, s.spares)
+	s.tree = proctree.Adopt(s.awaits, s.spares)
 	child, err := s.run(ctx, l)
 	s.tree.Leave()
 	if s.log != nil {

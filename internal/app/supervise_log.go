@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/logfile"
 )
 
@@ -26,7 +26,7 @@ func logLine(text string) string {
 }
 
 // commandLine is a whole command as one would type it: the file belongs to who runs it. Control characters are made harmless.
-func commandLine(argv []string) string { return gpu.Clean(quote.Words(quote.Sh, argv...)) }
+func commandLine(argv []string) string { return gpu.Clean(shellquote.Words(shellquote.Sh, argv...)) }
 
 // logged writes what was said in another way.
 func (s *supervision) logged(text string) {

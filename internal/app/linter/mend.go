@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/core/lint"
-	"gpuard/internal/host/rewrite"
+	"gpuard/internal/host/atomicfile"
 )
 
 // rounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
@@ -170,7 +170,7 @@ func (a *attempt) write(ctx context.Context) {
 	}
 	err := ctx.Err()
 	if err == nil {
-		err = rewrite.Replace(a.read.path, a.before.text, a.read.text)
+		err = atomicfile.Replace(a.read.path, a.before.text, a.read.text)
 	}
 	if err != nil {
 		*a.read = a.before

@@ -10,7 +10,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/dotenv"
@@ -282,7 +282,7 @@ func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := background.Start(f.app.Name, untagged(f.app.Env), errs, "project-supervise", folder.Path)
+	process, err := daemonize.Start(f.app.Name, untagged(f.app.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"gpuard/internal/app"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
@@ -104,7 +104,7 @@ func (s *Projects) take(d *files.Folder, name, doubt string) ([]byte, error) {
 			doubt = "it belongs to " + s.App.Names(at.UID)
 		}
 	}
-	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), quote.Sh(path))
+	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), shellquote.Sh(path))
 }
 
 // doubt says what speaks against a file or folder, with what mends it; "" nothing.
@@ -113,7 +113,7 @@ func (s *Projects) doubt(what, path string, at files.Access) string {
 	case !at.OwnedBy(caller()):
 		return what + " belongs to " + s.App.Names(at.UID)
 	case at.OthersWrite() && at.UID == caller():
-		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, quote.Sh(path))
+		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, shellquote.Sh(path))
 	case at.OthersWrite():
 		return fmt.Sprintf("others than root can write %s (mode %#o)", what, at.Mode)
 	}

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
 	"gpuard/internal/host/tail"
 )
@@ -34,7 +34,7 @@ type Task struct {
 // Keep is the life of the keeper of one instance: what gpuard run is beside a command, with a record of it. It ends with the
 // instance. Another keeper's command that lives is found again and looked after, and not started a second time.
 func Keep(ctx context.Context, a *app.App, t Task) error {
-	if err := background.Begin("gpuard"); err != nil {
+	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(t.Dir)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/ready"
+	"gpuard/internal/host/readiness"
 	"gpuard/internal/host/tail"
 )
 
@@ -114,11 +114,11 @@ func (p *prober) once(ctx context.Context, folder string, env []string) error {
 	defer cancel()
 	switch {
 	case len(p.ready.Command) > 0:
-		return ready.Command(ctx, p.ready.Command, folder, env)
+		return readiness.Command(ctx, p.ready.Command, folder, env)
 	case p.ready.TCP != "":
-		return ready.TCP(ctx, p.ready.TCP)
+		return readiness.TCP(ctx, p.ready.TCP)
 	case p.ready.HTTP != "":
-		return ready.HTTP(ctx, p.ready.HTTP)
+		return readiness.HTTP(ctx, p.ready.HTTP)
 	}
 	return errors.New("it cannot be asked")
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"gpuard/internal/app"
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
 	text "gpuard/internal/text/project"
@@ -31,10 +31,10 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 		return nil, err
 	}
 	p, mistakes := text.Read(data, file)
-	var more []mistake.One
+	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
-		return p, &mistake.Many{File: shown(path, file), List: mistakes}
+		return p, &diagnostic.Many{File: shown(path, file), List: mistakes}
 	}
 	return p, nil
 }
@@ -151,7 +151,7 @@ func (f *Folder) advised(err error) error {
 		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
 	}
 	return fmt.Errorf("cannot use the project's folder %s: it belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
-		foreign.Path, f.app.Names(foreign.UID), quote.Sh(foreign.Path), elsewhere)
+		foreign.Path, f.app.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
 }
 
 // Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is

@@ -12,14 +12,14 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
 )
 
 // Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
 // costs nothing: the keepers go on, and the next supervisor finds them by their locks.
 func Supervise(ctx context.Context, a *app.App, dir string) error {
-	if err := background.Begin("gpuard"); err != nil {
+	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(dir)
@@ -233,7 +233,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &keeping{name, i.Hash, time.Now()}
-	process, err := background.Start(s.app.Name, latest(env), errs, args...)
+	process, err := daemonize.Start(s.app.Name, latest(env), errs, args...)
 	if err != nil {
 		s.bury(k)
 		return err

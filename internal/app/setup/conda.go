@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by hooks
@@ -60,7 +60,7 @@ func (c Conda) Wish() (Wish, error) {
 	if filepath.Base(filepath.Dir(dir)) == "envs" {
 		name = filepath.Base(dir)
 	}
-	w.Try = []string{"conda activate " + quote.Sh(name), "gpuard explain", "conda deactivate"}
+	w.Try = []string{"conda activate " + shellquote.Sh(name), "gpuard explain", "conda deactivate"}
 	if active, _ := c.App.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
@@ -101,7 +101,7 @@ func (c CondaFile) Wish() (Wish, error) {
 	}
 	return Wish{
 		Key: key, Changes: []edit.Change{change},
-		Try: []string{"conda env create -f " + quote.Sh(c.Path), "gpuard setup conda NAME"},
+		Try: []string{"conda env create -f " + shellquote.Sh(c.Path), "gpuard setup conda NAME"},
 		Notes: []string{
 			"conda only keeps the line: gpuard setup conda NAME makes the hooks of it, where the environment is",
 			"CUDA_VISIBLE_DEVICES is not written there: conda would leave it behind as an empty string, which hides every GPU",

@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -55,9 +55,9 @@ func (h hook) again(fish bool) string {
 	case h.ask:
 		mode = []string{"--ask"}
 	}
-	line := fmt.Sprintf(`eval "$(gpuard env %s)"`, quote.Words(quote.Sh, h.words(mode...)...))
+	line := fmt.Sprintf(`eval "$(gpuard env %s)"`, shellquote.Words(shellquote.Sh, h.words(mode...)...))
 	if fish {
-		line = fmt.Sprintf(`gpuard env %s --format fish | source`, quote.Words(quote.Fish, h.words(mode...)...))
+		line = fmt.Sprintf(`gpuard env %s --format fish | source`, shellquote.Words(shellquote.Fish, h.words(mode...)...))
 	}
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
@@ -80,12 +80,12 @@ func hide() (set, unset []string) {
 
 // text is one of the hooks. While gpuard cannot be used they keep what was before in variables whose names begin with @WAS@.
 func (h hook) text(name string) string {
-	how, format := quote.Sh, []string(nil)
+	how, format := shellquote.Sh, []string(nil)
 	if strings.HasSuffix(name, ".fish") {
-		how, format = quote.Fish, []string{"--format", "fish"}
+		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
 	env := func(flags ...string) string {
-		return quote.Words(how, slices.Concat([]string{h.program, "env"}, flags, format)...)
+		return shellquote.Words(how, slices.Concat([]string{h.program, "env"}, flags, format)...)
 	}
 	set, unset := hide()
 	names := strings.Join(unset, " ")
@@ -96,6 +96,6 @@ func (h hook) text(name string) string {
 	return strings.NewReplacer(
 		"@PROGRAM@", how(h.program), "@CHOICE@", h.choice(env, format != nil), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
 		"@AGAIN@", how(h.again(format != nil)), "@LOST@", how(h.lost()), "@WAS@", "GPUARD_WAS_"+edit.Sum(h.id),
-		"@NAMES@", names, "@SET@", quote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
+		"@NAMES@", names, "@SET@", shellquote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
 	).Replace(shellText(name))
 }

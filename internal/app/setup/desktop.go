@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/desktop"
 )
@@ -39,9 +39,9 @@ func (d Desktop) Key() (string, error) {
 		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {
-		return fmt.Sprintf("desktop --name=%s %s", quote.Sh(d.Name), quote.Sh(d.id())), nil
+		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.id())), nil
 	}
-	return "desktop " + quote.Sh(d.id()), nil
+	return "desktop " + shellquote.Sh(d.id()), nil
 }
 
 // Wish is the entry.
@@ -82,7 +82,7 @@ func (d Desktop) Wish() (Wish, error) {
 	w := Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: path, Content: marked(entry)}},
-		Try:     []string{"gio launch " + quote.Sh(path), "gpuard status"},
+		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
 		Notes:   []string{"it is a copy of " + source + ": call this again when that has changed"},
 	}
 	if dropped {

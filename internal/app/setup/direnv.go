@@ -9,7 +9,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
@@ -63,7 +63,7 @@ else
   export %s
   unset %s
 fi
-`, quote.Sh(program), quote.Words(quote.Sh, append([]string{"env"}, d.Flags...)...), quote.Words(quote.Sh, set...), strings.Join(unset, " "))
+`, shellquote.Sh(program), shellquote.Words(shellquote.Sh, append([]string{"env"}, d.Flags...)...), shellquote.Words(shellquote.Sh, set...), strings.Join(unset, " "))
 	notes := []string{"direnv cannot keep a lease; start what needs one by gpuard run"}
 	if _, err := (GitHub{Folder: folder}).root(); err == nil {
 		notes = append(notes, "who gets .envrc by git and has no gpuard sees no GPU in this folder, and is told so")
@@ -71,7 +71,7 @@ fi
 	return Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
-		Try:     []string{"direnv allow " + quote.Sh(folder), "cd " + quote.Sh(folder), "gpuard explain"},
+		Try:     []string{"direnv allow " + shellquote.Sh(folder), "cd " + shellquote.Sh(folder), "gpuard explain"},
 		Notes:   append(notes, d.missing()...),
 	}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 //go:embed github.yml
@@ -89,13 +89,13 @@ func (g GitHub) Wish() (Wish, error) {
 		}
 	}
 	name := filepath.Join(".github", "workflows", "gpuard.yml")
-	text := strings.ReplaceAll(workflow, "@COMMAND@", quote.Words(quote.Sh, g.Command...))
+	text := strings.ReplaceAll(workflow, "@COMMAND@", shellquote.Words(shellquote.Sh, g.Command...))
 	return Wish{
 		Key:     "github " + root,
 		Changes: []edit.Change{{Path: filepath.Join(root, name), Content: text}},
 		Try: []string{
-			"gpuard run --cpu -- " + quote.Words(quote.Sh, g.Command...),
-			"git -C " + quote.Sh(root) + " add " + name,
+			"gpuard run --cpu -- " + shellquote.Words(shellquote.Sh, g.Command...),
+			"git -C " + shellquote.Sh(root) + " add " + name,
 			"gh variable set GPUARD_URL",
 			"gh variable set GPUARD_SHA256",
 		},

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/kernelspec"
@@ -300,7 +300,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 	}
 	names := j.Names()
 	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
-	switch meant := near.Word(name, names); {
+	switch meant := suggest.Word(name, names); {
 	case meant != "":
 		text += "; did you mean --kernel " + meant + "?"
 	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made

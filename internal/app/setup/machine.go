@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/manifest"
 	"gpuard/internal/host/store"
 	"gpuard/internal/text/config"
@@ -88,7 +88,7 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 		}
 	}
 	if err != nil {
-		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, quote.Sh(program))
+		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, shellquote.Sh(program))
 	}
 	whole := map[string]string{"etc/profile.d/gpuard.sh": LoginProfile(program), "etc/fish/conf.d/gpuard.fish": LoginFish(program)}
 	for _, place := range slices.Sorted(maps.Keys(whole)) {

@@ -16,9 +16,9 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/host/atomicfile"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/manifest"
-	"gpuard/internal/host/rewrite"
 	"gpuard/internal/host/store"
 )
 
@@ -307,9 +307,9 @@ func possible(steps []edit.Step) error {
 		var err error
 		switch step.Action {
 		case edit.Create, edit.Delete:
-			err = rewrite.Free(step.Path)
+			err = atomicfile.Free(step.Path)
 		case edit.Update, edit.Insert, edit.Cut:
-			err = rewrite.Replaceable(step.Path)
+			err = atomicfile.Replaceable(step.Path)
 		case edit.Same, edit.Gone, edit.Left:
 		}
 		if err != nil {
@@ -342,7 +342,7 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 		return err
 	}
 	for i, step := range steps {
-		err := rewrite.Tidy(step.Path) // of somebody who was killed
+		err := atomicfile.Tidy(step.Path) // of somebody who was killed
 		if err != nil {
 			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
 		} else {
@@ -372,9 +372,9 @@ func back(steps []edit.Step) bool {
 		var err error
 		switch step.Action {
 		case edit.Create:
-			err = rewrite.Remove(step.Path, []byte(step.After))
+			err = atomicfile.Remove(step.Path, []byte(step.After))
 		case edit.Update, edit.Insert:
-			err = rewrite.Replace(step.Path, []byte(step.After), []byte(step.Before))
+			err = atomicfile.Replace(step.Path, []byte(step.After), []byte(step.Before))
 		case edit.Delete, edit.Cut, edit.Gone:
 			return false
 		case edit.Same, edit.Left:
@@ -389,11 +389,11 @@ func back(steps []edit.Step) bool {
 func do(step edit.Step) error {
 	switch step.Action {
 	case edit.Create:
-		return rewrite.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
+		return atomicfile.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
 	case edit.Update, edit.Insert, edit.Cut:
-		return rewrite.Replace(step.Path, []byte(step.Before), []byte(step.After))
+		return atomicfile.Replace(step.Path, []byte(step.Before), []byte(step.After))
 	case edit.Delete:
-		return rewrite.Remove(step.Path, []byte(step.Before))
+		return atomicfile.Remove(step.Path, []byte(step.Before))
 	case edit.Same, edit.Gone, edit.Left:
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
@@ -52,7 +52,7 @@ func (s Shell) Wish() (Wish, error) {
 	if s.Prompt {
 		text += shellText("rc-prompt." + s.Name)
 	}
-	text = strings.ReplaceAll(text, "@PROGRAM@", quote.Sh(program))
+	text = strings.ReplaceAll(text, "@PROGRAM@", shellquote.Sh(program))
 	if s.Login != "" {
 		text += loginPosix(program, s.Login)
 	}
@@ -101,7 +101,7 @@ func (s Shell) fish(w Wish, program string) (Wish, error) {
 	if s.Login != "" {
 		text += "status is-interactive; or status is-login; and " + loginFish(program, s.Login)
 	}
-	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: quote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
+	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: shellquote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
 	if text != "" {
 		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(folder, "conf.d", "gpuard.fish"), Content: text})
 	}

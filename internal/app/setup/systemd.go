@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 	"gpuard/internal/text/unit"
@@ -254,5 +254,5 @@ func (s Systemd) systemctl(words ...string) string {
 	if s.User {
 		words = append([]string{"--user"}, words...)
 	}
-	return "systemctl " + quote.Words(quote.Sh, words...)
+	return "systemctl " + shellquote.Words(shellquote.Sh, words...)
 }

@@ -16,7 +16,7 @@ import (
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // Progress is how far a sweep is.
@@ -48,7 +48,7 @@ type conductor struct {
 	*Sweep
 	show    func(Progress)
 	now     Progress
-	tree    *tree.Tree
+	tree    *proctree.Tree
 	caught  *interrupt.Caught
 	heard   os.Signal   // that ends the sweep
 	stopped atomic.Bool // what is left of a runner was asked to end
@@ -64,7 +64,7 @@ const patience = 3
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
 	all := func(int) bool { return true } // whoever ends here is waited for by hand
-	c.tree, c.caught = tree.Adopt(all, s.app.OwnHelper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(all, s.app.OwnHelper), interrupt.Catch()
 	err := s.recover(c)
 	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
 		err = c.employ(ctx)

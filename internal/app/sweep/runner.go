@@ -21,7 +21,7 @@ import (
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // Flag is the first argument of a runner; the sweep's folder follows.
@@ -144,7 +144,7 @@ func (r *runner) run(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 		r.cancel()
 	}()
-	all := tree.Adopt(r.awaits, r.app.OwnHelper)
+	all := proctree.Adopt(r.awaits, r.app.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
@@ -174,7 +174,7 @@ func (r *runner) run(ctx context.Context) error {
 }
 
 // end asks everything below this process to end, and kills what does not in time, or when it is asked twice.
-func (r *runner) end(all *tree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
+func (r *runner) end(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
 	grace := time.NewTimer(r.question.Grace)
 	defer grace.Stop()
 	all.Signal("SIGTERM")

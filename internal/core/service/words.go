@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // assigns reports a word in front of a command that a shell would put into its environment.
@@ -18,7 +18,7 @@ func assigns(text string) bool {
 // characters themselves are never what was meant.
 func words(text string) ([]string, error) {
 	inCommand := false
-	list, err := quote.Split(text, func(rest string, begins bool) error {
+	list, err := shellquote.Split(text, func(rest string, begins bool) error {
 		if !inCommand && assigns(rest) {
 			name, _, _ := strings.Cut(rest, "=")
 			return fmt.Errorf("the command begins with a variable; write %s under env", name)
@@ -29,7 +29,7 @@ func words(text string) ([]string, error) {
 		}
 		return nil
 	})
-	if unclosed := quote.UnclosedError(0); errors.As(err, &unclosed) {
+	if unclosed := shellquote.UnclosedError(0); errors.As(err, &unclosed) {
 		return nil, fmt.Errorf("a %c in the command is not closed by another one", byte(unclosed))
 	}
 	if err == nil && len(list) == 0 {

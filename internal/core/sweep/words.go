@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // Lines reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with both kinds of
@@ -42,7 +42,7 @@ var errComment = errors.New("a comment")
 
 // split splits one line into words.
 func split(line string) ([]string, error) {
-	words, err := quote.Split(line, func(rest string, begins bool) error {
+	words, err := shellquote.Split(line, func(rest string, begins bool) error {
 		switch {
 		case rest[0] == '#' && begins:
 			return errComment

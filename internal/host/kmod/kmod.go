@@ -15,15 +15,15 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/sys"
 )
 
 // Driver reads the kernel part of NVIDIA's driver from the files below root ("/" for this machine). It does not fill
 // the libraries of the result. A module that is not loaded is no error; the error says that the kernel's files cannot
 // be read.
-func Driver(root string) (site.Driver, error) {
-	var d site.Driver
+func Driver(root string) (hostinfo.Driver, error) {
+	var d hostinfo.Driver
 	banner, err := text(root, "proc/driver/nvidia/version")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, fmt.Errorf("cannot read the version of NVIDIA's kernel module: %w", err)

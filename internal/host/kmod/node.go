@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Nodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
 // /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are without root. The error says that /dev
 // cannot be listed.
-func Nodes(root string) ([]site.Node, error) {
+func Nodes(root string) ([]hostinfo.Node, error) {
 	names, err := list(filepath.Join(root, "dev"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the device files: %w", err)
@@ -36,7 +36,7 @@ func Nodes(root string) ([]site.Node, error) {
 		}
 	}
 	slices.Sort(paths)
-	var nodes []site.Node
+	var nodes []hostinfo.Node
 	for _, path := range paths {
 		if n, ok := node(root, "/dev/"+path); ok {
 			nodes = append(nodes, n)
@@ -45,12 +45,12 @@ func Nodes(root string) ([]site.Node, error) {
 	return nodes, nil
 }
 
-func node(root, path string) (site.Node, bool) {
+func node(root, path string) (hostinfo.Node, bool) {
 	info, err := os.Stat(filepath.Join(root, path))
 	if err != nil || info.IsDir() {
-		return site.Node{}, false
+		return hostinfo.Node{}, false
 	}
-	n := site.Node{Path: path, Mode: uint32(info.Mode().Perm())}
+	n := hostinfo.Node{Path: path, Mode: uint32(info.Mode().Perm())}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		n.UID, n.GID = st.Uid, st.Gid
 	}

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/sys"
 )
 
 // Read reads the limits of this process from the files below root ("/" for this machine). The error says that /dev/shm
 // exists and cannot be read; every other limit that cannot be read is absent.
-func Read(root string) (site.Limits, error) {
-	l := site.Limits{CPUs: cpus(root), Memlock: memlock(root), RDMA: rdma(root)}
+func Read(root string) (hostinfo.Limits, error) {
+	l := hostinfo.Limits{CPUs: cpus(root), Memlock: memlock(root), RDMA: rdma(root)}
 	var shm unix.Statfs_t
 	err := unix.Statfs(filepath.Join(root, "dev/shm"), &shm)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Search says where to search. Root is put before every path ("/" for this machine); the paths in results are without
@@ -31,8 +31,8 @@ type Search struct {
 // with the same name, it loads the first (ld.so(8)). It does not find libraries by a program's own RPATH, as Python
 // wheels have them. The error says that the cache cannot be read; the libraries in the other folders are returned with
 // it.
-func (s Search) Libraries() ([]site.Library, error) {
-	var found []site.Library
+func (s Search) Libraries() ([]hostinfo.Library, error) {
+	var found []hostinfo.Library
 	for _, folder := range strings.FieldsFunc(s.Path, func(r rune) bool { return r == ':' || r == ';' }) {
 		if filepath.IsAbs(folder) { // a relative one depends on the working directory of the program
 			found = append(found, s.folder(folder, "LD_LIBRARY_PATH")...)
@@ -51,13 +51,13 @@ func (s Search) Libraries() ([]site.Library, error) {
 }
 
 // once drops files that are found again in another folder: on most machines /lib is a link to /usr/lib.
-func (s Search) once(found []site.Library) []site.Library {
+func (s Search) once(found []hostinfo.Library) []hostinfo.Library {
 	type file struct {
 		name     string
 		dev, ino uint64
 	}
 	seen := map[file]bool{}
-	return slices.DeleteFunc(found, func(l site.Library) bool {
+	return slices.DeleteFunc(found, func(l hostinfo.Library) bool {
 		info, err := os.Stat(filepath.Join(s.Root, s.resolve(l.Path)))
 		if err != nil {
 			return false
@@ -74,10 +74,10 @@ func (s Search) once(found []site.Library) []site.Library {
 }
 
 // First returns the library of that name that the loader would load.
-func First(libraries []site.Library, name string) (site.Library, bool) {
-	i := slices.IndexFunc(libraries, func(l site.Library) bool { return l.Name == name })
+func First(libraries []hostinfo.Library, name string) (hostinfo.Library, bool) {
+	i := slices.IndexFunc(libraries, func(l hostinfo.Library) bool { return l.Name == name })
 	if i < 0 {
-		return site.Library{}, false
+		return hostinfo.Library{}, false
 	}
 	return libraries[i], true
 }
@@ -116,12 +116,12 @@ func (s Search) Elsewhere(name string) string {
 }
 
 // folder lists the wanted libraries of one folder by name.
-func (s Search) folder(folder, from string) []site.Library {
+func (s Search) folder(folder, from string) []hostinfo.Library {
 	entries, err := os.ReadDir(filepath.Join(s.Root, folder))
 	if err != nil {
 		return nil // the loader ignores it too
 	}
-	var found []site.Library
+	var found []hostinfo.Library
 	linked := map[string]bool{} // files that are the target of a link with another name
 	for _, e := range entries {
 		version, ok := wanted(e.Name())
@@ -135,11 +135,11 @@ func (s Search) folder(folder, from string) []site.Library {
 		}
 		found = append(found, l)
 	}
-	return slices.DeleteFunc(found, func(l site.Library) bool { return linked[l.Name] })
+	return slices.DeleteFunc(found, func(l hostinfo.Library) bool { return linked[l.Name] })
 }
 
-func (s Search) library(name, path, from string) site.Library {
-	l := site.Library{Name: name, Path: path, From: from}
+func (s Search) library(name, path, from string) hostinfo.Library {
+	l := hostinfo.Library{Name: name, Path: path, From: from}
 	short, _ := wanted(name)
 	if long, ok := wanted(filepath.Base(s.resolve(path))); ok && len(long) > len(short) {
 		l.Version = long

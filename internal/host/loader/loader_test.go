@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // machine writes files below a new root: each is "name text", or "name -> target" for a link.
@@ -65,7 +65,7 @@ func cached(flags int32, libraries ...string) []byte {
 	return append(data, names...)
 }
 
-func told(found []site.Library) (lines []string) {
+func told(found []hostinfo.Library) (lines []string) {
 	for _, l := range found {
 		lines = append(lines, strings.TrimSpace(l.Name+" "+l.Path+" "+l.Version)+" "+l.From)
 	}
@@ -204,7 +204,7 @@ func TestToolkits(t *testing.T) {
 		"opt/conda/bin/nvcc", "opt/conda/targets/x86_64-linux/include/cuda.h "+header,
 		"usr/lib/nvidia-cuda-toolkit/bin/nvcc", "usr/bin/nvcc -> ../lib/nvidia-cuda-toolkit/bin/nvcc", "usr/include/cuda.h "+header,
 		"home/ann/notes/nvcc.txt", "home/ann/runtime/lib/x")
-	show := func(found []site.Toolkit) (lines []string) {
+	show := func(found []hostinfo.Toolkit) (lines []string) {
 		for _, k := range found {
 			lines = append(lines, fmt.Sprintf("%s %s nvcc=%v path=%v %v", k.Folder, k.Version, k.NVCC, k.OnPath, k.Homes))
 		}

@@ -11,21 +11,21 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Toolkits lists the CUDA toolkits of the machine below root, each once: the one with the first nvcc on path, the
 // folders in homes (CUDA_HOME and similar, "" for none) that exist, and those in the usual places. Versions are read
 // from the toolkits' files.
-func Toolkits(root, path string, homes ...string) []site.Toolkit {
+func Toolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 	s := Search{Root: root}
-	var found []site.Toolkit
-	add := func(folder string) *site.Toolkit {
+	var found []hostinfo.Toolkit
+	add := func(folder string) *hostinfo.Toolkit {
 		folder = s.folderOf(folder)
-		i := slices.IndexFunc(found, func(t site.Toolkit) bool { return t.Folder == folder })
+		i := slices.IndexFunc(found, func(t hostinfo.Toolkit) bool { return t.Folder == folder })
 		if i < 0 {
 			i = len(found)
-			found = append(found, site.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
+			found = append(found, hostinfo.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
 		}
 		return &found[i]
 	}
@@ -54,7 +54,7 @@ func Toolkits(root, path string, homes ...string) []site.Toolkit {
 			add(folder)
 		}
 	}
-	return slices.DeleteFunc(found, func(t site.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
+	return slices.DeleteFunc(found, func(t hostinfo.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
 }
 
 // folderOf follows the links of a folder, part by part: /usr/local/cuda is a link, often through /etc/alternatives.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Others lists the Intel GPUs and Ascend accelerators below root ("/" for this machine), only with vendor and PCI
@@ -44,16 +44,16 @@ func Others(root string) []gpu.Device {
 // Cards lists the display controllers and accelerators below root ("/" for this machine) by address, with any driver or
 // none. It leaves out virtual functions (SR-IOV). The error says that the list cannot be read: the machine has no PCI,
 // or sysfs is not mounted.
-func Cards(root string) ([]site.Card, error) {
+func Cards(root string) ([]hostinfo.Card, error) {
 	entries, err := os.ReadDir(filepath.Join(root, "sys/bus/pci/devices"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the PCI devices: %w", err)
 	}
-	var found []site.Card
+	var found []hostinfo.Card
 	for _, e := range entries {
 		folder := filepath.Join(root, "sys/bus/pci/devices", e.Name())
 		class := line(folder, "class")
-		c := site.Card{PCI: e.Name(), Vendor: number(line(folder, "vendor")), Device: number(line(folder, "device")), Boot: line(folder, "boot_vga") == "1"}
+		c := hostinfo.Card{PCI: e.Name(), Vendor: number(line(folder, "vendor")), Device: number(line(folder, "device")), Boot: line(folder, "boot_vga") == "1"}
 		accelerator := strings.HasPrefix(class, "0x1200") && c.Vendor != 0x8086
 		if _, err := os.Lstat(filepath.Join(folder, "physfn")); err == nil || !accelerator && !strings.HasPrefix(class, "0x03") {
 			continue

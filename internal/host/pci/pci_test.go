@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestOthers(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCards(t *testing.T) {
 		}
 	}
 	got, err := Cards(root)
-	want := []site.Card{
+	want := []hostinfo.Card{
 		{PCI: "0000:00:02.0", Vendor: 0x1a03, Device: 0x2000, Driver: "ast", Boot: true},
 		{PCI: "0000:17:00.0", Vendor: 0x10de, Device: 0x20b2, Driver: "nvidia"},
 		{PCI: "0000:31:00.0", Vendor: 0x10de},

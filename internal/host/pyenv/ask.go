@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 //go:embed ask.py
@@ -24,8 +24,8 @@ func Libraries() []string { return []string{"torch", "tensorflow", "jax", "onnxr
 // Ask imports a library in a child process, and returns the devices that the library finds. The child has the caller's
 // variables, and others that keep it from writing files and from taking all memory of a device. When ctx ends, Ask
 // kills the child and its process group.
-func (w Where) Ask(ctx context.Context, interpreter, library string) site.Probe {
-	p := site.Probe{Library: library}
+func (w Where) Ask(ctx context.Context, interpreter, library string) hostinfo.Probe {
+	p := hostinfo.Probe{Library: library}
 	var out, errs tail
 	command := exec.CommandContext(ctx, w.at(interpreter), "-B", "-c", script, library)
 	command.Dir = "/" // a file torch.py in the caller's folder is not the library

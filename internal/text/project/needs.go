@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -53,7 +53,7 @@ func (r *reader) dependencies() {
 		switch {
 		case i < 0:
 			text := fmt.Sprintf("unknown service %q in depends_on of service %s", n.on, n.of)
-			if meant := near.Word(n.on, names); meant != "" && meant != n.of {
+			if meant := suggest.Word(n.on, names); meant != "" && meant != n.of {
 				text += "; did you mean " + meant + "?"
 			}
 			r.Wrong(n.at, "%s", text)

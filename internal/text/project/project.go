@@ -8,16 +8,16 @@ import (
 	"regexp"
 	"strings"
 
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
 )
 
 // Read returns the project in a file, whose absolute path tells where its paths begin. With mistakes the project is what could
 // be read in spite of them, so that what only others can check, the values of flags, can be told beside them.
-func Read(data []byte, file string) (*service.Project, []mistake.One) {
+func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	r := &reader{folder: filepath.Dir(file), keys: AllKeys()}
 	r.project = service.Project{File: file, Name: defaultName(filepath.Base(r.folder))}
 	root := r.Root(data, such)
@@ -121,7 +121,7 @@ func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) st
 			own = append(own, k.Name)
 		}
 	}
-	meant := near.Word(key.Text, names)
+	meant := suggest.Word(key.Text, names)
 	switch {
 	case of != "" && foreign(key.Text) != "", of == "" && key.Text == "version":
 		text += "; " + foreign(key.Text)

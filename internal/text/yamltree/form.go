@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 )
 
 // Takes is what a key of one of our own files takes.
@@ -54,7 +54,7 @@ func Find(table []Key, name string) (Key, bool) {
 
 // Form is such a file while it is read. It collects what is wrong in it. In messages, of says whose key it is, such as
 // " of rule 2"; it is empty at the top of the file.
-type Form struct{ Mistakes []mistake.One }
+type Form struct{ Mistakes []diagnostic.One }
 
 // Wrong notes a mistake.
 func (f *Form) Wrong(at source.Place, format string, args ...any) {
@@ -63,7 +63,7 @@ func (f *Form) Wrong(at source.Place, format string, args ...any) {
 	if len(text) > most {
 		text = append(text[:most-1], '…')
 	}
-	f.Mistakes = append(f.Mistakes, mistake.One{Line: at.Line, Column: at.Column, Text: string(text)})
+	f.Mistakes = append(f.Mistakes, diagnostic.One{Line: at.Line, Column: at.Column, Text: string(text)})
 }
 
 // Longest is how long such a file may be, in bytes: far above any that people write.
@@ -210,7 +210,7 @@ func (f *Form) OneOf(key Key, word string, at source.Place, of string) bool {
 	if len(key.Words) == 0 || slices.Contains(key.Words, word) {
 		return true
 	}
-	if meant := near.Word(word, key.Words); meant != "" {
+	if meant := suggest.Word(word, key.Words); meant != "" {
 		f.Wrong(at, "%s%s is %q; did you mean %s?", key.Name, of, word, meant)
 		return false
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
 )
 
@@ -115,7 +115,7 @@ func (p *Program) blamed(err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &mistake.Many{File: d.At.File, List: []mistake.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
 }
 
 // lines says what was filled in.

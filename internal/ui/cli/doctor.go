@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/core/check"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // diagnosed is the JSON answer of doctor.
@@ -127,7 +127,7 @@ func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	}
 	q.line()
 	q.paragraph(span{}, normal, what+" Have a look before you send it:")
-	q.out.WriteString("  tar -xzOf " + quote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
+	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
 	_, err = io.WriteString(p.Out, q.out.String())
 	return err
 }

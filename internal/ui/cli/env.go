@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/app"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -275,11 +275,11 @@ type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
 func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":
-		return lines("export %s=%s\n", "unset %s\n", quote.Sh), nil
+		return lines("export %s=%s\n", "unset %s\n", shellquote.Sh), nil
 	case "fish":
-		return lines("set -gx %s %s\n", "set -e %s; or true\n", quote.Fish), nil
+		return lines("set -gx %s %s\n", "set -e %s; or true\n", shellquote.Fish), nil
 	case "dotenv":
-		return lines("%s=%s\n", "", quote.Sh), nil // a dotenv file can only set
+		return lines("%s=%s\n", "", shellquote.Sh), nil // a dotenv file can only set
 	case "json":
 		return envJSON, nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 )
 
@@ -94,7 +94,7 @@ func strays(given []string) []visible.Note {
 			continue
 		}
 		text := name + " chooses no devices for any program known here"
-		if meant := near.Word(name, visible.Variables()); meant != "" {
+		if meant := suggest.Word(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
 		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: gpu.Clean(text)})

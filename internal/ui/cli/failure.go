@@ -11,8 +11,8 @@ import (
 
 	"gpuard/internal/app"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/inquire"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prompt"
 )
 
 // failure carries an error together with the exit code that its command gives it.
@@ -101,7 +101,7 @@ const alert = "alert"
 
 // alert shows why nothing starts in a window, where that was asked for. Who closed a window knows.
 func (p *Program) alert(cmd *cobra.Command, err error, text string) {
-	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, inquire.ErrCancelled) {
+	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, prompt.ErrCancelled) {
 		p.App.Alert(cmd.Context(), text)
 	}
 }

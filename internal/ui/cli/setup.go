@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/app/setup"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/near"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/core/suggest"
 )
 
 // setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
@@ -63,7 +63,7 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	if meant := near.Word(args[0], names); meant != "" {
+	if meant := suggest.Word(args[0], names); meant != "" {
 		return fmt.Errorf("cannot set up %q: did you mean gpuard setup %s?", args[0], meant)
 	}
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
@@ -290,4 +290,4 @@ func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 }
 
 // shellWords is a command line for messages.
-func shellWords(words ...string) string { return quote.Words(quote.Sh, words...) }
+func shellWords(words ...string) string { return shellquote.Words(shellquote.Sh, words...) }

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/suggest"
 )
 
 // projectFlags are the flags of the commands about a gpuard.yaml.
@@ -76,7 +76,7 @@ func named(view *services.View, names []string) (selection, error) {
 
 // unknownService offers the nearest name.
 func unknownService(name, file string, known []string, otherwise string) error {
-	if near := near.Word(name, known); near != "" {
+	if near := suggest.Word(name, known); near != "" {
 		otherwise = "; did you mean " + near + "?"
 	}
 	return usagef("cannot find service %q in %s%s", name, file, otherwise)
