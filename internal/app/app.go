@@ -44,9 +44,6 @@ type App struct {
 	Proc          proc.FS
 	Machine       string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
 	PrivateState  bool                   // --private-state
-	NoWait        bool                   // --no-wait: nothing is waited for, not even memory that is about to be freed
-	Wait          time.Duration          // --wait: how long a device is waited for; 0 means for ever
-	Fallback      []string               // --fallback: what is tried in place of waiting: "other", "cpu", "wait"
 	Driver        time.Duration          // for the driver to answer; 0 means 5 s
 	LockDeadline  time.Duration          // for the folder lock; 0 means 10 s
 	ProbeDeadline time.Duration          // for the CUDA driver to answer --probe; 0 means 30 s
@@ -71,7 +68,6 @@ type App struct {
 	Run, Tmp      string                 // "/run" and "/var/tmp" outside tests
 
 	said    said       // by the configuration files, a moment ago
-	moving  string     // lease that is given back for the one that is asked for
 	heard   *heard     // errors of devices that this process listens to; nil where it does not
 	meeting *port.Kept // where the ranks of the command meet; nil where there are none
 }

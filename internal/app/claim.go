@@ -115,7 +115,7 @@ func (c *claiming) claim(ctx context.Context) (*decision, error) {
 	if errors.As(err, &refusal) {
 		d, err = c.instead(ctx, refusal)
 	}
-	if errors.As(err, &refusal) && !refusal.Never && c.app.waits() {
+	if errors.As(err, &refusal) && !refusal.Never && c.question.spec.Waiting.Waits() {
 		d, err = c.wait(ctx, refusal)
 	}
 	return d, err
@@ -123,7 +123,7 @@ func (c *claiming) claim(ctx context.Context) (*decision, error) {
 
 // now claims what is free, and looks again while the machine changes or something is about to end.
 func (c *claiming) now(ctx context.Context) (*decision, error) {
-	patience := patience{app: c.app, started: time.Now()}
+	patience := c.question.patience()
 	for stale := 0; ; {
 		c.question.last = stale >= rereads
 		held, err := c.app.record(c.question, c.folder, c.boot, nil)
@@ -161,7 +161,7 @@ func (c *claiming) now(ctx context.Context) (*decision, error) {
 // would go before.
 func (c *claiming) passing(p *patience, refusal *job.Refusal) bool {
 	e := c.question.ending(refusal)
-	return (e == endingLease || !c.app.waits()) && p.lasts(e)
+	return (e == endingLease || !c.question.spec.Waiting.Waits()) && p.lasts(e)
 }
 
 // read reads the machine again, by machine or glance. Where that fails, the last reading stays.
@@ -304,7 +304,7 @@ func (a *App) record(q *question, folder *store.Folder, boot string, mine *store
 // context is what decides beside the request, and what is odd about masks.
 func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
 	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: q.rules.tolerate, Allocation: q.allocation(), Trees: q.trees,
-		Limits: q.rules.limits, Endless: q.whose.pid != 0, Moving: q.app.moving}
+		Limits: q.rules.limits, Endless: q.whose.pid != 0, Moving: q.spec.Moving}
 	if q.spec.Any {
 		return in, nil
 	}

@@ -14,7 +14,6 @@ import (
 // 128 of their kind in all.
 func TestDeskLeavesNoWatch(t *testing.T) {
 	a, ids := sticky(t)
-	a.NoWait = false
 	desk, err := a.Desk(t.Context(), job.Spec{GPUs: len(ids)})
 	if err != nil {
 		t.Fatal(err)

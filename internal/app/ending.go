@@ -23,32 +23,42 @@ const (
 	fadingUse          // memory of a lease that just ended, or of a process that ended after the reading
 )
 
-// limits say how long it pays to look again before saying busy, and how long to pause at first (then twice as long each time).
-func (a *App) limits(e ending) (longest, first time.Duration) {
+// noticing is how long the end of a command may take to become the end of its lease: the holder has to notice it.
+const noticing = time.Second
+
+// limits returns how long to try again before a device counts as busy, and the first pause; each further one is twice as long.
+func (p *patience) limits(e ending) (longest, first time.Duration) {
 	switch e {
 	case endingLease:
-		return time.Second, time.Millisecond
+		return noticing, time.Millisecond
 	case fadingUse:
-		if a.NoWait {
-			return 0, 0
-		}
-		return cmp.Or(a.Fading, 10*time.Second), 50 * time.Millisecond
+		return p.fading, 50 * time.Millisecond
 	}
 	return 0, 0
 }
 
-// patience bounds the looking again of one claim.
+// patience limits how often one claim tries again.
 type patience struct {
 	app     *App
+	fading  time.Duration // for memory of a job that has ended to be free
 	started time.Time
 	kind    ending
 	next    time.Duration
 	told    bool
 }
 
+// patience starts now.
+func (q *question) patience() patience {
+	p := patience{app: q.app, started: time.Now()}
+	if !q.spec.Waiting.No {
+		p.fading = cmp.Or(q.app.Fading, 10*time.Second)
+	}
+	return p
+}
+
 // lasts reports whether to look again for this kind of ending.
 func (p *patience) lasts(e ending) bool {
-	longest, first := p.app.limits(e)
+	longest, first := p.limits(e)
 	if e != p.kind {
 		p.kind, p.next = e, first
 	}
@@ -58,8 +68,7 @@ func (p *patience) lasts(e ending) bool {
 func (p *patience) pause(ctx context.Context) error {
 	if !p.told && time.Since(p.started) > 500*time.Millisecond && p.kind == fadingUse {
 		p.told = true
-		longest, _ := p.app.limits(fadingUse)
-		p.app.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", longest.Seconds()))
+		p.app.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", p.fading.Seconds()))
 	}
 	timer := time.NewTimer(p.next)
 	defer timer.Stop()
@@ -206,7 +215,7 @@ func (q *question) useFading(r job.Reason) bool {
 	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
 		return false
 	}
-	longest, _ := q.app.limits(fadingUse)
+	longest := q.patience().fading
 	ended := q.seen.Changes[r.UUID].Ended
 	recent := ended > 0 && q.seen.Now-ended < int64(longest)
 	if recent && len(r.Processes) == 0 {

@@ -4,22 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
-// waits reports whether a refusal that may pass is waited out.
-func (a *App) waits() bool {
-	return !a.NoWait && (len(a.Fallback) == 0 || slices.Contains(a.Fallback, "wait"))
-}
-
 // instead tries the words of --fallback, in order; "wait" is the caller's. When none of them helps, the last refusal comes back:
 // what it advises was not tried yet. Whoever waits does so for what was asked for.
 func (c *claiming) instead(ctx context.Context, refusal *job.Refusal) (*decision, error) {
 	last := refusal
-	for _, word := range c.app.Fallback {
+	for _, word := range c.question.spec.Waiting.Fallback {
 		switch word {
 		case "other":
 			d, err := c.other(ctx, refusal)
@@ -27,7 +21,7 @@ func (c *claiming) instead(ctx context.Context, refusal *job.Refusal) (*decision
 			if err == nil && d != nil || err != nil && !errors.As(err, &again) {
 				return d, err
 			}
-			last = c.app.better(refusal, again)
+			last = better(c.question.spec.Waiting, refusal, again)
 		case "cpu":
 			return c.cpu(refusal), nil
 		}
@@ -36,8 +30,8 @@ func (c *claiming) instead(ctx context.Context, refusal *job.Refusal) (*decision
 }
 
 // better is the refusal to show of a request and of the one that was tried in its place, nil for none.
-func (a *App) better(asked, other *job.Refusal) *job.Refusal {
-	if other == nil || other.Never || asked.Never || a.waits() {
+func better(waiting job.Waiting, asked, other *job.Refusal) *job.Refusal {
+	if other == nil || other.Never || asked.Never || waiting.Waits() {
 		return asked
 	}
 	return other
@@ -78,7 +72,7 @@ func takingAnother(refusal *job.Refusal) string {
 // decideInstead answers what instead would do, and does nothing.
 func (a *App) decideInstead(ctx context.Context, spec job.Spec, refusal *job.Refusal) (job.Plan, gpu.Machine, error) {
 	last := refusal
-	for _, word := range a.Fallback {
+	for _, word := range spec.Waiting.Fallback {
 		other, names := anyOther(spec)
 		switch {
 		case word == "other" && names:
@@ -90,7 +84,7 @@ func (a *App) decideInstead(ctx context.Context, spec job.Spec, refusal *job.Ref
 				}
 				return plan, m, err
 			}
-			last = a.better(refusal, again)
+			last = better(spec.Waiting, refusal, again)
 		case word == "cpu":
 			return job.Plan{Devices: []job.Given{}, Reasons: refusal.Reasons, Notes: []string{
 				refusal.Summary + ": it would fall back to the CPU, as --fallback cpu says"}}, gpu.Machine{}, nil

@@ -16,7 +16,7 @@ import (
 func sticky(t *testing.T) (*App, []gpu.UUID) {
 	t.Helper()
 	a := &App{Machine: "demo:4xL4", Env: []string{"GPUARD_STATE=" + filepath.Join(t.TempDir(), "state")}, Proc: proc.New("/proc"),
-		PrivateState: true, NoWait: true, Say: func(string) {}}
+		PrivateState: true, Say: func(string) {}}
 	var ids []gpu.UUID
 	for _, d := range invented(t, a.Machine).Devices {
 		ids = append(ids, d.UUID)
@@ -26,12 +26,13 @@ func sticky(t *testing.T) (*App, []gpu.UUID) {
 
 // before asks for devices of which the job had some before.
 func before(ids ...gpu.UUID) job.Spec {
-	return job.Spec{GPUs: max(1, len(ids)), Prefer: ids, Command: []string{"sleep"}}
+	return job.Spec{GPUs: max(1, len(ids)), Prefer: ids, Command: []string{"sleep"}, Waiting: job.Waiting{No: true}}
 }
 
 // lend leases what the spec asks for until the test ends, or until give is called.
 func lend(t *testing.T, a *App, spec job.Spec) (d *decision, give func()) {
 	t.Helper()
+	spec.Waiting.No = true
 	d, err := a.claim(t.Context(), spec, subject{pid: os.Getpid(), command: "sleep"})
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +78,10 @@ func TestPreferWaits(t *testing.T) {
 		err     error
 	}
 	answered := make(chan answer, 1)
-	waiting := *a
-	waiting.NoWait, waiting.Wait = false, time.Minute
 	go func() {
-		d, err := waiting.claim(t.Context(), before(ids[0]), subject{pid: os.Getpid(), command: "sleep"})
+		spec := before(ids[0])
+		spec.Waiting = job.Waiting{Limit: time.Minute}
+		d, err := a.claim(t.Context(), spec, subject{pid: os.Getpid(), command: "sleep"})
 		if err != nil {
 			answered <- answer{err: err}
 			return

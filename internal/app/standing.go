@@ -72,7 +72,7 @@ func (w *waiting) recount() {
 
 // attended is the refusal with the processes that keep leases whose commands are gone, once these have had their time to end.
 func (w *waiting) attended(r *job.Refusal) *job.Refusal {
-	if longest, _ := w.app.limits(endingLease); time.Since(w.fading.started) < longest && !w.question.stays {
+	if time.Since(w.fading.started) < noticing && !w.question.stays {
 		return r
 	}
 	return w.question.attended(w.folder, r)

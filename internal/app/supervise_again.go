@@ -28,18 +28,17 @@ type lookout func(ctx context.Context, on job.Lease) <-chan move
 
 // elsewhere leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
 func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
-	now := *s.app
-	now.NoWait, now.Fallback, now.moving = true, nil, l.Lease
 	spec := s.limited(s.spec)
+	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
 	spec.Exclude = without(spec.Exclude, l.Plan, m.avoid)
-	next, err := now.Prepare(ctx, spec)
+	next, err := s.app.Prepare(ctx, spec)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.app.Say(fmt.Sprintf("%s: the command stays where it is: %v", m.reason, err))
 		}
 		return nil
 	}
-	next.app, next.spec = s.app, s.spec
+	next.spec = s.spec
 	return next
 }
 

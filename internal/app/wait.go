@@ -50,9 +50,9 @@ func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
 func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*decision, error) {
 	caught := interrupt.Catch()
 	defer caught.Stop()
-	if c.app.Wait > 0 {
+	if c.question.spec.Waiting.Limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.app.Wait, errLate)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.question.spec.Waiting.Limit, errLate)
 		defer cancel()
 	}
 	w := &waiting{claiming: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
@@ -66,7 +66,7 @@ func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*decision, e
 				w.refresh()
 			}
 			last := *w.refusal
-			last.Summary += ", after waiting " + c.app.Wait.String()
+			last.Summary += ", after waiting " + c.question.spec.Waiting.Limit.String()
 			return nil, &late{&last}
 		case !errors.As(err, &by):
 			caught.Stop()
@@ -206,7 +206,7 @@ func (w *waiting) stand(ctx context.Context) (*decision, error) {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.app.Patience = cmp.Or(w.app.Patience, patient)
-	w.fading, w.tried = patience{app: w.app, started: time.Now()}, q.read
+	w.fading, w.tried = q.patience(), q.read
 	for next := (wake{look: true}); ; {
 		held, err := w.look(ctx, next)
 		if err == nil {

@@ -33,7 +33,7 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 		case <-ctx.Done():
 			return wake{}, context.Cause(ctx)
 		case <-w.changed():
-			w.fading = patience{app: w.app, started: time.Now()}
+			w.fading = w.question.patience()
 			look, err := w.react(ctx)
 			return wake{look: look, given: look}, err
 		case <-w.awake:
@@ -136,7 +136,7 @@ func (w *waiting) survey() (free int) {
 		w.ahead = w.folder.Left(order[:max(0, slices.IndexFunc(order, l.isMe))])
 	}
 	sight, err := w.folder.Sight(w.boot)
-	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.app.moving != "" {
+	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
 		return all // others may have the same devices
 	}
 	if len(q.appeared(sight.Changes, w.mine.Ticket.Known)) > 0 {

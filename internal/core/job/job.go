@@ -3,6 +3,7 @@
 package job
 
 import (
+	"slices"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -32,6 +33,20 @@ type Spec struct {
 	Any        bool            // --any: ignore a mask already set in the environment
 	KeepWhile  string          // --keep-while: file that stands for the command: while it is there, the lease waits for a next start of that
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
+	Waiting    Waiting         `json:"-"` // what happens while no device is free
+	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
+}
+
+// Waiting is what a request does while no device is free. The zero value waits for as long as it takes.
+type Waiting struct {
+	No       bool          // --no-wait: not even for memory that is about to be freed
+	Limit    time.Duration // --wait: at most this long; 0 without a limit
+	Fallback []string      // --fallback: what is tried instead of waiting, in order: "other", "cpu", "wait"
+}
+
+// Waits reports whether the request waits for a device that becomes free later.
+func (w Waiting) Waits() bool {
+	return !w.No && (len(w.Fallback) == 0 || slices.Contains(w.Fallback, "wait"))
 }
 
 // Dying is how long a process that was killed may take to be gone: one inside a driver that does not answer stays.

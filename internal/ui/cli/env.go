@@ -100,7 +100,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return asUsage(p.blamed(err))
 	}
-	if err := o.waiting(p, cmd); err != nil {
+	if spec.Waiting, err = o.waiting(p, cmd); err != nil {
 		return p.blamed(err)
 	}
 	write, err := o.writer(cmd)
@@ -224,10 +224,10 @@ func loginWords() []string {
 }
 
 // waiting is for a lease only: variables alone are known at once.
-func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
+func (o *envOptions) waiting(p *Program, cmd *cobra.Command) (job.Waiting, error) {
 	for _, name := range []string{"wait", "no-wait", "fallback"} {
 		if !o.lease && cmd.Flags().Changed(name) {
-			return usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
+			return job.Waiting{}, usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
 		}
 	}
 	return o.wait.read(p, cmd)

@@ -30,7 +30,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			}
 			spec, err := flags.spec(cmd, nil)
 			if err == nil {
-				err = wait.read(p, cmd)
+				spec.Waiting, err = wait.read(p, cmd)
 			}
 			if err != nil {
 				return &failure{p.blamed(err), 125}

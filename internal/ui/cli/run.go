@@ -101,7 +101,7 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 		return spec, nil, err
 	}
 	if spec, err = o.spec.spec(cmd, command); err == nil {
-		err = o.wait.read(p, cmd)
+		spec.Waiting, err = o.wait.read(p, cmd)
 	}
 	if err == nil {
 		care, err = o.care.care(cmd, &spec, o.ranks.asked(cmd))
