@@ -33,39 +33,25 @@ type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 
 // App is what every use case needs.
 type App struct {
-	Name          string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
-	Read          Reader
-	Unread        func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
-	Cards         func() ([]hostinfo.Card, error)                            // what is on the PCI bus, whoever drives it; nil: not asked
-	Events        func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
-	KernelLog     string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
-	LogInterval   time.Duration                                              // between two looks at it while a command is watched; 0 means 5 s
-	Env           visible.Env
-	Proc          proc.FS
-	Machine       string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
-	PrivateState  bool                   // --private-state
-	Driver        time.Duration          // for the driver to answer; 0 means 5 s
-	LockDeadline  time.Duration          // for the folder lock; 0 means 10 s
-	ProbeDeadline time.Duration          // for the CUDA driver to answer --probe; 0 means 30 s
-	Overdue       time.Duration          // how long a request that is next may let a free device lie; 0 means queue.Overdue
-	Slow          time.Duration          // between two readings of the machine by the first in line; 0 means 1 s
-	Fading        time.Duration          // how long GPU memory of a job that just ended is waited for; 0 means 10 s
-	Interval      time.Duration          // between two looks of verify; 0 means 500 ms
-	DriftInterval time.Duration          // between two looks at the devices of a run that may move; 0 means 5 s
-	DriftMinute   time.Duration          // what the policy of such moves takes for a minute; 0 means one
-	Measured      time.Duration          // between two looks at the memory of a shared lease; 0 means 1 s
-	Grace         time.Duration          // for a job above its share to give memory back, and then to end; 0 means 3 s
-	Reach         time.Duration          // for a job on a device to show up as a client of MPS; 0 means 30 s
-	Say           func(string)           // one line for the person who waits; never nil
-	Stand         func(*status.Standing) // where a waiting request stands, at each change; nil when the waiting is over. May be nil
-	Pause         time.Duration          // before a command that failed is started again; 0 means 500 ms, growing to 30 s
-	Root          string                 // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
-	Patience      time.Duration          // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
-	Project       *policy.File           // what the file of the project says whose services this is about; nil: nothing
-	Survey        time.Duration          // for each thing that doctor looks at beside the devices; 0 means 5 s
-	Live          bool                   // somebody looks at that all the time
-	Loud          func(string)           // one line that is said also where silence was asked for; nil: not said
-	Run, Tmp      string                 // "/run" and "/var/tmp" outside tests
+	Name         string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
+	Read         Reader
+	Unread       func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
+	Cards        func() ([]hostinfo.Card, error)                            // what is on the PCI bus, whoever drives it; nil: not asked
+	Events       func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
+	KernelLog    string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
+	Env          visible.Env
+	Proc         proc.FS
+	Machine      string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState bool                   // --private-state
+	Say          func(string)           // one line for the person who waits; never nil
+	Stand        func(*status.Standing) // where a waiting request stands, at each change; nil when the waiting is over. May be nil
+	Times        Times
+	Root         string        // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
+	Patience     time.Duration // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
+	Project      *policy.File  // what the file of the project says whose services this is about; nil: nothing
+	Live         bool          // somebody looks at that all the time
+	Loud         func(string)  // one line that is said also where silence was asked for; nil: not said
+	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
 
 	said    said       // by the configuration files, a moment ago
 	heard   *heard     // errors of devices that this process listens to; nil where it does not
@@ -186,7 +172,7 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := a.LockDeadline
+	deadline := a.Times.Lock
 	if deadline == 0 {
 		deadline = 10 * time.Second
 	}

@@ -45,12 +45,12 @@ func (a *App) survey(ctx context.Context, of string, run bool) (hostinfo.Site, e
 		return s, err
 	}
 	s.Container = a.siteContainer()
-	usual := cmp.Or(a.Survey, 5*time.Second)
+	usual := cmp.Or(a.Times.Survey, 5*time.Second)
 	patient := usual
 	if run {
 		patient += 2 * time.Minute // an import of a large library from a cold disk
 	}
-	look(l, "the devices", 4*cmp.Or(a.Driver, 5*time.Second), &s.Machine, a.siteMachine)
+	look(l, "the devices", 4*cmp.Or(a.Times.Driver, 5*time.Second), &s.Machine, a.siteMachine)
 	look(l, "the driver", usual, &s.Driver, a.siteDriver)
 	look(l, "the PCI bus", usual, &s.Cards, a.siteCards)
 	look(l, "device files", usual, &s.Nodes, a.siteNodes)

@@ -44,7 +44,7 @@ func (a *App) sitePythons(ctx context.Context, of string, run bool) (hostinfo.An
 
 // readPythons reads environments beside each other. One on a disk that does not answer is left behind, and the others stand.
 func (a *App) readPythons(ctx context.Context, w pyenv.Where, places []pyenv.Place) []hostinfo.Python {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Survey, 5*time.Second)*4/5)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Times.Survey, 5*time.Second)*4/5)
 	defer cancel()
 	found := make([]hostinfo.Python, len(places))
 	type read struct {

@@ -37,7 +37,7 @@ func (a *App) driftWatch(spec job.Spec, kinds []string) lookout {
 	}
 	quiet := *a
 	quiet.Say = func(string) {} // a slow look is not worth a line
-	w := &driftWatch{app: &quiet, spec: spec, interval: a.DriftInterval, drift: health.Drift{Minute: a.DriftMinute}}
+	w := &driftWatch{app: &quiet, spec: spec, interval: a.Times.Drift, drift: health.Drift{Minute: a.Times.Minute}}
 	if w.interval == 0 {
 		w.interval = driftInterval
 	}

@@ -51,7 +51,7 @@ type patience struct {
 func (q *question) patience() patience {
 	p := patience{app: q.app, started: time.Now()}
 	if !q.spec.Waiting.No {
-		p.fading = cmp.Or(q.app.Fading, 10*time.Second)
+		p.fading = cmp.Or(q.app.Times.Fading, 10*time.Second)
 	}
 	return p
 }

@@ -38,7 +38,7 @@ func (a *App) whole(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, moment) {
 		m, err := a.machine(ctx, what)
 		spent := time.Since(began)
-		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(a.Driver, 5*time.Second)-moment {
+		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(a.Times.Driver, 5*time.Second)-moment {
 			a.tellSilent(m, spent+moment)
 			return m, err
 		}

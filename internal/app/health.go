@@ -233,7 +233,7 @@ func (w *errorWatch) run(ctx context.Context) {
 	if w.app.Events != nil && len(w.ids) > 0 {
 		events = w.app.Events(ctx, w.ids)
 	}
-	interval := w.app.LogInterval
+	interval := w.app.Times.Log
 	if interval == 0 {
 		interval = lookAtLog
 	}

@@ -37,7 +37,7 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 	if mine != nil {
 		l.me = renewed(mine.Ticket, l.me)
 	}
-	overdue, rooms := cmp.Or(q.app.Overdue, queue.Overdue), pick.Rooms(q.machine, v.Held, in)
+	overdue, rooms := cmp.Or(q.app.Times.Overdue, queue.Overdue), pick.Rooms(q.machine, v.Held, in)
 	turn, tickets := v.Turn.Guess(inScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
 	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
 		return nil
@@ -177,7 +177,7 @@ func (q *question) leaving(v store.View) map[gpu.UUID]bool {
 	if !q.app.hardware() {
 		return nil
 	}
-	longest := cmp.Or(q.app.Fading, 10*time.Second)
+	longest := cmp.Or(q.app.Times.Fading, 10*time.Second)
 	out := map[gpu.UUID]bool{}
 	for id, c := range v.Changes {
 		if c.Ended > 0 && v.Now-c.Ended < int64(longest) {

@@ -58,7 +58,7 @@ func (a *App) Probe(ctx context.Context, given []string) (visible.View, gpu.Mach
 		return visible.View{}, m, Probe{}, err
 	}
 	env := a.replaced(given)
-	limit := a.ProbeDeadline
+	limit := a.Times.Probe
 	if limit == 0 {
 		limit = 30 * time.Second
 	}

@@ -215,7 +215,7 @@ func TestProbeThatCannotAsk(t *testing.T) {
 		t.Errorf("an invented machine: %v", err)
 	}
 	a := probing(m, d)
-	a.ProbeDeadline = 200 * time.Millisecond
+	a.Times.Probe = 200 * time.Millisecond
 	d.Hang("cuInit", fakegpu.Any)
 	begin := time.Now()
 	var why *gpu.Unavailable

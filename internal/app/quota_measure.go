@@ -66,14 +66,14 @@ func (a *App) Measure(ctx context.Context, args []string) error {
 		return nil
 	}
 	w.level, w.said = w.lease.Quota, w.lease.Quota
-	w.limits = quota.Limits{Share: w.lease.Share, Grace: cmp.Or(a.Grace, measuredGrace)}
+	w.limits = quota.Limits{Share: w.lease.Share, Grace: cmp.Or(a.Times.Grace, measuredGrace)}
 	w.members[w.lease.PID] = w.lease.Start
 	w.uid = uint32(os.Geteuid())
 	if uid, ok := a.Proc.Owner(w.lease.PID); ok {
 		w.uid = uid
 	}
 	ended := launch.Exited(process)
-	every := time.NewTicker(cmp.Or(a.Measured, measuredEvery))
+	every := time.NewTicker(cmp.Or(a.Times.Measure, measuredEvery))
 	defer every.Stop()
 	for w.alive(ended) {
 		w.look(ctx)
@@ -132,7 +132,7 @@ func (w *measuring) look(ctx context.Context) {
 func (w *measuring) since() time.Duration { return time.Since(w.began) }
 
 // patience is how long a process may be on a device before it must be a client of MPS.
-func (w *measuring) patience() time.Duration { return cmp.Or(w.app.Reach, 30*time.Second) }
+func (w *measuring) patience() time.Duration { return cmp.Or(w.app.Times.Reach, 30*time.Second) }
 
 // note keeps what the lease says about itself true.
 func (w *measuring) note(level job.Quota) {

@@ -117,7 +117,7 @@ const (
 // breather is the pause before the next start.
 func (s *supervision) breather(ran time.Duration) time.Duration {
 	if ran >= lasted || s.pause == 0 {
-		s.pause = cmp.Or(s.app.Pause, firstPause)
+		s.pause = cmp.Or(s.app.Times.Pause, firstPause)
 		return s.pause
 	}
 	s.pause = min(2*s.pause, longestPause)

@@ -61,7 +61,7 @@ func (a *App) commandOf(pid int) string {
 func (w *watch) run(ctx context.Context) *Verification {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.dismiss(cancel)
-	longest := cmp.Or(w.app.Interval, 500*time.Millisecond)
+	longest := cmp.Or(w.app.Times.Verify, 500*time.Millisecond)
 	for pause := longest / 10; ; pause = min(2*pause, longest) {
 		w.look(ctx)
 		finding := verify.Judge(w.facts)

@@ -61,7 +61,7 @@ func (w *waiting) changed() <-chan struct{} {
 
 // slow is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
 // no more than a tenth of the time goes into it.
-func (w *waiting) slow() time.Duration { return max(cmp.Or(w.app.Slow, time.Second), 10*w.took) }
+func (w *waiting) slow() time.Duration { return max(cmp.Or(w.app.Times.Slow, time.Second), 10*w.took) }
 
 // pause is the time until the request checks again without an event, and whether it must then read the machine.
 func (w *waiting) pause() (shortest time.Duration, fresh bool) {
@@ -72,7 +72,7 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 		}
 	}
 	if l := q.line; l != nil && l.free && !l.mine() {
-		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.app.Overdue, queue.Overdue)
+		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.app.Times.Overdue, queue.Overdue)
 		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
 	if l := q.line; l != nil && l.lapses() > 0 {
