@@ -154,6 +154,7 @@ func TestTraceInAFullPipe(t *testing.T) {
 	for err = nil; err == nil; {
 		_, err = unix.Read(int(pipe.Fd()), full)
 	}
+	eventually(t, "the lease of the other job is over", func() bool { return r.leases() == 1 })
 	lines := bufio.NewReader(pipe)
 	if got := returns(t, with(r.job("true"), "GPUARD_TRACE="+path)); got.code != 0 || got.err != "" {
 		t.Errorf("with a reader: exit %d, %s", got.code, got.err)

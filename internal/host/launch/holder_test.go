@@ -232,15 +232,19 @@ func TestHolder(t *testing.T) {
 	if cwd, err := os.Readlink(proc + "cwd"); cwd != "/" {
 		t.Errorf("the holder stands in %s, %v", cwd, err)
 	}
-	links := map[string]int{}
-	entries, err := os.ReadDir(proc + "fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		target, _ := os.Readlink(proc + "fd/" + e.Name())
-		links[target]++
-	}
+	var links map[string]int
+	var entries []os.DirEntry
+	eventually(t, "the holder has closed the file with its PID", func() bool {
+		if entries, err = os.ReadDir(proc + "fd"); err != nil {
+			t.Fatal(err)
+		}
+		links = map[string]int{}
+		for _, e := range entries {
+			target, _ := os.Readlink(proc + "fd/" + e.Name())
+			links[target]++
+		}
+		return links[marker+".pid"] == 0
+	})
 	delete(links, "anon_inode:[eventpoll]") // the Go runtime's own
 	delete(links, "anon_inode:[eventfd]")
 	if len(links) != 3 || links["/dev/null"] != 3 || links[lock] != 1 || len(entries) > 7 {
