@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -57,14 +56,6 @@ type App struct {
 	heard   *heard     // errors of devices that this process listens to; nil where it does not
 	meeting *port.Kept // where the ranks of the command meet; nil where there are none
 }
-
-// Usage is an error in how gpuard was called or in what it was given to read.
-type Usage struct{ Text string }
-
-// Error is the text.
-func (u *Usage) Error() string { return u.Text }
-
-func usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format, args...)} }
 
 // hardware reports whether devices are real: only then do processes and namespaces matter.
 func (a *App) hardware() bool { return a.Machine == "" }
@@ -208,38 +199,6 @@ func (a *App) folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	return f, nil
 }
 
-// elsewhere ends an error of the file system with what to do. Another folder is good advice for an invented machine only:
-// leases of real devices in a folder of one's own would be seen by nobody else.
-func (a *App) elsewhere(path string, err error) error {
-	mendable := slices.ContainsFunc([]error{os.ErrPermission, os.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP},
-		func(e error) bool { return errors.Is(err, e) })
-	switch {
-	case !mendable:
-		return err
-	case !a.hardware():
-		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w; make %s first, for everybody", err, filepath.Dir(path))
-	}
-	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, a.keeper(path))
-}
-
-// keeper is who can change the access to path: the owner of it, or of the nearest folder above it that can be looked at.
-func (a *App) keeper(path string) string {
-	for ; ; path = filepath.Dir(path) {
-		info, err := os.Lstat(path)
-		if err != nil && path != filepath.Dir(path) {
-			continue
-		}
-		if err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
-				return fmt.Sprintf("the user %s or root (%s)", a.Names(st.Uid), path)
-			}
-		}
-		return "the administrator"
-	}
-}
-
 func ignoreMissing(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -270,6 +229,3 @@ func (a *App) parents(dir string) error {
 	}
 	return nil
 }
-
-// Names resolves owners of leases for people; the number is the identity.
-func (a *App) Names(uid uint32) string { return a.Proc.User(uid) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,9 +17,6 @@ import (
 
 // rereads is how often a device that changed after the reading is read again.
 const rereads = 3
-
-// freshness is how old a reading may be on which devices are given.
-const freshness = time.Second
 
 // errStale says that a device of the answer changed between the reading and the folder lock.
 var errStale = errors.New("the machine changed while it was being read")
@@ -80,7 +76,7 @@ func (d *decision) unwatch() {
 }
 
 // claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
-// *job.Refusal; a *late when the time for waiting ran out.
+// *job.Refusal; a *job.Late when the time for waiting ran out.
 func (a *App) claim(ctx context.Context, spec job.Spec, whose subject) (*decision, error) {
 	q, folder, boot, err := a.ask(ctx, spec, whose)
 	if err != nil {
@@ -399,21 +395,6 @@ func (q *question) allocation() string {
 		return ""
 	}
 	return visible.Allocation(q.env)
-}
-
-func given(p job.Plan) []gpu.UUID {
-	ids := make([]gpu.UUID, len(p.Devices))
-	for i, d := range p.Devices {
-		ids[i] = d.UUID
-	}
-	return ids
-}
-
-func baseName(command []string) string {
-	if len(command) == 0 {
-		return ""
-	}
-	return gpu.Clean(filepath.Base(command[0]))
 }
 
 func (a *App) ownerNames(held []job.Lease) map[uint32]string {

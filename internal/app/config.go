@@ -200,3 +200,6 @@ func (a *App) Unruly() string {
 	}
 	return ""
 }
+
+// freshness is how old a reading may be on which devices are given.
+const freshness = time.Second

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"gpuard/internal/core/hostinfo"
@@ -44,9 +43,6 @@ func (a *App) siteContainers(context.Context) hostinfo.Answer[hostinfo.Container
 	a.specs(&c)
 	return hostinfo.Read(c)
 }
-
-// below is where a file of the system lies for doctor.
-func (a *App) below(path string) string { return filepath.Join(a.Root, path) }
 
 // settings reads one file of settings into c; that there is none is no problem.
 func (a *App) settings(c *hostinfo.Containers, path string, into *string, read func([]byte, *hostinfo.Containers) error) {
@@ -112,33 +108,4 @@ func (a *App) specs(c *hostinfo.Containers) {
 			c.Specs = append(c.Specs, spec)
 		}
 	}
-}
-
-// siteContainer is the kind of container this runs in, "" outside. It must not wait for anything.
-func (a *App) siteContainer() string {
-	set := func(name string) bool { value, _ := a.Env.Lookup(name); return value != "" }
-	switch {
-	case set("KUBERNETES_SERVICE_HOST"):
-		return "kubernetes"
-	case set("APPTAINER_CONTAINER"), set("SINGULARITY_CONTAINER"), files.Is(a.below("/.singularity.d")):
-		return "apptainer"
-	case files.Is(a.below("/run/.containerenv")):
-		return "podman"
-	case files.Is(a.below("/.dockerenv")):
-		return "docker"
-	}
-	text, _ := files.Read(a.below("/run/systemd/container")) // systemd writes there what it runs in: "lxc", "systemd-nspawn"
-	own, _ := a.Env.Lookup("container")                      // what many managers set for what they start
-	for _, kind := range []string{own, strings.TrimSpace(string(text.Content))} {
-		if slices.Contains(managers(), kind) {
-			return kind
-		}
-	}
-	return ""
-}
-
-// managers are the names of container managers in the variable container (systemd/systemd src/basic/virt.c). "wsl" is not among
-// them: Windows' subsystem is a machine of its own. Other values are somebody's own variable.
-func managers() []string {
-	return []string{"systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "proot", "pouch", "oci", "flatpak"}
 }

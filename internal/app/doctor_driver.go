@@ -9,7 +9,6 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/host/kmod"
 	"gpuard/internal/host/kmsg"
@@ -163,15 +162,4 @@ func holders(s *hostinfo.Site, found hostinfo.Answer[holding]) {
 // fleeting reports whether memory may be that of a process that is just ending.
 func fleeting(m gpu.Machine, r leftover.Row) bool {
 	return r.PID == 0 || r.Zombie || slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == proc.Gone })
-}
-
-// unleased says which processes and devices of m the leases account for.
-func (a *App) unleased(m gpu.Machine, held []job.Lease) leftover.Question {
-	q := leftover.Question{Machine: m, Lease: a.leasesOf(m, held), Covered: map[gpu.UUID]bool{}}
-	for _, d := range m.Devices {
-		q.Covered[d.UUID] = slices.ContainsFunc(held, func(l job.Lease) bool {
-			return l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })
-		})
-	}
-	return q
 }

@@ -142,7 +142,7 @@ func (a *App) unattended(folder *store.Folder, l job.Lease, late bool) job.Lease
 		holders = a.stoppedHolder(folder, l)
 	}
 	helper := func(stopped bool) bool {
-		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && a.OwnHelper(b.PID) })
+		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && launch.OwnHelper(b.PID) })
 	}
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
@@ -162,7 +162,7 @@ func (a *App) unattended(folder *store.Folder, l job.Lease, late bool) job.Lease
 // of that user counts.
 func (a *App) stoppedHolder(folder *store.Folder, l job.Lease) []job.Blocker {
 	for _, pid := range a.Proc.Of(l.UID) {
-		if words := argv(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
+		if words := launch.Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
 			continue
 		}
 		if p := a.Proc.Describe(pid); p.Stopped {
@@ -198,15 +198,6 @@ func (a *App) attend(folder *store.Folder, held []job.Lease, late bool) {
 	for i := range held {
 		held[i] = a.unattended(folder, held[i], late)
 	}
-}
-
-// commandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its
-// holder says that it has ended, or lets the lease go.
-func (a *App) commandAlive(l job.Lease) bool {
-	if l.Namespace != a.Proc.Namespace() {
-		return !l.Ended
-	}
-	return a.Proc.Alive(l.PID, l.Start)
 }
 
 // useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still

@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"gpuard/internal/core/gpu"
@@ -9,6 +10,17 @@ import (
 	"gpuard/internal/core/verify"
 	"gpuard/internal/host/launch"
 )
+
+// Usage is an error in how gpuard was called or in what it was given to read.
+type Usage struct{ Text string }
+
+// Error is the text.
+func (u *Usage) Error() string { return u.Text }
+
+func usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format, args...)} }
+
+// timedOut is the exit code of a run that its limit ended.
+const timedOut = 124
 
 // Exit is one of gpuard's own exit codes.
 type Exit struct {
@@ -65,7 +77,7 @@ func VerifyFailure(err error) int {
 // RunExit is the exit code of an error of run.
 func RunExit(err error) int {
 	var refusal *job.Refusal
-	var late *late
+	var late *job.Late
 	var missing *launch.NotFoundError
 	var denied *launch.NotExecutableError
 	switch {

@@ -15,14 +15,6 @@ import (
 // due is the moment at which the time of a lease is over, by CLOCK_BOOTTIME.
 func due(l job.Lease, most time.Duration) int64 { return l.SinceBoot + int64(most) }
 
-// until is that moment as the holder is told it; "0" for a lease that may last.
-func (l *Launch) until() string {
-	if l.spec.Timeout <= 0 {
-		return "0"
-	}
-	return strconv.FormatInt(due(l.held.Held.Lease, l.spec.Timeout), 10)
-}
-
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it was.
 // They have grace before they are killed. done is closed when the command has ended.
 func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {

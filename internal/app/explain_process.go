@@ -182,14 +182,6 @@ func names(m gpu.Machine) string {
 	return strings.Join(out, ", ")
 }
 
-// gpuName is "GPU 2", or "GPU amd:2" where the machine has GPUs of several vendors.
-func gpuName(m gpu.Machine, d gpu.Device) string {
-	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
-		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
-	}
-	return fmt.Sprintf("GPU %d", d.Index)
-}
-
 // belongs finds the lease of the process, and says where the one that it names is none.
 func (a *App) belongs(x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
 	l, err := a.leaseOf(x.Machine, p.PID, env)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
@@ -67,30 +66,6 @@ func (c *claiming) other(ctx context.Context, refusal *job.Refusal) (*decision, 
 
 func takingAnother(refusal *job.Refusal) string {
 	return refusal.Summary + ": taking another, as --fallback other says"
-}
-
-// decideInstead answers what instead would do, and does nothing.
-func (a *App) decideInstead(ctx context.Context, spec job.Spec, refusal *job.Refusal) (job.Plan, gpu.Machine, error) {
-	last := refusal
-	for _, word := range spec.Waiting.Fallback {
-		other, names := anyOther(spec)
-		switch {
-		case word == "other" && names:
-			plan, m, err := a.decide(ctx, other)
-			var again *job.Refusal
-			if !errors.As(err, &again) {
-				if err == nil {
-					plan.Notes = append(plan.Notes, takingAnother(refusal))
-				}
-				return plan, m, err
-			}
-			last = better(spec.Waiting, refusal, again)
-		case word == "cpu":
-			return job.Plan{Devices: []job.Given{}, Reasons: refusal.Reasons, Notes: []string{
-				refusal.Summary + ": it would fall back to the CPU, as --fallback cpu says"}}, gpu.Machine{}, nil
-		}
-	}
-	return job.Plan{}, gpu.Machine{}, last
 }
 
 // cpu is the decision to go without a device. It is said also where silence was asked for, because the job is not where its

@@ -14,7 +14,6 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/host/devicestate"
 	"gpuard/internal/host/kmsg"
-	"gpuard/internal/host/launch"
 )
 
 // logPatience is how long the kernel's log may still take when the driver has answered. The two are read at the same time, and
@@ -122,45 +121,6 @@ func drainedBy(m devicestate.Mark) string {
 		why = "no reason given"
 	}
 	return fmt.Sprintf("%s (%s, since %s)", why, gpu.Clean(m.By), m.Since.Local().Format("2 Jan 15:04"))
-}
-
-// hears passes the driver's errors on devices of a lease on to whoever looks after its command; nil where there are none.
-func (s *supervision) hears(ctx context.Context, l *Launch) <-chan gpu.Event {
-	if l.held == nil || !s.app.hardware() {
-		return nil
-	}
-	return s.app.watchErrors(ctx, l.held.Machine, given(l.Plan), l.held.Held.Lease.Since)
-}
-
-// hear says an error, each code once for a device: a program that fails in a loop makes thousands.
-func (s *supervision) hear(l *Launch, e gpu.Event) {
-	once := gpu.Event{Device: e.Device, XID: gpu.XID{Code: e.XID.Code}}
-	if !slices.Contains(s.heard, once) {
-		s.heard = append(s.heard, once)
-		s.app.Say(tellError(l.held.Machine, e))
-	}
-}
-
-// linger waits a moment for the error that a command just failed with: the driver may tell it later than the command.
-func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
-	code, signal, _, _ := child.Outcome()
-	if heard == nil || code == 0 && signal == "" || s.care.Retries == 0 && len(s.care.Drift) == 0 {
-		return
-	}
-	const moment = 300 * time.Millisecond
-	for over := time.After(moment); ; {
-		select {
-		case e, open := <-heard:
-			if !open {
-				return
-			}
-			if s.hear(l, e); health.OfMachine(e.XID.Code) {
-				return
-			}
-		case <-over:
-			return
-		}
-	}
 }
 
 // watchErrors tells the driver's errors on devices while somebody waits, from the driver's events and from the kernel's

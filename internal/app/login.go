@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -12,23 +11,6 @@ import (
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/visible"
 )
-
-// unmasked is the environment without what the login rule put there: it is no choice of the caller's, who may lease all the same.
-func (a *App) unmasked() visible.Env {
-	env, _, _ := a.Env.Lift()
-	return env
-}
-
-// forShell adds to variables that a shell is about to get the removal of what the login rule gave it.
-func (a *App) forShell(vars []visible.Var) []visible.Var {
-	_, gone, _ := a.Env.Lift()
-	for _, g := range gone {
-		if !slices.ContainsFunc(vars, func(v visible.Var) bool { return v.Name == g.Name }) {
-			vars = append(vars, g)
-		}
-	}
-	return vars
-}
 
 // Login are the variables of a shell that has no lease, by the stricter of rule and of what the configuration files say. There
 // are none in a job of gpuard's or of another scheduler's, where a mask is set, and where somebody changed those of the login.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
@@ -56,7 +55,7 @@ func (a *App) Ground(ctx context.Context) (service.Ground, error) {
 	if err != nil {
 		return service.Ground{}, err
 	}
-	rules, err := a.rules()
+	in, err := a.placing(m, held)
 	if err != nil {
 		return service.Ground{}, err
 	}
@@ -64,7 +63,5 @@ func (a *App) Ground(ctx context.Context) (service.Ground, error) {
 	if err != nil {
 		return service.Ground{}, err
 	}
-	q := question{app: a, machine: m, env: a.unmasked(), rules: rules}
-	in, _ := q.context(held, time.Now())
 	return service.Ground{Machine: m, In: in, Defaults: config.Defaults()}, nil
 }

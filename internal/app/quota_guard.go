@@ -2,8 +2,6 @@ package app
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -62,35 +60,3 @@ func closed(c <-chan struct{}) bool {
 
 // young is how long after its claim a lease may be without what measures it.
 const young = 3 * time.Second
-
-// unmeasured finds the shared leases that nobody measures although they say so, because both what measured and the holder that
-// would start another were ended, and takes their level away. A lease whose processes cannot be seen here is left as it is.
-func (a *App) unmeasured(held []job.Lease) (notes []string) {
-	if !a.hardware() {
-		return nil
-	}
-	known := map[uint32][]string{} // command lines of what measures, by user
-	for i, l := range held {
-		if l.Share == 0 || l.Quota == job.NoQuota || l.Unreadable || l.Namespace != a.Proc.Namespace() || time.Since(l.Since) < young || !a.commandAlive(l) {
-			continue
-		}
-		if _, asked := known[l.UID]; !asked {
-			known[l.UID] = a.measurers(l.UID)
-		}
-		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return strings.HasSuffix(line, " "+l.ID) }) {
-			held[i].Quota = job.NoQuota
-			notes = append(notes, fmt.Sprintf("nobody sees to it that lease %s of %s keeps to its share of %s: what measured it was ended, and its holder too", l.ID, l.User, l.Share))
-		}
-	}
-	return notes
-}
-
-// measurers lists the command lines of a user's processes that measure; each ends with the lease.
-func (a *App) measurers(uid uint32) (lines []string) {
-	for _, pid := range a.Proc.Of(uid) {
-		if line := a.Proc.Describe(pid).Command; strings.Contains(line, " "+quotawatch.Flag+" ") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}

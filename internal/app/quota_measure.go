@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -197,17 +196,6 @@ func (w *measuring) tell(text string, about []quota.Use) {
 		}
 	}
 }
-
-// deviceName is what people call a device; its UUID where it cannot be read.
-func deviceName(m gpu.Machine, id gpu.UUID) string {
-	if d, _, ok := m.Find(id); ok {
-		return gpuName(m, *d)
-	}
-	return string(id)
-}
-
-// commandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer (pipe(7)).
-func commandWord(line string) string { return gpu.Brief(baseName(strings.Fields(line))) }
 
 // sorted keeps the order of sentences.
 func sorted(uses []quota.Use) []quota.Use {

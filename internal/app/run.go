@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
-	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
 	"gpuard/internal/host/store"
@@ -105,11 +102,6 @@ func (l *Launch) lease(ctx context.Context) error {
 	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
 	l.env = apply(a.unmasked(), vars)
 	return nil
-}
-
-// without is the environment of a job that gets no device: every vendor's variable says none.
-func (a *App) without(spec job.Spec) []string {
-	return apply(a.unmasked(), append(visible.WriteOver(a.Env, nil, spec.IDs, gpu.Machine{}), own("", job.Plan{})...))
 }
 
 // Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.
@@ -228,130 +220,6 @@ func (a *App) shell() string {
 	return s
 }
 
-// Decide answers what Prepare would decide now, and records nothing.
-func (a *App) Decide(ctx context.Context, spec job.Spec) (job.Plan, error) {
-	plan, m, err := a.decide(ctx, spec)
-	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
-		plan, m, err = a.decideInstead(ctx, spec, refusal)
-	}
-	if err == nil && a.hardware() && len(plan.Devices) > 0 {
-		path, _, _ := a.place(m)
-		err = a.shared(path)
-	}
-	return plan, err
-}
-
-func (a *App) decide(ctx context.Context, spec job.Spec) (job.Plan, gpu.Machine, error) {
-	if spec.CPU {
-		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
-	}
-	spec, err := a.harden(ctx, spec)
-	if err != nil {
-		return job.Plan{}, gpu.Machine{}, err
-	}
-	m, partial, err := a.glance(ctx, reading(spec))
-	if err != nil && partial {
-		m, err = a.whole(ctx, reading(spec))
-	}
-	if err != nil {
-		return job.Plan{}, m, err
-	}
-	plan, refusal, err := a.decideOn(spec, m)
-	if refusal != nil && partial && heldUp(m, refusal) {
-		if m, err = a.whole(ctx, reading(spec)); err == nil {
-			plan, refusal, err = a.decideOn(spec, m)
-		}
-	}
-	if err == nil && refusal != nil {
-		err = refusal
-	}
-	return plan, m, err
-}
-
-func (a *App) decideOn(spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, error) {
-	held, _, err := a.leases(m)
-	if err != nil {
-		return job.Plan{}, nil, err
-	}
-	rules, err := a.rules()
-	if err != nil {
-		return job.Plan{}, nil, err
-	}
-	q := question{app: a, spec: spec, machine: m, names: a.ownerNames(held), env: a.unmasked(), trees: a.trees(held), rules: rules}
-	now := time.Now()
-	if q.line, err = a.lineNow(&q, held, now); err != nil {
-		return job.Plan{}, nil, err
-	}
-	plan, refusal := q.decide(held, a.last(m), now)
-	return plan, refusal, nil
-}
-
-// lineNow is who stands before somebody who came now and takes no ticket.
-func (a *App) lineNow(q *question, held []job.Lease, now time.Time) (*line, error) {
-	folder, err := a.folder(q.machine, false)
-	if err != nil || folder == nil {
-		return nil, err
-	}
-	defer folder.Close() //nolint:errcheck // read only
-	tickets, _ := folder.Tickets()
-	if len(tickets) == 0 {
-		return nil, nil //nolint:nilnil // nobody waits
-	}
-	boot, err := a.Proc.BootID()
-	if err != nil {
-		return nil, err
-	}
-	since, err := a.Proc.Uptime()
-	if err != nil {
-		return nil, err
-	}
-	turn := folder.Turn(boot)
-	l := q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
-	l.name(a.Names)
-	return l, nil
-}
-
-func targets(p job.Plan) []visible.Target {
-	out := make([]visible.Target, len(p.Devices))
-	for i, d := range p.Devices {
-		out[i] = visible.Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Parent != ""}
-	}
-	return out
-}
-
-// own are gpuard's own variables beside the vendors'.
-func own(lease string, p job.Plan) []visible.Var {
-	ids := make([]string, len(p.Devices))
-	for i, d := range p.Devices {
-		ids[i] = string(d.UUID)
-	}
-	return []visible.Var{
-		{Name: "GPUARD_LEASE", Value: lease, Unset: lease == ""},
-		{Name: "GPUARD_GPUS", Value: strings.Join(ids, ",")},
-	}
-}
-
-// apply replaces variables; a name that stood there twice stands there once.
-func apply(env visible.Env, vars []visible.Var) []string {
-	set := make(map[string]bool, len(vars))
-	for _, v := range vars {
-		set[v.Name] = true
-	}
-	out := make([]string, 0, len(env)+len(vars))
-	for _, pair := range env {
-		if name, _, _ := strings.Cut(pair, "="); !set[name] {
-			out = append(out, pair)
-		}
-	}
-	for _, v := range vars {
-		if !v.Unset {
-			out = append(out, v.Name+"="+v.Value)
-		}
-	}
-	return out
-}
-
 // Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
 func (l *Launch) Announce() string {
 	line := announce(l.Plan, l.Lease)
@@ -359,19 +227,4 @@ func (l *Launch) Announce() string {
 		line += "; " + l.crew.String()
 	}
 	return line
-}
-
-// announce is the same line for any plan.
-func announce(plan job.Plan, lease string) string {
-	if len(plan.Devices) == 0 {
-		return "no GPU is visible to this job"
-	}
-	var parts []string
-	for _, d := range plan.Devices {
-		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical))
-	}
-	if plan.Share > 0 {
-		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "not enforced")))
-	}
-	return strings.Join(parts, ", ") + ", lease " + lease
 }

@@ -10,9 +10,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/quota"
 	"gpuard/internal/core/status"
-	"gpuard/internal/core/visible"
 	"gpuard/internal/host/store"
 )
 
@@ -62,59 +60,6 @@ func (a *App) unread() []gpu.Device {
 	return a.Unread()
 }
 
-// leases lists what is alive for m with the owners' names, and what is wrong with the state folder.
-// A machine without a state folder has no leases.
-func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
-	folder, err := a.folder(m, false)
-	if err != nil || folder == nil {
-		return []job.Lease{}, nil, err
-	}
-	defer folder.Close() //nolint:errcheck // read only
-	held, problems := folder.Leases()
-	pause := time.Millisecond
-	for began := time.Now(); time.Since(began) < noticing && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
-		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
-		held, problems = folder.Leases()
-		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
-			a.attend(folder, held, false)
-		}
-	}
-	a.attend(folder, held, true)
-	for i := range held {
-		held[i].User = a.Names(held[i].UID)
-	}
-	var notes []string
-	for _, p := range problems {
-		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), a.Names(p.UID), p.Text))
-	}
-	if note := a.unprotected(folder.Path, folder.Owner); note != "" {
-		notes = append(notes, note)
-	}
-	return held, notes, nil
-}
-
-// last are the devices of the caller's previous claim on m, for the order among equals.
-func (a *App) last(m gpu.Machine) []gpu.UUID {
-	folder, err := a.folder(m, false)
-	if err != nil || folder == nil {
-		return nil
-	}
-	defer folder.Close() //nolint:errcheck // read only
-	return folder.Last()
-}
-
-// unprotected says that a state folder of an ordinary user protects nobody from that user.
-func (a *App) unprotected(path string, owner uint32) string {
-	if !a.hardware() || owner == 0 || a.Proc.IDs().Hides(owner) { // it may be root
-		return ""
-	}
-	remedy := "to have root own a better one, type: " + store.AsRoot()
-	if own, _ := a.Env.Lookup("GPUARD_STATE"); own != "" {
-		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
-	}
-	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", a.Names(owner), path, remedy)
-}
-
 // Record is the machine as a machine file.
 func (a *App) Record(ctx context.Context) ([]byte, error) {
 	m, err := a.machine(ctx, gpu.Everything)
@@ -122,31 +67,6 @@ func (a *App) Record(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return m.Encode()
-}
-
-// Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is leased.
-func (a *App) Variables(ctx context.Context, spec job.Spec) ([]visible.Var, error) {
-	plan, m, err := a.decide(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	vars := append(visible.WriteOver(a.Env, targets(plan), spec.IDs, m), own("", plan)...)
-	return a.forShell(append(vars, quota.Settings(a.Env, plan.Share, largest(m, plan), nil)...)), nil
-}
-
-// Doubts are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside of.
-func (a *App) Doubts(ctx context.Context, spec job.Spec) []string {
-	spec.Any = true
-	_, _, err := a.decide(ctx, spec)
-	var refusal *job.Refusal
-	var none *gpu.Unavailable
-	switch {
-	case errors.As(err, &refusal) && refusal.Never:
-		return []string{"as this machine is now, there will be no GPU: " + refusal.Summary + "; " + refusal.Remedy}
-	case errors.As(err, &none):
-		return []string{"no GPU can be seen here now: " + none.Text}
-	}
-	return nil
 }
 
 // Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held
@@ -212,31 +132,4 @@ func (a *App) releasable(folder *store.Folder, l job.Lease) error {
 		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", gpu.Clean(l.Command), l.PID, l.PID)
 	}
 	return nil
-}
-
-// Look reads what the devices are, and nothing that takes longer: for completion.
-func (a *App) Look(ctx context.Context) (gpu.Machine, error) { return a.machine(ctx, gpu.Identity) }
-
-// LookWell reads what the devices are, how they are, and whether they are drained: for completion.
-func (a *App) LookWell(ctx context.Context) (gpu.Machine, error) {
-	return a.machine(ctx, gpu.Identity|gpu.Health)
-}
-
-// OwnLeases lists the ids of the caller's leases, for completion.
-func (a *App) OwnLeases(ctx context.Context) []string {
-	m, err := a.machine(ctx, gpu.Identity)
-	if err != nil {
-		return nil
-	}
-	held, _, err := a.leases(m)
-	if err != nil {
-		return nil
-	}
-	var ids []string
-	for _, l := range held {
-		if l.UID == uint32(os.Geteuid()) {
-			ids = append(ids, l.ID)
-		}
-	}
-	return ids
 }

@@ -3,10 +3,13 @@ package app
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
+
+	"errors"
+	"os"
+	"slices"
+	"syscall"
 
 	"gpuard/internal/core/space"
-	"gpuard/internal/host/files"
 	"gpuard/internal/host/store"
 )
 
@@ -57,12 +60,46 @@ func (a *App) sight(path string) (s space.Sight, why string, err error) {
 	return s, why, err
 }
 
-// wsl reports whether this is a Linux of Windows' subsystem, and no container in it: each of them has its own PID and
-// mount namespace, and is a machine of its own (microsoft/WSL issue 12115, microsoft/wslg issue 919).
-func (a *App) wsl() bool {
-	release, err := files.Read(a.below("/proc/sys/kernel/osrelease"))
-	first, ferr := a.Proc.Stat(1)
-	return err == nil && ferr == nil && strings.Contains(strings.ToLower(string(release.Content)), "microsoft") &&
-		(first.Comm == "systemd" || strings.HasPrefix(first.Comm, "init")) && files.Is(filepath.Join(a.Run, "WSL")) &&
-		a.siteContainer() == ""
+// unprotected says that a state folder of an ordinary user protects nobody from that user.
+func (a *App) unprotected(path string, owner uint32) string {
+	if !a.hardware() || owner == 0 || a.Proc.IDs().Hides(owner) { // it may be root
+		return ""
+	}
+	remedy := "to have root own a better one, type: " + store.AsRoot()
+	if own, _ := a.Env.Lookup("GPUARD_STATE"); own != "" {
+		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
+	}
+	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", a.Names(owner), path, remedy)
+}
+
+// elsewhere ends an error of the file system with what to do. Another folder is good advice for an invented machine only:
+// leases of real devices in a folder of one's own would be seen by nobody else.
+func (a *App) elsewhere(path string, err error) error {
+	mendable := slices.ContainsFunc([]error{os.ErrPermission, os.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP},
+		func(e error) bool { return errors.Is(err, e) })
+	switch {
+	case !mendable:
+		return err
+	case !a.hardware():
+		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w; make %s first, for everybody", err, filepath.Dir(path))
+	}
+	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, a.keeper(path))
+}
+
+// keeper is who can change the access to path: the owner of it, or of the nearest folder above it that can be looked at.
+func (a *App) keeper(path string) string {
+	for ; ; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		if err != nil && path != filepath.Dir(path) {
+			continue
+		}
+		if err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !a.Proc.IDs().Hides(st.Uid) {
+				return fmt.Sprintf("the user %s or root (%s)", a.Names(st.Uid), path)
+			}
+		}
+		return "the administrator"
+	}
 }

@@ -139,18 +139,6 @@ func (c *claiming) succeed(ctx context.Context) (*decision, error) {
 	return nil, err
 }
 
-// afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the command again.
-func (l *Launch) afterlife() []string {
-	if l.held.Held.Lease.Kept == nil {
-		return nil
-	}
-	s, err := l.app.Proc.Stat(l.parent)
-	if err != nil || l.parent != os.Getppid() {
-		return nil // gone already, such as while we waited in line
-	}
-	return []string{l.spec.KeepWhile, strconv.Itoa(l.parent), strconv.FormatUint(s.Start, 10)}
-}
-
 // outlive keeps the lease of a command that has ended while a next start of it may come, and reports whether the lease is
 // somebody else's business now. args are those of afterlife.
 func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {

@@ -314,7 +314,7 @@ func (s *supervision) spares(pid int) bool {
 	if s.log != nil && pid == s.log.PID {
 		return true
 	}
-	return s.awaits(pid) && pid != s.now.Load().PID() || s.app.OwnHelper(pid)
+	return s.awaits(pid) && pid != s.now.Load().PID() || launch.OwnHelper(pid)
 }
 
 // awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were started.
@@ -324,9 +324,6 @@ func (s *supervision) awaits(pid int) bool {
 	child := s.now.Load()
 	return child != nil && (pid == child.PID() || child.Needs(pid))
 }
-
-// timedOut is the exit code of a run that its limit ended.
-const timedOut = 124
 
 // limited is what a further start asks for: what is left of its time.
 func (s *supervision) limited(spec job.Spec) job.Spec {

@@ -3,10 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -208,22 +205,6 @@ func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broke
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
 	return health.Blame(l.held.Machine, after, given(l.Plan), l.held.Held.Lease.Since, time.Now())
-}
-
-// OwnHelper reports whether a process is a part of gpuard that was started beside a command, or a daemon of NVIDIA's
-// Multi-Process Service.
-func (a *App) OwnHelper(pid int) bool {
-	words := argv(pid)
-	return len(words) >= 2 && (words[0] == "gpuard" && strings.HasPrefix(words[1], "__") && words[1] != ranksFlag && words[1] != rankFlag || strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-"))
-}
-
-// argv is the command line of a process; nil where it cannot be read.
-func argv(pid int) []string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(string(line), "\x00")
 }
 
 func bytesOf(n int64) *gpu.Bytes { return new(gpu.Bytes(n)) }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/store"
 )
@@ -72,23 +71,6 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 	again.held.Held.Lease, again.held.Held.Lock = lease, s.kept
 	s.kept = nil
 	return &again, ""
-}
-
-// unfit says why no job may be started on the devices of a lease now.
-func unfit(m gpu.Machine, devices []gpu.UUID) string {
-	for _, id := range devices {
-		d, _, found := m.Find(id)
-		if !found {
-			return fmt.Sprintf("%s is gone", id)
-		}
-		if d.Drained != "" {
-			return fmt.Sprintf("GPU %d is drained: %s", d.Index, d.Drained)
-		}
-		if state, reasons := health.Of(*d, time.Now()); state == health.Unhealthy {
-			return fmt.Sprintf("GPU %d is unhealthy: %s", d.Index, strings.Join(reasons, "; "))
-		}
-	}
-	return ""
 }
 
 // giveBack ends what is left of a lease, and says so.

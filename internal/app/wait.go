@@ -27,15 +27,6 @@ import (
 //   - anything that no file tells, such as a device that appears or is well again: the first in line alone reads the machine
 //     once a second, and calls the others where one of them may start.
 
-// late says that the time of --wait ran out.
-type late struct{ refusal *job.Refusal }
-
-// Error is what was not given, and how long it was waited for.
-func (l *late) Error() string { return l.refusal.Error() }
-
-// Unwrap returns the refusal of the last look, which lists the reasons.
-func (l *late) Unwrap() error { return l.refusal }
-
 // errLate ends the waiting.
 var errLate = errors.New("the time of --wait ran out")
 
@@ -67,7 +58,7 @@ func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*decision, e
 			}
 			last := *w.refusal
 			last.Summary += ", after waiting " + c.question.spec.Waiting.Limit.String()
-			return nil, &late{&last}
+			return nil, &job.Late{Refusal: &last}
 		case !errors.As(err, &by):
 			caught.Stop()
 			c.belated(caught, d)

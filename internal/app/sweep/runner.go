@@ -21,6 +21,7 @@ import (
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
+	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proctree"
 )
 
@@ -144,7 +145,7 @@ func (r *runner) run(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 		r.cancel()
 	}()
-	all := proctree.Adopt(r.awaits, r.app.OwnHelper)
+	all := proctree.Adopt(r.awaits, launch.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)

@@ -166,6 +166,15 @@ type Refusal struct {
 // Error is the summary alone; whoever shows a refusal lists the reasons too.
 func (r *Refusal) Error() string { return r.Summary }
 
+// Late is the error of a request that has waited for as long as --wait says. Refusal lists the reasons of the last decision.
+type Late struct{ Refusal *Refusal }
+
+// Error says which devices were asked for, and how long the request has waited.
+func (l *Late) Error() string { return l.Refusal.Error() }
+
+// Unwrap returns the last refusal.
+func (l *Late) Unwrap() error { return l.Refusal }
+
 // Lease is the right to use devices, as recorded. Whether it is alive only its lock says.
 type Lease struct {
 	ID         string     `json:"id"`

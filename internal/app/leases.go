@@ -4,11 +4,62 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 )
+
+// leases lists what is alive for m with the owners' names, and what is wrong with the state folder.
+// A machine without a state folder has no leases.
+func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return []job.Lease{}, nil, err
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	held, problems := folder.Leases()
+	pause := time.Millisecond
+	for began := time.Now(); time.Since(began) < noticing && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
+		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
+		held, problems = folder.Leases()
+		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
+			a.attend(folder, held, false)
+		}
+	}
+	a.attend(folder, held, true)
+	for i := range held {
+		held[i].User = a.Names(held[i].UID)
+	}
+	var notes []string
+	for _, p := range problems {
+		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), a.Names(p.UID), p.Text))
+	}
+	if note := a.unprotected(folder.Path, folder.Owner); note != "" {
+		notes = append(notes, note)
+	}
+	return held, notes, nil
+}
+
+// last are the devices of the caller's previous claim on m, for the order among equals.
+func (a *App) last(m gpu.Machine) []gpu.UUID {
+	folder, err := a.folder(m, false)
+	if err != nil || folder == nil {
+		return nil
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	return folder.Last()
+}
+
+// commandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its
+// holder says that it has ended, or lets the lease go.
+func (a *App) commandAlive(l job.Lease) bool {
+	if l.Namespace != a.Proc.Namespace() {
+		return !l.Ended
+	}
+	return a.Proc.Alive(l.PID, l.Start)
+}
 
 // target finds the process that is meant by a process id or a lease, and the lease where that was named.
 func (a *App) target(verb, target string, m gpu.Machine) (int, *job.Lease, error) {
@@ -68,3 +119,28 @@ func (a *App) leaseOf(m gpu.Machine, pid int, env visible.Env) (*job.Lease, erro
 
 // generations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
 const generations = 1000
+
+// trees lists, by the id of each shared lease, the processes whose memory it pays for: the descendants of its command, and
+// of those that hold it after the command's end. It walks /proc, so it is asked for before the folder is locked; a lease
+// that appears meanwhile has no tree, and what it uses already counts as foreign until the next claim.
+func (a *App) trees(held []job.Lease) map[string][]int {
+	roots := map[string][]int{}
+	for _, l := range held {
+		if l.Share <= 0 || l.Namespace != a.Proc.Namespace() {
+			continue
+		}
+		var pids []int
+		if a.Proc.Alive(l.PID, l.Start) {
+			pids = append(pids, l.PID)
+		}
+		for _, p := range l.HeldBy {
+			if a.Proc.Alive(p.PID, p.Start) {
+				pids = append(pids, p.PID)
+			}
+		}
+		if len(pids) > 0 {
+			roots[l.ID] = append(roots[l.ID], pids...)
+		}
+	}
+	return a.Proc.Trees(roots)
+}

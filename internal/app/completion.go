@@ -1,11 +1,14 @@
 package app
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/gpu"
 )
 
 // Programs lists the executables in PATH whose names begin with prefix, each once, for completion.
@@ -48,4 +51,31 @@ func (a *App) OwnProcesses(prefix string) (list []string) {
 		}
 	}
 	return list
+}
+
+// Look reads what the devices are, and nothing that takes longer: for completion.
+func (a *App) Look(ctx context.Context) (gpu.Machine, error) { return a.machine(ctx, gpu.Identity) }
+
+// LookWell reads what the devices are, how they are, and whether they are drained: for completion.
+func (a *App) LookWell(ctx context.Context) (gpu.Machine, error) {
+	return a.machine(ctx, gpu.Identity|gpu.Health)
+}
+
+// OwnLeases lists the ids of the caller's leases, for completion.
+func (a *App) OwnLeases(ctx context.Context) []string {
+	m, err := a.machine(ctx, gpu.Identity)
+	if err != nil {
+		return nil
+	}
+	held, _, err := a.leases(m)
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, l := range held {
+		if l.UID == uint32(os.Geteuid()) {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
 }

@@ -1,0 +1,54 @@
+package app
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/verify"
+	"gpuard/internal/host/launch"
+)
+
+// Oversight is how a run is verified while it runs.
+type Oversight struct {
+	Patience time.Duration
+	Stop     bool // end a job that certainly is not where it should be
+	JSON     bool // say it as one JSON object on a line
+}
+
+// Oversee makes Exec start a verifier beside the command; nil is none.
+func (l *Launch) Oversee(o *Oversight) { l.oversight = o }
+
+// verifier starts the process that verifies the command, which is or will be process pid.
+func (l *Launch) verifier(pid int) error {
+	o := l.oversight
+	if o == nil {
+		return nil
+	}
+	var leased []string
+	for _, id := range l.held.Held.Lease.Devices {
+		leased = append(leased, string(id))
+	}
+	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+}
+
+// unverified is the answer for a command that nobody watches, because the driver hangs.
+func (l *Launch) unverified(pid int) *Verification {
+	lease, command := l.held.Held.Lease, baseName(l.spec.Command)
+	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: l.held.Machine, Lease: lease.ID, Leased: lease.Devices}}
+	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
+		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
+}
+
+// Overseeable says why a run cannot be verified here.
+func (a *App) Overseeable() error {
+	if err := a.verifiable(); err != nil {
+		return err
+	}
+	if !launch.CanHold() {
+		return usagef("cannot verify here: this process adopts orphans (PID 1 of a container, or a subreaper), and a verifier would become the command's child; leave --verify out, and ask from another shell: gpuard verify")
+	}
+	return nil
+}
