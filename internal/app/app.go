@@ -21,7 +21,6 @@ import (
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/kmsg"
-	"gpuard/internal/host/port"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
 	"gpuard/internal/host/sys"
@@ -52,9 +51,8 @@ type App struct {
 	Loud         func(string)  // one line that is said also where silence was asked for; nil: not said
 	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
 
-	said    said       // by the configuration files, a moment ago
-	heard   *heard     // errors of devices that this process listens to; nil where it does not
-	meeting *port.Kept // where the ranks of the command meet; nil where there are none
+	said  said   // by the configuration files, a moment ago
+	heard *heard // errors of devices that this process listens to; nil where it does not
 }
 
 // hardware reports whether devices are real: only then do processes and namespaces matter.

@@ -68,6 +68,9 @@ func (a *App) Config() (policy.Policy, error) {
 	return p, nil
 }
 
+// forgetConfig makes the next call of Config read the files again.
+func (a *App) forgetConfig() { a.said = said{} }
+
 // narrowed adds what the file of a project says.
 func (a *App) narrowed(p policy.Policy) policy.Policy {
 	if a.Project != nil {

@@ -231,3 +231,22 @@ func (x *Explanation) where(id gpu.UUID) string {
 	}
 	return gpuName(x.Machine, *d)
 }
+
+// explainEnvironment returns what process pid sees of m with this environment, the devices that are in its container, and
+// the variables that decide it, as NAME=VALUE.
+func (a *App) explainEnvironment(env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
+	x, inside = &Explanation{Machine: m}, m
+	env = a.servers(env, pid)
+	if p, err := a.Proc.Process(pid); err == nil {
+		inside = a.inside(x, p, env)
+	}
+	for _, r := range x.see(nil, env, inside) {
+		wins, _ := visible.Deciding(env, r.label, x.Machine, inside)
+		for _, pair := range wins {
+			if name, _, _ := strings.Cut(pair, "="); name != "CUDA_DEVICE_ORDER" && !slices.Contains(masks, pair) {
+				masks = append(masks, gpu.Clean(pair))
+			}
+		}
+	}
+	return x, inside, masks
+}

@@ -144,6 +144,13 @@ type heard struct {
 	events []gpu.Event
 }
 
+// listening returns a copy of a whose process also hears the driver's errors itself. say replaces Say.
+func (a *App) listening(say func(string)) *App {
+	out := *a
+	out.heard, out.Say = &heard{}, say
+	return &out
+}
+
 // add keeps an error, and reports whether it was not known from the other source.
 func (h *heard) add(e gpu.Event) bool {
 	h.turn.Lock()

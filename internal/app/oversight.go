@@ -1,12 +1,10 @@
 package app
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"gpuard/internal/core/verify"
 	"gpuard/internal/host/launch"
 )
 
@@ -31,15 +29,6 @@ func (l *Launch) verifier(pid int) error {
 		leased = append(leased, string(id))
 	}
 	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
-}
-
-// unverified is the answer for a command that nobody watches, because the driver hangs.
-func (l *Launch) unverified(pid int) *Verification {
-	lease, command := l.held.Held.Lease, baseName(l.spec.Command)
-	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: l.held.Machine, Lease: lease.ID, Leased: lease.Devices}}
-	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
-		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
-		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }
 
 // Overseeable says why a run cannot be verified here.

@@ -111,28 +111,3 @@ func TestPreferWaits(t *testing.T) {
 		t.Errorf("it got %v (%v), want the one that became free", got.devices, got.err)
 	}
 }
-
-// TestPreferDrifts: a job that shall move away from the device that it has is not held there because it had it before.
-func TestPreferDrifts(t *testing.T) {
-	t.Parallel()
-	a, ids := sticky(t)
-	l, err := a.Prepare(t.Context(), before(ids[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.release()
-	s := &supervision{app: a, spec: l.spec}
-	next := s.elsewhere(t.Context(), l, move{reason: "hot", avoid: []gpu.UUID{ids[3]}})
-	if next == nil {
-		t.Fatal("it stays where it is")
-	}
-	if !slices.Equal(given(l.Plan), ids[1:2]) || !slices.Equal(given(next.Plan), ids[2:3]) || !slices.Equal(next.spec.Prefer, ids[1:2]) {
-		t.Errorf("it moves from %v to %v, and later prefers %v", given(l.Plan), given(next.Plan), next.spec.Prefer)
-	}
-	next.release()
-	again := s.anew(t.Context(), nil)
-	if again == nil || !slices.Equal(given(again.Plan), ids[3:]) {
-		t.Fatalf("while somebody has its device it starts again on %+v", again)
-	}
-	again.release()
-}

@@ -89,18 +89,18 @@ func allowed() ranks.CPUs {
 // gather prepares the start of several processes, when devices are chosen and the variables of the job are set.
 func (l *Launch) gather() error {
 	a, r := l.app, l.spec.Ranks
-	if a.meeting == nil { // one for all starts of the command: whoever is told of it keeps it
+	if l.meeting == nil {
 		kept, err := port.Keep()
 		if err != nil {
 			return err
 		}
-		a.meeting = kept
+		l.meeting = kept
 	}
 	var m gpu.Machine
 	if l.held != nil {
 		m = l.held.Machine
 	}
-	crew := ranks.Crew{Port: a.meeting.Number, FD: a.meeting.FD, Grace: r.Grace, JSON: r.JSON, Members: a.members(l.spec, l.Plan, m)}
+	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, JSON: r.JSON, Members: a.members(l.spec, l.Plan, m)}
 	if r.Own && l.held != nil {
 		l.narrow(crew, m)
 	}
@@ -122,7 +122,7 @@ func (l *Launch) gather() error {
 	} else {
 		l.path, l.argv = itself(), append([]string{"gpuard", launch.RanksFlag}, l.argv...)
 	}
-	l.crew.Port = &a.meeting.Number
+	l.crew.Port = &l.meeting.Number
 	l.env = apply(l.env, vars)
 	l.Plan.Notes = append(l.Plan.Notes, a.RankNotes(l.spec, l.Plan)...)
 	return nil
@@ -131,7 +131,7 @@ func (l *Launch) gather() error {
 // keepPort says whether what is started now gets the descriptor of the port, as the command and nothing else does.
 func (l *Launch) keepPort(yes bool) {
 	if l.crew != nil {
-		port.Inherit(l.app.meeting.FD, yes)
+		port.Inherit(l.meeting.FD, yes)
 	}
 }
 

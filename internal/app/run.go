@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/core/ranks"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/port"
 	"gpuard/internal/host/store"
 )
 
@@ -31,15 +32,21 @@ type Launch struct {
 	log       *logfile.Log // that the output goes to; nil: none
 	oversight *Oversight   // nil: not verified
 	crew      *ranks.Plan  // nil: one process
+	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
 	keeping   keeping
 	parent    int // who started us, as long as that lives
 }
 
 // Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
 func (a *App) Prepare(ctx context.Context, spec job.Spec) (*Launch, error) {
-	l := &Launch{argv: spec.Command, open: launch.OpenDescriptors(), app: a, parent: os.Getppid()}
+	return prepare(ctx, &Launch{app: a}, spec)
+}
+
+// prepare fills l, which has what remains from an earlier start.
+func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
+	l.argv, l.open, l.parent = spec.Command, launch.OpenDescriptors(), os.Getppid()
 	if len(l.argv) == 0 {
-		l.argv = []string{a.shell()}
+		l.argv = []string{l.app.shell()}
 		spec.Command = l.argv
 	}
 	l.spec = spec
@@ -202,7 +209,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	case !l.held.Machine.Stuck:
 		return l.verifier(child.PID())
 	case l.oversight != nil:
-		_ = l.unverified(child.PID()).tell(os.Stderr, l.oversight.JSON) // the command runs, whoever hears of it
+		_ = hanging(child.PID(), baseName(l.spec.Command), l.held.Machine, l.held.Held.Lease).tell(os.Stderr, l.oversight.JSON) // the command runs, whoever hears of it
 	}
 	return nil
 }

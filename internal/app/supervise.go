@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/port"
 	"gpuard/internal/host/proctree"
 )
 
@@ -36,6 +37,7 @@ type supervision struct {
 	service keeping
 	doomed  string // why the command that runs was ended, where keeping.unfit said so
 
+	meeting  *port.Kept  // of the ranks of the command
 	heard    []gpu.Event // errors of the driver that were said
 	restarts int
 	sick     int    // restarts that --drift asked for after a fault of the machine
@@ -46,15 +48,12 @@ type supervision struct {
 // the command's PID right after it. The result is there when the command has ended for good, and end then ends this process
 // the way it did. An error is about a start.
 func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Launch, pid int) error) (done *job.Result, end func(), err error) {
-	listening := *l.app
-	listening.heard = &heard{}
-	said := listening.Say
-	listening.Say = func(text string) {
+	said := l.app.Say
+	l.app = l.app.listening(func(text string) {
 		said(text)
 		l.Log(text)
-	}
-	l.app = &listening
-	s := &supervision{app: l.app, care: care, spec: l.spec, told: told, left: l.spec.Timeout, seek: l.app.driftWatch(l.spec, care.Drift), service: l.keeping}
+	})
+	s := &supervision{app: l.app, care: care, spec: l.spec, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: l.app.driftWatch(l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
 		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil); err != nil {
 			l.release()

@@ -28,7 +28,7 @@ func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch 
 	spec := s.limited(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
 	spec.Exclude = without(spec.Exclude, l.Plan, m.avoid)
-	next, err := s.app.Prepare(ctx, spec)
+	next, err := prepare(ctx, &Launch{app: s.app, meeting: s.meeting}, spec)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.app.Say(fmt.Sprintf("%s: the command stays where it is: %v", m.reason, err))
@@ -163,7 +163,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	spec := s.limited(s.spec)
 	spec.Exclude = without(spec.Exclude, job.Plan{}, broken)
-	next, err := s.app.Prepare(ctx, spec)
+	next, err := prepare(ctx, &Launch{app: s.app, meeting: s.meeting}, spec)
 	if err != nil {
 		if s.done.Why = err.Error(); ctx.Err() == nil {
 			s.app.Say("the command is not started again: " + s.done.Why)

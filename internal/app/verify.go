@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/verify"
 	"gpuard/internal/host/launch"
 )
@@ -146,4 +148,12 @@ func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
 		out = append(out, v)
 	}
 	return out
+}
+
+// hanging is the answer for a command that is not watched, because the driver does not answer.
+func hanging(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
+	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
+	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
+		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
@@ -13,26 +12,13 @@ import (
 func (w *watch) promise() {
 	w.promised = true
 	f := &w.facts
-	x := &Explanation{Machine: f.Machine}
-	env, inside := w.app.servers(w.env, f.PID), f.Machine
-	if p, err := w.app.Proc.Process(f.PID); err == nil {
-		inside = w.app.inside(x, p, env)
-	}
+	x, inside, masks := w.app.explainEnvironment(w.env, f.PID, f.Machine)
 	f.Promised = []gpu.UUID{}
-	var masks []string
-	for _, r := range x.see(nil, env, inside) {
-		wins, _ := visible.Deciding(env, r.label, x.Machine, inside)
-		for _, pair := range wins {
-			if name, _, _ := strings.Cut(pair, "="); name != "CUDA_DEVICE_ORDER" && !slices.Contains(masks, pair) {
-				masks = append(masks, gpu.Clean(pair))
-			}
-		}
-	}
 	for _, e := range x.Visible {
 		f.Promised = append(f.Promised, e.UUID)
 	}
 	// Nothing tells whether the job uses HIP or OpenCL, and OpenCL does not obey HIP's variables. On other vendors it is empty.
-	other := visible.OpenCL(env, inside)
+	other := visible.OpenCL(w.env, inside)
 	for _, e := range other.Visible {
 		f.Besides = append(f.Besides, e.UUID)
 	}

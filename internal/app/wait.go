@@ -242,7 +242,8 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 // look claims with the last reading of the machine where that suffices: what leases and tickets changed is seen without it.
 // Reading an invented machine costs nothing. Where the machine cannot be read just now, nothing has changed.
 func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
-	w.app.said, w.skipped = said{}, false
+	w.app.forgetConfig()
+	w.skipped = false
 	for stale := 0; ; stale++ {
 		old := why.given && time.Since(w.question.read) > freshness // nothing is given on such a reading
 		if reads := why.fresh || old || stale > 0 || !w.app.hardware(); reads {
