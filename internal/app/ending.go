@@ -142,7 +142,7 @@ func (a *App) unattended(folder *store.Folder, l job.Lease, late bool) job.Lease
 		holders = a.stoppedHolder(folder, l)
 	}
 	helper := func(stopped bool) bool {
-		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && launch.OwnHelper(b.PID) })
+		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && OwnHelper(b.PID) })
 	}
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
@@ -162,7 +162,7 @@ func (a *App) unattended(folder *store.Folder, l job.Lease, late bool) job.Lease
 // of that user counts.
 func (a *App) stoppedHolder(folder *store.Folder, l job.Lease) []job.Blocker {
 	for _, pid := range a.Proc.Of(l.UID) {
-		if words := launch.Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
+		if words := Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
 			continue
 		}
 		if p := a.Proc.Describe(pid); p.Stopped {

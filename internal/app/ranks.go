@@ -120,7 +120,7 @@ func (l *Launch) gather() error {
 		}
 		vars = append(vars, more...)
 	} else {
-		l.path, l.argv = itself(), append([]string{"gpuard", launch.RanksFlag}, l.argv...)
+		l.path, l.argv = itself(), append([]string{"gpuard", RanksFlag}, l.argv...)
 	}
 	l.crew.Port = &l.meeting.Number
 	l.env = apply(l.env, vars)
@@ -193,7 +193,7 @@ func (l *Launch) torchrun(crew ranks.Crew) ([]visible.Var, error) {
 	if self == sameFile {
 		return nil, errors.New("cannot find this program again, through which torchrun starts its processes: its file was replaced just now; try again")
 	}
-	l.argv = slices.Concat(l.argv, t.Line(l.app.Env, len(crew.Members), crew.Port, []string{self, launch.RankFlag}))
+	l.argv = slices.Concat(l.argv, t.Line(l.app.Env, len(crew.Members), crew.Port, []string{self, RankFlag}))
 	var vars []visible.Var
 	for _, name := range ranks.Overruled() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})

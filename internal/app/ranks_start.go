@@ -20,7 +20,7 @@ import (
 
 // OfRanks reports whether this process was started to start ranks, or to become one; StartRanks is then all that it does.
 func (a *App) OfRanks() bool {
-	return len(os.Args) > 1 && (os.Args[1] == launch.RanksFlag || os.Args[1] == launch.RankFlag)
+	return len(os.Args) > 1 && (os.Args[1] == RanksFlag || os.Args[1] == RankFlag)
 }
 
 // StartRanks is the life of such a process. It returns only where something could not be started. args are the flag and the
@@ -33,9 +33,9 @@ func (a *App) StartRanks(args []string) error {
 	}
 	a.Env = apply(a.Env, []visible.Var{{Name: ranks.Variable, Unset: true}})
 	switch flag, command := args[0], args[1:]; {
-	case flag == launch.RanksFlag && len(command) > 0:
+	case flag == RanksFlag && len(command) > 0:
 		return a.lead(crew, command)
-	case flag == launch.RankFlag && len(command) > 1:
+	case flag == RankFlag && len(command) > 1:
 		return a.become(crew, command)
 	}
 	return usagef("cannot start ranks without a command: gpuard run --ranks -- COMMAND")

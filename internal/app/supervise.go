@@ -313,7 +313,7 @@ func (s *supervision) spares(pid int) bool {
 	if s.log != nil && pid == s.log.PID {
 		return true
 	}
-	return s.awaits(pid) && pid != s.now.Load().PID() || launch.OwnHelper(pid)
+	return s.awaits(pid) && pid != s.now.Load().PID() || OwnHelper(pid)
 }
 
 // awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were started.

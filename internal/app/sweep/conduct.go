@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"gpuard/internal/app"
 	"gpuard/internal/core/status"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proctree"
 )
 
@@ -65,7 +65,7 @@ const patience = 3
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
 	all := func(int) bool { return true } // whoever ends here is waited for by hand
-	c.tree, c.caught = proctree.Adopt(all, launch.OwnHelper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(all, app.OwnHelper), interrupt.Catch()
 	err := s.recover(c)
 	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
 		err = c.employ(ctx)

@@ -21,7 +21,6 @@ import (
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proctree"
 )
 
@@ -145,7 +144,7 @@ func (r *runner) run(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 		r.cancel()
 	}()
-	all := proctree.Adopt(r.awaits, launch.OwnHelper)
+	all := proctree.Adopt(r.awaits, app.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
