@@ -29,8 +29,8 @@ func upkeep() {
 	if strings.HasPrefix(os.Args[1], "project-") {
 		hasty()
 	}
-	machine := os.Getenv("GPUARD_MACHINE")
-	a := &app.App{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: machine, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
+	devices := os.Getenv("GPUARD_MACHINE")
+	a := &app.App{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: devices, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
 	err := edit(context.Background(), &services.Projects{App: a}, os.Args[1], os.Args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -110,9 +110,9 @@ func (a *App) scrubber(s hostinfo.Site) *redact.Scrubber {
 		v, _ := a.Env.Lookup(name)
 		return v
 	}
-	host, _ := os.Hostname()
-	short, _, _ := strings.Cut(host, ".")
-	add(redact.Host, host, short, value("HOSTNAME"), value("HOST"), value("MASTER_ADDR"), value("NCCL_HOSTID"), value("SLURMD_NODENAME"))
+	name, _ := os.Hostname()
+	short, _, _ := strings.Cut(name, ".")
+	add(redact.Host, name, short, value("HOSTNAME"), value("HOST"), value("MASTER_ADDR"), value("NCCL_HOSTID"), value("SLURMD_NODENAME"))
 	add(redact.User, a.Names(uint32(os.Geteuid())), value("USER"), value("LOGNAME"), value("SUDO_USER"), filepath.Base(value("HOME")))
 	for _, p := range s.Machine.Found.Processes {
 		add(redact.User, p.User)

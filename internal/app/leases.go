@@ -21,7 +21,7 @@ func (a *App) leases(m gpu.Machine) ([]job.Lease, []string, error) {
 	defer folder.Close() //nolint:errcheck // read only
 	held, problems := folder.Leases()
 	pause := time.Millisecond
-	for began := time.Now(); time.Since(began) < noticing && slices.ContainsFunc(held, a.commandGone); pause *= 2 {
+	for began := time.Now(); time.Since(began) < noticing && slices.ContainsFunc(held, func(l job.Lease) bool { return a.commandGone(l) }); pause *= 2 {
 		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
 		held, problems = folder.Leases()
 		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know

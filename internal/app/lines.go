@@ -42,7 +42,7 @@ func (a *App) lines(s *status.Report, m gpu.Machine, held []job.Lease) (notes []
 			q.Tickets = append(q.Tickets, t)
 			return true
 		})
-		s.Queue(queue.Order(q), func(t job.Ticket) bool { return passed[t.Key()] }, a.stopped, q.Full)
+		s.Queue(queue.Order(q), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return a.stopped(t) }, q.Full)
 	}
 	return notes
 }
