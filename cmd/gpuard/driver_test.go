@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/proc"
@@ -22,22 +22,22 @@ import (
 // hasty is the program with less patience than people need.
 func hasty() { os.Exit(start("/", haste())) }
 
-func haste() app.Times {
+func haste() machine.Times {
 	const moment = 20 * time.Millisecond
-	return app.Times{Driver: time.Second, Fading: 1500 * time.Millisecond, Lock: 300 * time.Millisecond, Touch: moment,
+	return machine.Times{Driver: time.Second, Fading: 1500 * time.Millisecond, Lock: 300 * time.Millisecond, Touch: moment,
 		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment}
 }
 
 // lastingly is the program that keeps leases for a next start ten minutes long.
 func lastingly() {
-	var w app.Times
+	var w machine.Times
 	w.Again = 10 * time.Minute
 	os.Exit(start("/", w))
 }
 
 // pausing is the program with all the time in the world before a command that failed is started again.
 func pausing() {
-	var w app.Times
+	var w machine.Times
 	w.Pause = time.Hour
 	os.Exit(start("/", w))
 }

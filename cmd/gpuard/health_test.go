@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
@@ -22,7 +22,7 @@ import (
 // unwell is hasty on a machine whose kernel's log is dev/kmsg below the folder UNWELL.
 func unwell() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(os.Getenv("UNWELL"), app.Times{Driver: 2 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment, Log: moment, Drift: 4 * moment, Minute: driftMinute, Slow: 10 * moment}))
+	os.Exit(start(os.Getenv("UNWELL"), machine.Times{Driver: 2 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment, Log: moment, Drift: 4 * moment, Minute: driftMinute, Slow: 10 * moment}))
 }
 
 // ward is a rack with a kernel's log.

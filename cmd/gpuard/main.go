@@ -16,8 +16,14 @@ import (
 	"sync"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/explain"
+	"gpuard/internal/app/holder"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/measure"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/sweep"
+	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/amdgpu"
@@ -43,7 +49,7 @@ func locked() bool {
 func main() {
 	deepen(0)
 	launch.DefaultSignals()
-	os.Exit(start("/", app.Times{}))
+	os.Exit(start("/", machine.Times{}))
 }
 
 // deepen makes this goroutine's stack large while there is little on it. It would be copied from 2 KiB to 64 KiB in five steps
@@ -57,14 +63,14 @@ func deepen(at int) byte {
 }
 
 // start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them.
-func start(root string, times app.Times) int {
+func start(root string, times machine.Times) int {
 	switch {
-	case app.Holder():
-		return ended(app.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
+	case holder.Is():
+		return ended(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
 	case logfile.Copying():
 		return ended(logfile.Copy(os.Args[2:]))
-	case app.Probing():
-		if err := app.Serve(); err != nil {
+	case explain.Probing():
+		if err := explain.Serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 1
 		}
@@ -72,9 +78,9 @@ func start(root string, times app.Times) int {
 	}
 	deadline := cmp.Or(times.Driver, 5*time.Second)
 	nvidia := &driver{deadline: deadline, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
-	a := &app.App{
+	host := &machine.Host{
 		Name:      filepath.Base(os.Args[0]),
-		Read:      app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
+		Reader:    machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
 		Unread:    func() []gpu.Device { return pci.Others(root) },
 		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 		Events:    nvidia.events,
@@ -87,16 +93,16 @@ func start(root string, times app.Times) int {
 	}
 	switch {
 	case sweep.Running():
-		sweep.Run(context.Background(), a, os.Args[2:])
+		sweep.Run(context.Background(), host, os.Args[2:])
 		return 0
-	case a.Verifier():
-		return ended(a.Overlook(context.Background(), os.Args[2:]))
-	case a.Measuring():
-		return ended(a.Measure(context.Background(), os.Args[2:]))
-	case a.OfRanks():
-		return ended(a.StartRanks(os.Args[1:]))
+	case verify.Verifier(host):
+		return ended(verify.RunVerifier(context.Background(), host, os.Args[2:]))
+	case measure.Measuring(host):
+		return ended(measure.Run(context.Background(), host, os.Args[2:]))
+	case apprun.OfRanks(host):
+		return ended(apprun.StartRanks(host, os.Args[1:]))
 	}
-	return cli.Main(context.Background(), &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
+	return cli.Main(context.Background(), &cli.Program{Host: host, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
 // ended is the exit code of a process that is not for people.
@@ -105,7 +111,7 @@ func ended(err error) int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-	return app.RunExit(err)
+	return exit.Run(err)
 }
 
 // driver is NVML, opened on first use and kept: one initialisation per process.

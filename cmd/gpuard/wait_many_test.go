@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
@@ -36,7 +36,7 @@ func (r *rig) waiter(command ...string) *exec.Cmd {
 // crowded is the program where hundreds share two processors with other tests: whoever has the folder lock may not run for seconds.
 func crowded() {
 	launch.DefaultSignals()
-	var w app.Times
+	var w machine.Times
 	w.Lock = time.Minute
 	os.Exit(start("/", w))
 }

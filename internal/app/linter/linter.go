@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/visible"
@@ -65,7 +65,7 @@ func (r Report) Bad() bool {
 func Run(ctx context.Context, o Options) (Report, error) {
 	r := Report{Findings: []Mistake{}, Skipped: []Omission{}, Problems: []Omission{}}
 	if o.Fix && slices.Contains(o.Paths, input) {
-		return r, &app.Usage{Text: "cannot write into standard input: --fix takes files"}
+		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
 	sources, err := o.collect(&r)
 	if err != nil {

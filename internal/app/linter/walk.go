@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
 )
@@ -45,7 +45,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 				kind = guess(input, text)
 			}
 			if kind == "" {
-				return nil, &app.Usage{Text: "cannot tell the format of standard input: say it with --as"}
+				return nil, &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
 			c.take(source{input, kind, text})
 			continue
@@ -53,7 +53,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 		info, err := os.Stat(p)
 		switch {
 		case err != nil:
-			return nil, &app.Usage{Text: "cannot look at " + p + ": " + reason(err)}
+			return nil, &exit.Usage{Text: "cannot look at " + p + ": " + reason(err)}
 		case info.IsDir():
 			c.folder(p)
 		default:

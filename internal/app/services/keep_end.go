@@ -81,7 +81,7 @@ func (k *keeper) probe() {
 	}
 	go func() {
 		defer close(over)
-		err := p.wait(ctx, k.instance.WorkDir, k.app.Env, func(why string) {
+		err := p.wait(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
 			k.set(func(r *service.Record) {
 				if r.State == service.Running && !r.Ready {
 					r.Why = "not ready: " + why

@@ -11,17 +11,19 @@ import (
 	"path/filepath"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
+
 	text "gpuard/internal/text/project"
 )
 
 // Projects are the projects of this user on this machine.
-type Projects struct{ App *app.App }
+type Projects struct{ Host *machine.Host }
 
 // Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *mistake.Many with every mistake, and
 // then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
@@ -64,7 +66,7 @@ func absolute(path string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
 	}
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
@@ -87,7 +89,7 @@ func (s *Projects) Find(path string) (*Folder, error) {
 		return nil, err
 	}
 	if !isFile(file) && !s.known(file) {
-		return nil, &app.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
+		return nil, &exit.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
 	return s.of(file)
 }
@@ -103,7 +105,7 @@ func (s *Projects) known(file string) bool {
 }
 
 func (s *Projects) of(file string) (*Folder, error) {
-	top, err := s.App.Projects(false)
+	top, err := folderOfProjects(s.Host, false)
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +113,12 @@ func (s *Projects) of(file string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the name of this machine: %w", err)
 	}
-	return &Folder{app: s.App, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
+	return &Folder{host: s.Host, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
 }
 
 // Folder is one project: what is wanted of it, and what is known of its instances.
 type Folder struct {
-	app        *app.App
+	host       *machine.Host
 	file, path string
 }
 
@@ -131,7 +133,7 @@ func (f *Folder) open() (*project.Folder, error) {
 
 // create opens the folder, which is made when it is missing.
 func (f *Folder) create() (*project.Folder, error) {
-	top, err := f.app.Projects(true)
+	top, err := folderOfProjects(f.host, true)
 	if err != nil {
 		return nil, err
 	}
@@ -147,11 +149,11 @@ func (f *Folder) advised(err error) error {
 		return err
 	}
 	elsewhere := "set XDG_STATE_HOME to a folder of your own"
-	if own, _ := f.app.Env.Lookup("GPUARD_STATE"); own != "" {
+	if own, _ := f.host.Env.Lookup("GPUARD_STATE"); own != "" {
 		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
 	}
 	return fmt.Errorf("cannot use the project's folder %s: it belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
-		foreign.Path, f.app.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
+		foreign.Path, f.host.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
 }
 
 // Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is

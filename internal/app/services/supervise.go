@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
@@ -18,7 +18,7 @@ import (
 
 // Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
 // costs nothing: the keepers go on, and the next supervisor finds them by their locks.
-func Supervise(ctx context.Context, a *app.App, dir string) error {
+func Supervise(ctx context.Context, host *machine.Host, dir string) error {
 	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Supervise(ctx context.Context, a *app.App, dir string) error {
 		return err
 	}
 	defer watcher.Close()
-	s := &supervisor{app: a, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
+	s := &supervisor{host: host, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
 	for {
 		over, err := s.round()
 		if over || err != nil {
@@ -49,7 +49,7 @@ func Supervise(ctx context.Context, a *app.App, dir string) error {
 
 // supervisor brings about what is wanted.
 type supervisor struct {
-	app     *app.App
+	host    *machine.Host
 	folder  *project.Folder
 	lock    *project.Lock
 	keepers map[string]*keeping // that it started and that live
@@ -177,7 +177,7 @@ func (s *supervisor) leave() (bool, error) {
 
 // look is what is known of the instances. A keeper that was just started counts as there before it has its lock.
 func (s *supervisor) look(wanted *service.Wanted) map[string]service.Seen {
-	l := newLook(s.app, s.folder)
+	l := newLook(s.host, s.folder)
 	seen := l.all(wanted)
 	for name, k := range s.keepers {
 		one := seen[name]
@@ -233,7 +233,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &keeping{name, i.Hash, time.Now()}
-	process, err := daemonize.Start(s.app.Name, latest(env), errs, args...)
+	process, err := daemonize.Start(s.host.Name, latest(env), errs, args...)
 	if err != nil {
 		s.bury(k)
 		return err

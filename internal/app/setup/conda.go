@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/shellquote"
 )
@@ -13,7 +13,7 @@ import (
 // Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by hooks
 // in its activate.d and deactivate.d.
 type Conda struct {
-	App   *app.App
+	Host  *machine.Host
 	Name  string   // or a folder; "" is the active one
 	Flags []string // of gpuard env
 	Ask   bool     // at activation, where somebody is there
@@ -26,7 +26,7 @@ func (c Conda) Key() (string, error) {
 	if err == nil {
 		return "conda " + dir, nil
 	}
-	keys, _ := (&Setup{App: c.App}).Keys()
+	keys, _ := (&Setup{Host: c.Host}).Keys()
 	abs, _ := filepath.Abs(c.Name)
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		dir, ok := strings.CutPrefix(key, "conda ")
@@ -61,7 +61,7 @@ func (c Conda) Wish() (Wish, error) {
 		name = filepath.Base(dir)
 	}
 	w.Try = []string{"conda activate " + shellquote.Sh(name), "gpuard explain", "conda deactivate"}
-	if active, _ := c.App.Env.Lookup("CONDA_PREFIX"); active == dir {
+	if active, _ := c.Host.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
 	switch {

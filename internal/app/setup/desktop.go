@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
@@ -33,10 +33,10 @@ func (d Desktop) id() string {
 // Key is what the setup is remembered by.
 func (d Desktop) Key() (string, error) {
 	if gpu.Clean(d.Name) != d.Name {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
 	}
 	if d.id() == "." || d.id() == "/" || d.id() == "" || gpu.Clean(d.id()) != d.id() {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {
 		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.id())), nil
@@ -55,7 +55,7 @@ func (d Desktop) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if strings.Contains(program, "=") {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
 	source, err := d.find()
 	if err != nil {
@@ -64,7 +64,7 @@ func (d Desktop) Wish() (Wish, error) {
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
 	for _, word := range slices.Concat(run, d.More) {
 		if !utf8.ValidString(word) {
-			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
+			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
 	text, err := files.Read(source)
@@ -132,10 +132,10 @@ func (d Desktop) find() (string, error) {
 			return "", fmt.Errorf("cannot find the current folder: %w", err)
 		}
 		if !strings.HasSuffix(path, ".desktop") {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
+			return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
 		}
 		if !files.Is(path) {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
+			return "", &exit.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
 		}
 		return path, nil
 	}
@@ -154,7 +154,7 @@ func (d Desktop) find() (string, error) {
 	if near := d.near(); len(near) > 0 {
 		remedy = "is it " + strings.Join(near, " or ") + "?"
 	}
-	return "", &app.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
 }
 
 // near are ids that have the wanted one in them.
@@ -246,7 +246,7 @@ func (d Desktop) entry(path string, src []byte, run []string) (text string, drop
 }
 
 func (d Desktop) bad(path, why string) error {
-	return &app.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
+	return &exit.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
 }
 
 // refuse says why an entry cannot be started with a lease.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
@@ -43,10 +43,10 @@ func (d Direnv) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
 	}
 	if len(d.Flags) == 0 {
-		return Wish{}, &app.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
+		return Wish{}, &exit.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
 	}
 	program, err := Program()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -23,7 +24,7 @@ import (
 
 // Jupyter is a kernel whose processes each have a lease, over one that is there.
 type Jupyter struct {
-	App    *app.App
+	Host   *machine.Host
 	Kernel string   // that it is over; "" is python3
 	Name   string   // for people; "" is made from that of the kernel
 	Flags  []string // of gpuard run
@@ -41,7 +42,7 @@ func (j Jupyter) base() (string, error) {
 	case j.Kernel == "":
 		return "python3", nil
 	case !kernelName(j.Kernel):
-		return "", &app.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
 	}
 	return strings.ToLower(j.Kernel), nil
 }
@@ -76,7 +77,7 @@ func (j Jupyter) Key() (string, error) {
 	if dir != "" || err != nil {
 		return "jupyter " + dir, err
 	}
-	all, err := (&Setup{App: j.App}).Keys()
+	all, err := (&Setup{Host: j.Host}).Keys()
 	all = slices.DeleteFunc(all, func(key string) bool {
 		return !strings.HasPrefix(key, "jupyter ") || filepath.Base(key) != name
 	})
@@ -86,7 +87,7 @@ func (j Jupyter) Key() (string, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) > 1:
-		return "", &app.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
 			strings.ReplaceAll(strings.Join(all, " and "), "jupyter ", ""))}
 	}
 	dir, err = j.user()
@@ -95,7 +96,7 @@ func (j Jupyter) Key() (string, error) {
 
 // recorded is where a kernel of this name was set up before, "" for nowhere.
 func (j Jupyter) recorded(name string) (string, error) {
-	keys, err := (&Setup{App: j.App}).Keys()
+	keys, err := (&Setup{Host: j.Host}).Keys()
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +116,7 @@ func (j Jupyter) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if strings.TrimSpace(j.Name) != j.Name || gpu.Clean(j.Name) != j.Name {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
 	}
 	found, err := j.find(base)
 	if err != nil {
@@ -158,7 +159,7 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it%s", over.name, path, err, again)
 	}
 	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
-		return "", spec, nil, &app.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
+		return "", spec, nil, &exit.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
 	}
 	program, err := Program()
 	if err != nil {
@@ -276,7 +277,7 @@ func (j Jupyter) destination(over kernel) (string, error) {
 	all, _, err := j.kernels()
 	for _, k := range all {
 		if k.name == name && k.folder != dir {
-			err = &app.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
+			err = &exit.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
 		}
 	}
 	return dir, err
@@ -311,7 +312,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 		text += "; jupyter kernelspec list shows what Jupyter finds"
 	}
 	if j.Kernel != "" {
-		return kernel{}, &app.Usage{Text: text}
+		return kernel{}, &exit.Usage{Text: text}
 	}
 	return kernel{}, errors.New(text)
 }

@@ -32,7 +32,7 @@ func (Machine) Key() (string, error) { return "machine", nil }
 
 // Allowed is an error for everybody but root.
 func (m Machine) Allowed(remove bool) error {
-	if os.Geteuid() == 0 || m.Setup.App.Root != "/" {
+	if os.Geteuid() == 0 || m.Setup.Host.Root != "/" {
 		return nil
 	}
 	if remove {
@@ -43,7 +43,7 @@ func (m Machine) Allowed(remove bool) error {
 
 // Wish is every file for the machine that is not there yet.
 func (m Machine) Wish() (_ Wish, err error) {
-	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.App.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
+	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.Host.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
 	files, packaged := m.files()
 	if len(packaged) > 0 {
 		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
@@ -92,11 +92,11 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 	}
 	whole := map[string]string{"etc/profile.d/gpuard.sh": LoginProfile(program), "etc/fish/conf.d/gpuard.fish": LoginFish(program)}
 	for _, place := range slices.Sorted(maps.Keys(whole)) {
-		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: whole[place]})
+		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: whole[place]})
 	}
 	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} { // Debian's and Fedora's
 		if m.there(path.Dir(place)+"/zshrc") || m.there(place) {
-			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Block: "login", Content: LoginProfile(program)})
+			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Block: "login", Content: LoginProfile(program)})
 			break
 		}
 	}
@@ -126,7 +126,7 @@ func (m Machine) files() (wanted []edit.Change, packaged []string) {
 			packaged = append(packaged, what)
 			return
 		}
-		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: text})
+		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: text})
 	}
 	add("config.yaml", "etc/gpuard/config.yaml", policyToFill())
 	add("tmpfiles.d/gpuard.conf", "etc/tmpfiles.d/gpuard.conf", Tmpfiles(), "usr/lib/tmpfiles.d/gpuard.conf")
@@ -158,7 +158,7 @@ func policyToFill() string {
 }
 
 func (m Machine) there(place string) bool {
-	_, err := os.Lstat(filepath.Join(m.Setup.App.Root, place))
+	_, err := os.Lstat(filepath.Join(m.Setup.Host.Root, place))
 	return err == nil
 }
 

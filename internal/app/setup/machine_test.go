@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/gate"
 )
@@ -49,7 +49,7 @@ func TestMachineLogins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for program, trusted := range map[string]bool{sh: true, open: false, filepath.Join(folder, "gpuard"): false, filepath.Join(folder, "link"): false, filepath.Join(root, "none"): false} {
-		w, err := Machine{Setup: &Setup{App: &app.App{Root: root}, System: true}, Program: program}.Wish()
+		w, err := Machine{Setup: &Setup{Host: &machine.Host{Root: root}, System: true}, Program: program}.Wish()
 		if err != nil {
 			t.Fatal(err)
 		}

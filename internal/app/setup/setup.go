@@ -14,7 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/host/atomicfile"
 	"gpuard/internal/host/files"
@@ -24,7 +25,7 @@ import (
 
 // Setup is what the targets need.
 type Setup struct {
-	App    *app.App
+	Host   *machine.Host
 	System bool // for the whole machine: the record is root's
 }
 
@@ -164,13 +165,13 @@ func (s *Setup) Keys() ([]string, error) {
 // record is where it is remembered what was set up.
 func (s *Setup) record() (string, error) {
 	if s.System {
-		return filepath.Join(s.App.Root, "var", "lib", "gpuard", "setup.json"), nil
+		return filepath.Join(s.Host.Root, "var", "lib", "gpuard", "setup.json"), nil
 	}
 	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
 }
 
 // busy tells a person what is waited for.
-func (s *Setup) busy() { s.App.Say("another gpuard setup is at work: waiting for its end") }
+func (s *Setup) busy() { s.Host.Say("another gpuard setup is at work: waiting for its end") }
 
 // peek is the record as it is now, and where it lies.
 func (s *Setup) peek() (path string, record edit.Record, err error) {
@@ -182,11 +183,11 @@ func (s *Setup) peek() (path string, record edit.Record, err error) {
 
 // home is a path below a folder of the user's that a variable names, or below its usual place at home.
 func (s *Setup) home(variable, usual string, below ...string) (string, error) {
-	dir, _ := s.App.Env.Lookup(variable)
+	dir, _ := s.Host.Env.Lookup(variable)
 	if !filepath.IsAbs(dir) {
-		home, _ := s.App.Env.Lookup("HOME")
+		home, _ := s.Host.Env.Lookup("HOME")
 		if !filepath.IsAbs(home) {
-			return "", &app.Usage{Text: "cannot find your home folder: set HOME"}
+			return "", &exit.Usage{Text: "cannot find your home folder: set HOME"}
 		}
 		dir = filepath.Join(home, usual)
 	}
@@ -201,7 +202,7 @@ func Program() (string, error) {
 		return "", fmt.Errorf("cannot find the path of this program: %w", err)
 	}
 	if regexp.MustCompile(`/go-build[0-9]+/b[0-9]+/exe/`).MatchString(self) {
-		return "", &app.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
+		return "", &exit.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
 	}
 	mine, err := os.Stat(self)
 	if err != nil {

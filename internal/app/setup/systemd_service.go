@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
@@ -87,7 +87,7 @@ func (u service) readOnly() bool {
 // commands are the commands of each ExecStart= line, or why they cannot be started by gpuard.
 func (u service) commands() ([][]unit.Command, error) {
 	refused := func(format string, words ...any) error {
-		return &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: ", u.name) + fmt.Sprintf(format, words...)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: ", u.name) + fmt.Sprintf(format, words...)}
 	}
 	lines := u.list("ExecStart")
 	switch {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
 	"gpuard/internal/text/unit"
@@ -30,7 +30,7 @@ func TestUnitFolders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&Setup{App: &app.App{Root: "/", Env: visible.Env(env)}}).unitFolders(manager == "--user")
+			got, err := (&Setup{Host: &machine.Host{Root: "/", Env: visible.Env(env)}}).unitFolders(manager == "--user")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestFindDropIns(t *testing.T) {
 	if err := os.Symlink(os.DevNull, filepath.Join(root, "etc/systemd/system/a@x.service.d/30.conf")); err != nil {
 		t.Fatal(err)
 	}
-	where, err := (&Setup{App: &app.App{Root: root}}).unitFolders(false)
+	where, err := (&Setup{Host: &machine.Host{Root: root}}).unitFolders(false)
 	if err != nil {
 		t.Fatal(err)
 	}

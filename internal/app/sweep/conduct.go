@@ -12,8 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/status"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
@@ -65,7 +66,7 @@ const patience = 3
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
 	all := func(int) bool { return true } // whoever ends here is waited for by hand
-	c.tree, c.caught = proctree.Adopt(all, app.OwnHelper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper), interrupt.Catch()
 	err := s.recover(c)
 	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
 		err = c.employ(ctx)
@@ -164,7 +165,7 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 func (c *conductor) hear(m message) {
 	switch {
 	case m.Say != "":
-		c.app.Say(m.Say)
+		c.host.Say(m.Say)
 	case m.Moves, m.Stand != nil:
 		c.now.Stand = m.Stand
 	case m.Refusal != nil:
@@ -190,7 +191,7 @@ func (c *conductor) signal(sig os.Signal, stop func()) {
 	switch sig {
 	case syscall.SIGCONT:
 	case syscall.SIGTSTP:
-		c.app.Say("stopped; the runs go on, and fg or bg shows them again")
+		c.host.Say("stopped; the runs go on, and fg or bg shows them again")
 		interrupt.Suspend()
 	default:
 		c.heard, c.now.Stopped, c.now.Stand = sig, true, nil

@@ -51,7 +51,7 @@ func (c *conductor) inherit(runner int) error {
 		}
 	}
 	if open = c.state.In(core.Running); len(open) > 0 && c.heard == nil {
-		c.app.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
+		c.host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
 	return c.seeOff(open)
 }
@@ -62,7 +62,7 @@ func (c *conductor) newborn(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
 		return false
 	}
-	env, _ := c.app.Proc.Environ(p.PID) // none of one that has ended
+	env, _ := c.host.Proc.Environ(p.PID) // none of one that has ended
 	for _, pair := range env {
 		if dir, ours := strings.CutPrefix(pair, "GPUARD_SWEEP_DIR="); ours && filepath.Dir(dir) == filepath.Dir(c.folderOf(run)) {
 			return dir == c.folderOf(run)
@@ -80,7 +80,7 @@ func (c *conductor) settled(runner int) (children []sys.Process) {
 		for _, p := range batch.Processes() {
 			if p.Parent == os.Getpid() {
 				children = append(children, p)
-				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.app.Proc.Describe(p.PID).Command, Flag)
+				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.host.Proc.Describe(p.PID).Command, Flag)
 			}
 		}
 		if !making || time.Now().After(end) {

@@ -5,7 +5,8 @@ import (
 	"io"
 	"os"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 )
@@ -32,7 +33,7 @@ func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, 
 		g, err = parse(data)
 	}
 	if err != nil {
-		return g, &app.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
+		return g, &exit.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
 	}
 	return g, nil
 }

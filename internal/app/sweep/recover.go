@@ -17,7 +17,7 @@ func (s *Sweep) recover(c *conductor) error {
 	if len(open) == 0 {
 		return nil
 	}
-	boot, err := s.app.Proc.BootID()
+	boot, err := s.host.Proc.BootID()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Sweep) recover(c *conductor) error {
 		if born.Boot != boot || pid == 0 {
 			continue
 		}
-		if s.app.Proc.Alive(pid, start) {
+		if s.host.Proc.Alive(pid, start) {
 			alive++
 		}
 		all.Go(func() {
@@ -42,7 +42,7 @@ func (s *Sweep) recover(c *conductor) error {
 		})
 	}
 	if alive > 0 {
-		s.app.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
+		s.host.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
 	over := make(chan struct{})
 	go func() {
@@ -80,7 +80,7 @@ func (s *Sweep) settle(ended []core.Event) error {
 		}
 	}
 	if again > 0 {
-		s.app.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
+		s.host.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (s *Sweep) survivor(run int, born core.Event) (pid int, start uint64) {
 		if p.Session != p.PID || p.Dead() || p.Start < born.Ticks {
 			continue
 		}
-		if env, err := s.app.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
+		if env, err := s.host.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
 			return p.PID, p.Start
 		}
 	}

@@ -15,9 +15,12 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
@@ -46,12 +49,12 @@ const (
 
 // runner starts the commands of a sweep, one after the other as devices are free, and waits for them.
 type runner struct {
-	app      *app.App
+	host     *machine.Host
 	question *Question
 	dir      string
 	boot     string
 	command  *core.Command
-	desk     *app.Desk
+	desk     *claim.Desk
 	cancel   context.CancelFunc // nothing new is started
 	null     *os.File
 	slots    chan struct{}
@@ -62,13 +65,13 @@ type runner struct {
 	mu      sync.Mutex // of everything below
 	journal *journal.Journal
 	state   *core.State
-	due     []int             // runs to be started, in this order
-	live    map[int]*app.Seat // by PID
-	failure error             // that ends the sweep
+	due     []int               // runs to be started, in this order
+	live    map[int]*claim.Seat // by PID
+	failure error               // that ends the sweep
 }
 
 // Run is the life of a runner. An error is told to the process that people see.
-func Run(ctx context.Context, a *app.App, args []string) {
+func Run(ctx context.Context, host *machine.Host, args []string) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
 	if len(args) != 1 || err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: cannot run a sweep by hand: gpuard sweep starts its runner itself")
@@ -78,9 +81,9 @@ func Run(ctx context.Context, a *app.App, args []string) {
 		syscall.CloseOnExec(fd)
 	}
 	batch.Patient(messageFD)
-	a.Say = func(text string) { send(messageFD, message{Say: text}) }
-	a.Stand = func(s *status.Standing) { send(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{app: a, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*app.Seat{}}
+	host.Say = func(text string) { send(messageFD, message{Say: text}) }
+	host.Stand = func(s *status.Standing) { send(messageFD, message{Stand: s, Moves: s == nil}) }
+	r := &runner{host: host, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}}
 	if err = r.open(ctx); err == nil {
 		err = r.run(ctx)
 	}
@@ -97,11 +100,11 @@ func (r *runner) open(ctx context.Context) (err error) {
 	if r.question, err = read(r.dir); err != nil {
 		return err
 	}
-	r.app.Machine, r.app.PrivateState = r.question.Machine, r.question.Private
+	r.host.Machine, r.host.PrivateState = r.question.Machine, r.question.Private
 	if r.command, err = core.Parse(r.question.Command, &r.question.Grid); err != nil {
 		return err
 	}
-	if r.boot, err = r.app.Proc.BootID(); err != nil {
+	if r.boot, err = r.host.Proc.BootID(); err != nil {
 		return err
 	}
 	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -124,13 +127,13 @@ func (r *runner) open(ctx context.Context) (err error) {
 	}
 	r.slots = make(chan struct{}, most)
 	if r.question.PerGPU > 1 {
-		if spec.Share, err = r.app.Portion(ctx, spec, r.question.PerGPU); err != nil {
+		if spec.Share, err = claim.Portion(ctx, r.host, spec, r.question.PerGPU); err != nil {
 			return err
 		}
-		r.app.Say(fmt.Sprintf("%d runs share a GPU: each has %s", r.question.PerGPU, spec.Share))
+		r.host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", r.question.PerGPU, spec.Share))
 	}
 	spec.Grace = r.question.Grace
-	r.desk, err = r.app.Desk(ctx, spec)
+	r.desk, err = claim.OpenDesk(ctx, r.host, spec)
 	return err
 }
 
@@ -144,7 +147,7 @@ func (r *runner) run(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 		r.cancel()
 	}()
-	all := proctree.Adopt(r.awaits, app.OwnHelper)
+	all := proctree.Adopt(r.awaits, machine.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
@@ -190,7 +193,7 @@ func (r *runner) end(all *proctree.Tree, over <-chan struct{}, signals <-chan os
 		break
 	}
 	if err := all.Kill(job.Dying); err != nil {
-		r.app.Say(err.Error())
+		r.host.Say(err.Error())
 	}
 	select {
 	case <-over:
@@ -283,7 +286,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 }
 
 // claim takes what is free. What only our own runs have comes free soon; for what others have, it stands in the line.
-func (r *runner) claim(ctx context.Context, command string) (*app.Seat, error) {
+func (r *runner) claim(ctx context.Context, command string) (*claim.Seat, error) {
 	for ctx.Err() == nil {
 		seat, err := r.desk.Try(ctx, command)
 		var refusal *job.Refusal
@@ -318,7 +321,7 @@ func (r *runner) stillborn(run int, why error) error {
 	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
 		return err
 	}
-	return r.add(core.Event{Kind: core.End, Run: run, Exit: app.RunExit(why), Problem: why.Error()})
+	return r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
 }
 
 // room is what the events of one more run, and the ends of all that run, may take: a line names each device.

@@ -9,15 +9,16 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
 	"gpuard/internal/core/job"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 )
 
 // start starts a run. Between the two events that surround the making of its process nothing else is made, so that whoever
 // finds the first alone knows which process may be meant.
-func (r *runner) start(run int, path string, words []string, seat *app.Seat) error {
+func (r *runner) start(run int, path string, words []string, seat *claim.Seat) error {
 	dir := filepath.Join(r.dir, core.Folder(run, len(r.state.Runs)))
 	log, err := openLog(dir)
 	if err == nil {
@@ -27,7 +28,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the run has its own
-	up, err := r.app.Proc.Uptime()
+	up, err := r.host.Proc.Uptime()
 	if err == nil {
 		err = r.add(core.Event{Kind: core.Begin, Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
 	}
@@ -49,7 +50,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
 	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: devices(seat.Plan)}
-	if stat, err := r.app.Proc.Stat(pid); err == nil {
+	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
 	err = r.add(e)
@@ -100,13 +101,13 @@ func devices(p job.Plan) (list []core.Device) {
 
 // attend waits for a run's end, writes it down, and only then buries the process: who is killed in between leaves it to the
 // process that people see.
-func (r *runner) attend(run, pid int, seat *app.Seat, began time.Time) {
+func (r *runner) attend(run, pid int, seat *claim.Seat, began time.Time) {
 	limit := r.question.Spec.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {
 		defer close(entrusted)
 		if err := seat.Entrust(pid); err != nil {
-			r.app.Say(err.Error())
+			r.host.Say(err.Error())
 		}
 	}
 	var later *time.Timer
@@ -134,7 +135,7 @@ func (r *runner) attend(run, pid int, seat *app.Seat, began time.Time) {
 	err = r.add(e)
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {
-		r.app.Say(lerr.Error())
+		r.host.Say(lerr.Error())
 	}
 	r.leave(run, pid)
 	if err != nil {

@@ -155,6 +155,15 @@ type Plan struct {
 	Quota   Quota     `json:"quota,omitempty"` // how hard Share is
 }
 
+// UUIDs are the identifiers of the devices, in the order in which the job numbers them.
+func (p Plan) UUIDs() []gpu.UUID {
+	ids := make([]gpu.UUID, len(p.Devices))
+	for i, d := range p.Devices {
+		ids[i] = d.UUID
+	}
+	return ids
+}
+
 // Refusal is a decision not to give devices. It is an error so that it travels with its reasons.
 type Refusal struct {
 	Summary string   `json:"summary"` // "cannot give 2 GPUs: 1 of 4 is free"
@@ -201,3 +210,6 @@ type Lease struct {
 	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
 }
+
+// Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
+func (l Lease) Due(most time.Duration) int64 { return l.SinceBoot + int64(most) }

@@ -54,10 +54,10 @@ func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
 }
 
-// WriteOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
+// writeOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
 // reads them, gets those of the targets. A DEV without numbers stays as it is: what it is for, and the version that
 // reads it, cannot be known, and older ones fail on numbers in it.
-func WriteOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
+func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	out := Write(targets, ids, m)
 	value, _ := env.Lookup("DEV")
 	if t := readTarget(value); t.numbers != "" {

@@ -218,7 +218,7 @@ func TestWriteOver(t *testing.T) {
 		{"something else entirely", "/dev/sda1+x", nvidia, "/dev/sda1+x"},
 		{"empty", "", nvidia, ""},
 	} {
-		env := apply(Env{"DEV=" + c.dev}, WriteOver(Env{"DEV=" + c.dev}, c.targets, job.AutoIDs, m))
+		env := apply(Env{"DEV=" + c.dev}, writeOver(Env{"DEV=" + c.dev}, c.targets, job.AutoIDs, m))
 		got, there := env.Lookup("DEV")
 		if !there {
 			got = "-"
@@ -227,7 +227,7 @@ func TestWriteOver(t *testing.T) {
 			t.Errorf("%s: DEV=%s becomes %s, want %s", c.name, c.dev, got, c.want)
 		}
 	}
-	env := apply(nil, WriteOver(Env{"DEV=0+NV"}, nvidia, job.AutoIDs, m))
+	env := apply(nil, writeOver(Env{"DEV=0+NV"}, nvidia, job.AutoIDs, m))
 	if v := Tinygrad(env, m, gpu.NVIDIA, ""); indices(m, v) != "2,0" {
 		t.Errorf("written and read: %+v", v)
 	}

@@ -11,7 +11,7 @@ func (p *Program) setupJupyter() *cobra.Command {
 	var t target
 	var c choice
 	var w waitFlags
-	j := setup.Jupyter{App: p.App}
+	j := setup.Jupyter{Host: p.Host}
 	cmd := &cobra.Command{
 		Use:   "jupyter",
 		Short: "A Jupyter kernel that leases its GPU, also for VS Code",

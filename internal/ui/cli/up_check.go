@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
@@ -48,7 +48,7 @@ func asMistake(err error) error {
 
 // checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
 func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
-	trial := &Program{App: &app.App{Project: defaults}}
+	trial := &Program{Host: &machine.Host{Project: defaults}}
 	o := &runOptions{}
 	cmd := &cobra.Command{Use: "run"}
 	o.add(trial, cmd)

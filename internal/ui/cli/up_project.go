@@ -28,7 +28,7 @@ func (o *projectFlags) add(cmd *cobra.Command, asJSON string) {
 	cmd.Flags().BoolVar(&o.json, "json", false, asJSON)
 }
 
-func (p *Program) projects() *services.Projects { return &services.Projects{App: p.App} }
+func (p *Program) projects() *services.Projects { return &services.Projects{Host: p.Host} }
 
 // found is a project that may be up, and what is seen of it.
 func (p *Program) found(ctx context.Context, file string) (*services.Folder, *services.View, error) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/leases"
 	"gpuard/internal/core/status"
 )
 
@@ -43,8 +44,8 @@ func (p *Program) watch(ctx context.Context) error {
 
 // look is the machine as it is now, with the lease that this shell is in marked.
 func (p *Program) look(ctx context.Context) (status.Report, error) {
-	s, err := p.App.Status(ctx)
-	if lease, set := p.App.Env.Lookup("GPUARD_LEASE"); set {
+	s, err := leases.Status(ctx, p.Host)
+	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
 	}
 	return s, err

@@ -1,0 +1,85 @@
+package leases
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+)
+
+// Programs lists the executables in PATH whose names begin with prefix, each once, for completion.
+func Programs(host *machine.Host, prefix string) []string {
+	var names []string
+	path, _ := host.Env.Lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // a folder in PATH that is not there is usual
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), prefix) {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// OwnProcesses lists the caller's processes whose ids begin with prefix, each with the beginning of its command behind a
+// tab, for completion. This process is not among them, and neither are the shell's short-lived copy that started it and
+// the threads of the kernel.
+func OwnProcesses(host *machine.Host, prefix string) (list []string) {
+	passing := []int{os.Getpid()}
+	if shell := host.Proc.Shell(os.Getppid()); shell != os.Getppid() {
+		passing = append(passing, os.Getppid())
+	}
+	for _, pid := range host.Proc.Of(uint32(os.Getuid())) {
+		id := strconv.Itoa(pid)
+		if !strings.HasPrefix(id, prefix) || slices.Contains(passing, pid) {
+			continue
+		}
+		if command := []rune(host.Proc.Describe(pid).Command); len(command) > 0 && command[0] != '[' {
+			list = append(list, id+"\t"+string(command[:min(len(command), 40)]))
+		}
+	}
+	return list
+}
+
+// Look reads what the devices are, and nothing that takes longer: for completion.
+func Look(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
+	return host.Read(ctx, gpu.Identity)
+}
+
+// LookWell reads what the devices are, how they are, and whether they are drained: for completion.
+func LookWell(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
+	return host.Read(ctx, gpu.Identity|gpu.Health)
+}
+
+// OwnLeases lists the ids of the caller's leases, for completion.
+func OwnLeases(ctx context.Context, host *machine.Host) []string {
+	m, err := host.Read(ctx, gpu.Identity)
+	if err != nil {
+		return nil
+	}
+	held, _, err := registry.Leases(host, m)
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, l := range held {
+		if l.UID == uint32(os.Geteuid()) {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
+}
