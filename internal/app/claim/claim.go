@@ -45,15 +45,15 @@ type question struct {
 	seen    store.View
 	stays   bool // a lease of those that were seen does not end by itself, though its command is gone
 	plan    job.Plan
-	env     visible.Env      // whose masks, lease and allocation count
+	env     visible.Env      // its masks, lease and allocation count
 	own     []int            // processes of a running subject
 	trees   map[string][]int // of shared leases
 	kept    *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
 	rules   machine.Rules    // of the configuration files
-	line    *line            // who else waits for the same devices; nil when nobody does
+	line    *line            // the queue for the same devices; nil if it is empty
 }
 
-// Subject is the process for whose life the lease is.
+// Subject is the process that the lease is for: it ends with the process.
 type Subject struct {
 	PID     int
 	Start   uint64
@@ -76,7 +76,7 @@ func (q *question) decided(held *store.Held, folder *store.Folder) *Decision {
 	return &Decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
-// Unwatch closes what is left of watching, where no holder does it. Nobody waits for that.
+// Unwatch closes the inotify descriptor where no holder does it. The close is slow, so it runs in the background.
 func (d *Decision) Unwatch() {
 	if d.Watch != nil {
 		go d.Watch.Close() //nolint:errcheck // nothing was written
@@ -125,7 +125,7 @@ func (c *claiming) claim(ctx context.Context) (*Decision, error) {
 	return d, err
 }
 
-// now claims what is free, and looks again while the machine changes or something is about to end.
+// now claims what is free. It tries again while the machine changes or a lease is about to end.
 func (c *claiming) now(ctx context.Context) (*Decision, error) {
 	patience := c.question.patience()
 	for stale := 0; ; {
@@ -216,7 +216,7 @@ func ask(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) 
 		q.machine, err = host.ReadAll(ctx, Needed(spec))
 	}
 	q.read = time.Now()
-	if err == nil { // where devices cannot be read at all, mending the folder would help nobody
+	if err == nil { // if no device can be read, a usable folder would not help
 		err = unusable
 	}
 	if err == nil && folder == nil {
@@ -305,7 +305,7 @@ func record(host *machine.Host, q *question, folder *store.Folder, boot string, 
 	return lease, err
 }
 
-// context is what decides beside the request, and what is odd about masks.
+// context collects what a decision needs besides the request, and notes about strange masks.
 func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
 	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocation(), Trees: q.trees,
 		Limits: q.rules.Limits, Endless: q.whose.PID != 0, Moving: q.spec.Moving}
@@ -370,7 +370,7 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	if refusal == nil { // what has come without a lease since the reading is in no record
 		return time.Since(q.read) > machine.Fresh || slices.ContainsFunc(plan.UUIDs(), changed)
 	}
-	if q.host.Hardware() { // an invented machine is read for each look
+	if q.host.Hardware() { // an invented machine is read for each attempt
 		if q.missing = q.appeared(v.Changes, known(q.machine)); len(q.missing) > 0 {
 			return true
 		}

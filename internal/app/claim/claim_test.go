@@ -37,8 +37,8 @@ func TestMissingDriverComesFirst(t *testing.T) {
 	}
 }
 
-// TestTicketMax: a ticket carries what the rules give at once, but for a move, which gives back as much as it takes, and inside of
-// a lease, where rules say nothing.
+// TestTicketMax: a ticket has the number of devices that the rules allow. It has none for a move, which frees as many
+// devices as it takes, and inside of a lease, where rules do not apply.
 func TestTicketMax(t *testing.T) {
 	q := &question{host: &machine.Host{Proc: proc.New("/proc")}, spec: job.Spec{GPUs: 1}, machine: gpu.Machine{}}
 	two := policy.Limits{{GPUs: new(3)}, {GPUs: new(2)}}

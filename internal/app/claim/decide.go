@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
+// DecideNow decides without a lease, and without --fallback.
 func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, gpu.Machine, error) {
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
@@ -40,6 +41,7 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	return plan, m, err
 }
 
+// DecideOn decides on the machine m without a lease. A refusal is not an error here.
 func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, error) {
 	held, _, err := registry.Leases(host, m)
 	if err != nil {
@@ -58,7 +60,7 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	return plan, refusal, nil
 }
 
-// lineNow is who stands before somebody who came now and takes no ticket.
+// lineNow is the queue for a caller that takes no ticket: all tickets are ahead of it.
 func lineNow(host *machine.Host, q *question, held []job.Lease, now time.Time) (*line, error) {
 	folder, err := host.Folder(q.machine, false)
 	if err != nil || folder == nil {
@@ -67,7 +69,7 @@ func lineNow(host *machine.Host, q *question, held []job.Lease, now time.Time) (
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, _ := folder.Tickets()
 	if len(tickets) == 0 {
-		return nil, nil //nolint:nilnil // nobody waits
+		return nil, nil //nolint:nilnil // the queue is empty
 	}
 	boot, err := host.Proc.BootID()
 	if err != nil {

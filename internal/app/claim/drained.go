@@ -6,8 +6,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// drainedSince reports whether a device of the plan was drained after the machine was read. It opens a few small files of the
-// folder whose lock is held, and nothing that could hang.
+// drainedSince reports whether a device of the plan was drained after the machine was read. It only opens a few small
+// files of the locked folder, so it cannot hang.
 func (q *question) drainedSince(plan job.Plan) bool {
 	m := q.machine
 	noted, _ := q.host.DeviceMarks(&m)

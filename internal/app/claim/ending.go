@@ -53,7 +53,7 @@ func (q *question) patience() patience {
 	return p
 }
 
-// lasts reports whether to look again for this kind of ending.
+// lasts reports whether to try again for this kind of ending.
 func (p *patience) lasts(e ending) bool {
 	longest, first := p.limits(e)
 	if e != p.kind {
@@ -78,7 +78,7 @@ func (p *patience) pause(ctx context.Context) error {
 	}
 }
 
-// ending looks for a reason that is about to be over.
+// ending returns the first reason that is about to be over.
 func (q *question) ending(r *job.Refusal) ending {
 	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
 	if above := q.within(q.seen.Held); len(above) > 0 && q.leaseEnding(above[0]) {
@@ -109,7 +109,7 @@ func (q *question) shareEnding(id gpu.UUID) bool {
 	return slices.ContainsFunc(q.seen.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.CommandGone(q.host, l) })
 }
 
-// leaseEnding: the command is gone and nobody has said yet that something else still holds the lease.
+// leaseEnding: the command is gone, and nothing is recorded yet that still holds the lease.
 func (q *question) leaseEnding(id string) bool {
 	i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == id })
 	if i < 0 {
@@ -118,8 +118,8 @@ func (q *question) leaseEnding(id string) bool {
 	return registry.CommandGone(q.host, q.seen.Held[i])
 }
 
-// attended is a refusal that names who keeps the leases whose commands are gone. To find that out takes a walk through /proc, so it is
-// done only where the refusal is final, and when the folder is not locked.
+// attended is the refusal with the names of the processes that keep leases whose commands are gone. Finding them takes
+// a walk through /proc, so this is for the final refusal, when the folder is not locked.
 func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
 	held, found := slices.Clone(q.seen.Held), false
 	for i := range held {

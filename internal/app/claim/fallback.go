@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// instead tries the words of --fallback, in order; "wait" is the caller's. When none of them helps, the last refusal comes back:
-// what it advises was not tried yet. Whoever waits does so for what was asked for.
+// instead tries the words of --fallback in order; "wait" is for the caller. If none helps it returns the last refusal,
+// whose advice was not tried yet. A request that waits does so for what it asked for.
 func (c *claiming) instead(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	last := refusal
 	for _, word := range c.question.spec.Waiting.Fallback {

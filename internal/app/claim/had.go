@@ -31,8 +31,8 @@ func (h *Had) Error() string {
 	return text + "; gpuard run started it with that, so start it again: gpuard run"
 }
 
-// already finds the lease that the process has, so that asking twice does not take a second device. A shell in a gpuard run
-// is no such case: its variables are about to change, so it gets a part of its lease that nobody else gets.
+// already finds the lease that the process has, so that a second call does not take a second device. A shell inside of
+// gpuard run is different: its variables are about to change, so it gets a part of its lease for itself.
 func (q *question) already(held []job.Lease, now time.Time) error {
 	if !q.whose.Apart {
 		return nil
@@ -53,8 +53,8 @@ func (q *question) already(held []job.Lease, now time.Time) error {
 	return h
 }
 
-// meant reports whether the devices of the lease are those that are asked for, and returns them in the order asked for. Who
-// uses them does not matter: they are given already.
+// meant reports whether the devices of the lease are those that were asked for, and returns them in the order asked
+// for. Their use does not matter: they are leased already.
 func (q *question) meant(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	s := q.spec
 	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so
@@ -125,7 +125,7 @@ func (q *question) hidden() (map[gpu.UUID]string, []visible.Note) {
 	return hidden, notes
 }
 
-// masked mends the advice to look past a mask: a running process cannot.
+// masked removes the advice to ignore a mask from a refusal for a running process, which cannot.
 func (q *question) masked(r *job.Refusal) {
 	if r == nil || !q.whose.Running || q.spec.Any {
 		return

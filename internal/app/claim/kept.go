@@ -32,7 +32,7 @@ func keptFor(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.Kept
 	spec.Command = nil // it may differ in what makes no difference, such as a port
 	limits = slices.Clone(limits)
 	for i := range limits {
-		limits[i].At, limits[i].Name = policy.Place{}, "" // where they stand makes no difference either
+		limits[i].At, limits[i].Name = policy.Place{}, "" // the place of a rule makes no difference either
 	}
 	request, err := json.Marshal(struct {
 		job.Spec
@@ -50,8 +50,8 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// connectionFile is the last file *.json that is named by an argument, as a word of its own or behind an =; "" for none.
-// VS Code puts quotes around a path with blanks, which only the kernel takes off.
+// connectionFile is the last argument that names a file *.json, as a word of its own or after an =; "" for none. VS
+// Code puts quotes around a path with blanks, and no shell removes them.
 func connectionFile(command []string) (found string) {
 	for _, word := range command[min(1, len(command)):] {
 		if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "-") {

@@ -10,9 +10,10 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Devices appear and go while requests wait: a slice is made, a GPU is lost and comes back, an administrator drains
-// one. No end of a lease tells that. The first in line finds it by reading the machine; whoever else finds that a
-// request of the line may start now calls those who wait; and each request brings its ticket up to date when it looks.
+// Devices appear and go while requests wait: a MIG slice is made, a GPU is lost and comes back, an administrator drains
+// one. No end of a lease announces that. The first in the queue finds it when it reads the machine; any other request
+// that finds that one of the queue may start calls all of them; and each request updates its ticket when it tries
+// again.
 
 // known are all devices and slices that have a name.
 func known(m gpu.Machine) (ids []gpu.UUID) {
@@ -94,11 +95,11 @@ func (q *question) settle() {
 	q.missing = nil
 }
 
-// recent is how long the end of a lease explains that a device is free: those who wait were told.
+// recent is how long the end of a lease explains a free device: the waiting requests were woken by it.
 const recent = 2 * time.Second
 
-// surprise reports whether a look saw, as the first one, that another request may start now, and no end of a lease has
-// told that.
+// surprise reports whether this attempt was the first to see that another request may start now, without the end of a
+// lease.
 func (q *question) surprise() bool {
 	l := q.line
 	return l != nil && l.newly && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
@@ -115,7 +116,8 @@ func (l *line) ready() []gpu.UUID {
 	})
 }
 
-// call wakes those who wait where another request may start now: a device appeared, was undrained, or is well again.
+// call wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is healthy
+// again.
 func call(host *machine.Host, q *question, folder *store.Folder, boot string) {
 	l := q.line
 	if l == nil || !l.free || l.mine() {
@@ -123,6 +125,6 @@ func call(host *machine.Host, q *question, folder *store.Folder, boot string) {
 	}
 	ids := l.ready()
 	if len(ids) > 0 {
-		_ = folder.Call(boot, ids...) // the first in line looks within a second all the same
+		_ = folder.Call(boot, ids...) // the first in the queue tries within a second anyway
 	}
 }

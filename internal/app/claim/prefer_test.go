@@ -69,7 +69,7 @@ func TestPrefer(t *testing.T) {
 	give()
 }
 
-// TestPreferWaits: who waits takes what becomes free first, also where it is not what the job had.
+// TestPreferWaits: a waiting request takes the first device that becomes free, even if the job had another one.
 func TestPreferWaits(t *testing.T) {
 	t.Parallel()
 	host, ids := sticky(t)

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// show tells where the request stands; nothing any more when it does not stand there now.
+// show reports the place in the queue; without there, that the request has left it.
 func (w *waiting) show(there bool) {
 	if there {
 		w.refusal = w.attended(w.refusal)
@@ -39,7 +39,7 @@ func (w *waiting) show(there bool) {
 		s.Place, s.Of = w.count()
 	}
 	for _, r := range w.refusal.Reasons {
-		if r.Verdict == job.Busy && r.Code == "policy" { // who waits has too many, and that is no matter of this device
+		if r.Verdict == job.Busy && r.Code == "policy" { // the user has too many devices, which says nothing about this one
 			if rule := strings.TrimPrefix(r.Text, "free, but "); len(s.Holders) == 0 || s.Holders[0].Text != rule {
 				s.Holders = slices.Insert(s.Holders, 0, status.Holder{Text: rule})
 			}
@@ -52,15 +52,15 @@ func (w *waiting) show(there bool) {
 	w.host.Stand(s)
 }
 
-// waiter names somebody in the line.
+// waiter is the owner and the command of a ticket.
 func (w *waiting) waiter(t job.Ticket) string {
 	return fmt.Sprintf("%s of %s (PID %d)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID)
 }
 
-// recount counts the requests in the line anew, for a person: they come and go without a look of this one.
+// recount counts the queue again for the terminal: requests come and go without an attempt of this one.
 func (w *waiting) recount() {
 	l := w.question.line
-	if l == nil { // nobody else stood there
+	if l == nil { // the queue had no other request
 		w.show(true)
 		return
 	}
@@ -71,7 +71,7 @@ func (w *waiting) recount() {
 	w.show(true)
 }
 
-// attended is the refusal with the processes that keep leases whose commands are gone, once these have had their time to end.
+// attended is the refusal with the processes that keep leases whose commands are gone, after these had time to end.
 func (w *waiting) attended(r *job.Refusal) *job.Refusal {
 	if time.Since(w.fading.started) < registry.Noticing && !w.question.stays {
 		return r
@@ -94,7 +94,7 @@ func (q *question) stuck(r *job.Refusal) bool {
 	return asked > 0 && left < pick.Need(q.spec)
 }
 
-// forPerson reports whether a device stays out of use until somebody does something about it.
+// forPerson reports whether a device stays out of use until a person acts.
 func (q *question) forPerson(r job.Reason) bool {
 	switch r.Code {
 	case "drained", "compute-mode":
@@ -108,8 +108,8 @@ func (q *question) forPerson(r job.Reason) bool {
 	return false
 }
 
-// count is the place before this request had a look of its own: those of the same user that came before count, since the
-// order between users is known to those only who are near the front.
+// count estimates the place before the first attempt: tickets of the same user that are older. Only requests near the
+// front know the order between users.
 func (w *waiting) count() (place, of int) {
 	all, _ := w.folder.Tickets()
 	for _, t := range all {

@@ -14,19 +14,19 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// line is one look at those who wait for the same devices as this request. A nil line is one in which nobody else stands.
+// line is one reading of the queue for the devices that this request wants. nil is an empty queue.
 type line struct {
 	me    job.Ticket // without an id where the request has no ticket yet
 	asked queue.Question
 	turn  queue.Turn
 	next  job.Ticket
 	free  bool // there is a next one, and what it wants is free
-	newly bool // no look before this one saw that
+	newly bool // this reading is the first to see that
 	kept  map[gpu.UUID]job.Ticket
 	boot  int64
 }
 
-// inLine asks the queue whose turn it is.
+// inLine decides which request is next.
 func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *line {
 	tracing := tracing(q.host)
 	if len(v.Tickets) == 0 && !tracing {
@@ -56,8 +56,8 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 	return l
 }
 
-// name looks up the owners of the tickets that keep devices from this request, and reports whether there are any. That can run
-// a program, so it is not done under the folder lock.
+// name finds the owners of the tickets that keep devices from this request, and reports whether there are any. It can
+// run a program, so it is not called under the folder lock.
 func (l *line) name(names func(uint32) string) bool {
 	if l == nil {
 		return false
@@ -93,13 +93,13 @@ func (l *line) lapses() (first time.Duration) {
 	return first
 }
 
-// mine reports whether this request may start as far as the queue is concerned; also when nobody may, because then the
-// devices themselves say why.
+// mine reports whether the queue lets this request start. It does if no request may start: then the devices give the
+// reason.
 func (l *line) mine() bool {
 	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
 }
 
-// record keeps for the next look whose turn it is. One who is next and still gets nothing lets the others pass.
+// record stores whose turn it is. A request that is next and gets nothing lets the others pass.
 func (l *line) record(v *store.View, refusal *job.Refusal) {
 	if l == nil {
 		return
@@ -113,7 +113,7 @@ func (l *line) record(v *store.View, refusal *job.Refusal) {
 	*v.Turn = l.turn
 }
 
-// place is where the request stands among those who wait for the same devices, from 1, and of how many.
+// place is the place of the request in the queue for the same devices, from 1, and the length of that queue.
 func (l *line) place() (int, int) {
 	order := queue.Order(l.asked)
 	return slices.IndexFunc(order, l.isMe) + 1, len(order)
@@ -172,7 +172,8 @@ func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	return near
 }
 
-// leaving are the devices that somebody is about to leave: memory of a lease that ended just now, or a process that is ending.
+// leaving are the devices that are about to be free: with memory of a lease that has just ended, or of a process that
+// is ending.
 func (q *question) leaving(v store.View) map[gpu.UUID]bool {
 	if !q.host.Hardware() {
 		return nil

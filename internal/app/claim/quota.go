@@ -32,7 +32,7 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec) (job.Sp
 	if refusal != nil {
 		return spec, refusal
 	}
-	if note != "" && (host.Hardware() || spec.Quota != job.NoQuota) { // on an invented machine only to somebody who asked for a level
+	if note != "" && (host.Hardware() || spec.Quota != job.NoQuota) { // on an invented machine only if a level was asked for
 		host.Say(note)
 	}
 	spec.Quota = level

@@ -21,13 +21,13 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Desk leases for many commands that one process starts beside each other: it reads and opens once what a run of its own
-// would read and open each time, and needs no holder, because this process stays. It is for one goroutine; seats are not.
+// Desk leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
+// would, and needs no holder, because this process stays. A Desk is for one goroutine; its seats are for any.
 type Desk struct {
 	host   *machine.Host
 	spec   job.Spec
 	self   proc.Stat
-	folder *store.Folder // nil until something was claimed: closing it would drop the lock of everybody in this process
+	folder *store.Folder // nil until the first claim: closing it would release the folder lock of the whole process
 	boot   string
 }
 
@@ -55,7 +55,7 @@ type Seat struct {
 	held     *store.Held
 	machine  gpu.Machine
 	pidfd    *os.File
-	done     chan struct{} // closed when the lease is over; nil when nobody measures
+	done     chan struct{} // closed when the lease is over; nil if no process measures
 	measured chan struct{}
 }
 
@@ -78,7 +78,7 @@ func (d *Desk) Try(ctx context.Context, command string) (*Seat, error) {
 	})
 }
 
-// Wait leases like everybody else: it stands in the line until a device is free, or ctx is over.
+// Wait leases as gpuard run does: it queues until a device is free, or ctx ends.
 func (d *Desk) Wait(ctx context.Context, command string) (*Seat, error) {
 	return d.seat(ctx, command, func(c *claiming) (*Decision, error) {
 		got, err := c.now(ctx)
@@ -160,13 +160,13 @@ func (s *Seat) Entrust(pid int) error {
 	return nil
 }
 
-// Leave gives the lease back when the command is gone. Where something that it left behind still has it, it stays for that, and
-// says so.
+// Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
+// that.
 func (s *Seat) Leave() error {
 	if s.held == nil {
 		return nil
 	}
-	_ = s.held.Lock.Close() // first: nobody waits for what measures
+	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)
 		defer func() {

@@ -24,15 +24,15 @@ type traced struct {
 	Now    int64                  `json:"now"`    // wall clock, ns since 1970
 	Boot   int64                  `json:"boot"`   // CLOCK_BOOTTIME, ns
 	Me     string                 `json:"me"`     // ticket that asks; "" for a request without one
-	UID    uint32                 `json:"uid"`    // whose it is
+	UID    uint32                 `json:"uid"`    // its owner
 	PID    int                    `json:"pid"`    // the process that asks
 	Next   string                 `json:"next"`   // ticket whose turn it is; "" for a request without one
-	Free   bool                   `json:"free"`   // what it wants is free; without it nobody is next
+	Free   bool                   `json:"free"`   // what it wants is free; otherwise no request is next
 	Given  []gpu.UUID             `json:"given"`  // what the one that asks was given
-	Line   []ticketTraced         `json:"line"`   // who waits, the one that asks included
+	Line   []ticketTraced         `json:"line"`   // all waiting requests, this one included
 	Held   []leaseTraced          `json:"held"`   // living leases
 	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
-	Ending map[gpu.UUID]bool      `json:"ending"` // devices that somebody is about to leave
+	Ending map[gpu.UUID]bool      `json:"ending"` // devices that are about to be free
 	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
 
 	Reserved map[string]queue.Reservation `json:"reserved"` // by "UID/ID" of the ticket

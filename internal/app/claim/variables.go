@@ -20,7 +20,7 @@ func WithoutDevices(host *machine.Host, spec job.Spec) []string {
 	return host.Unmasked().With(visible.ForJob(host.Env, "", job.Plan{}, spec.IDs, gpu.Machine{}))
 }
 
-// Variables are all the variables of a job whose lease stands. With an error the lease is given back.
+// Variables are all variables of a job whose lease is held. On an error the lease is freed.
 func Variables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	limits, err := shareVariables(ctx, host, spec, d)
 	if err != nil {
@@ -41,8 +41,9 @@ func FormOfIDs(spec job.Spec, p job.Plan) job.IDs {
 	return spec.IDs
 }
 
-// shareVariables are those that make a job keep its share, of the frameworks and of MPS. The daemon is started when the
-// lease stands, so that nobody who ends it overlooks us. Where that fails the lease says so, or is given back as required.
+// shareVariables are those that make a job keep its share, for the frameworks and for MPS. The daemon is started after
+// the lease is written, so that another gpuard that is about to stop it sees the lease. If that fails, the lease
+// records it, or is freed if MPS was required.
 func shareVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	var through []visible.Var
 	if d.Plan.Quota == job.MPS {

@@ -18,15 +18,16 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Waiting without a daemon: a request that cannot be served writes a ticket, and decides again when something changes. Only the
-// first few requests of a user do; every other one sleeps behind them (store.Waiting.Behind). What wakes a request, in wake.go:
+// A request that cannot be served writes a ticket, and tries again when something changes. There is no daemon. Only the
+// first few requests of a user try; the others sleep behind them (store.Waiting.Behind). What wakes a request, in
+// wake.go:
 //
-//   - a lease, or a ticket ahead, ends: the folder is watched, and nothing is done until then;
-//   - a process without a lease ends: told by its pidfd;
-//   - memory of a job that just ended: the machine is read at growing distances;
-//   - a request that is next does not come: a timer, after which it is passed over;
-//   - anything that no file tells, such as a device that appears or is well again: the first in line alone reads the machine
-//     once a second, and calls the others where one of them may start.
+//   - a lease, or a ticket ahead, ends: inotify on the folder;
+//   - a process without a lease ends: its pidfd;
+//   - memory of a job that has just ended may be free: the machine is read at growing intervals;
+//   - the request that is next does not act: a timer, after which it is passed over;
+//   - changes that no file shows, such as a new device or one that is healthy again: only the first in the queue reads the machine,
+//     once a second, and calls the others if one of them may start.
 
 // errLate ends the waiting.
 var errLate = errors.New("the time of --wait ran out")
@@ -37,8 +38,8 @@ type signalled struct{ sig os.Signal }
 // Error names the signal.
 func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
 
-// wait queues until devices are given. Signals find no ticket left behind: one that stops the process takes the ticket away
-// before, and whoever goes on afterwards stands at the end.
+// wait queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
+// ticket is removed, and a continued process queues at the end.
 func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	caught := interrupt.Catch()
 	defer caught.Stop()
@@ -108,12 +109,12 @@ type waiting struct {
 	mine    *store.Waiting
 	watcher *store.Watcher // nil where the system has none left
 	awake   chan struct{}  // has a value when this process was continued
-	refusal *job.Refusal   // of the last look
+	refusal *job.Refusal   // of the last attempt
 	exits   map[blocking]<-chan struct{}
 	gone    chan struct{} // has a value when one of the blocking processes has ended
 	fading  patience
 	ahead   int           // requests that come first, as far as is known
-	skipped bool          // the last look is older than what has happened since
+	skipped bool          // things have changed since the last attempt
 	tried   time.Time     // when the machine was last read, or could not be
 	took    time.Duration // that
 	silent  bool          // the machine cannot be read, and that was said
@@ -126,25 +127,25 @@ type blocking struct {
 	start uint64
 }
 
-// queue stands in the line once, until there is an answer or a signal.
+// queue waits in the queue once, until there is an answer or a signal.
 func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*Decision, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	heard := make(chan os.Signal, 1)
 	go func() { heard <- w.listen(ctx, caught, cancel) }()
 	d, err := w.stand(ctx)
 	cancel(nil)
-	sig := <-heard // also one that came when the last look was over, and so is not the cause of ctx
+	sig := <-heard // also one that came after the last attempt, so that it is not the cause of ctx
 	switch cause := context.Cause(ctx); {
-	case sig != nil: // whatever the last look came to: the signal counts
+	case sig != nil: // the signal counts, whatever the last attempt gave
 		w.giveUp(d)
 		return nil, &signalled{sig}
-	case err != nil && errors.Is(cause, errLate): // in the middle of a look
+	case err != nil && errors.Is(cause, errLate): // in the middle of an attempt
 		return nil, errLate
 	}
 	return d, err
 }
 
-// giveUp gives back what a look has brought; nil where it has brought nothing.
+// giveUp frees what an attempt has leased; d may be nil.
 func (c *claiming) giveUp(d *Decision) {
 	if d != nil && d.Held != nil {
 		d.Unwatch()
@@ -175,7 +176,7 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 	}
 }
 
-// stand takes a ticket and looks until something is given.
+// stand takes a ticket and tries until something is given.
 func (w *waiting) stand(ctx context.Context) (*Decision, error) {
 	q := w.question
 	in, _ := q.context(q.seen.Held, time.Now())
@@ -224,7 +225,7 @@ func (w *waiting) stand(ctx context.Context) (*Decision, error) {
 	}
 }
 
-// behind sleeps while n tickets of this user stand before. Who looks on sees the place now and then.
+// behind sleeps while n tickets of this user are ahead. On a terminal the place is updated from time to time.
 func (w *waiting) behind(ctx context.Context, n int) error {
 	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 		part, cancel := ctx, context.CancelFunc(func() {})
@@ -240,8 +241,9 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 	}
 }
 
-// look claims with the last reading of the machine where that suffices: what leases and tickets changed is seen without it.
-// Reading an invented machine costs nothing. Where the machine cannot be read just now, nothing has changed.
+// look tries to claim, with the last reading of the machine if that is enough: changes of leases and tickets are
+// visible without a new one. Reading an invented machine costs nothing. If the machine cannot be read now, nothing
+// changes.
 func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
 	w.host.ForgetConfig()
 	w.skipped = false

@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/core/queue"
 )
 
-// wake is why a request in the line goes on.
+// wake is why a waiting request wakes.
 type wake struct {
-	look  bool // another look may give another answer
+	look  bool // another attempt may give another answer
 	fresh bool // the machine must be read for it, because what changed there is told by nothing else
 	given bool // it may well get a device
 }
@@ -22,7 +22,7 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 	pause, fresh := w.pause()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	var beat <-chan time.Time // for a person who watches the line
+	var beat <-chan time.Time // only on a terminal
 	if w.host.Live && w.host.Stand != nil {
 		t := time.NewTicker(renewal)
 		defer t.Stop()
@@ -48,7 +48,7 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 	}
 }
 
-// renewal is the time between two counts of the line for a person who watches it.
+// renewal is the time between two counts of the queue on a terminal.
 const renewal = 2 * time.Second
 
 // changed has a value when a lease or a ticket has ended.
@@ -97,9 +97,9 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 // turns is how long a request lets each of those ahead go first.
 const turns = 4 * time.Millisecond
 
-// react waits, after a lease or a ticket has ended, until the request may have a use for that, and reports whether it
-// has to look. As many requests as there are free devices look at once, and the others one after the other, as long as
-// a device is left: a crowd that looks all at the same time keeps the processors from those who start.
+// react waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to try.
+// As many requests as there are free devices try immediately, and the others one after the other while a device is
+// left: a crowd that tries at the same time would keep the processors from the jobs that start.
 func (w *waiting) react(ctx context.Context) (look bool, err error) {
 	for waited := time.Duration(0); ; {
 		free := w.survey()
@@ -125,9 +125,9 @@ func (w *waiting) react(ctx context.Context) (look bool, err error) {
 	}
 }
 
-// survey counts the devices that the request may have a use for now, and the requests ahead, without the folder lock.
-// It is never too small: 0 means that too few of the devices that could serve are not leased, leaving out those that
-// were busy at the last look in a way that no lease and no ticket changes.
+// survey counts the devices that the request may be able to use now, and the requests ahead, without the folder lock.
+// The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that were
+// busy at the last attempt for a reason that no lease and no ticket changes do not count.
 func (w *waiting) survey() (free int) {
 	q, l := w.question, w.question.line
 	all := len(w.mine.Ticket.Devices)
@@ -155,12 +155,12 @@ func (w *waiting) survey() (free int) {
 	return free
 }
 
-// untold is a reason whose end no file tells.
+// untold reports whether no file shows the end of this reason.
 func untold(r job.Reason) bool {
 	return r.Verdict == job.Busy && r.Lease == "" && r.Code != "leased" && r.Code != "kept"
 }
 
-// skip notes that no look was needed.
+// skip records that no attempt was needed.
 func (w *waiting) skip() {
 	w.skipped = true
 	if l := w.question.line; l != nil {
@@ -172,7 +172,7 @@ func (w *waiting) skip() {
 	}
 }
 
-// refresh brings what is said about the request up to date without a look.
+// refresh updates what is shown about the request without an attempt.
 func (w *waiting) refresh() {
 	q := w.question
 	held, _ := w.folder.Leases()

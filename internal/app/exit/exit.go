@@ -18,6 +18,7 @@ type Usage struct{ Text string }
 // Error is the text.
 func (u *Usage) Error() string { return u.Text }
 
+// Usagef makes a Usage.
 func Usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format, args...)} }
 
 // TimedOut is the exit code of a run that its limit ended.

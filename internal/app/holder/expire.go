@@ -13,8 +13,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// A rule of the policy may limit how long a lease lasts. A command that gpuard stays beside is ended by gpuard then, as by
-// --timeout; one whose lease outlives it (--keep-while) is ended by its holder, and the time goes on over all of its starts.
+// A rule of the policy may limit the time of a lease. A supervising gpuard ends its command then, as for --timeout. A
+// lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
+// command.
 
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it was.
 // They have grace before they are killed. done is closed when the command has ended.
@@ -69,8 +70,8 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 	return true
 }
 
-// outlive keeps the lease of a command that has ended while a next start of it may come, and reports whether the lease is
-// somebody else's business now. args are those of afterlife.
+// outlive keeps the lease of a command that has ended while its next start may come, and reports whether another
+// process has the lease by now. args are those of Launch.afterlife.
 func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
 	if len(args) == 0 {
 		return false

@@ -17,10 +17,10 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Keep is the life of a holder process: it keeps a reference to the lease until the command is gone, removes the entry, and
-// names whoever still holds it then. args are pidfd, lock descriptor, state folder and lease id, then when its time is over, and
-// then what a lease waits for that outlives its command, which is for most at most. The entry is touched every so often, as long
-// as it takes: systemd-tmpfiles removes what is old.
+// Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
+// removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor, state folder and
+// lease ID; then the moment at which its time is over; then, for a lease that outlives its command, what it waits for,
+// which most limits. It touches the lease every touch, because systemd-tmpfiles removes old files.
 func Keep(args []string, touch, most time.Duration) error {
 	if len(args) != 4 && len(args) != 5 && len(args) != 8 {
 		return exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
@@ -57,7 +57,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	if !<-expired && outlive(w, folder, lease, args[min(5, len(args)):], most) {
 		return w.Drop()
 	}
-	// The lock goes first: nobody waits for us to find the folder lock free.
+	// First the lock, so that the next claim finds it free without this process.
 	if err := w.Drop(); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	if err != nil || gone {
 		return err
 	}
-	// gpuard that stays beside the command lets go by itself, or starts the command again with the same lease.
+	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
 }
 

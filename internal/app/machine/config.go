@@ -17,13 +17,14 @@ import (
 	"gpuard/internal/text/config"
 )
 
-// Without a daemon of root's, every gpuard judges its own caller: rules keep people from mistakes, and not those who
-// want to get around them. What can be had for nothing is had all the same: whose the files are, and who asks, is the kernel's word.
+// There is no daemon of root: each gpuard applies the rules to its own caller. So rules prevent mistakes, and do not
+// stop a user who means to get around them. What the kernel vouches for is still checked: the owner of each file, and
+// the uid of the caller.
 
 // machineConfig is the machine's policy, below Root.
 const machineConfig = "etc/gpuard/config.yaml"
 
-// ConfigPatience is how long a configuration file is waited for where nobody sees for what.
+// ConfigPatience is the deadline for reading a configuration file where no terminal shows what gpuard waits for.
 const ConfigPatience = 2 * time.Second
 
 // MachineConfig is where the policy of the machine lies.
@@ -112,7 +113,7 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	uid := uint32(os.Geteuid())
 	text, err := files.Read(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // somebody else's home
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // the home folder of another user
 		return nil, nil //nolint:nilnil // nothing is said
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("cannot read the policy of this machine, %s: %w; ask root to let everybody read it: chmod a+r %[1]s", path, err)
@@ -144,7 +145,7 @@ func trusted(path string, text files.Text, machine bool, uid uint32, names func(
 	switch {
 	case !text.OwnedBy(owner):
 		beside := ""
-		if machine && text.UID == 65534 { // which stands for ids that have none in a user namespace (user_namespaces(7))
+		if machine && text.UID == 65534 { // the uid that all users without a mapping have in a user namespace (user_namespaces(7))
 			beside = "; in a user namespace (unshare -r, a rootless container) that may be root all the same: lease outside of it"
 		}
 		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it%[5]s", path, names(text.UID), names(owner), sudo, beside)
@@ -160,7 +161,7 @@ type Rules struct {
 	Tolerate pick.Tolerance
 }
 
-// Rules reads the files and asks whom they name.
+// Rules reads the configuration files and returns the rules for the caller.
 func (h *Host) Rules() (Rules, error) {
 	p, err := h.Config()
 	out := Rules{Tolerate: pick.DefaultTolerance()}
@@ -178,7 +179,8 @@ func (h *Host) Rules() (Rules, error) {
 	return out, nil
 }
 
-// caller is who asks, by the kernel's word, with names where they are needed.
+// caller is the user and the groups of this process, as the kernel reports them, with their names where rules need
+// them.
 func (h *Host) caller(users, groups bool) policy.User {
 	u := policy.User{UID: uint32(os.Geteuid()), GIDs: []uint32{uint32(os.Getegid())}}
 	more, _ := os.Getgroups()
@@ -196,7 +198,7 @@ func (h *Host) Limits() (policy.Limits, error) {
 	return r.Limits, err
 }
 
-// Unruly says what is wrong with the files, "" nothing, to somebody who only looks.
+// Unruly returns what is wrong with the configuration files, "" for nothing. status shows it and goes on.
 func (h *Host) Unruly() string {
 	if _, err := h.Config(); err != nil {
 		return "nothing is leased: " + strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// TestTrusted: who may have written a file, and what an owner without a name means.
+// TestTrusted: which owners and modes of a file are trusted, and an owner without a name.
 func TestTrusted(t *testing.T) {
 	names := func(uid uint32) string { return fmt.Sprint("u", uid) }
 	for _, c := range []struct {

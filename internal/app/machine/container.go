@@ -34,8 +34,8 @@ func (h *Host) Container() string {
 	return ""
 }
 
-// managers are the names of container managers in the variable container (systemd/systemd src/basic/virt.c). "wsl" is not among
-// them: Windows' subsystem is a machine of its own. Other values are somebody's own variable.
+// managers are the values of the variable container that mean a container (systemd/systemd src/basic/virt.c). "wsl" is
+// not among them: WSL is a machine of its own. Other values are variables of users.
 func managers() []string {
 	return []string{"systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "proot", "pouch", "oci", "flatpak"}
 }

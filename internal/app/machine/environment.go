@@ -6,7 +6,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Unmasked is the environment without what the login rule put there: it is no choice of the caller's, who may lease all the same.
+// Unmasked is the environment without the variables that the login rule has set. The caller did not choose those, so
+// they do not restrict a lease.
 func (h *Host) Unmasked() visible.Env {
 	env, _, _ := h.Env.Lift()
 	return env

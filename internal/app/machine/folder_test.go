@@ -14,7 +14,8 @@ import (
 	"gpuard/test/hosts"
 )
 
-// TestUnprotected: the remedy makes the folder that everybody then uses, also while there are leases in the other one.
+// TestUnprotected: the command in the remedy makes the folder that all users use from then on, even while the other one
+// has leases.
 func TestUnprotected(t *testing.T) {
 	h := written(t, hosts.Invented(t, "demo:1xL4"), map[string]string{"self/ns/x": ""})
 	h.PrivateState = true
@@ -47,7 +48,8 @@ func TestUnprotected(t *testing.T) {
 	}
 }
 
-// TestFolderBehindALink: where another user has put a link on the way to the state of an invented machine, nothing is made behind it.
+// TestFolderBehindALink: where another user has put a link into the path of the state of an invented machine, nothing
+// is made at its target.
 func TestFolderBehindALink(t *testing.T) {
 	gate.Need(t, "root")
 	const mallory = 4003

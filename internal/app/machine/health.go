@@ -20,8 +20,8 @@ import (
 // the log takes about a millisecond; but a busy machine may not give a broken device to a job because it was late.
 const logPatience = 500 * time.Millisecond
 
-// kernelLog reads the driver's errors from the kernel's log beside the reading of the machine. What it returns waits for them;
-// where this user may not read the log, or it takes too long, there are none.
+// kernelLog starts to read the driver's errors from the kernel's log, and returns a function that waits for them. There
+// are none if this user may not read the log, or if that takes too long.
 func (h *Host) kernelLog() func() []kmsg.Error {
 	if h.KernelLog == "" {
 		return func() []kmsg.Error { return nil }
@@ -114,7 +114,7 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu
 	return all, seen
 }
 
-// drainedBy says who takes a device out of use, since when and why.
+// drainedBy is the text for a drained device: the reason, the user, and since when.
 func drainedBy(m devicestate.Mark) string {
 	why := gpu.Clean(m.Reason)
 	if why == "" {
@@ -123,9 +123,8 @@ func drainedBy(m devicestate.Mark) string {
 	return fmt.Sprintf("%s (%s, since %s)", why, gpu.Clean(m.By), m.Since.Local().Format("2 Jan 15:04"))
 }
 
-// WatchErrors tells the driver's errors on devices while somebody waits, from the driver's events and from the kernel's
-// log, each once, until ctx ends: those from now on, and what the log has since began. Each is noted in the state folder for
-// others.
+// WatchErrors returns a channel of the driver's errors on devices, from the driver's events and from the kernel's log,
+// each once, until ctx ends: new ones, and those in the log since began. It records each in the state folder.
 func (h *Host) WatchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, began time.Time) <-chan gpu.Event {
 	w := &errorWatch{host: h, m: m, began: began, out: make(chan gpu.Event)}
 	for _, id := range ids {
@@ -137,14 +136,14 @@ func (h *Host) WatchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, b
 	return w.out
 }
 
-// heard is what a process heard itself: that counts for it also where nothing can be noted, because the disk is full or
-// somebody took the place of its notes.
+// heard has the errors that this process has received itself. They count even if they cannot be recorded, because the
+// disk is full or another user owns the file.
 type heard struct {
 	turn   sync.Mutex
 	events []gpu.Event
 }
 
-// Listening returns a copy of a whose process also hears the driver's errors itself. say replaces Say.
+// Listening returns a copy of h for a process that also receives the driver's errors itself. say replaces Say.
 func (h *Host) Listening(say func(string)) *Host {
 	out := *h
 	out.heard, out.Say = &heard{}, say
@@ -191,7 +190,7 @@ type errorWatch struct {
 	out   chan gpu.Event
 }
 
-// lookAtLog is how often the kernel's log is looked at while somebody waits: the driver's own events are at once.
+// lookAtLog is the time between two readings of the kernel's log. The driver's own events come without delay.
 const lookAtLog = 5 * time.Second
 
 func (w *errorWatch) run(ctx context.Context) {
@@ -242,7 +241,7 @@ func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
 	// In a user namespace the file would bear another user's number.
 	if path, _, err := w.host.StateFolder(w.m); err == nil && !w.host.Proc.IDs().Part() {
 		if boot, err := w.host.Proc.BootID(); err == nil {
-			_ = devicestate.Record(path, boot, e) // for others; whoever watches knows it anyway
+			_ = devicestate.Record(path, boot, e) // for other processes; this one has it already
 		}
 	}
 	select {
@@ -251,7 +250,7 @@ func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
 	}
 }
 
-// ErrorText is the sentence about an error for whoever's command it hit.
+// ErrorText is the sentence about an error, for the owner of the command on that device.
 func ErrorText(m gpu.Machine, e gpu.Event) string {
 	_, meaning := health.Explain(e.XID.Code)
 	text := fmt.Sprintf("%s reported XID %d: %s", nameOfDevice(m, e.Device), e.XID.Code, meaning)

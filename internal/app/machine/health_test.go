@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestMarksOfOthers: who made a folder is believed about devices only where that folder is the one in use. Of two marks on one
-// device the later one counts.
+// TestMarksOfOthers: the owner of a folder is trusted only if the folder is the one in use. Of two marks on a device
+// the later one counts.
 func TestMarksOfOthers(t *testing.T) {
 	run, own, me := t.TempDir(), t.TempDir(), uint32(os.Geteuid())
 	theirs := filepath.Join(run, "gpuard")

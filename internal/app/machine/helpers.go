@@ -13,8 +13,8 @@ const (
 	RankFlag  = "__rank"
 )
 
-// OwnHelper reports whether gpuard started the process beside a command (a holder, for example), or whether it is a
-// daemon of NVIDIA's Multi-Process Service. Ranks are part of the command, not helpers.
+// OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
+// of NVIDIA's Multi-Process Service. Ranks are part of the command, not helpers.
 func OwnHelper(pid int) bool {
 	words := Arguments(pid)
 	if len(words) < 2 {

@@ -38,20 +38,20 @@ type Host struct {
 	Name         string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
 	Reader       Reader
 	Unread       func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
-	Cards        func() ([]hostinfo.Card, error)                            // what is on the PCI bus, whoever drives it; nil: not asked
+	Cards        func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none; nil: not read
 	Events       func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
 	KernelLog    string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
 	Env          visible.Env
 	Proc         proc.FS
 	Machine      string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
 	PrivateState bool                   // --private-state
-	Say          func(string)           // one line for the person who waits; never nil
-	Stand        func(*status.Standing) // where a waiting request stands, at each change; nil when the waiting is over. May be nil
+	Say          func(string)           // shows one line to the user who waits; never nil
+	Stand        func(*status.Standing) // shows the place of a waiting request in the queue, at each change; called with nil when the wait is over. May be nil
 	Times        Times
 	Root         string        // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
 	Patience     time.Duration // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
-	Project      *policy.File  // what the file of the project says whose services this is about; nil: nothing
-	Live         bool          // somebody looks at that all the time
+	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
+	Live         bool          // standard error is a terminal
 	Loud         func(string)  // one line that is said also where silence was asked for; nil: not said
 	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
 
@@ -110,8 +110,8 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	return m, nil
 }
 
-// asleep: the driver stops a device that nobody uses, and starts it for every reading (NVIDIA driver-persistence
-// documentation).
+// asleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
+// (NVIDIA driver-persistence documentation).
 func asleep(m gpu.Machine) bool {
 	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence })
 }
@@ -138,6 +138,7 @@ func (h *Host) StateFolder(m gpu.Machine) (path string, others []string, err err
 	return filepath.Join(own, "machines", Fingerprint(m)), nil, nil
 }
 
+// StateHome is the folder for the state of this user; "" if HOME and XDG_STATE_HOME are not set.
 func (h *Host) StateHome() string {
 	if x, _ := h.Env.Lookup("XDG_STATE_HOME"); filepath.IsAbs(x) {
 		return filepath.Join(x, "gpuard")

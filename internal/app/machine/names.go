@@ -20,6 +20,7 @@ func DeviceName(m gpu.Machine, d gpu.Device) string {
 // Names resolves owners of leases for people; the number is the identity.
 func (h *Host) Names(uid uint32) string { return h.Proc.User(uid) }
 
+// BaseName is the name of the program of a command, for texts; "" for none.
 func BaseName(command []string) string {
 	if len(command) == 0 {
 		return ""

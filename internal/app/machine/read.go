@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// A device whose driver call hangs must not hold up a job that another device can serve. Nearly all answer within
-// milliseconds; so a decision is first tried on what answered within a moment, and only where the others might have changed it
-// are they given the time that a sleeping device needs to start.
+// A device whose driver call hangs must not delay a job that another device can serve. Nearly all devices answer within
+// milliseconds. So a decision is first tried with those that answered within a moment; only if the others could change
+// it do they get the time that a sleeping device needs to start.
 const moment = 500 * time.Millisecond
 
 // ReadFast reads the machine and does not wait for devices that are late; partial says that some are.

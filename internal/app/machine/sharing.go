@@ -60,7 +60,7 @@ func (h *Host) sight(path string) (s space.Sight, why string, err error) {
 	return s, why, err
 }
 
-// OwnerNote says that a state folder of an ordinary user protects nobody from that user.
+// OwnerNote warns that the user who owns the state folder can remove leases; "" if root owns it.
 func (h *Host) OwnerNote(path string, owner uint32) string {
 	if !h.Hardware() || owner == 0 || h.Proc.IDs().Hides(owner) { // it may be root
 		return ""
@@ -72,8 +72,8 @@ func (h *Host) OwnerNote(path string, owner uint32) string {
 	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", h.Names(owner), path, remedy)
 }
 
-// FolderError ends an error of the file system with what to do. Another folder is good advice for an invented machine only:
-// leases of real devices in a folder of one's own would be seen by nobody else.
+// FolderError adds to an error of the file system what to do. Only for an invented machine is that another folder:
+// leases of real devices in a private folder would be invisible to other users.
 func (h *Host) FolderError(path string, err error) error {
 	mendable := slices.ContainsFunc([]error{os.ErrPermission, os.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP},
 		func(e error) bool { return errors.Is(err, e) })
@@ -88,7 +88,7 @@ func (h *Host) FolderError(path string, err error) error {
 	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, h.keeper(path))
 }
 
-// keeper is who can change the access to path: the owner of it, or of the nearest folder above it that can be looked at.
+// keeper names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.
 func (h *Host) keeper(path string) string {
 	for ; ; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)

@@ -50,8 +50,8 @@ func nothing(err error) bool {
 	return errors.As(err, &why) && slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.NoDevice}, why.Cause)
 }
 
-// beside is one vendor's machine while the other vendor, named, could not be read. An error that says nothing about the
-// vendor, such as a cancelled call, ends the whole reading.
+// beside returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error that
+// is not about the vendor, such as a cancelled call, ends the whole reading.
 func beside(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 	var why *gpu.Unavailable
 	if !errors.As(err, &why) {

@@ -18,14 +18,15 @@ import (
 // Noticing is how long the end of a command may take to become the end of its lease: the holder has to notice it.
 const Noticing = time.Second
 
-// CommandGone: the command has ended, and nobody has said yet that something else still holds the lease.
+// CommandGone reports whether the command has ended and nothing is recorded yet that still holds the lease.
 func CommandGone(host *machine.Host, l job.Lease) bool {
 	return !l.Ended && !l.Unreadable && !CommandAlive(host, l)
 }
 
-// Unattended looks up who keeps a lease whose command is gone when its holder cannot say so: the holder was killed or is stopped, or a
-// gpuard that stays beside its command was killed before it noted as which process that runs. A process of the command's name is taken
-// for the command, because it could be. A stopped holder counts when it is late: it may be continued in a moment.
+// Unattended finds the processes that keep a lease whose command is gone, if its holder cannot record them: the holder
+// was killed or is stopped, or a supervising gpuard was killed before it recorded the PID of the command. A process
+// with the command's name counts as the command, because it could be. A stopped holder counts only if late: it may be
+// continued soon.
 func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
 	if !CommandGone(host, l) {
 		return l
@@ -55,8 +56,8 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 	return l
 }
 
-// stoppedHolder finds the holder of another user's lease, whose open files cannot be seen, by its command line. Only a process
-// of that user counts.
+// stoppedHolder finds the holder of another user's lease by its command line, because the open files of that user's
+// processes are hidden. Only processes of that user count.
 func stoppedHolder(host *machine.Host, folder *store.Folder, l job.Lease) []job.Blocker {
 	for _, pid := range host.Proc.Of(l.UID) {
 		if words := machine.Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
@@ -76,6 +77,7 @@ func Attend(host *machine.Host, folder *store.Folder, held []job.Lease, late boo
 	}
 }
 
+// OwnerNames maps the owners of the leases to their names.
 func OwnerNames(host *machine.Host, held []job.Lease) map[uint32]string {
 	names := map[uint32]string{}
 	for _, l := range held {
@@ -86,7 +88,7 @@ func OwnerNames(host *machine.Host, held []job.Lease) map[uint32]string {
 	return names
 }
 
-// NameLockHolder adds to a lock's PID whose it is: the package that knows the lock does not know processes.
+// NameLockHolder adds the process that has the folder lock to the error. Package store knows only its PID.
 func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 	var locked *store.LockedError
 	if !errors.As(err, &locked) {
@@ -113,7 +115,8 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 	return err
 }
 
-// NoteHolders notes who holds a lease whose command is gone, but for one who will let go by itself.
+// NoteHolders records the processes that hold a lease whose command is gone, except process but, which is about to
+// release it.
 func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but int) error {
 	dev, ino, err := folder.LockFile(lease)
 	if err != nil {
@@ -122,7 +125,7 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 	holders := []job.Blocker{}
 	for _, b := range processes.OpenBy(dev, ino) {
 		if b.PID != but {
-			b.Command = machine.BaseName(strings.Fields(b.Command)) // everybody may read a lease: names of commands, not their arguments
+			b.Command = machine.BaseName(strings.Fields(b.Command)) // all users can read a lease: only names of commands, no arguments
 			holders = append(holders, b)
 		}
 	}

@@ -59,8 +59,8 @@ func Last(host *machine.Host, m gpu.Machine) []gpu.UUID {
 	return folder.Last()
 }
 
-// CommandAlive: a process id of another PID namespace means somebody else here, so such a command lives until its
-// holder says that it has ended, or lets the lease go.
+// CommandAlive reports whether the command runs. In another PID namespace its PID means another process here, so it
+// counts as running until its holder records the end, or releases the lease.
 func CommandAlive(host *machine.Host, l job.Lease) bool {
 	if l.Namespace != host.Proc.Namespace() {
 		return !l.Ended
@@ -93,10 +93,10 @@ func Target(host *machine.Host, verb, target string, m gpu.Machine) (int, *job.L
 	return l.PID, l, nil
 }
 
-// LeaseOf finds the live lease that a process with this environment is in: the one that it names, else the one of the
-// process itself or of the nearest above it, because a lease can be held for a process that began before it and whose
-// environment names none, or one that is over. Only leases of its own user and of root count: others may write any number
-// into theirs. nil without one.
+// LeaseOf returns the live lease that a process with this environment is in: the one that GPUARD_LEASE names, else that
+// of the process or of its nearest ancestor. A lease can be held for a process that started before it, whose
+// environment then names no lease or an old one. Only leases of the process's own user and of root count, because other
+// users may write any PID into theirs. nil without one.
 func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.Lease, error) {
 	uid, known := host.Proc.Owner(pid)
 	if !known {
@@ -127,9 +127,9 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 // generations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
 const generations = 1000
 
-// Trees lists, by the id of each shared lease, the processes whose memory it pays for: the descendants of its command, and
-// of those that hold it after the command's end. It walks /proc, so it is asked for before the folder is locked; a lease
-// that appears meanwhile has no tree, and what it uses already counts as foreign until the next claim.
+// Trees lists, by the ID of each shared lease, the processes that count against it: the descendants of its command, and
+// of those that hold it after the command's end. It walks /proc, so call it before the folder is locked. A lease that
+// appears later has no tree, and what it uses already counts as foreign until the next claim.
 func Trees(host *machine.Host, held []job.Lease) map[string][]int {
 	roots := map[string][]int{}
 	for _, l := range held {

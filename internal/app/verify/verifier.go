@@ -57,6 +57,7 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	return v.Tell(stream, asJSON)
 }
 
+// Tell writes the result to stream, as one line of text or as JSON.
 func (v *Verification) Tell(stream io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(stream).Encode(v)

@@ -119,6 +119,7 @@ func outside(err error, euid int) string {
 	return "verify outside of this container or restriction, where root may read it"
 }
 
+// Verifiable returns why nothing can be verified here; nil if it can.
 func Verifiable(host *machine.Host) error {
 	if host.Hardware() {
 		return nil
