@@ -146,7 +146,8 @@ func scrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	return redact.New(secrets, keep)
 }
 
-// owners are the users whom texts about the state folders may name: of a folder, of those above it, and of what lies in it.
+// owners are the users that texts about the state folder may name: the owners of the folder, of its parents, and of its
+// content.
 func owners(host *machine.Host, state hostinfo.State) (names []string) {
 	seen := map[uint32]bool{}
 	add := func(path string) {

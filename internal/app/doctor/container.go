@@ -74,8 +74,8 @@ func toolkitVersion(host *machine.Host) string {
 	return ""
 }
 
-// dockersChoice is the cgroup driver that Docker takes where nobody says: systemd on a machine that systemd runs with the
-// unified hierarchy (moby/moby daemon/daemon_unix.go).
+// dockersChoice is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2 (moby/moby
+// daemon/daemon_unix.go).
 func dockersChoice(host *machine.Host) string {
 	if files.Is(host.Below("/sys/fs/cgroup/cgroup.controllers")) && files.Is(host.Below("/run/systemd/system")) {
 		return "systemd"
@@ -83,7 +83,7 @@ func dockersChoice(host *machine.Host) string {
 	return "cgroupfs"
 }
 
-// specs reads the CDI files. The folders are those that engines use where nobody says otherwise, the later one winning
+// specs reads the CDI files in the default folders of container engines; a file in a later folder wins
 // (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
 func specs(host *machine.Host, c *hostinfo.Containers) {
 	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {

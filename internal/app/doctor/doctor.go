@@ -19,9 +19,9 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// Diagnose looks at the machine and at what lies around it, and judges it. of names one Python environment (an interpreter, a
-// folder, the name of a conda environment) in place of all that are found; with run, its libraries are imported as well.
-// What cannot be read is an unknown finding; the only errors are those of how it was called.
+// Diagnose reads the machine and its surroundings, and judges them. of names one Python environment (an interpreter, a
+// folder, the name of a conda environment) instead of all that are found; with run, its libraries are imported too.
+// Whatever cannot be read is an unknown finding. Errors are only about the arguments.
 func Diagnose(ctx context.Context, host *machine.Host, of string, run bool) (check.Diagnosis, error) {
 	s, err := survey(ctx, host, of, run)
 	if err != nil {
@@ -30,7 +30,7 @@ func Diagnose(ctx context.Context, host *machine.Host, of string, run bool) (che
 	return check.Diagnose(s), nil
 }
 
-// survey reads everything at once. Each reading has a deadline and fails alone.
+// survey makes all readings at the same time. Each has a deadline, and its failure affects no other.
 func survey(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Site, error) {
 	l := &looking{ctx: ctx, say: host.Say}
 	defer l.over()
@@ -87,7 +87,7 @@ func survey(ctx context.Context, host *machine.Host, of string, run bool) (hosti
 	}
 }
 
-// looking is a set of readings that are made beside each other.
+// looking is a set of readings in progress.
 type looking struct {
 	ctx     context.Context //nolint:containedctx // it lives as long as one survey
 	say     func(string)
@@ -98,8 +98,7 @@ type looking struct {
 	ended   bool
 }
 
-// look makes one reading beside the others. A reading that panics or is late is a failed one; a late one is left behind, and
-// what it finds is dropped.
+// look starts one reading. A reading that panics or is late counts as failed, and the result of a late one is dropped.
 func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context, *machine.Host) hostinfo.Answer[T]) {
 	l.note(func() { l.pending = append(l.pending, what) })
 	l.all.Go(func() {
@@ -135,7 +134,7 @@ func (l *looking) note(change func()) {
 	change()
 }
 
-// tell says one line, one at a time, and none behind the answer: a reading that was left behind may still speak.
+// tell shows one line at a time, and none after the answer: a late reading may still report.
 func (l *looking) tell(line string) {
 	l.note(func() {
 		if !l.ended {

@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// TestLookFailsAlone: a reading that hangs, that panics or that fails says so in its own place, and the others stand.
+// TestLookFailsAlone: a reading that hangs, panics or fails says so in its own answer, and the others are complete.
 func TestLookFailsAlone(t *testing.T) {
 	var said []string
 	l := &looking{ctx: t.Context(), say: func(s string) { said = append(said, s) }}
@@ -51,7 +51,7 @@ func TestLookFailsAlone(t *testing.T) {
 	}
 }
 
-// TestLookTellsWhatItWaitsFor: who waits for longer than a second is told for what.
+// TestLookTellsWhatItWaitsFor: after a second the user is told what doctor waits for.
 func TestLookTellsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	said := make(chan string, 10)
@@ -91,7 +91,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	}
 }
 
-// TestOwners: who owns something in a state folder may be named in a text, so the scrubber is told.
+// TestOwners: texts may name the owners of files in the state folder, so the scrubber knows them.
 func TestOwners(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(folder, "leases", "k3f9"), 0o700); err != nil {

@@ -68,7 +68,7 @@ func siteNodes(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo
 	return hostinfo.Read(nodes)
 }
 
-// siteLibraries lists CUDA libraries where the loader would look.
+// siteLibraries lists the CUDA libraries in the folders of the dynamic loader.
 func siteLibraries(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Library] {
 	found, err := search(host).Libraries()
 	if err != nil {
@@ -114,20 +114,19 @@ func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.E
 	return hostinfo.Read(all)
 }
 
-// holding is who holds GPU memory: processes, and which of them no lease covers.
+// holding is the use of GPU memory: the processes, and those without a lease.
 type holding struct {
 	processes []gpu.Process
 	rows      []leftover.Row
 }
 
-// Memory of a process that ended just now is no leftover: what looks like one is looked at again.
+// Memory of a process that has just ended is no leftover, so a suspected one is checked again.
 const (
 	looks    = 4
 	lookWait = 400 * time.Millisecond
 )
 
-// siteLeftovers finds GPU memory without a living lease on a machine that was read. It remembers nothing, and so knows
-// nothing about who sleeps.
+// siteLeftovers finds GPU memory without a live lease. It keeps no history, so it cannot tell which processes are idle.
 func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine]) hostinfo.Answer[holding] {
 	if m.Problem != "" {
 		return hostinfo.Failed[holding](m.Problem)
@@ -153,7 +152,7 @@ func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gp
 	}
 }
 
-// holders puts what was found into s. The processes are those of the last look, so that both say the same.
+// holders puts the result into s, with the processes of the last reading, so that both agree.
 func holders(s *hostinfo.Site, found hostinfo.Answer[holding]) {
 	s.Leftovers = hostinfo.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
 	if found.Problem == "" && s.Machine.Problem == "" {

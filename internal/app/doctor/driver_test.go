@@ -15,7 +15,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestLeftoversThatPass: memory that nobody holds at one look and that is free at the next is not told; what stays is.
+// TestLeftoversThatPass: memory without a process that is free at the next reading is not reported; memory that stays
+// is.
 func TestLeftoversThatPass(t *testing.T) {
 	t.Parallel()
 	used := func(memory gpu.Bytes) gpu.Machine {
@@ -79,7 +80,7 @@ func TestFabricManager(t *testing.T) {
 	}
 }
 
-// TestFleeting: what a process that is alive holds is looked at once.
+// TestFleeting: memory of a live process is reported after one reading.
 func TestFleeting(t *testing.T) {
 	m := gpu.Machine{Processes: []gpu.Process{{PID: 7, State: "S"}, {PID: 8, State: proc.Gone}}}
 	for row, want := range map[*leftover.Row]bool{{PID: 7}: false, {PID: 8}: true, {PID: 0}: true, {PID: 7, Zombie: true}: true} {

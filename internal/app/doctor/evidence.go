@@ -52,7 +52,8 @@ func evidence(host *machine.Host, d check.Diagnosis, version string) (files []pa
 	return files, err
 }
 
-// bare is the machine without keys of a machine file that gpuard does not know: nobody knows what is in them.
+// bare is the machine without the keys of its machine file that this gpuard does not know, because they may contain
+// anything.
 func bare(m gpu.Machine) gpu.Machine {
 	m.Extra = nil
 	m.Devices, m.Processes = slices.Clone(m.Devices), slices.Clone(m.Processes)

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/text/nccl"
 )
 
-// siteLimits reads what the caller's processes may use beside GPUs.
+// siteLimits reads limits of the caller's processes that matter to GPU jobs.
 func siteLimits(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Limits] {
 	l, err := limits.Read(host.Root)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// sitePolicy reads the configuration files as a claim would, and asks who knows the names in them.
+// sitePolicy reads the configuration files as a claim would, and checks that the names in them exist.
 func sitePolicy(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Policy] {
 	var out hostinfo.Policy
 	p, err := host.Config()

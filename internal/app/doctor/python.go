@@ -37,14 +37,14 @@ func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (
 		places = []pyenv.Place{p}
 	}
 	found := readPythons(ctx, host, w, places)
-	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller chose: a .venv in this folder may be anybody's
+	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller has activated: a .venv in this folder may be another user's
 	if run && i >= 0 {
 		found[i].Ran = ask(ctx, w, found[i])
 	}
 	return hostinfo.Read(found), nil
 }
 
-// readPythons reads environments beside each other. One on a disk that does not answer is left behind, and the others stand.
+// readPythons reads all environments at the same time. One on a disk that does not answer is left out.
 func readPythons(ctx context.Context, host *machine.Host, w pyenv.Where, places []pyenv.Place) []hostinfo.Python {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(host.Times.Survey, 5*time.Second)*4/5)
 	defer cancel()

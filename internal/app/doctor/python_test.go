@@ -96,7 +96,7 @@ func TestPythonThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A broken environment that is active does not keep --run from asking the one behind it.
+// A broken active environment does not keep --run from asking the next one.
 func TestRunAsksOneThatStarts(t *testing.T) {
 	host := &machine.Host{Root: plant(t, "broken/", "v/pyvenv.cfg=", "v/bin/python3=#!/bin/sh\nexit 3\n", "v/lib/python3.11/site-packages/jax-0.7.0.dist-info"),
 		Env: visible.Env{"HOME=/", "VIRTUAL_ENV=/broken", "PATH=/v/bin"}}
@@ -106,7 +106,7 @@ func TestRunAsksOneThatStarts(t *testing.T) {
 	}
 }
 
-// A .venv in the current folder may be another user's: what nobody selected is not run.
+// A .venv in the current folder may be another user's: an environment that is not active is not run.
 func TestRunAsksOnlyWhatIsActive(t *testing.T) {
 	host := &machine.Host{Root: plant(t, "usr/bin/python3.11=#!/bin/sh\nexit 3\n", "usr/bin/python3=#!/bin/sh\nexit 3\n", "usr/lib/python3.11/site-packages/jax-0.7.0.dist-info"), Env: visible.Env{"HOME=/"}}
 	answer, err := sitePythons(t.Context(), host, "", true)

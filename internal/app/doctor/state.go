@@ -43,7 +43,7 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	return hostinfo.Read(s)
 }
 
-// folderOf looks into the folder, where there is one.
+// folderOf reads the state folder, if there is one.
 func folderOf(host *machine.Host, s *hostinfo.State) {
 	info, err := os.Lstat(s.Folder)
 	if s.Exists = err == nil; s.Exists {

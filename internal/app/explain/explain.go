@@ -103,14 +103,14 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	} else if lonely(given) {
 		x.note(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
 	}
-	if _, gone, _ := env.Lift(); len(gone) > 1 { // beside the mark
+	if _, gone, _ := env.Lift(); len(gone) > 1 { // more than the mark
 		x.note(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
 	}
 	x.see(asked, env, inside)
 	return x, nil
 }
 
-// subjectOf tells variables from a process or lease id, which stand alone.
+// subjectOf separates variables from a process or lease ID, which must be the only word.
 func subjectOf(what []string) (target string, given []string, err error) {
 	for _, w := range what {
 		name, _, ok := strings.Cut(w, "=")
@@ -148,15 +148,15 @@ func lonely(given []string) bool {
 	return names("NVIDIA_VISIBLE_DEVICES") && !names("CUDA_VISIBLE_DEVICES")
 }
 
-// added puts what one more reading says behind notes.
+// added appends the notes of one more reading.
 func added(notes []visible.Note) func(gpu.Machine, []visible.Note) (gpu.Machine, []visible.Note) {
 	return func(m gpu.Machine, more []visible.Note) (gpu.Machine, []visible.Note) {
 		return m, append(notes, more...)
 	}
 }
 
-// servers adds the place of an MPS server that clients look at by default ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's
-// MPS documentation), where one is there for the process.
+// servers adds the default pipe folder of MPS clients ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's MPS documentation), if the
+// process can see one.
 func servers(host *machine.Host, env visible.Env, pid int) visible.Env {
 	const pipes = "CUDA_MPS_PIPE_DIRECTORY"
 	if _, set := env.Lookup(pipes); set || !host.Hardware() || !host.Proc.Has(pid, "/tmp/nvidia-mps/control") {

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// afterImport imports the module that it is given and says what that did to the process. A CUDA driver that nobody has
-// started answers 3, CUDA_ERROR_NOT_INITIALIZED (NVIDIA CUDA Driver API, cuDeviceGetCount).
+// afterImport imports the module that it is given and prints what that did to the process. A CUDA driver that is not
+// initialized returns 3, CUDA_ERROR_NOT_INITIALIZED (NVIDIA CUDA Driver API, cuDeviceGetCount).
 const afterImport = `
 import ctypes, importlib, os, sys
 try:

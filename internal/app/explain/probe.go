@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/libcuda"
 )
 
-// Probe is what the CUDA driver itself shows a process with the environment that was explained, beside our reading of
-// it. It carries what somebody else needs to see the same.
+// Probe compares the devices that the CUDA driver shows a process with this environment with gpuard's own answer. It
+// has everything that is needed to repeat it.
 type Probe struct {
 	libcuda.Answer
 	Agrees      bool        `json:"agrees"`      // the same devices in the same order
@@ -72,7 +72,7 @@ func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.
 	return view, m, probed(env, view, m, answer), nil
 }
 
-// probed sets the driver's answer beside our reading.
+// probed compares the driver's answer with gpuard's.
 func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
 	p := Probe{Answer: answer, Driver: m.Driver, Variables: having(env), GPUs: []probedGPU{}, Differences: differences(view, m, answer)}
 	p.Agrees = len(p.Differences) == 0
@@ -92,7 +92,7 @@ func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.An
 	return p
 }
 
-// having lists the variables that the driver, or the loader that finds it, may look at.
+// having lists the variables that the driver, or its loader, may read.
 func having(env visible.Env) []string {
 	out := []string{}
 	for _, pair := range env {

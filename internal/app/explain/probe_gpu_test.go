@@ -81,7 +81,7 @@ func keep(dir string, m gpu.Machine, all []asked) error {
 	return recorded.Write(dir, "recorded", fmt.Sprintf("answers of libcuda, driver %s, CUDA %s", m.Driver, m.CUDA), m, rows)
 }
 
-// questions are the rows of the documents that can be asked here, what nobody documents, and random ones.
+// questions are the rows of the documents that can be asked here, undocumented ones, and random ones.
 func questions(m gpu.Machine, n int) []recorded.Row {
 	rows := []recorded.Row{{Machine: m}}
 	for _, v := range []string{"", " ", "-1", "0", "0,0", "0,", ",0", ",", "0x0", "0x1", "00", "010", "+0", "-0", "+", "-", "0-1", "0;1", "0 1", "0 ,1",

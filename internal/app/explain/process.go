@@ -91,8 +91,8 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 	return p, env, err
 }
 
-// Unreadable says who may read the environment of a process that this user may not, in the words of that user: root needs
-// no sudo.
+// Unreadable is the error for a process whose environment this user may not read. The advice depends on the user: root
+// needs no sudo.
 func Unreadable(p gpu.Process, pid, euid int, target string) error {
 	what := fmt.Sprintf("cannot explain process %d", pid)
 	if p.Command != "" {

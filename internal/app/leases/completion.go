@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Programs lists the executables in PATH whose names begin with prefix, each once, for completion.
+// Programs lists the executables in PATH with that prefix, each once, for completion.
 func Programs(host *machine.Host, prefix string) []string {
 	var names []string
 	path, _ := host.Env.Lookup("PATH")
@@ -35,9 +35,8 @@ func Programs(host *machine.Host, prefix string) []string {
 	return slices.Compact(names)
 }
 
-// OwnProcesses lists the caller's processes whose ids begin with prefix, each with the beginning of its command behind a
-// tab, for completion. This process is not among them, and neither are the shell's short-lived copy that started it and
-// the threads of the kernel.
+// OwnProcesses lists the caller's processes whose PIDs have that prefix, each with a tab and the beginning of its
+// command, for completion. It leaves out this process, the subshell that started it, and kernel threads.
 func OwnProcesses(host *machine.Host, prefix string) (list []string) {
 	passing := []int{os.Getpid()}
 	if shell := host.Proc.Shell(os.Getppid()); shell != os.Getppid() {
@@ -55,7 +54,7 @@ func OwnProcesses(host *machine.Host, prefix string) (list []string) {
 	return list
 }
 
-// Look reads what the devices are, and nothing that takes longer: for completion.
+// Look reads only the identity of the devices, which is fast: for completion.
 func Look(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
 	return host.Read(ctx, gpu.Identity)
 }

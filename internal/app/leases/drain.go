@@ -20,11 +20,11 @@ import (
 	"gpuard/internal/host/devicestate"
 )
 
-// longestReason is how many characters of a reason everybody reads.
+// longestReason is the longest reason, in characters: every refusal shows it.
 const longestReason = 500
 
-// Drain takes devices out of use: they get no new lease until Undrain, whoever has one keeps it until the end. Where a name
-// is wrong, none is drained. Only root and the owner of the state folder may.
+// Drain takes devices out of use: they get no new lease until Undrain, and present leases stay until their end. If one
+// name is wrong, none is drained. Only root and the owner of the state folder may.
 func Drain(ctx context.Context, host *machine.Host, names []string, reason string) ([]status.Drained, error) {
 	reason = gpu.Clean(reason)
 	if n := utf8.RuneCountInString(reason); n > longestReason {
@@ -52,7 +52,7 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 	return out, nil
 }
 
-// affected adds who has or wants a device that is drained now.
+// affected adds the leases and tickets that a drain concerns.
 func affected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
 	whole, _, _ := m.Find(d.Device.UUID)
 	ids := append([]gpu.UUID{whole.UUID}, slicesOf(whole)...)
@@ -79,7 +79,7 @@ func affected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
 	return nil
 }
 
-// unsettle makes claims that read the devices before this look again, and wakes those who wait.
+// unsettle makes claims that have read the devices before read them again, and wakes waiting requests.
 func unsettle(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error {
 	boot, err := host.Proc.BootID()
 	if err != nil {
@@ -186,7 +186,7 @@ func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, cha
 	return nil
 }
 
-// administrator is who types this: of somebody who became root by sudo, the person.
+// administrator is the name of the user who typed this; under sudo, the one who called sudo.
 func administrator(host *machine.Host) string {
 	uid := uint32(os.Geteuid())
 	if person, ok := host.Env.Lookup("SUDO_USER"); ok && uid == 0 && person != "" && person != "root" {

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Leftovers lists memory that belongs to no living lease; with idle, what sleeps for at least that long, with a lease too.
-// Each call is one look at who works, and is remembered for the next.
+// Leftovers lists memory that belongs to no live lease; with idle, also processes that were idle for at least that
+// long, with a lease or without. Each call records one sighting of each process for the next call.
 func Leftovers(ctx context.Context, host *machine.Host, idle time.Duration) ([]leftover.Row, error) {
 	q, err := leftovers(ctx, host, idle)
 	if err != nil {
@@ -50,13 +50,13 @@ func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (lef
 	return q, nil
 }
 
-// sightings is the file of what the looks of this user saw.
+// sightings is the file with what earlier calls of this user saw.
 type sightings struct {
 	Boot string              `json:"boot"`
 	Seen []leftover.Sighting `json:"seen"`
 }
 
-// look compares with the looks before and writes the outcome. It returns what it knows also where writing fails.
+// look compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
 func look(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	cpu := map[int]time.Duration{}
 	for _, p := range m.Processes {
@@ -75,7 +75,7 @@ func look(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	home := host.StateHome()
 	var before sightings
 	path := filepath.Join(home, "seen.json")
-	// As root by sudo the home may be another user's, and what is said there decides about who may be ended.
+	// Under sudo, HOME may be another user's, and this file decides which processes may be ended.
 	if text, err := files.Read(path); home == "" || err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil || before.Boot != boot {
 		before = sightings{}
 	}
@@ -104,8 +104,8 @@ func remember(host *machine.Host, path string, s sightings) error {
 	return nil
 }
 
-// Evict asks processes to end that are leftovers, waits for a while, and with force ends those that stay. Only the caller's
-// own (root: everybody's), never one of another PID namespace. It ends none when one of them may not be ended.
+// Evict asks leftover processes to end, waits, and with force kills those that stay. It ends only the caller's own
+// processes (root: all), none in another PID namespace, and none at all if one of them may not be ended.
 func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time.Duration, force bool) ([]leftover.Evicted, error) {
 	if !host.Hardware() {
 		return nil, exit.Usagef("cannot end a process of %s: it is not on this machine", host.Machine)
@@ -160,7 +160,7 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	return out
 }
 
-// evictee is a process that may be ended, held by a descriptor so that nobody else gets its number.
+// evictee is a process that may be ended, with a pidfd, so that its PID cannot be used again.
 type evictee struct {
 	row   leftover.Row
 	pidfd *os.File
@@ -218,7 +218,7 @@ func gone(ctx context.Context, host *machine.Host, targets []*evictee, longest t
 		case <-timer.C:
 			timer.Reset(0) // for the others too: they had as long
 		}
-		t.gone = !host.Proc.Alive(t.row.PID, t.row.Start) // both may have come at once
+		t.gone = !host.Proc.Alive(t.row.PID, t.row.Start) // both events may have come together
 	}
 }
 

@@ -28,9 +28,10 @@ type Holding struct {
 	Variables []visible.Var `json:"-"` // what would show that process these devices
 }
 
-// Hold leases for the life of pid and returns at once: a holder in the background keeps the lease and frees it when the
-// process ends. A process that is on devices already gets those, unless others are named; else one that it sees, by the
-// environment it was started with. One that has a lease keeps it. Only one's own processes (root: any) can be held for.
+// Hold leases for the life of pid and returns immediately: a holder in the background frees the lease when the process
+// ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
+// environment of its start. A process that has a lease keeps it. Only the caller's own processes (root: any) can get
+// one.
 func Hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*Holding, error) {
 	h, m, err := hold(ctx, host, spec, pid, true)
 	if err == nil {
@@ -80,7 +81,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 		return nil, gpu.Machine{}, err
 	}
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
-	// The PID may have been used again between the two: then the descriptor means somebody else.
+	// The PID may have been used again in between: then the pidfd is another process's.
 	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
 		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: it has just ended", pid)
 	}

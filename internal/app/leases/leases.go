@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Status reads everything and says who uses what. That no device can be read is part of the answer, never an empty list.
+// Status reads everything and reports the use of each device. That no device can be read is part of the report.
 func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	m, err := host.Read(ctx, gpu.Everything)
 	var none *gpu.Unavailable
@@ -73,8 +73,8 @@ func Record(ctx context.Context, host *machine.Host) ([]byte, error) {
 	return m.Encode()
 }
 
-// Release ends a lease of the caller (root: of anybody) whose command is gone, whoever still holds its lock, or that is held
-// for a process that gpuard did not become, which may go on.
+// Release ends a lease of the caller (root: of any user) whose command is gone, even if another process holds its lock;
+// or one that is held for a process that gpuard did not start, which then continues without it.
 func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, error) {
 	var m gpu.Machine
 	if !host.Hardware() {
@@ -119,7 +119,7 @@ func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
 		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
 	case l.Ended, l.Apart && !l.Unreadable:
 		return nil
-	case l.Unreadable: // what runs is not known, only who has its lock open
+	case l.Unreadable: // its command is unknown, but not which processes have its lock open
 		dev, ino, err := folder.LockFile(l)
 		if err != nil {
 			return err

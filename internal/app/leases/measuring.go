@@ -13,8 +13,9 @@ import (
 	"gpuard/internal/host/quotawatch"
 )
 
-// unmeasured finds the shared leases that nobody measures although they say so, because both what measured and the holder that
-// would start another were ended, and takes their level away. A lease whose processes cannot be seen here is left as it is.
+// unmeasured finds the shared leases that no process measures although they are recorded as measured, because the
+// measuring process and the holder that would restart it were both killed, and removes their level. A lease whose
+// processes cannot be seen here is left as it is.
 func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 	if !host.Hardware() {
 		return nil

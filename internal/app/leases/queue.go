@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// lines adds who waits to a report, each line (of a lease, of an allocation, of the machine) in its order, and returns what
-// is wrong with tickets.
+// lines adds the waiting requests to a report, each queue (of a lease, of an allocation, of the machine) in its order,
+// and returns problems with tickets.
 func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
@@ -48,7 +48,7 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 	return notes
 }
 
-// stopped reports whether whoever waits is stopped, as far as that can be seen from here.
+// stopped reports whether the waiting process is stopped, as far as that is visible from here.
 func stopped(host *machine.Host, t job.Ticket) bool {
 	if t.Namespace != host.Proc.Namespace() {
 		return false

@@ -15,9 +15,10 @@ const (
 	settled  = time.Minute
 )
 
-// Guard keeps a process that measures beside a shared lease, until done is closed. process is a pidfd of the lease's command. It is the holder's child, so that its
-// death is noticed at once: it is said where the command can read it, and another one is started. When that does not help,
-// the lease says that nobody sees to its share. The holder's own death takes nothing from the lease: what measures lives on.
+// Guard keeps a process running that measures a shared lease, until done is closed. process is a pidfd of the lease's
+// command. The measuring process is a child of the holder, which therefore sees its death immediately: it tells the
+// command's standard error and starts another one. If that fails repeatedly, the lease records that it is not measured.
+// The death of the holder changes nothing: the measuring process lives on.
 func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
 	if l.Share == 0 || l.Quota == job.NoQuota {
 		return

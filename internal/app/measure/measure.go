@@ -36,7 +36,7 @@ type measuring struct {
 	lease   job.Lease
 	process *os.File // of the lease
 	limits  quota.Limits
-	uid     uint32 // whose processes may be ended
+	uid     uint32 // only processes of this user may be ended
 	began   time.Time
 	cases   map[gpu.UUID]quota.Case
 	members map[int]uint64 // process id and start of everything that was ever in the lease's tree
@@ -45,8 +45,8 @@ type measuring struct {
 	through through
 }
 
-// Run looks again and again how much memory the processes of one lease use on its devices, and does what core/quota
-// makes of it, until the lease is over. args are a descriptor of the lease's process, the state folder and the lease's id.
+// Run measures repeatedly how much memory the processes of one lease use on its devices, and does what core/quota
+// decides, until the lease is over. args are a descriptor of the lease's process, the state folder and the lease ID.
 func Run(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 3 {
 		return exit.Usagef("cannot measure by hand: gpuard run --share starts what measures itself")
@@ -92,7 +92,8 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	return nil
 }
 
-// alive: the lease is there. After its command's end that is asked of its lock, for what the command left behind may keep it.
+// alive reports whether the lease is live. After the end of its command its lock tells, because processes that the
+// command left behind may hold it.
 func (w *measuring) alive(ended <-chan struct{}) bool {
 	if !closed(ended) {
 		_, _, err := w.folder.LockFile(w.lease)
@@ -147,7 +148,7 @@ func (w *measuring) note(level job.Quota) {
 	}
 }
 
-// act does what a look asks for. Whoever is not told, for nobody reads it, is ended all the same: the share was agreed on.
+// act carries out the order. A process that cannot read the warning is ended all the same: the share was agreed on.
 func (w *measuring) act(n quota.Names, o quota.Order, uses []quota.Use) {
 	if o.Blind != "" {
 		w.tell(o.Blindness(n, w.limits), nil)
@@ -175,7 +176,7 @@ func (w *measuring) end(n quota.Names, o quota.Order, uses, who []quota.Use, for
 	}
 }
 
-// sure: the process is the one that was measured, and of the user whose job it is.
+// sure reports whether this is the process that was measured, of the user of the lease.
 func (w *measuring) sure(u quota.Use) bool {
 	s, err := w.host.Proc.Stat(u.PID)
 	uid, ok := w.host.Proc.Owner(u.PID)

@@ -35,8 +35,8 @@ func (r *through) level() job.Quota {
 	return job.MPS
 }
 
-// verify looks for processes among MPS's clients. One that is not there after a while runs without its limit. Each daemon is
-// asked once: one that hangs would cost as many seconds for each process, and the next look waits for this one.
+// verify checks that processes are clients of MPS. A process that is none after a while runs without its limit. It asks
+// each daemon once: one that hangs would cost as many seconds for each process and delay the next measurement.
 func (w *measuring) verify(ctx context.Context, uses []quota.Use) {
 	if w.through.seen == nil {
 		w.through.seen = map[int]sight{}
@@ -99,8 +99,8 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 // departing is how long the clients of a lease that is over may still be on their daemon's list.
 const departing = 3 * time.Second
 
-// leave ends the daemon that was made here when nobody needs it any more: no lease of this user, and no client. It is asked
-// also where no client was ever seen, for the job may have been short, or never used its GPU.
+// leave stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
+// where no client was ever seen: the job may have been short, or may never have used its GPU.
 func (w *measuring) leave(ctx context.Context) {
 	c, err := mps.At(filepath.Join(os.TempDir(), mps.Folder(os.Geteuid())), os.Geteuid())
 	if err != nil {

@@ -66,7 +66,7 @@ func choices(host *machine.Host, spec job.Spec, m gpu.Machine) (prompt.Question,
 	return q, nil
 }
 
-// consider asks what somebody would be told who named this device.
+// consider adds the device to the choices, with the answer that a request for it would get.
 func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machine, c prompt.Choice) error {
 	spec.Devices, spec.GPUs = []string{c.Device}, 0
 	plan, refusal, err := claim.DecideOn(host, spec, m)
@@ -186,7 +186,8 @@ func desktop(host *machine.Host) bool {
 	return x+wayland != ""
 }
 
-// Alert shows why a program does not start to somebody who has no terminal, if it can. Whoever else looks finds it on standard error.
+// Alert shows in a window why a program does not start, if there is a desktop. The text is on standard error in any
+// case.
 func Alert(ctx context.Context, host *machine.Host, text string) {
 	if desktop(host) {
 		_ = dialog.Alert(ctx, "gpuard", text)

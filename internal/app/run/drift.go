@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// driftInterval is the time between two looks at the devices of a run that may move. A driver that is asked more often is
-// work for the machine: flightlessmango/MangoHud pull request 2104 tells of 40 readings a second that stalled a program.
+// driftInterval is the time between two readings of the devices of a run that may move. Frequent readings cost: in
+// flightlessmango/MangoHud pull request 2104, 40 readings a second stalled a program.
 const driftInterval = 5 * time.Second
 
 // driftWatch is the lookout of one run, over all its starts.
@@ -24,7 +24,7 @@ type driftWatch struct {
 	spec     job.Spec
 	interval time.Duration
 
-	turn  sync.Mutex // a look of the start before may still be on its way
+	turn  sync.Mutex // a reading of the start before may still be in progress
 	drift health.Drift
 	began time.Time   // the first start
 	on    []gpu.UUID  // where it runs
@@ -37,7 +37,7 @@ func watchDrift(host *machine.Host, spec job.Spec, kinds []string) lookout {
 		return nil
 	}
 	quiet := *host
-	quiet.Say = func(string) {} // a slow look is not worth a line
+	quiet.Say = func(string) {} // a slow reading needs no line
 	w := &driftWatch{host: &quiet, spec: spec, interval: host.Times.Drift, drift: health.Drift{Minute: host.Times.Minute}}
 	if w.interval == 0 {
 		w.interval = driftInterval
@@ -48,7 +48,7 @@ func watchDrift(host *machine.Host, spec job.Spec, kinds []string) lookout {
 	return w.watch
 }
 
-// watch looks at the devices of one start until ctx ends.
+// watch reads the devices of one start until ctx ends.
 func (w *driftWatch) watch(ctx context.Context, on job.Lease) <-chan move {
 	w.turn.Lock()
 	defer w.turn.Unlock()
@@ -87,7 +87,7 @@ func (w *driftWatch) look(ctx context.Context, moves chan<- move) {
 		}
 		pause := w.interval
 		if strings.Contains(m.Source, "nvidia-smi") {
-			pause *= 2 // each look is a process that starts the driver's library anew
+			pause *= 2 // each reading is a process that starts the driver's library again
 		}
 		select {
 		case <-time.After(pause):
@@ -97,7 +97,7 @@ func (w *driftWatch) look(ctx context.Context, moves chan<- move) {
 	}
 }
 
-// judge takes the look into account, unless the start that it is about is over.
+// judge uses the reading, unless its start is over.
 func (w *driftWatch) judge(ctx context.Context, m gpu.Machine) (move, bool) {
 	w.turn.Lock()
 	defer w.turn.Unlock()

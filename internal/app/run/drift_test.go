@@ -25,7 +25,7 @@ func cards() gpu.Machine {
 	return m
 }
 
-// watching starts the lookout of a run whose machine shows what read says, in a time of its own.
+// watching starts the lookout of a run on the machine that read returns, with a clock of its own.
 func watching(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...string) lookout {
 	state := filepath.Join(t.TempDir(), "none")
 	host := &machine.Host{Env: []string{"GPUARD_STATE=" + state}, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(),
@@ -100,7 +100,7 @@ func TestDriftWatchOverStarts(t *testing.T) {
 	})
 }
 
-// TestDriftWatchAfterAnEarlierLook: a look of the start before, which comes back late, is no look at the new device.
+// TestDriftWatchAfterAnEarlierLook: a late reading of the start before does not count for the new device.
 func TestDriftWatchAfterAnEarlierLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// hears passes the driver's errors on devices of a lease on to whoever looks after its command; nil where there are none.
+// hears returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a lease.
 func (s *supervision) hears(ctx context.Context, l *Launch) <-chan gpu.Event {
 	if l.held == nil || !s.host.Hardware() {
 		return nil

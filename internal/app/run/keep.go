@@ -17,9 +17,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Between two starts of a command that may be started again, nobody but this process has its lease: the command is gone and
-// its holder with it. So gpuard has a reference of its own all the while. It ends with this process, however that dies, and
-// then the devices are free; and it is given up as soon as the command is not started there again.
+// Between two starts of a command its process is gone, and its holder too, so gpuard itself must hold the lease. It has
+// a reference of its own during all starts. If gpuard dies, the kernel closes the reference and the devices are free.
+// gpuard drops it when the command is not started there again.
 
 // keep takes a reference to the lease of a start.
 func (s *supervision) keep(l *Launch) error {
@@ -32,15 +32,15 @@ func (s *supervision) keep(l *Launch) error {
 	return err
 }
 
-// drop gives the reference up. Whoever is the last to have one removes the entry: that may be the command's holder, or what
-// the command left behind.
+// drop closes the reference. The last process that has one removes the lease: the command's holder, for example, or a
+// process that the command left behind.
 func (s *supervision) drop(l *Launch) {
 	if s.kept == nil {
 		return
 	}
 	_ = s.kept.Close()
 	s.kept = nil
-	_, _ = l.held.Folder.End(l.held.Held.Lease, l.held.Held.Lease.Boot) // a dead entry is nobody's lease
+	_, _ = l.held.Folder.End(l.held.Held.Lease, l.held.Held.Lease.Boot) // a lease without a lock is over
 }
 
 // onceMore is another start with the lease of the one before; why says what speaks against it.
@@ -90,8 +90,8 @@ func (s *supervision) giveBack(l *Launch, why string) {
 	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
 }
 
-// A command that fails at once is not started a thousand times in a second: the pause doubles with each start, up to
-// longestPause. A start that lasted is no such failure, and the pauses begin anew.
+// A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
+// longestPause. After a start that lasted, the pauses begin anew.
 const (
 	firstPause   = 500 * time.Millisecond
 	longestPause = 30 * time.Second
@@ -120,8 +120,8 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// remains names who still holds the lease of a command that has ended. The command's holder finds that out and writes it
-// down, or removes the entry; where it does neither it was killed.
+// remains returns the processes that still hold the lease of a command that has ended. The holder records them or
+// removes the lease; if it does neither, it was killed.
 func (s *supervision) remains(l *Launch) []job.Blocker {
 	if l.held == nil {
 		return nil

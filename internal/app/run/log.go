@@ -26,7 +26,8 @@ func logLine(text string) string {
 	return "# gpuard: " + time.Now().Format(time.RFC3339) + ": " + text
 }
 
-// commandLine is a whole command as one would type it: the file belongs to who runs it. Control characters are made harmless.
+// commandLine is the whole command as a shell would read it, because only the owner reads this log. Control characters
+// are replaced.
 func commandLine(argv []string) string { return gpu.Clean(shellquote.Words(shellquote.Sh, argv...)) }
 
 // logged writes what was said in another way.

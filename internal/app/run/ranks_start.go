@@ -98,7 +98,7 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 		}
 	}
 	failed, ended := attend(crew, c)
-	if ended { // what they left would keep their devices: a shell that is ended leaves its program behind
+	if ended { // a program that a killed shell leaves behind would keep its devices
 		family.Signal("SIGTERM")
 		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })
 		err = family.Kill(job.Dying)
@@ -149,8 +149,8 @@ func tell(e launch.Ended, others int, asJSON bool) {
 	fmt.Fprintf(os.Stderr, "gpuard: rank %d (PID %d) ended %s%s\n", e.Number, e.PID, how, rest)
 }
 
-// attend waits for all. When one fails, it ends the others, unless somebody did that already, by a signal: then it only sees to
-// it that they do end. It returns the first that failed, else one that did not, and whether it ended others.
+// attend waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already; then
+// it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
 func attend(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
 	var over <-chan time.Time
 	for left := len(crew.Members); left > 0; {

@@ -116,7 +116,7 @@ func (s *supervision) forever(ctx context.Context, l *Launch, child *launch.Chil
 	switch {
 	case s.done.Asked, s.done.TimedOut:
 		return nil
-	case child.Meant(time.Now().Add(-meant)) != "": // by a signal to this process: the command's own are no wish of anybody's
+	case child.Meant(time.Now().Add(-meant)) != "": // a signal to gpuard; the job control signals of the command do not mean that
 		s.done.Asked = true
 		return nil
 	case s.care.Restart == job.NoRestart, s.care.Restart == job.OnFailure && !failed:
@@ -177,8 +177,8 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 // meant is how long a program may take to end when it is told to.
 const meant = 30 * time.Second
 
-// ended names the signal by which somebody ended the command: then it is not started again, whatever is wrong with the machine.
-// "" is that nobody did.
+// ended returns the signal that was sent to end the command, "" for none. After such a signal the command is not
+// started again, whatever the state of the machine.
 func ended(child *launch.Child) string {
 	_, signal, _, _ := child.Outcome()
 	if slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"}, signal) {
@@ -187,7 +187,8 @@ func ended(child *launch.Child) string {
 	return child.Meant(time.Now().Add(-meant))
 }
 
-// whoEnded is who may have done that: by a signal alone nobody can tell a person from what measures a share.
+// whoEnded names the possible senders of the signal: a user, or the process that measures the share. The signal alone
+// does not show which.
 func whoEnded(l *Launch) string {
 	if l.Plan.Share > 0 {
 		return fmt.Sprintf("either somebody ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)
@@ -195,7 +196,7 @@ func whoEnded(l *Launch) string {
 	return "somebody ended it"
 }
 
-// blame looks for a fault of the machine while the command ran.
+// blame finds a fault of the machine that happened while the command ran.
 func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broken []gpu.UUID) {
 	if l.held == nil || !s.host.Hardware() {
 		return "", nil

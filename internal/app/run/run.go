@@ -42,10 +42,11 @@ type Launch struct {
 	crew      *ranks.Plan  // nil: one process
 	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
 	keeping   keeping
-	parent    int // who started us, as long as that lives
+	parent    int // the parent of gpuard: while it lives it may start the command again (--keep-while)
 }
 
-// Prepare chooses and leases, and returns a *job.Refusal, a command error or a state error with nothing left behind.
+// Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
+// folder that cannot be used) nothing is left behind.
 func Prepare(ctx context.Context, host *machine.Host, spec job.Spec) (*Launch, error) {
 	return prepare(ctx, &Launch{host: host}, spec)
 }
@@ -59,7 +60,7 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 	}
 	l.spec = spec
 	err := l.find(ctx)
-	if err == nil { // before claiming: a misspelt command must not cost anybody a GPU
+	if err == nil { // before the claim: a misspelt command must not take a GPU
 		err = l.lease(ctx)
 	}
 	if err == nil && spec.Ranks != nil {
@@ -119,8 +120,8 @@ func (l *Launch) lease(ctx context.Context) error {
 	return nil
 }
 
-// Exec turns this process into the command, beside a holder that keeps the lease until the command is gone.
-// It returns only when that fails, and then the lease is gone.
+// Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It
+// returns only if that fails, and then the lease is free.
 func (l *Launch) Exec() error {
 	if l.held == nil {
 		l.keepPort(true)
@@ -157,8 +158,8 @@ func (l *Launch) release() {
 	}
 }
 
-// beside runs the command as a child. This process cannot become the command while one of its threads is inside a driver
-// that does not answer: exec waits for that thread.
+// beside runs the command as a child. This process cannot become the command while one of its threads is inside a
+// driver call that hangs: execve(2) waits for that thread.
 func (l *Launch) beside() error {
 	child, err := l.start(launch.Command{}, 0)
 	if err != nil {
@@ -217,7 +218,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	case !l.held.Machine.Stuck:
 		return l.verifier(child.PID())
 	case l.oversight != nil:
-		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.held.Machine, l.held.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs, whoever hears of it
+		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.held.Machine, l.held.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
 	}
 	return nil
 }

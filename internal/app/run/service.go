@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/host/logfile"
 )
 
-// keeping is what the one who keeps a service hears of a run, and what may be asked of that.
+// keeping connects a run to the supervisor of a service.
 type keeping struct {
 	ended func(r job.Result, next string) // nil: it is no service
 	unfit <-chan string
@@ -16,9 +16,10 @@ type keeping struct {
 	along *os.File
 }
 
-// Keep makes Supervise keep a service: it is ended when ctx of Supervise ends, or hurry is closed, which leaves it no time for
-// that, or unfit says why, which counts as a failure. ended hears of every end after which it is started again, and when and why.
-// The command gets the open file along too. What it leaves behind ends with it, and its output goes into the log alone.
+// Keep makes Supervise run a service. The service is ended when the ctx of Supervise ends; without time for that when
+// hurry is closed; and when unfit has a reason, which counts as a failure. ended is called before each new start, with
+// the result and the reason and time of that start. The command also gets the open file along. Processes that it leaves
+// behind are ended with it, and its output goes only to the log.
 func (l *Launch) Keep(ended func(r job.Result, next string), unfit <-chan string, hurry <-chan struct{}, along *os.File) {
 	l.keeping = keeping{ended, unfit, hurry, along}
 }

@@ -20,7 +20,7 @@ import (
 	"gpuard/internal/host/proctree"
 )
 
-// supervision is the life of a gpuard that stays beside its command.
+// supervision is the state of a gpuard that supervises its command.
 type supervision struct {
 	host  *machine.Host
 	care  job.Care
@@ -30,7 +30,7 @@ type supervision struct {
 	log   *logfile.Log
 	tree  *proctree.Tree
 	now   atomic.Pointer[launch.Child] // that runs
-	birth sync.Mutex                   // held while one is started: only then is it known who is awaited
+	birth sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
 	done  job.Result
 	left  time.Duration // of the limit of its time; 0 without one
 	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
@@ -46,9 +46,9 @@ type supervision struct {
 	why      string // of the last restart by --drift
 }
 
-// Supervise runs the command beside gpuard and looks after it as care says. told is called before each start, and again with
-// the command's PID right after it. The result is there when the command has ended for good, and end then ends this process
-// the way it did. An error is about a start.
+// Supervise runs the command as a child and does what care asks for. told is called before each start, and again with
+// the command's PID right after it. When the command has ended for good, Supervise returns the result, and end, which
+// ends this process the way the command ended. An error is about a start.
 func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Launch, pid int) error) (done *job.Result, end func(), err error) {
 	said := l.host.Say
 	l.host = l.host.Listening(func(text string) {
@@ -94,7 +94,7 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 			next = s.again(ctx, l, child)
 		}
 		if next == nil && s.service.ended != nil {
-			s.end(child) // what a service leaves behind ends with it
+			s.end(child) // processes that a service leaves behind end with it
 		}
 		if next == nil || next.held != l.held {
 			s.drop(l)
@@ -143,7 +143,7 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 		return nil, err
 	}
 	s.done.Starts++
-	_ = s.told(l, child.PID()) // it runs, whoever hears of it
+	_ = s.told(l, child.PID()) // the command runs even if this cannot be written
 	return child, nil
 }
 
@@ -165,7 +165,7 @@ func hasName(pair, name string) bool {
 	return len(pair) > len(name) && pair[:len(name)] == name && pair[len(name)] == '='
 }
 
-// attend waits for the end of the command, or brings it about. It returns where the command goes on, nil when nowhere.
+// attend waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.
 func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -244,7 +244,7 @@ func (s *supervision) forget(found <-chan *Launch) {
 	}
 }
 
-// change ends the command so that it goes on elsewhere, unless it has ended by itself, or somebody ended it meanwhile.
+// change ends the command so that it continues on other devices, unless it has ended by itself, or a user has ended it.
 func (s *supervision) change(child *launch.Child, next *Launch, why string) *Launch {
 	select {
 	case <-child.Ended():
@@ -263,7 +263,8 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 	return next
 }
 
-// end asks the command to end, and then what it left behind; what does not in time is killed. It is over when all are gone.
+// end asks the command to end, then the processes that it left behind; it kills those that do not end in time, and
+// returns when all are gone.
 func (s *supervision) end(child *launch.Child) {
 	grace := time.NewTimer(s.spec.Grace)
 	defer grace.Stop()
@@ -309,8 +310,8 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 	child.Rest()
 }
 
-// spares are processes below gpuard that are not the command's: holders and the like, whose end comes by itself, and the
-// daemons of NVIDIA's Multi-Process Service, which serve other jobs of the user too.
+// spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by
+// themselves, and the daemons of NVIDIA's Multi-Process Service, which serve other jobs of the user too.
 func (s *supervision) spares(pid int) bool {
 	if s.log != nil && pid == s.log.PID {
 		return true

@@ -18,7 +18,7 @@ type Oversight struct {
 	JSON     bool // say it as one JSON object on a line
 }
 
-// Oversee makes Exec start a verifier beside the command; nil is none.
+// Oversee makes Exec start a verifier process; nil for none.
 func (l *Launch) Oversee(o *Oversight) { l.oversight = o }
 
 // verifier starts the process that verifies the command, which is or will be process pid.

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Login are the variables of a shell that has no lease, by the stricter of rule and of what the configuration files say. There
-// are none in a job of gpuard's or of another scheduler's, where a mask is set, and where somebody changed those of the login.
-// Where files or devices cannot be read, no device is shown, and the error stands beside the variables.
+// Login are the variables of a shell without a lease, by the stricter of rule and the configuration files. There are
+// none inside of a job of gpuard or of another scheduler, which has set a mask, and none if the user has changed those
+// of the login. If files or devices cannot be read, no device is shown, and the error is returned with the variables.
 func Login(ctx context.Context, host *machine.Host, rule policy.Login) ([]visible.Var, error) {
 	env, gone, touched := host.Env.Lift()
 	_, inside := env.Lookup("GPUARD_GPUS")
@@ -24,7 +24,7 @@ func Login(ctx context.Context, host *machine.Host, rule policy.Login) ([]visibl
 	}
 	host.Patience = cmp.Or(host.Patience, machine.ConfigPatience) // the shell waits, and its user cannot know for what
 	files, err := host.Config()
-	if host.Proc.Root() { // rules that name nobody do not bind root either
+	if host.Proc.Root() { // rules for all users do not apply to root either
 		files = nil
 	}
 	switch append(files, &policy.File{Login: rule}).Login() {

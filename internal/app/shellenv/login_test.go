@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestLoginEnds: where the file system of a configuration file does not answer, as one of a server that is gone, a login goes on
-// after a moment, shows no device, and names the file.
+// TestLoginEnds: if the file system of a configuration file hangs, as that of a dead server, a login continues after a
+// moment, shows no device, and names the file.
 func TestLoginEnds(t *testing.T) {
 	gate.Need(t, "fuse")
 	fuse, err := syscall.Open("/dev/fuse", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
@@ -32,7 +32,7 @@ func TestLoginEnds(t *testing.T) {
 		_ = syscall.Close(fuse)
 		t.Fatal(err)
 	}
-	defer func() { _, _ = syscall.Unmount(dir, syscall.MNT_DETACH), syscall.Close(fuse) }() // which answers whoever still reads
+	defer func() { _, _ = syscall.Unmount(dir, syscall.MNT_DETACH), syscall.Close(fuse) }() // ends pending reads
 	host := &machine.Host{Root: root, Patience: 50 * time.Millisecond, Env: visible.Env{}}
 	vars, err := Login(t.Context(), host, policy.LoginAll)
 	if err == nil || !strings.Contains(err.Error(), "cannot read "+host.MachineConfig()+" within 50ms: ") {

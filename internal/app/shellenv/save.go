@@ -77,8 +77,8 @@ func Restore(ctx context.Context, host *machine.Host, id string) ([]visible.Var,
 	return append(back, rest.Var()), nil
 }
 
-// took reports whether the caller's shell is the one that took the lease. A copy of it, such as the commands in parentheses,
-// looks like a command substitution; only as long as whoever made the choice is there can they be told apart.
+// took reports whether the caller's shell is the one that took the lease. A subshell, such as commands in parentheses,
+// cannot be told from a command substitution, except while the process that made the choice still runs.
 func took(host *machine.Host, e *envstack.Entry) bool {
 	shell := host.Proc.Shell(os.Getppid())
 	stat, err := host.Proc.Stat(shell)

@@ -30,7 +30,7 @@ const (
 	witnessLimit   = time.Minute
 )
 
-// hear looks for frameworks in the job's processes and asks those that are new.
+// hear finds frameworks in the job's processes, and asks each new one which devices it uses.
 func (w *watch) hear(ctx context.Context) {
 	if w.witness.asking || time.Since(w.witness.last) < min(librariesEvery, w.facts.Patience/4) {
 		return
@@ -118,7 +118,7 @@ func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) (
 	return launch.Ask(ctx, q)
 }
 
-// dismiss ends a witness that is still being heard, and waits for its end: nothing that was started here stays behind.
+// dismiss ends a witness process that still runs, and waits for its end, so that no process stays behind.
 func (w *watch) dismiss(cancel context.CancelFunc) {
 	cancel()
 	if w.witness.asking {
@@ -126,7 +126,7 @@ func (w *watch) dismiss(cancel context.CancelFunc) {
 	}
 }
 
-// answered is what was printed; reason stands where nothing was.
+// answered is the witness's output for each framework; reason replaces a missing one.
 func answered(pid int, frameworks []string, out []byte, reason string) []verify.Framework {
 	all := verify.Answers(frameworks, out)
 	for i := range all {
@@ -152,8 +152,8 @@ func silent(host *machine.Host, pid int, p proc.Program) string {
 	return ""
 }
 
-// asking is the job's environment for the process that asks: without the lease, which the job alone is in, and with the
-// frameworks' settings against taking most of a GPU's memory at once (JAX's and TensorFlow's guides on GPU memory).
+// asking is the environment for the witness: that of the job without the lease, with the frameworks' settings that keep
+// them from allocating most of a GPU's memory (JAX's and TensorFlow's guides on GPU memory).
 func asking(env []string) []string {
 	own := []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true", "TF_CPP_MIN_LOG_LEVEL=3", "PYTHONDONTWRITEBYTECODE=1"}
 	return append(own, slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_LEASE=") })...)

@@ -21,7 +21,7 @@ func (w *watch) gather() (alive bool) {
 		}
 	}
 	if !w.host.Proc.Alive(w.facts.PID, w.start) {
-		roots = roots[1:] // the number may be somebody else's now
+		roots = roots[1:] // its PID may belong to another process now
 	}
 	total := time.Duration(0)
 	for _, pid := range w.host.Proc.Tree(roots...) {

@@ -35,7 +35,7 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 		return err
 	}
 	defer pidfd.Close()  //nolint:errcheck // it ends with us
-	defer stream.Close() //nolint:errcheck // there is nobody to tell
+	defer stream.Close() //nolint:errcheck // no one could read an error here
 	pid, err1 := strconv.Atoi(args[2])
 	patience, err2 := time.ParseDuration(args[5])
 	stop, err3 := strconv.ParseBool(args[6])
@@ -66,7 +66,7 @@ func (v *Verification) Tell(stream io.Writer, asJSON bool) error {
 	return err
 }
 
-// remark is the line for the person who started the run.
+// remark is the line for the user who started the run.
 func (v *Verification) remark() string {
 	switch {
 	case v.Verdict == verify.Proven:

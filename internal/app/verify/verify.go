@@ -87,8 +87,8 @@ func Verify(ctx context.Context, host *machine.Host, target string, patience tim
 	return w.run(ctx), nil
 }
 
-// Command runs a command beside itself and watches it. tell is called once, as soon as the answer is clear; the error
-// is about the start alone. It returns when the command has ended, and says how that was.
+// Command runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
+// when the command has ended, with the way in which it ended. An error is about the start.
 func Command(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
 	if err := Verifiable(host); err != nil {
 		return nil, "", err
@@ -111,7 +111,7 @@ func Command(ctx context.Context, host *machine.Host, command []string, patience
 	return v, child.Wait(), nil
 }
 
-// outside says what to do about an environment that even root cannot read; "" for another identity, who can ask.
+// outside is the advice for an environment that even root cannot read; "" for other users, who can use sudo.
 func outside(err error, euid int) string {
 	if euid != 0 || !errors.Is(err, os.ErrPermission) {
 		return ""

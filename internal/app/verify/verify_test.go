@@ -21,7 +21,7 @@ import (
 	"gpuard/test/hosts"
 )
 
-// TestUnreadable: root is not sent to sudo, and nobody is told of "root and root".
+// TestUnreadable: root gets no advice to use sudo, and the text does not name root twice.
 func TestUnreadable(t *testing.T) {
 	for _, c := range []struct {
 		owner *uint32
@@ -101,7 +101,7 @@ func TestPromiseAMD(t *testing.T) {
 	}
 }
 
-// TestDone: an answer that ends the job waits for all the patience, unless more looks could not change it.
+// TestDone: an answer that ends the job waits for all of the patience, unless more readings could not change it.
 func TestDone(t *testing.T) {
 	for _, c := range []struct {
 		verdict verify.Verdict

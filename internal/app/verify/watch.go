@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// watch looks at one process tree, again and again, until the answer is clear.
+// watch reads one process tree repeatedly, until the answer is clear.
 type watch struct {
 	host     *machine.Host
 	facts    verify.Facts
@@ -30,8 +30,8 @@ type watch struct {
 	began    time.Time
 	members  map[int]*member
 	seen     map[place]*verify.Sighting
-	settled  int // looks since the first sighting
-	failing  int // looks in a row that could not read the driver's list
+	settled  int // readings since a process was first seen on a device
+	failing  int // readings in a row that failed to get the driver's list
 	witness  witness
 }
 
@@ -59,7 +59,7 @@ func commandOf(host *machine.Host, pid int) string {
 	return machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
 }
 
-// run looks at short intervals first, because jobs may be short too, then at longer ones.
+// run reads at short intervals first, because jobs may be short, and at longer ones later.
 func (w *watch) run(ctx context.Context) *Verification {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.dismiss(cancel)
@@ -84,7 +84,7 @@ func (w *watch) run(ctx context.Context) *Verification {
 	}
 }
 
-// done decides whether more looks could change the answer, or add to it.
+// done reports whether no more readings are needed: they could neither change the answer nor add to it.
 func (w *watch) done(f verify.Finding) bool {
 	over := w.facts.Ended || w.facts.Watched >= w.facts.Patience
 	waiting := w.witness.asking && w.thorough
@@ -95,13 +95,13 @@ func (w *watch) done(f verify.Finding) bool {
 		return over || w.settled > 1 && !waiting
 	case verify.NotMeasurable:
 		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
-	case verify.CPU: // a script may look at its framework, and start its job for the GPU later
+	case verify.CPU: // a script may check its framework first, and start its GPU job later
 		return !waiting && (over || !w.acts)
 	}
 	return over && !w.witness.asking
 }
 
-// look asks the driver once, and procfs before it and after: processes come and go.
+// look reads the driver's list once, and procfs before and after it, because processes come and go.
 func (w *watch) look(ctx context.Context) {
 	f := &w.facts
 	w.gather()
