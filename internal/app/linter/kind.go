@@ -79,7 +79,7 @@ func guess(file string, text []byte) lint.Kind {
 	return ""
 }
 
-// topKeys lists the keys of a YAML text that stand at the left margin.
+// topKeys lists the keys of a YAML text that start at the left margin.
 func topKeys(text []byte) (keys []string) {
 	for line := range bytes.Lines(text) {
 		key, _, found := bytes.Cut(line, []byte(":"))

@@ -36,7 +36,7 @@ func lay(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// look is a run over paths that must succeed.
+// look checks paths, which must succeed.
 func look(t *testing.T, fix bool, paths ...string) Report {
 	t.Helper()
 	r, err := Run(t.Context(), Options{Paths: paths, Fix: fix, Env: visible.Env(os.Environ())})

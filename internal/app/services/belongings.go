@@ -76,7 +76,7 @@ func (b *belongings) find(r service.Record) []service.Process {
 // gone is how long processes that were killed may take to be gone.
 const gone = 10 * time.Second
 
-// end asks them all to end, and kills after grace, or at once when hurry is closed. It reports whether all are gone.
+// end asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
 func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
 	late := time.NewTimer(grace)
@@ -108,7 +108,7 @@ func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Durat
 	}
 }
 
-// send signals a process that was seen, whoever has its number now. One that stands still is continued for it.
+// send signals a process, unless another one has its PID by now, and continues it if it is stopped.
 func (b *belongings) send(p service.Process, sig syscall.Signal) {
 	fd, err := launch.Pidfd(p.PID)
 	if err != nil {

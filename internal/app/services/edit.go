@@ -26,9 +26,9 @@ type Change struct {
 	End   []string // are not in the file any more
 }
 
-// Up writes down that p is wanted, of it only the services named and what they depend on where any are named, and sees to
-// a supervisor. It returns at once: Look and Changes tell what comes of it. The error is a *mistake.Many for what only shows
-// on this machine.
+// Up records that p is wanted, or only the named services and those that they depend on, and starts a supervisor if
+// there is none. It returns without waiting: Look and Changes show the progress. The error is a *diagnostic.Many for
+// mistakes that only show on this machine.
 func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
 	for _, name := range only {
 		if !slices.ContainsFunc(p.Services, func(s service.Service) bool { return s.Name == name }) {
@@ -257,8 +257,8 @@ func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bo
 	return false
 }
 
-// Mend starts a supervisor where there is something to do for one and none lives. Whoever waits for something calls it after
-// each look.
+// Mend starts a supervisor if there is work for one and none is alive. A caller that waits for a change calls it after
+// each Look.
 func (f *Folder) Mend(ctx context.Context) error {
 	folder, err := f.open()
 	if err != nil || folder == nil || folder.Supervised() {

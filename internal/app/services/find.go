@@ -122,7 +122,7 @@ func (s *Projects) doubt(what, path string, at files.Access) string {
 
 func caller() uint32 { return uint32(os.Geteuid()) } //nolint:gosec // a uid
 
-// instead is what to do, which for a user who became root by sudo is to do without.
+// instead is the advice for a missing project; under sudo it is to do without.
 func (s *Projects) instead() string {
 	by, _ := s.Host.Env.Lookup("SUDO_UID")
 	if _, err := strconv.ParseUint(by, 10, 32); err != nil || by == "0" || os.Geteuid() != 0 {

@@ -21,19 +21,20 @@ import (
 	"gpuard/internal/host/tail"
 )
 
-// Task is what a keeper looks after.
+// Task is the instance that a keeper runs.
 type Task struct {
 	Dir, Instance string
 	Hash          string // of the instance that is meant; "" only ends what is left of it
 	Spec          job.Spec
 	Care          job.Care
 	Oversight     *run.Oversight               // nil: it is not verified
-	Standing      func(status.Standing) string // where it stands in the line, in words
+	Standing      func(status.Standing) string // the place in the queue as text
 	Mistake       error                        // in what was asked for: the instance is refused
 }
 
-// Keep is the life of the keeper of one instance: what gpuard run is beside a command, with a record of it. It ends with the
-// instance. Another keeper's command that lives is found again and looked after, and not started a second time.
+// Keep is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
+// It ends with the instance. If an earlier keeper was killed and its command lives, Keep supervises that command and
+// does not start a second one.
 func Keep(ctx context.Context, host *machine.Host, t Task) error {
 	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
@@ -79,7 +80,7 @@ func Policy(dir, instance, hash string) *policy.File {
 	return nil
 }
 
-// keeper looks after one instance.
+// keeper supervises one instance.
 type keeper struct {
 	host     *machine.Host
 	folder   *project.Folder
@@ -133,8 +134,8 @@ func (k *keeper) run(ctx context.Context) error {
 // unstarted is why an instance ended that was ended before its start.
 const unstarted = "it was ended before it was started"
 
-// begin finds out who this keeper is, and goes on with the record of the one before. What is of another boot is forgotten but
-// for the devices.
+// begin identifies this keeper and continues the record of the one before. Of a record from another boot only the
+// devices count.
 func (k *keeper) begin(before *service.Record, found bool) error {
 	self, err := k.host.Proc.Stat(os.Getpid())
 	if err != nil {
@@ -169,8 +170,8 @@ func (k *keeper) fresh(restarts int) {
 	})
 }
 
-// listen turns what the folder says into the end of the run: somebody asks for the end of this start, or the folder was removed,
-// so that nobody could ask for it later, or find the instance.
+// listen ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
+// command could find the instance later.
 func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
 		hash, now := k.folder.Ending(k.task.Instance)
@@ -190,7 +191,7 @@ func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 		select {
 		case <-w.Changed:
 		case <-k.late:
-			time.Sleep(2 * time.Second) // for somebody to make room
+			time.Sleep(2 * time.Second) // until there is room on the disk
 			k.set(func(*service.Record) {})
 		}
 	}
@@ -201,7 +202,7 @@ func (k *keeper) set(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.record)
-	if !k.lock.InPlace() { // somebody removes the folder
+	if !k.lock.InPlace() { // the folder is being removed
 		return
 	}
 	err := k.folder.SetRecord(k.task.Instance, k.record)
@@ -321,7 +322,7 @@ func (k *keeper) refused(ctx context.Context, err error) {
 	k.over(service.Refused, text)
 }
 
-// stand hears where the request stands in the line.
+// stand records the place of the request in the queue.
 func (k *keeper) stand(s *status.Standing) {
 	if s == nil {
 		return

@@ -28,7 +28,7 @@ type Row struct {
 	Log              string // file that its output goes to; the one before it is FILE.1
 }
 
-// Settled reports whether nothing will happen to it without somebody's doing: it is ready, or ended for good.
+// Settled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
 func (r *Row) Settled() bool {
 	return r.Fresh && (over(r.State) || r.State == service.Running && r.Seen.Ready)
 }
@@ -38,7 +38,7 @@ func over(s service.State) bool {
 	return s == service.Done || s == service.Failed || s == service.Refused
 }
 
-// Look reads it all.
+// Look reads the state of all instances.
 func (f *Folder) Look(context.Context) (*View, error) {
 	v := &View{File: f.file, Rows: []Row{}}
 	folder, err := f.open()
@@ -91,7 +91,7 @@ func (r *Row) tell(held string, refused bool) {
 	}
 }
 
-// look finds out what is there of instances.
+// look reads which processes of instances exist.
 type look struct {
 	host   *machine.Host
 	folder *project.Folder

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestProjectsInAFolderOfAnotherUser: who owns the folder above could put another project in the place of the caller's, and its
-// commands would be started.
+// TestProjectsInAFolderOfAnotherUser: the owner of the parent folder could replace the caller's project, and gpuard
+// would start its commands.
 func TestProjectsInAFolderOfAnotherUser(t *testing.T) {
 	gate.Need(t, "root")
 	const mallory = 4003

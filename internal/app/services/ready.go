@@ -26,7 +26,7 @@ const (
 	answerable = 30 * time.Second // for one answer
 )
 
-// probing looks at the output of one start, from where the log ended before that. Close it when done.
+// probing watches the output of one start, from the end of the log before it. Close it when done.
 func probing(r service.Ready, log string, from service.Place) (*prober, error) {
 	p := &prober{ready: r}
 	if r.Log == "" {

@@ -65,7 +65,7 @@ func (k *keeper) main(before service.Record, left []service.Process) service.Pro
 	return service.Process{}
 }
 
-// adopt looks after a command that runs already, and reports whether that was all.
+// adopt supervises a command that runs already, and reports whether the keeper is done.
 func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	fd, err := launch.Pidfd(main.PID)
 	if err != nil || !k.host.Proc.Alive(main.PID, main.Start) {
@@ -116,7 +116,8 @@ func (k *keeper) snapshot() service.Record {
 	return k.record
 }
 
-// unseen is an end that nobody saw: how it was is not known. It reports whether that is the end for good.
+// unseen handles an end whose exit status is unknown, because no keeper was alive. It reports whether the instance has
+// ended for good.
 func (k *keeper) unseen(ctx context.Context) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })

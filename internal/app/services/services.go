@@ -1,6 +1,11 @@
-// Package services runs the programs of a gpuard.yaml: what is wanted is written into the project's folder, one supervisor
-// per project brings it about, and one keeper beside each instance looks after it. Nobody talks to anybody: there are files,
-// locks and notices of the kernel, so that whoever is killed is found missing and replaced, and nothing runs twice.
+// Package services runs the programs of a gpuard.yaml. Commands write what is wanted into the project's folder; one
+// supervisor per project starts what is missing; and one keeper per instance runs it. They communicate by files, locks
+// and inotify only. So a killed one is noticed and replaced, and nothing runs twice.
+//
+//   projects := &services.Projects{Host: host}
+//   p, err := projects.Load("")        // gpuard.yaml here or above
+//   folder, err := projects.Open(p)
+//   change, err := folder.Up(ctx, p, nil)
 package services
 
 import (
@@ -25,8 +30,8 @@ import (
 // Projects are the projects of this user on this machine.
 type Projects struct{ Host *machine.Host }
 
-// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *mistake.Many with every mistake, and
-// then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
+// Load reads a project's file; with "" it searches gpuard.yaml here and above. The error is a *diagnostic.Many with
+// every mistake, and the project then has what could be read; or an *exit.Usage if there is no such file.
 func (s *Projects) Load(path string) (*service.Project, error) {
 	file, data, err := s.read(path)
 	if err != nil {
@@ -74,8 +79,8 @@ func absolute(path string) (string, error) {
 // Open is the folder of a project whose file was read. It is made when it is first needed.
 func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.of(p.File) }
 
-// Find is the folder of a project by its file, which may be unreadable or gone; "" looks here and above. The error is an
-// *app.Usage when there is neither file nor folder. A project that was never up has no instances.
+// Find is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
+// error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
 func (s *Projects) Find(path string) (*Folder, error) {
 	if path == "" {
 		file, _, err := s.search(s.known)
@@ -156,8 +161,8 @@ func (f *Folder) advised(err error) error {
 		foreign.Path, f.host.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
 }
 
-// Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is
-// not told, so look after it.
+// Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once
+// after it, for earlier changes.
 func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 	w, err := f.watch()
 	out := make(chan struct{})

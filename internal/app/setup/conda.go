@@ -16,7 +16,7 @@ type Conda struct {
 	Host  *machine.Host
 	Name  string   // or a folder; "" is the active one
 	Flags []string // of gpuard env
-	Ask   bool     // at activation, where somebody is there
+	Ask   bool     // ask at activation, if there is a terminal
 	Lease bool     // for the life of the shell, or until the environment is left
 }
 
@@ -38,8 +38,8 @@ func (c Conda) Key() (string, error) {
 	return "", err
 }
 
-// Wish are the hooks. conda runs those of one folder in the order of their names, and the other folder's in reverse order
-// (conda/conda: conda/activate.py): behind all others means that none of them changes the choice.
+// Wish are the hooks. conda runs those of one folder in the order of their names, and at deactivation in reverse order
+// (conda/conda: conda/activate.py). The hooks of gpuard are the last, so that no other one changes the choice.
 func (c Conda) Wish() (Wish, error) {
 	dir, err := c.prefix()
 	if err != nil {
@@ -87,8 +87,8 @@ func (c CondaFile) Key() (string, error) {
 	return "conda-file " + path, err
 }
 
-// Wish is a block with a variable. The one that programs read is not written there: of a variable of the environment conda
-// leaves the empty string behind in bash and zsh, which hides every GPU from what is started later.
+// Wish is a block with a variable. It is not one that GPU programs read: conda leaves an empty string behind in bash
+// and zsh, which would hide every GPU from later programs.
 func (c CondaFile) Wish() (Wish, error) {
 	key, err := c.Key()
 	if err != nil {

@@ -42,7 +42,7 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 		return change, refuse(err)
 	}
 	change.Line, change.Content = room.Line, room.Indent+line+"\n"
-	if change.Indent = room.Indent; room.Alone { // in braces: whoever wants more variables writes them inside, where --remove sees that
+	if change.Indent = room.Indent; room.Alone { // in braces: further variables belong inside, where --remove sees them
 		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
 	step, err := edit.Want(change, now)

@@ -12,11 +12,11 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// hook writes what shells do when an environment is entered and left. Whatever goes wrong there, the environment becomes
-// active and sees no GPU, rather than all of them, and somebody is told. Where gpuard is gone the shell hides the GPUs by
-// itself, and remembers what was before in variables of its own.
+// hook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes active
+// and sees no GPU, instead of all of them, with a message. Where gpuard is gone, the shell hides the GPUs itself, and
+// stores the earlier values in variables of its own.
 //
-// The text works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
+// The code works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
 type hook struct {
 	program, id string
 	flags       []string
@@ -78,7 +78,8 @@ func hide() (set, unset []string) {
 	return set, unset
 }
 
-// text is one of the hooks. While gpuard cannot be used they keep what was before in variables whose names begin with @WAS@.
+// text is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
+// with @WAS@.
 func (h hook) text(name string) string {
 	how, format := shellquote.Sh, []string(nil)
 	if strings.HasSuffix(name, ".fish") {

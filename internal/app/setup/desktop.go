@@ -91,7 +91,7 @@ func (d Desktop) Wish() (Wish, error) {
 	return w, nil
 }
 
-// marked says whose it is. A line that lets a person execute the file stays the first.
+// marked adds the mark of gpuard. A #! line stays the first.
 func marked(entry string) string {
 	const mark = "# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"
 	if first, rest, more := strings.Cut(entry, "\n"); more && strings.HasPrefix(first, "#!") {
@@ -123,7 +123,7 @@ func (s *Setup) entryFolders() ([]string, error) {
 	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
 }
 
-// find finds the entry: a path, or an id, in which a dash may stand for a folder
+// find finds the entry by its path, or by its ID, in which a dash may mean a folder
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html).
 func (d Desktop) find() (string, error) {
 	if strings.Contains(d.App, "/") {

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// Direnv is a choice of devices for a folder, in its .envrc. A lease cannot be had there: direnv evaluates the file in a
-// shell that ends at once (direnv/direnv: man/direnv.1.md).
+// Direnv is a choice of devices for a folder, in its .envrc. It cannot be a lease: direnv evaluates the file in a shell
+// that ends immediately (direnv/direnv: man/direnv.1.md).
 type Direnv struct {
 	Setup  *Setup
 	Folder string   // "" is the current one
@@ -52,8 +52,8 @@ func (d Direnv) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them. The file may
-	// be somebody else's too, whose gpuard lies elsewhere.
+	// If the choice fails, or gpuard is gone, the folder sees no GPU instead of all of them. Other users may use the
+	// file too, with gpuard at another path.
 	set, unset := hide()
 	lines := fmt.Sprintf(`_gpuard="$(command -v %s || echo gpuard)"
 if _gpuard="$("$_gpuard" %s)"; then

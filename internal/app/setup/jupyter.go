@@ -22,7 +22,7 @@ import (
 	"gpuard/internal/text/kernelspec"
 )
 
-// Jupyter is a kernel whose processes each have a lease, over one that is there.
+// Jupyter is a kernel over an existing one. Each of its processes has a lease.
 type Jupyter struct {
 	Host   *machine.Host
 	Kernel string   // that it is over; "" is python3
@@ -109,7 +109,7 @@ func (j Jupyter) recorded(name string) (string, error) {
 	return "", err
 }
 
-// Wish is a folder with a kernel.json, and with whatever else lies beside that of the kernel that it is over.
+// Wish is a folder with a kernel.json, and with the other files of the kernel that it is over.
 func (j Jupyter) Wish() (Wish, error) {
 	base, err := j.base()
 	if err != nil {
@@ -187,9 +187,10 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	return text, spec, notes, err
 }
 
-// python reports an interpreter as the first word of a command line. It has to stay that: Jupyter puts its own interpreter in place of
-// a "python" without a path (jupyter_client/manager.py, format_kernel_cmd), and VS Code puts the interpreter that a person chose in
-// place of whatever stands there (microsoft/vscode-jupyter: kernelProcess.node.ts, launchAsObservable).
+// python reports an interpreter as the first word of a command line. It has to stay the first: Jupyter replaces a
+// "python" without a path by its own interpreter (jupyter_client/manager.py, format_kernel_cmd), and VS Code replaces
+// the first word by the interpreter that the user has chosen (microsoft/vscode-jupyter: kernelProcess.node.ts,
+// launchAsObservable).
 func python(name string) bool {
 	return regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`).MatchString(name)
 }
@@ -221,7 +222,7 @@ func (j Jupyter) display(of, name string) string {
 // most is how many files a kernel's folder may have; usually there are three pictures.
 const most = 100
 
-// beside wishes for copies of everything in a kernel's folder but its kernel.json.
+// beside are copies of all files in a kernel's folder but its kernel.json.
 func beside(from, to string) (changes []edit.Change, err error) {
 	if from, err = filepath.EvalSymlinks(from); err != nil { // such as jupyter kernelspec install --symlink makes it
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)

@@ -33,9 +33,9 @@ func (j Jupyter) user() (string, error) {
 	return (&Setup{Host: j.Host}).home("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
 }
 
-// places are the folders of kernels, the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also looks into the
-// environment that it runs in itself, and we ask no Python: it is taken to be the active one, or that of the jupyter or the
-// python3 in PATH.
+// places are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also searches
+// the environment that it runs in. gpuard starts no Python to find it: it takes the active one, or that of the jupyter
+// or the python3 in PATH.
 func (j Jupyter) places() ([]place, error) {
 	var all []place
 	add := func(base, prefix string) {
@@ -112,7 +112,7 @@ func (j Jupyter) environments() (active, others []string) {
 	return active, others
 }
 
-// kernels are those that Jupyter finds, in the order in which it looks, and the folders that were looked into.
+// kernels are those that Jupyter finds, in its order, and the folders that were searched.
 func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 	places, err := j.places()
 	for _, p := range places {

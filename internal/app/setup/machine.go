@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/text/config"
 )
 
-// Machine is gpuard for everybody: a folder for the leases that root owns, from each boot on, a policy to fill in, the manual, and completions.
-// What a package of the distribution has installed already is left to it.
+// Machine sets gpuard up for all users: a folder for the leases that root owns, from each boot on, a policy to fill in,
+// the manual, and completions. Files that a package of the distribution has installed stay as they are.
 type Machine struct {
 	Setup       *Setup
 	Program     string            // that logins start; "" is this one
@@ -30,7 +30,7 @@ type Machine struct {
 // Key is what the setup is remembered by.
 func (Machine) Key() (string, error) { return "machine", nil }
 
-// Allowed is an error for everybody but root.
+// Allowed is an error for all users but root.
 func (m Machine) Allowed(remove bool) error {
 	if os.Geteuid() == 0 || m.Setup.Host.Root != "/" {
 		return nil
@@ -71,8 +71,8 @@ func (m Machine) Wish() (_ Wish, err error) {
 // leases is where systemd-tmpfiles makes the folder.
 const leases = "/run/gpuard"
 
-// logins adds what makes a login see the GPUs that the policy says. Everybody's shell starts the program then, root's too: it
-// has to be one that nobody but root can change.
+// logins adds what makes a login see the GPUs of the policy. The shells of all users then start the program, root's
+// too, so only root may be able to change it.
 func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 	program, err := m.Program, error(nil)
 	if program == "" {
@@ -137,15 +137,15 @@ func (m Machine) files() (wanted []edit.Change, packaged []string) {
 			add(name, path.Join("usr/local/share/man/man"+strings.TrimPrefix(path.Ext(name), "."), name), m.Pages[name])
 		}
 	}
-	// Where each shell looks for what the administrator puts there: bash-completion's README.md, zsh's default fpath, fish's
-	// completions.rst.
+	// The folders in which each shell searches for completions of the administrator: bash-completion's README.md, zsh's
+	// default fpath, fish's completions.rst.
 	add("the completion for bash", "usr/local/share/bash-completion/completions/gpuard", m.Completions["bash"], "usr/share/bash-completion/completions/gpuard")
 	add("the completion for zsh", "usr/local/share/zsh/site-functions/_gpuard", m.Completions["zsh"], "usr/share/zsh/vendor-completions/_gpuard", "usr/share/zsh/site-functions/_gpuard")
 	add("the completion for fish", "etc/fish/completions/gpuard.fish", m.Completions["fish"], "usr/share/fish/vendor_completions.d/gpuard.fish")
 	return wanted, packaged
 }
 
-// policyToFill is an example that means nothing until somebody takes the marks away: of keys it is "#", of prose "# ".
+// policyToFill is an example without effect until its comment marks are removed: "#" before keys, "# " before prose.
 func policyToFill() string {
 	var b strings.Builder
 	for line := range strings.Lines(config.Example()) {
@@ -162,7 +162,7 @@ func (m Machine) there(place string) bool {
 	return err == nil
 }
 
-// theirs reports whether a person has written what stands in a file's place.
+// theirs reports whether a user has written the file.
 func (m Machine) theirs(c edit.Change) (bool, error) {
 	at, err := m.Setup.record()
 	if err != nil {

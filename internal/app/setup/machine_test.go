@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestMachineLogins: logins start a program of root's, and none that somebody else could change.
+// TestMachineLogins: logins start a program that only root can change.
 func TestMachineLogins(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "etc/zsh"), 0o755); err != nil {
@@ -67,7 +67,7 @@ func TestMachineLogins(t *testing.T) {
 	}
 }
 
-// TestRootsOwn: what belongs to somebody else is not root's, whoever may write to it.
+// TestRootsOwn: a file of another user is not root's, whatever its mode.
 func TestRootsOwn(t *testing.T) {
 	gate.Need(t, "root")
 	cmd := exec.Command("sleep", "60")

@@ -11,8 +11,9 @@ import (
 	"gpuard/internal/core/edit"
 )
 
-// TestMovedFolder: what was set up for a folder is known in the folder that it became, and in a copy of it: it can be changed
-// there and goes there, with the folders that were made for it. What somebody wrote is nobody else's, whatever its name.
+// TestMovedFolder: what was set up for a folder is known after the folder was renamed, and in a copy of it: it can be
+// changed and removed there, with the folders that were made for it. A file of the user is never taken for one of
+// gpuard.
 func TestMovedFolder(t *testing.T) {
 	home := t.TempDir()
 	s := &Setup{Host: &machine.Host{Env: []string{"HOME=" + home}}}

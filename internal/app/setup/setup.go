@@ -62,7 +62,7 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 		return Report{}, err
 	}
 	steps, err := plan(&record, w)
-	if err == nil && !s.System { // what root would do is shown to everybody
+	if err == nil && !s.System { // every user may see what root would do
 		err = possible(steps)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 	return r, nil
 }
 
-// Apply does what w wants. The error is an *edit.Conflict where something stands in its way, and then nothing was changed.
+// Apply does what w wants. The error is an *edit.Conflict if a file is in its way; then nothing was changed.
 func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	path, err := s.record()
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	return r, nil
 }
 
-// Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
-// says so after the rest is gone.
+// Remove removes what was set up under a key. With dry it only reports. Files that a user has changed since stay, and
+// the error says so after the rest is gone.
 func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	path, record, err := s.peek()
 	if err != nil {
@@ -216,7 +216,8 @@ func Program() (string, error) {
 	return self, nil
 }
 
-// look reads what there is of a change's file. A block goes into the file behind a symbolic link; a file of gpuard's own is none.
+// look reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is never a
+// link.
 func look(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -291,7 +292,7 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 			step, err = edit.TakeAway(c, now, e.Made)
 		}
 		var conflict *edit.Conflict
-		if errors.As(err, &conflict) { // what somebody has made of it stays; it stands in the way of nothing else
+		if errors.As(err, &conflict) { // a changed file stays, and the others are removed all the same
 			step, err = edit.Step{Change: c, Action: edit.Left}, nil
 		}
 		if err != nil {
@@ -343,7 +344,7 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 		return err
 	}
 	for i, step := range steps {
-		err := atomicfile.Tidy(step.Path) // of somebody who was killed
+		err := atomicfile.Tidy(step.Path) // of a gpuard that was killed
 		if err != nil {
 			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
 		} else {

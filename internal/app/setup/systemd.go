@@ -27,7 +27,7 @@ type Systemd struct {
 	Folder  string   // that the command of such a unit works in
 }
 
-// dropIn sorts behind override.conf, which is what systemctl edit writes.
+// dropIn sorts after override.conf, which systemctl edit writes.
 const dropIn = "zz-gpuard.conf"
 
 // name is the unit's with its ending.
@@ -181,7 +181,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// beside is a drop-in for a unit that is there.
+// beside is a drop-in for an existing unit.
 func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
 	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.Host.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
 	run, tmp := filepath.Join("/", s.Setup.Host.Root, "run"), filepath.Join("/", s.Setup.Host.Root, "var", "tmp")

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/text/unit"
 )
 
-// unitFolders is where a manager looks for its units; $SYSTEMD_UNIT_PATH names others, before the usual ones if it ends in a
-// colon (systemd.unit(5), "Unit file load path").
+// unitFolders is where a manager searches for its units; $SYSTEMD_UNIT_PATH names others, and the usual ones follow if
+// it ends in a colon (systemd.unit(5), "Unit file load path").
 type unitFolders struct {
 	all []string // the first one counts
 	own string   // of the administrator, or of the user
@@ -223,8 +223,8 @@ func (u unitFolders) aliases(name string) (aliases []string) {
 	return slices.Compact(aliases)
 }
 
-// droppedInto are the names whose folders hold drop-ins for a unit: its own, its template's, and those of every beginning of its
-// name up to a dash, in the order in which systemd looks.
+// droppedInto are the names whose folders have drop-ins for a unit: its own, its template's, and those of every prefix
+// of its name up to a dash, in systemd's order.
 func droppedInto(name string) []string {
 	names := []string{name}
 	general := template(name)

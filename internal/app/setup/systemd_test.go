@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/text/unit"
 )
 
-// TestUnitFolders: units are looked for where systemd says that it looks, in the same order.
+// TestUnitFolders: units are searched in the folders that systemd reports, in its order.
 func TestUnitFolders(t *testing.T) {
 	gate.Need(t, "systemd")
 	home, runtime := t.TempDir(), t.TempDir()
@@ -121,7 +121,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestServiceNotes: what is worth a look is said, and nothing else.
+// TestServiceNotes: each note is there for its service, and no other.
 func TestServiceNotes(t *testing.T) {
 	root := t.TempDir()
 	planted(t, root, map[string]string{"etc/default/a": "# CUDA_VISIBLE_DEVICES=7\nA=1\n HIP_VISIBLE_DEVICES=\"0\x1b\" \n"})

@@ -38,14 +38,14 @@ type Outcome struct {
 	Nothing     bool          // was done, and the folder is gone again
 }
 
-// shownFailures is how many are worth a look on the screen.
+// shownFailures is how many failures are shown on the terminal.
 const shownFailures = 5
 
-// look is the time between two looks at the journal.
+// look is the time between two readings of the journal.
 const look = 250 * time.Millisecond
 
-// conductor is the process that people see. It is the parent of what the runner leaves behind, and so the one to say how that
-// ended.
+// conductor is the foreground process of a sweep. It is the parent of the runs that a killed runner leaves behind, so
+// it records how they end.
 type conductor struct {
 	*Sweep
 	show    func(Progress)
@@ -65,7 +65,7 @@ const patience = 3
 // any case.
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
-	all := func(int) bool { return true } // whoever ends here is waited for by hand
+	all := func(int) bool { return true } // all children are reaped below
 	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper), interrupt.Catch()
 	err := s.recover(c)
 	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
@@ -92,7 +92,7 @@ func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, err
 	return out, err
 }
 
-// employ starts a runner and stays with it to its end. What a runner that was killed leaves behind is waited for.
+// employ starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
 func (c *conductor) employ(ctx context.Context) error {
 	life, ours, err := os.Pipe()
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *conductor) hear(m message) {
 	}
 }
 
-// fullError is a disk without room, which somebody can make.
+// fullError is a full disk, which a user can mend.
 type fullError struct{ text string }
 
 // Error is what could not be written.

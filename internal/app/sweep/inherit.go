@@ -14,9 +14,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// What a runner leaves that was killed has become the children of the process that people see (PR_SET_CHILD_SUBREAPER(2const)),
-// running or ended. Which process is which run the journal says: all but the one that was just being made have a Start. That one
-// is the oldest child that nobody knows, leads a session, and is not older than its Begin.
+// The runs of a killed runner become children of the foreground process (PR_SET_CHILD_SUBREAPER(2const)), running or
+// ended. The journal says which process is which run: all but the one that was just being started have a Start. That
+// one is the oldest unknown child, leads a session, and is not older than its Begin.
 
 // inherit waits for the runs of a runner that is gone, and writes down how they end.
 func (c *conductor) inherit(runner int) error {
@@ -56,8 +56,9 @@ func (c *conductor) inherit(runner int) error {
 	return c.seeOff(open)
 }
 
-// newborn reports whether a child may be a run that has only its Begin. What others of our runs left behind has their folder in
-// its environment; one that has ended shows none, and one that is just being made the runner's.
+// newborn reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
+// folder of their run in the environment; one that has ended shows none, and one that is being started has the
+// runner's.
 func (c *conductor) newborn(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
 		return false

@@ -88,8 +88,8 @@ func TestInheritOther(t *testing.T) {
 	}
 }
 
-// TestInheritBegun: the process of a run of which only the beginning was written is found, also beside one that it has itself put
-// into a session of its own, and beside those of others.
+// TestInheritBegun: the process of a run with only a Begin is found, also if it has put another one into a session of
+// its own, and among those of other runs.
 func TestInheritBegun(t *testing.T) {
 	c := left(t)
 	_, before, _ := c.child(t, 0)

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// largest is the size of a file of runs that nobody writes on purpose.
+// largest is the size of a file of runs that must be a mistake, in bytes.
 const largest = 1 << 30
 
 // Table reads the runs from a CSV file, or from standard input for "-".

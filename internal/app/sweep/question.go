@@ -34,7 +34,7 @@ type Question struct {
 	Folder  string        `json:"workdir"` // in which the commands run
 	Spec    job.Spec      `json:"spec"`
 	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
-	Jobs    int           `json:"jobs,omitempty"` // at most so many at once; 0 as many as fit
+	Jobs    int           `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
 	Retry   core.Retry    `json:"retry"`
 	Machine string        `json:"machine,omitempty"`
 	Private bool          `json:"private_state,omitempty"`
@@ -43,7 +43,7 @@ type Question struct {
 
 const questionSchema = "gpuard.sweep-question/1"
 
-// same reports whether two questions make the same runs. How many of them run at once and where may differ.
+// same reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
 func (q *Question) same(other *Question) bool {
 	key := func(q *Question) []byte {
 		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
@@ -96,7 +96,7 @@ func Begin(host *machine.Host, q *Question, dir string, busy func()) (*Sweep, er
 	return nil, err
 }
 
-// Resume goes on with the sweep in a folder.
+// Resume continues the sweep in a folder.
 func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {

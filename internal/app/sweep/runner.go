@@ -137,7 +137,7 @@ func (r *runner) open(ctx context.Context) (err error) {
 	return err
 }
 
-// run starts what is to be done, until all is, or somebody ends it.
+// run starts the runs until all are done, or the sweep is ended.
 func (r *runner) run(ctx context.Context) error {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -167,7 +167,7 @@ func (r *runner) run(ctx context.Context) error {
 		case <-signals:
 			r.stopping.Store(true)
 			r.cancel()
-			select { // so that nothing is started behind our back, unless a driver call hangs
+			select { // so that nothing more is started, unless a driver call hangs
 			case <-dispatched:
 			case <-time.After(time.Second):
 			}
@@ -201,7 +201,7 @@ func (r *runner) end(all *proctree.Tree, over <-chan struct{}, signals <-chan os
 	}
 }
 
-// awaits reports whether somebody here waits for the child.
+// awaits reports whether a goroutine waits for the child.
 func (r *runner) awaits(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +273,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return err
 	}
-	if batch.HungUp(lifeFD) { // at once: who reads it may get a turn only later
+	if batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()
 	}
 	if ctx.Err() != nil {
@@ -285,7 +285,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	return err
 }
 
-// claim takes what is free. What only our own runs have comes free soon; for what others have, it stands in the line.
+// claim takes what is free. Devices of our own runs will be free soon; for others it queues.
 func (r *runner) claim(ctx context.Context, command string) (*claim.Seat, error) {
 	for ctx.Err() == nil {
 		seat, err := r.desk.Try(ctx, command)

@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// start starts a run. Between the two events that surround the making of its process nothing else is made, so that whoever
-// finds the first alone knows which process may be meant.
+// start starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
+// Begin knows which child it may be.
 func (r *runner) start(run int, path string, words []string, seat *claim.Seat) error {
 	dir := filepath.Join(r.dir, core.Folder(run, len(r.state.Runs)))
 	log, err := openLog(dir)
@@ -37,7 +37,7 @@ func (r *runner) start(run int, path string, words []string, seat *claim.Seat) e
 	}
 	env := append([]string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), "GPUARD_SWEEP_DIR=" + dir}, seat.Env...)
 	began := time.Now()
-	r.mu.Lock() // who is awaited is known before anybody is buried
+	r.mu.Lock() // a child must be known before it can be reaped
 	pid, err := batch.Start(batch.Command{Path: path, Dir: r.question.Folder, Argv: words, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
 	if err == nil {
 		r.live[pid] = seat
@@ -99,8 +99,8 @@ func devices(p job.Plan) (list []core.Device) {
 	return list
 }
 
-// attend waits for a run's end, writes it down, and only then buries the process: who is killed in between leaves it to the
-// process that people see.
+// attend waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
+// foreground process does it.
 func (r *runner) attend(run, pid int, seat *claim.Seat, began time.Time) {
 	limit := r.question.Spec.Timeout
 	entrusted := make(chan struct{})
@@ -111,7 +111,7 @@ func (r *runner) attend(run, pid int, seat *claim.Seat, began time.Time) {
 		}
 	}
 	var later *time.Timer
-	if seat.Plan.Share > 0 || limit > 0 { // who uses how much of a share is told by the process
+	if seat.Plan.Share > 0 || limit > 0 { // the process shows how much of a share it uses
 		entrust()
 	} else {
 		later = time.AfterFunc(short, entrust)
