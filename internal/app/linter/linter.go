@@ -1,7 +1,7 @@
 // Package linter does the work of gpuard lint: it finds files, has them parsed by the readers of text, applies the
 // rules of core/lint, and fixes what can be fixed. It shows nothing itself.
 //
-//   report, err := linter.Run(ctx, linter.Options{Paths: []string{"."}})
+//	report, err := linter.Run(ctx, linter.Options{Paths: []string{"."}})
 package linter
 
 import (

@@ -2,10 +2,10 @@
 // supervisor per project starts what is missing; and one keeper per instance runs it. They communicate by files, locks
 // and inotify only. So a killed one is noticed and replaced, and nothing runs twice.
 //
-//   projects := &services.Projects{Host: host}
-//   p, err := projects.Load("")        // gpuard.yaml here or above
-//   folder, err := projects.Open(p)
-//   change, err := folder.Up(ctx, p, nil)
+//	projects := &services.Projects{Host: host}
+//	p, err := projects.Load("")        // gpuard.yaml here or above
+//	folder, err := projects.Open(p)
+//	change, err := folder.Up(ctx, p, nil)
 package services
 
 import (
