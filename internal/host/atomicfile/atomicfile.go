@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace writes after in the place of before, by a new file that takes the name of the old one: whoever reads meanwhile
-// sees one of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses what is not
-// a regular file, has further names (hard links), may not be written by this user, or holds anything but before.
+// Replace writes after instead of before, into a new file that takes the name of the old one, so that a reader sees one
+// of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is not
+// regular, has more names (hard links), may not be written by this user, or has a text other than before.
 func Replace(path string, before, after []byte) error {
 	p, err := find(path)
 	if err == nil {
@@ -88,7 +88,7 @@ func (p *place) prepare(old unix.Stat_t, f *os.File, text []byte) error {
 	if err := copyAttributes(from, f); err != nil {
 		return err
 	}
-	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil { // after the owner, whose change takes set-user-ID away
+	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil { // after chown, which clears set-user-ID
 		return err
 	}
 	return f.Sync()

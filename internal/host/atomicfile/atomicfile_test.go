@@ -111,7 +111,7 @@ func TestReplaceRefuses(t *testing.T) {
 	}
 }
 
-// TestCreate: a file comes with the mode that was asked for, whatever the umask, and takes nobody's place; and goes only as it came.
+// TestCreate: a file gets its mode whatever the umask, replaces no other file, and is removed only if unchanged.
 func TestCreate(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	for _, mode := range []os.FileMode{0o644, 0o755, 0o600} {
@@ -138,7 +138,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestFree: a folder takes files, also one that is not made yet; a file does not, nor does a folder that is somebody else's.
+// TestFree: a folder takes files, even one that does not exist yet; a file does not, nor does another user's folder.
 func TestFree(t *testing.T) {
 	path := file(t, "", 0o755)
 	if err := Free(filepath.Join(filepath.Dir(path), "a/b/c")); err != nil {
@@ -166,8 +166,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestRootFollowsNoLinkOfOthers: who owns a folder in which root changes a file cannot lead that change elsewhere, neither by a link
-// that is there before nor by one that is put there meanwhile.
+// TestRootFollowsNoLinkOfOthers: the owner of a folder in which root changes a file cannot redirect that change by a
+// link, made before or meanwhile.
 func TestRootFollowsNoLinkOfOthers(t *testing.T) {
 	gate.Need(t, "root")
 	const mallory = 4003

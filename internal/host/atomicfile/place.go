@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// place is a name in an open folder: whatever happens to the path meanwhile, what was looked at, what is written and what it is
-// written beside are in the same folder.
+// place is a name in an open folder, so that the file that is checked, the one that is written and the temporary file
+// are in the same folder whatever happens to the path.
 type place struct {
 	dir  *sys.Dir
 	name string
@@ -29,7 +29,7 @@ func find(path string) (*place, error) {
 
 func (p *place) close() { _ = p.dir.Close() }
 
-// replaceable looks at a file, and refuses what cannot be replaced without a change of anything else.
+// replaceable returns the file's data, and refuses a file that cannot be replaced without another change.
 func (p *place) replaceable() (st unix.Stat_t, err error) {
 	if st, err = p.dir.Look(p.name); err != nil {
 		return st, err
@@ -67,7 +67,7 @@ func (p *place) open(old unix.Stat_t) (*os.File, error) {
 
 var errChanged = errors.New("it was changed meanwhile: look again")
 
-// same looks once more, just before the name changes hands: somebody may have an editor open.
+// same checks again just before the rename: the user may have an editor open.
 func (p *place) same(old unix.Stat_t, before []byte) error {
 	f, err := p.open(old)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A new text is written into a file without a name, which the kernel takes away with a process that is killed. Only between
-// getting the name beside the old file and taking the old one's place could it stay: the name tells whose it was, so that the
-// next change of the same file, or Tidy, takes it away. File systems that know no files without a name give it at once.
+// A new text is written into a file without a name, which the kernel removes when the process is killed. It has a
+// temporary name only between link and rename. That name contains the file's, so that the next change of the file, or
+// Tidy, removes it. On file systems without unnamed files it has the temporary name from the start.
 
-// aside is the name beside the file that a new text of it has for a moment.
+// aside is the temporary name of the new text.
 func (p *place) aside() string {
 	sum := sha256.Sum256([]byte(p.name))
 	return ".gpuard-" + hex.EncodeToString(sum[:8])
@@ -34,7 +34,8 @@ func (p *place) temporary() (f *os.File, named bool, err error) {
 	return f, named, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// Tidy takes away what somebody left beside path who was killed while changing it. Somebody who is changing it now is an error.
+// Tidy removes the temporary file of a process that was killed while it changed path. It fails if a process is changing
+// path now.
 func Tidy(path string) error {
 	p, err := find(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

@@ -1,4 +1,6 @@
-// Package daemonize starts this program again where it outlives whoever started it. It does not know what for.
+// Package daemonize starts this program again as a process that outlives its parent.
+//
+//	p, err := daemonize.Start("gpuard", env, errs, "__supervise", folder)
 package daemonize
 
 import (
@@ -13,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts this program again, under its name, as a session of its own, in the root folder: without a terminal, with nothing
-// open but errs as its standard error. What this process got from its caller is not passed on by it either, from now on: whoever
-// runs on in the background would keep the caller's lease. Without a name nothing is started: this process is some other program
-// that uses our code, such as the tests of a package, and would begin anew in the background.
+// Start starts this program again, under its name, in a session of its own, in the root folder: without a terminal, and
+// with only errs open, as its standard error. From now on this process does not pass on the descriptors that it
+// inherited either, because a background process would keep the caller's lease with them. Without a name Start does
+// nothing: then this process is another program that uses this code, such as a test binary.
 func Start(name string, env []string, errs *os.File, args ...string) (*os.Process, error) {
 	if name == "" {
 		return nil, errors.New("cannot start gpuard in the background: this process is not gpuard")
@@ -48,9 +50,9 @@ func keepAll() error {
 	return nil
 }
 
-// Begin is the first thing that a process does which Start started: name is its name for ps and top, which else is that of a link
-// in /proc. Whoever started it may ignore signals (nohup, a job in the background of a script), and what runs on without
-// them shall not: such a process becomes itself once more, since exec leaves nothing of a signal that is caught.
+// Begin is the first call in a process that Start has started. name is its name for ps and top; without it they show
+// that of a link in /proc. The parent may ignore signals (nohup, a background job of a script). Begin undoes that: the
+// process executes itself again with handlers set, and exec resets caught signals.
 func Begin(name string) error {
 	if signal.Ignored(unix.SIGINT) || signal.Ignored(unix.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)

@@ -1,5 +1,5 @@
-// Package dialog asks a person for a line, on the terminal of the session or in a window. It does not know what about, and
-// reads and writes nothing that is meant for somebody else: standard input and output may lead elsewhere.
+// Package dialog asks a user for a line of text, on the terminal of the session or in a window. It does not use
+// standard input and output, which may lead elsewhere.
 package dialog
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCancelled is for somebody who does not answer: Ctrl-C, Ctrl-D, or a window that was closed or where nothing was chosen.
+// ErrCancelled means that the user gave no answer: Ctrl-C, Ctrl-D, or a closed window.
 var ErrCancelled = errors.New("cancelled")
 
 // Terminal is the session's own, whatever standard input and output are.
@@ -50,16 +50,17 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	return t, nil
 }
 
-// take gets the terminal where only processes that have ended have it, for what a shell starts in its own group, and not as
-// a job. fish gives the terminal to the first command of PROGRAM | source, and does not take it back for what it reads from
-// there: whoever asks then would be stopped for ever.
+// take makes this process group the terminal's foreground group if the present one has ended. A shell may start a
+// program in a group of its own, but not as a job: fish gives the terminal to the first command of PROGRAM | source,
+// and does not take it back for the programs that it reads from there. Such a program would be stopped for ever when it
+// asks.
 func (t *Terminal) take(alive func(group int) bool) {
 	fd, mine := int(t.file.Fd()), unix.Getpgrp()
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {
 		return
 	}
-	runtime.LockOSThread() // for whom alone the signal that stops those in the background is blocked
+	runtime.LockOSThread() // SIGTTOU is blocked for this thread only
 	defer runtime.UnlockOSThread()
 	var stop, before unix.Sigset_t
 	stop.Val[0] = 1 << (unix.SIGTTOU - 1)
@@ -115,7 +116,7 @@ func (t *Terminal) Read() (string, error) {
 		return "", ErrCancelled
 	case err != nil:
 		return "", err
-	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D behind something
+	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D after text
 		_ = t.Show("\n")
 	}
 	return strings.TrimSpace(string(line)), nil
@@ -197,7 +198,7 @@ func (w Window) kdialog() []string {
 	return args
 }
 
-// Alert shows a text until somebody has read it, or as a message that goes away by itself where nothing else is installed.
+// Alert shows a text until the user closes it, or as a notification if no dialog program is installed.
 func Alert(ctx context.Context, title, text string) error {
 	_, err := show(ctx,
 		[]string{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html

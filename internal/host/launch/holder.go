@@ -23,10 +23,10 @@ const (
 	VerifierFlag = "__verify"
 )
 
-// StartHolder starts this program again as a holder of lock that watches this very process. It returns when the
-// holder is on its way and is nobody's child but init's: as the command's child it would make the command's
-// wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
-// The holder closes spare, if there is one, so that closing it here takes no time; it is for descriptors whose last close is slow.
+// StartHolder starts this program again as a holder of lock that watches this process. When it returns, the holder runs
+// as a child of init: as the command's child it would make the command wait for ever when it waits for any child. args
+// follow HolderFlag, pidfd and lock descriptor on its command line. The holder closes spare, if there is one, so that
+// closing it here takes no time; it is for descriptors whose last close is slow.
 func StartHolder(lock int, spare *os.File, args ...string) error {
 	dieAtOnce()
 	self, err := Pidfd(os.Getpid())
@@ -46,7 +46,7 @@ func Pidfd(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// StartHolderFor is StartHolder for the process behind pidfd.
+// StartHolderFor is StartHolder for the process of a pidfd.
 func StartHolderFor(process *os.File, lock int, args ...string) error {
 	return startHolder(process, lock, nil, args)
 }
@@ -68,8 +68,8 @@ func startHolder(process *os.File, lock int, spare *os.File, args []string) erro
 	return err
 }
 
-// beside starts this program again as a child of init, with two or three descriptors and no stream. The first two begin its
-// command line. what names it in errors.
+// beside starts this program again as a child of init, with two or three descriptors and no streams. The first two
+// begin its command line. what names it in errors.
 func beside(what, flag string, env []string, keep []int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

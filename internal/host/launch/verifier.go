@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartVerifier starts this program again, beside the command and nobody's child like a holder, to watch where the command
-// runs, which is or will be process pid. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
-// standard error, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its command line.
+// StartVerifier starts this program again, as a child of init like a holder, to watch where the command runs, which is
+// or will be process pid. It has no part in the lease: a driver that hangs may keep the verifier for ever, and must not
+// keep the lease. It inherits our standard error, and writes one line there. args follow VerifierFlag, pidfd and the
+// stream's number on its command line.
 func StartVerifier(pid int, args ...string) error {
 	process, err := Pidfd(pid)
 	if err != nil {
@@ -36,7 +37,8 @@ func Verifying(pidfd, stream string) (process, out *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "pidfd"), os.NewFile(uintptr(fds[1]), "standard error"), nil
 }
 
-// Exited is closed when the process behind pidfd has ended; it need not be a child of ours. pidfd must stay open until then.
+// Exited returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours. pidfd
+// must stay open until then.
 func Exited(pidfd *os.File) <-chan struct{} {
 	ended := make(chan struct{})
 	fd := int(pidfd.Fd())
@@ -47,7 +49,7 @@ func Exited(pidfd *os.File) <-chan struct{} {
 	return ended
 }
 
-// Send sends a signal to the process behind pidfd, and to no other that got its number.
+// Send sends a signal to the process of a pidfd, and to no other that has its PID by now.
 func Send(pidfd *os.File, sig unix.Signal) error {
 	return unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, 0)
 }

@@ -91,7 +91,7 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 	return nil
 }
 
-// AwaitExit returns when the process behind a pidfd has ended; it need not be a child.
+// AwaitExit returns when the process of a pidfd has ended; it need not be a child.
 func AwaitExit(pidfd int) {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor

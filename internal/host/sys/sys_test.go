@@ -52,7 +52,7 @@ func TestNoLinkIsFollowed(t *testing.T) {
 	must(t, os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("a/b/file"), nil, 0o600), os.Symlink("a", at("link")), os.Symlink("b", at("a/link")),
 		os.Symlink("file", at("a/b/link")), unix.Mkfifo(at("fifo"), 0o600))
 	for path, want := range map[string]error{
-		"a/b/file": nil, "a/b": nil, "a": nil, ".": nil, "fifo": nil, // whose writer is not waited for
+		"a/b/file": nil, "a/b": nil, "a": nil, ".": nil, "fifo": nil, // a reader must not wait for its writer
 		"link": unix.ELOOP, "link/b/file": unix.ELOOP, "a/link/file": unix.ELOOP, "a/b/link": unix.ELOOP,
 		"none": unix.ENOENT, "a/none/file": unix.ENOENT, "a/b/file/x": unix.ENOTDIR, "../x": unix.EXDEV, "a/../../x": unix.EXDEV, "/etc": unix.EXDEV,
 	} {
@@ -191,7 +191,7 @@ func TestLinksOnTheWay(t *testing.T) {
 	}
 }
 
-// TestGuarded: a path that another user could exchange is not guarded, however it looks now.
+// TestGuarded: a path that another user could exchange is not guarded, even if it is right now.
 func TestGuarded(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	state := filepath.Join(top, "state")
@@ -217,7 +217,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// TestMkdir: the folder is there with its mode or not at all, and nothing is left beside it.
+// TestMkdir: the folder has its mode or does not exist, and no temporary one is left.
 func TestMkdir(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	top := t.TempDir()
@@ -275,7 +275,7 @@ func TestWriteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestReplace: a file is there with all of its text and its mode, and nothing is left beside it where that fails.
+// TestReplace: the file has all of its text and its mode, and no temporary file is left after an error.
 func TestReplace(t *testing.T) {
 	d := opened(t)
 	for _, text := range []string{"one", "two"} {
@@ -293,7 +293,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestPublish: a file without a name gets one that is free, and takes nobody's place.
+// TestPublish: an unnamed file gets a free name, and replaces no file.
 func TestPublish(t *testing.T) {
 	d := opened(t)
 	file, err := d.Temporary()
@@ -313,7 +313,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestMkdirAll: missing folders are made one in the other, and root makes none behind a link of another user.
+// TestMkdirAll: missing folders are made one in the other, and root makes none at the target of another user's link.
 func TestMkdirAll(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
