@@ -314,6 +314,9 @@ func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, no
 	}
 	in.Hidden, notes = q.hidden()
 	in.Ancestors = q.within(held)
+	if note := q.lost(held); note.Text != "" {
+		notes = append(notes, note)
+	}
 	for i := range held {
 		if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
 			in.Parent = &held[i]
@@ -379,6 +382,16 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {
 		return r.Verdict == job.Busy && r.Lease == "" && changed(r.UUID)
 	})
+}
+
+// lost is a note if the lease that GPUARD_LEASE names is over, while its variables still show its devices. It is the only
+// sign for a shell whose holder was killed.
+func (q *question) lost(held []job.Lease) (note visible.Note) {
+	id, set := q.env.Lookup("GPUARD_LEASE")
+	if !set || id == "" || q.host.PrivateState || slices.ContainsFunc(held, func(l job.Lease) bool { return l.ID == id }) {
+		return note
+	}
+	return visible.Note{Code: visible.CodeLeaseGone, Text: fmt.Sprintf("lease %s, which GPUARD_LEASE names, is over: its GPUs may be another job's by now", gpu.Brief(gpu.Clean(id)))}
 }
 
 // within lists the lease this process, or the running one, is inside of and the leases that one is a part of, innermost first.

@@ -128,13 +128,17 @@ func (c *Child) Wait() string {
 }
 
 // Outcome waits for its end: the exit code, or the name of the signal that ended it ("SIGKILL"), for how long it ran, and the
-// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss).
+// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss). The
+// memory is 0, unknown, if it is no more than this process's own, which a child starts with until its exec.
 func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int64) {
 	<-c.ended
 	if c.status.Signaled() {
 		signal = unix.SignalName(c.status.Signal())
 	}
-	return c.status.ExitStatus(), signal, c.ran, c.usage.Maxrss << 10
+	if peak = c.usage.Maxrss << 10; peak <= ownPeak() {
+		peak = 0
+	}
+	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
 // Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". "" is a
@@ -260,4 +264,13 @@ func (c *Child) resume() {
 		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
 	}
 	_ = c.process.Signal(unix.SIGCONT)
+}
+
+// ownPeak is the most memory that this process has had, in bytes.
+func ownPeak() int64 {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return usage.Maxrss << 10
 }

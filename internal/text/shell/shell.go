@@ -27,11 +27,11 @@ func Read(name string, src []byte) (lint.File, error) {
 		return f, err
 	}
 	if endless(src) {
-		return f, fmt.Errorf("cannot read %s as a shell script: it has more than %d brackets, branches and chains", name, maxOpen)
+		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
-	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), name)
+	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), "")
 	if err != nil {
-		return f, fmt.Errorf("cannot read %s as a shell script: %w", name, err)
+		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
 	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
 	if bang != "" {

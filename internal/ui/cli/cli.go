@@ -99,11 +99,12 @@ Without a command it shows the machine.`,
 		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if p.wantsJSON(cmd) { // text beside the object would not be JSON
 			p.Host.Say = func(line string) { p.said = append(p.said, line) }
 			p.Host.Loud = p.Host.Say
 		}
+		return filled(cmd, "machine") // an empty shell variable must not mean the hardware
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")

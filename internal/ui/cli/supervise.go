@@ -159,7 +159,7 @@ type ended struct {
 	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
 	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
 	TimedOut bool          `json:"timed_out"`        // --timeout ended it
-	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown, as when it is less than that of gpuard
 	HeldBy   []job.Blocker `json:"held_by"`          // who still holds the lease
 	Notes    []string      `json:"notes"`            // what was said since the last start
 }

@@ -134,7 +134,9 @@ func joinWait(root *cobra.Command, args []string) []string {
 		case word == "--":
 			return args
 		case word == "--wait":
-			if _, err := duration("wait", args[i+1]); err == nil || args[i+1] == forever {
+			next := args[i+1]
+			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9' // no flag, but a mistake in a time
+			if _, err := duration("wait", next); err == nil || next == forever || negative {
 				return slices.Concat(args[:i], []string{word + "=" + args[i+1]}, args[i+2:])
 			}
 		case !strings.HasPrefix(word, "-") && !named && word == cmd.Name():
