@@ -71,7 +71,7 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 	nvidia-smi -q -x > dist/gpu-check/nvidia-smi.xml
 	bin/gpuard status --record > dist/gpu-check/machine.json
 	bin/gpuard status
-	GPUARD_GATES=gpu GPUARD_PROBES=$(PROBES) GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -timeout 2h -run '^(TestDriverAgrees|TestFrameworks)$$' -v ./internal/app
+	GPUARD_GATES=gpu GPUARD_PROBES=$(PROBES) GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -timeout 2h -run '^(TestDriverAgrees|TestFrameworks)$$' -v ./internal/app/explain
 	GPUARD_GATES=gpu GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -run '^TestSharesOnHardware$$' -v ./cmd/gpuard
 	GPUARD_GATES=gpu $(GO) test -count 1 ./...
 	bin/gpuard explain --probe

@@ -1,7 +1,7 @@
 package bench
 
-// What gpuard costs, beside programs that do a part of its work, measured in one run: rounds are
-// interleaved, so that a busy moment of the machine hits all alike. `make bench` runs this.
+// What gpuard costs, next to programs that do a part of its work, measured in one run: rounds are interleaved, so that
+// a busy moment of the machine affects all alike. `make bench` runs this.
 
 import (
 	"errors"
@@ -88,8 +88,8 @@ func BenchmarkClaims(b *testing.B) {
 	b.ReportMetric(perSecond, "claims/s")
 }
 
-// BenchmarkHolder looks at one holder of several, as on a machine that is in use: pages of the program that
-// all of them map are not private then.
+// BenchmarkHolder measures one holder of several, as on a machine in use: pages of the program that all of them map are
+// not private then.
 func BenchmarkHolder(b *testing.B) {
 	const jobs = 4
 	gpuard := buildProgram(b)

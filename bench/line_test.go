@@ -30,8 +30,8 @@ const (
 	wakeRounds  = 60
 )
 
-// BenchmarkCrowd starts many jobs at the same moment on a few devices, beside task-spooler, which is told to run as
-// many at a time, and beside a loop that does nothing but start them.
+// BenchmarkCrowd starts many jobs at the same moment on a few devices: with gpuard, with task-spooler with as many
+// slots, and with a loop that only starts them.
 func BenchmarkCrowd(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake, demo := overFake(b, slots), overDemo(b)
@@ -132,9 +132,9 @@ func (s *spooler) wait() {
 	_ = command([]string{s.path, "-C"}, s.env).Run()
 }
 
-// BenchmarkWake kills the command that has the only device, again and again, and looks how long it takes until the
-// command of the next in line says something, beside task-spooler with one slot and beside a shell that starts the
-// same.
+// BenchmarkWake kills the command that has the only device, repeatedly, and measures how long it takes until the
+// command of the next in the queue prints: with gpuard, with task-spooler with one slot, and with a shell that starts
+// it.
 func BenchmarkWake(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake, demo := overFake(b, 1), overDemo(b)
@@ -186,7 +186,7 @@ func BenchmarkWake(b *testing.B) {
 	b.ReportMetric(float64(slowest.Microseconds())/1000, "ms-wake")
 }
 
-// chain is a line for one place: whoever has it is killed, and the next one starts.
+// chain is a queue for one device: the command that has it is killed, and the next one starts.
 type chain struct {
 	name  string
 	next  func() // puts one more into the line
@@ -203,7 +203,7 @@ func (c *chain) begin(heard *ear) {
 	c.stand()
 }
 
-// stand puts one more into the line and waits until it is there and sleeps.
+// stand adds one more to the queue and waits until it sleeps there.
 func (c *chain) stand() {
 	if c.alone {
 		return
@@ -220,7 +220,7 @@ func (c *chain) stand() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// hand kills who has the place, and measures until the next one has it.
+// hand kills the command that has the device, and measures until the next one has it.
 func (c *chain) hand(heard *ear) {
 	began := time.Now()
 	_ = unix.Kill(c.has, unix.SIGKILL)
@@ -233,7 +233,7 @@ func (c *chain) hand(heard *ear) {
 	c.stand()
 }
 
-// end kills who is left.
+// end kills the rest.
 func (c *chain) end(heard *ear) {
 	_ = unix.Kill(c.has, unix.SIGKILL)
 	if !c.alone {

@@ -47,7 +47,7 @@ func memory(b testing.TB) string {
 
 func overDemo(b testing.TB) place { return newPlace(b) }
 
-// overFake is a machine with n idle devices behind the fake driver, read as a real one is.
+// overFake is a machine with n idle devices of the fake driver, read as a real one is.
 func overFake(b *testing.B, n int) place {
 	var devices []fakegpu.GPU
 	for i := range n {
@@ -94,7 +94,7 @@ func command(argv, env []string) *exec.Cmd {
 	return c
 }
 
-// holdersOf waits for n processes beside jobs, known by the program they execute and its first argument.
+// holdersOf waits for n holder processes, known by their program and first argument.
 func holdersOf(b *testing.B, program string, n int) []int {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

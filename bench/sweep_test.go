@@ -18,8 +18,8 @@ const (
 	sweepGPUs = 8
 )
 
-// BenchmarkSweep runs a command that does nothing very often, on eight devices, beside GNU parallel with slot numbers, which
-// leases nothing, remembers nothing and writes no log. The goal is to be no slower.
+// BenchmarkSweep runs a command that does nothing very often, on eight devices: with gpuard, and with GNU parallel with
+// slot numbers, which leases nothing, records nothing and writes no log. The goal is to be no slower.
 func BenchmarkSweep(b *testing.B) {
 	gpuard := buildProgram(b)
 	place := overDemo(b)

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"gpuard/internal/app/machine"
 )
 
 // amdbox is the program on the machine whose files lie in the folder AMDBOX.
 func amdbox() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(os.Getenv("AMDBOX"), waits{driver: 5 * time.Second, fading: time.Second, lock: time.Second, touch: moment}))
+	os.Exit(start(os.Getenv("AMDBOX"), machine.Times{Driver: 5 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment}))
 }
 
 // amdRoot unpacks a machine of the AMD reader's tests. A name that ends in @ is a symbolic link.

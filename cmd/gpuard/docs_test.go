@@ -25,7 +25,7 @@ type ending struct {
 func endings() []ending {
 	const invented = "on an invented machine"
 	return []ending{
-		{`gpuard run .*--no-wait --gpus 3 `, 120, "ask for 2 GPUs", false},
+		{`gpuard run .*--(no-wait|dry-run) --gpus 3 `, 120, "ask for 2 GPUs", false},
 		{`gpuard lint ([a-z]+\.sh|jobs/|\.)`, 1, "mask-range", false},
 		{`gpuard lint .*>`, 1, "", false},
 		{`gpuard verify `, 2, invented, false},

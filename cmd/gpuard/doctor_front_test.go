@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/check"
 )
 
 // surveyed is the program with files of the system below $SITE in place of /: etc, sys, dev, usr.
 func surveyed() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(os.Getenv("SITE"), waits{driver: 2 * time.Second, fading: time.Second, lock: time.Second, touch: moment}))
+	os.Exit(start(os.Getenv("SITE"), machine.Times{Driver: 2 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment}))
 }
 
 // TestDoctorFront: the answer is one object with every check, and the first line of the text is its verdict.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/proc"
@@ -21,30 +22,30 @@ import (
 // hasty is the program with less patience than people need.
 func hasty() { os.Exit(start("/", haste())) }
 
-func haste() waits {
+func haste() machine.Times {
 	const moment = 20 * time.Millisecond
-	return waits{driver: time.Second, fading: 1500 * time.Millisecond, lock: 300 * time.Millisecond, touch: moment,
-		look: 4 * moment, minute: driftMinute, reach: 500 * time.Millisecond, pause: moment, turn: 300 * time.Millisecond, slow: 10 * moment, again: 75 * moment}
+	return machine.Times{Driver: time.Second, Fading: 1500 * time.Millisecond, Lock: 300 * time.Millisecond, Touch: moment,
+		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment}
 }
 
 // lastingly is the program that keeps leases for a next start ten minutes long.
 func lastingly() {
-	w := usual()
-	w.again = 10 * time.Minute
+	var w machine.Times
+	w.Again = 10 * time.Minute
 	os.Exit(start("/", w))
 }
 
 // pausing is the program with all the time in the world before a command that failed is started again.
 func pausing() {
-	w := usual()
-	w.pause = time.Hour
+	var w machine.Times
+	w.Pause = time.Hour
 	os.Exit(start("/", w))
 }
 
 // trusting is the hasty program with all the patience for a driver that answers when the test lets it.
 func trusting() {
 	w := haste()
-	w.driver = time.Minute
+	w.Driver = time.Minute
 	os.Exit(start("/", w))
 }
 

@@ -11,17 +11,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
-	"gpuard/internal/host/marks"
+	"gpuard/internal/host/devicestate"
 	"gpuard/internal/host/proc"
 )
 
 // unwell is hasty on a machine whose kernel's log is dev/kmsg below the folder UNWELL.
 func unwell() {
 	const moment = 20 * time.Millisecond
-	os.Exit(start(os.Getenv("UNWELL"), waits{driver: 2 * time.Second, fading: time.Second, lock: time.Second, touch: moment, log: moment, look: 4 * moment, minute: driftMinute, slow: 10 * moment}))
+	os.Exit(start(os.Getenv("UNWELL"), machine.Times{Driver: 2 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment, Log: moment, Drift: 4 * moment, Minute: driftMinute, Slow: 10 * moment}))
 }
 
 // ward is a rack with a kernel's log.
@@ -142,7 +143,7 @@ func TestNotedErrorsEnd(t *testing.T) {
 	note := func(device int) {
 		t.Helper()
 		e := gpu.Event{Device: gpu.UUID(uuid(device)), XID: gpu.XID{Code: 119, At: time.Now(), Source: "nvml"}}
-		if err := marks.Record(w.state, boot, e); err != nil {
+		if err := devicestate.Record(w.state, boot, e); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond) // what comes next has a later moment

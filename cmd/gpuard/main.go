@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,10 +16,16 @@ import (
 	"sync"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/explain"
+	"gpuard/internal/app/holder"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/measure"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/sweep"
+	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
@@ -42,7 +49,7 @@ func locked() bool {
 func main() {
 	deepen(0)
 	launch.DefaultSignals()
-	os.Exit(start("/", usual()))
+	os.Exit(start("/", machine.Times{}))
 }
 
 // deepen makes this goroutine's stack large while there is little on it. It would be copied from 2 KiB to 64 KiB in five steps
@@ -55,76 +62,47 @@ func deepen(at int) byte {
 	return room[len(room)-1-at]
 }
 
-func usual() waits {
-	return waits{driver: 5 * time.Second, fading: 10 * time.Second, lock: 10 * time.Second, touch: 24 * time.Hour,
-		look: 5 * time.Second, minute: time.Minute, again: 15 * time.Second}
-}
-
-// waits are the long patiences of the program; tests give shorter ones.
-type waits struct {
-	driver time.Duration // for one answer of the driver
-	fading time.Duration // for GPU memory of a job that just ended
-	lock   time.Duration // for the lock of the lease folder
-	log    time.Duration // between two looks at the kernel's log while a command is watched; 0 is what the program has
-	touch  time.Duration // between two touches of a lease by its holder
-	again  time.Duration // for a next start of a command whose lease is kept for that
-	look   time.Duration // between two looks at the GPUs of a job that may move
-	minute time.Duration // of the policy of such moves
-	turn   time.Duration // for a request that is next in the line to come; 0 is what the program has
-	slow   time.Duration // between two readings of the machine by the first in line; 0 is what the program has
-	pause  time.Duration // before a command that failed is started again; 0 is what the program has
-	reach  time.Duration // for a job on a device to show up as a client of MPS; 0 is what the program has
-}
-
 // start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them.
-func start(root string, w waits) int {
+func start(root string, times machine.Times) int {
 	switch {
-	case app.Holder():
-		return ended(app.Keep(os.Args[2:], w.touch, w.again))
+	case holder.Is():
+		return ended(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
 	case logfile.Copying():
 		return ended(logfile.Copy(os.Args[2:]))
-	case app.Probing():
-		if err := app.Serve(); err != nil {
+	case explain.Probing():
+		if err := explain.Serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 			return 1
 		}
 		return 0
 	}
-	nvidia := &driver{deadline: w.driver, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
-	a := &app.App{
-		Name:        filepath.Base(os.Args[0]),
-		Read:        app.Both(app.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(w.driver)).Read),
-		Unread:      func() []gpu.Device { return pci.Others(root) },
-		Cards:       func() ([]site.Card, error) { return pci.Cards(root) },
-		Events:      nvidia.events,
-		KernelLog:   root,
-		Root:        root,
-		LogInterval: w.log,
-		Env:         os.Environ(),
-		Proc:        proc.New("/proc"),
-		Run:         "/run", Tmp: "/var/tmp",
-		Fading:        w.fading,
-		Driver:        w.driver,
-		LockDeadline:  w.lock,
-		Reach:         w.reach,
-		Overdue:       w.turn,
-		Slow:          w.slow,
-		DriftInterval: w.look,
-		DriftMinute:   w.minute,
-		Pause:         w.pause,
+	deadline := cmp.Or(times.Driver, 5*time.Second)
+	nvidia := &driver{deadline: deadline, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
+	host := &machine.Host{
+		Name:      filepath.Base(os.Args[0]),
+		Reader:    machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
+		Unread:    func() []gpu.Device { return pci.Others(root) },
+		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
+		Events:    nvidia.events,
+		KernelLog: root,
+		Root:      root,
+		Env:       os.Environ(),
+		Proc:      proc.New("/proc"),
+		Run:       "/run", Tmp: "/var/tmp",
+		Times: times,
 	}
 	switch {
 	case sweep.Running():
-		sweep.Run(context.Background(), a, os.Args[2:])
+		sweep.Run(context.Background(), host, os.Args[2:])
 		return 0
-	case a.Verifier():
-		return ended(a.Overlook(context.Background(), os.Args[2:]))
-	case a.Measuring():
-		return ended(a.Measure(context.Background(), os.Args[2:]))
-	case a.OfRanks():
-		return ended(a.StartRanks(os.Args[1:]))
+	case verify.Verifier(host):
+		return ended(verify.RunVerifier(context.Background(), host, os.Args[2:]))
+	case measure.Measuring(host):
+		return ended(measure.Run(context.Background(), host, os.Args[2:]))
+	case apprun.OfRanks(host):
+		return ended(apprun.StartRanks(host, os.Args[1:]))
 	}
-	return cli.Main(context.Background(), &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
+	return cli.Main(context.Background(), &cli.Program{Host: host, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
 // ended is the exit code of a process that is not for people.
@@ -133,7 +111,7 @@ func ended(err error) int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-	return app.RunExit(err)
+	return exit.Run(err)
 }
 
 // driver is NVML, opened on first use and kept: one initialisation per process.

@@ -95,7 +95,7 @@ func TestQuotaBesideHanging(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0), fakegpu.GeForce(1))
 	r.Hang("nvmlDeviceGetComputeRunningProcesses_v3", 1)
-	soon(t, 10*time.Second+usual().driver, func() time.Duration { // the driver has its time once
+	soon(t, 10*time.Second+5*time.Second, func() time.Duration { // the driver has its time once
 		_, heard, over := r.share("16G", "--device", "0")
 		on := time.Now()
 		<-over

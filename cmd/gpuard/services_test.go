@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/proc"
@@ -29,9 +29,9 @@ func upkeep() {
 	if strings.HasPrefix(os.Args[1], "project-") {
 		hasty()
 	}
-	machine := os.Getenv("GPUARD_MACHINE")
-	a := &app.App{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: machine, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
-	err := edit(context.Background(), &services.Projects{App: a}, os.Args[1], os.Args[2:])
+	devices := os.Getenv("GPUARD_MACHINE")
+	host := &machine.Host{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: devices, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
+	err := edit(context.Background(), &services.Projects{Host: host}, os.Args[1], os.Args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -397,11 +397,11 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestEndLine: where, how long, how it ended, and how much memory; as JSON on request.
+// TestEndLine: where, how long, how it ended, and how much memory if that is known; as JSON on request.
 func TestEndLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
-	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "exit 3"))
+	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "head -c 60000000 /dev/zero | tail -c 60000000 >/dev/null; exit 3"))
 	same(t, "exit", got.code, 3)
 	contains(t, got.err, "gpuard: GPU 0 (NVIDIA L4); ran ", " s; exit 3; at most ", " MiB of host memory in one process\n")
 	r.freed()
@@ -422,7 +422,7 @@ func TestEndLine(t *testing.T) {
 	if len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &begun) != nil || json.Unmarshal([]byte(lines[1]), &over) != nil {
 		t.Fatalf("%q", lines)
 	}
-	if begun.Schema != "gpuard.run/1" || begun.PID == 0 || over.Schema != "gpuard.run-end/1" || over.Signal != "SIGTERM" || over.Exit != -1 || !over.TimedOut || over.Peak == nil || *over.Peak < gpu.MiB/2 {
+	if begun.Schema != "gpuard.run/1" || begun.PID == 0 || over.Schema != "gpuard.run-end/1" || over.Signal != "SIGTERM" || over.Exit != -1 || !over.TimedOut || over.Peak != nil { // sleep uses less than gpuard, which it was until its exec
 		t.Errorf("%+v %+v", begun, over)
 	}
 	r.freed()

@@ -20,7 +20,7 @@ import (
 func runnerOf(visible int, dir string) int {
 	for _, p := range batch.Processes() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if words := strings.Split(string(line), "\x00"); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead && p.Session == p.PID && p.Parent == visible {
+		if words := strings.Split(string(line), "\x00"); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead() && p.Session == p.PID && p.Parent == visible {
 			if threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID)); len(threads) < 2 {
 				continue
 			}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/app/verify"
+	core "gpuard/internal/core/verify"
 	"gpuard/test/fakegpu"
 )
 
@@ -54,8 +54,8 @@ func TestVerifyInterruptedByHand(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()
 	errs := fmt.Sprint(cmd.Stderr)
-	var v app.Verification
-	if err := json.Unmarshal([]byte(errs), &v); err != nil || v.Verdict == verify.CPU || cmd.ProcessState.ExitCode() != 123 {
+	var v verify.Verification
+	if err := json.Unmarshal([]byte(errs), &v); err != nil || v.Verdict == core.CPU || cmd.ProcessState.ExitCode() != 123 {
 		t.Errorf("%v, %v\n%s", cmd.ProcessState, err, errs)
 	}
 }
@@ -87,12 +87,12 @@ func TestVerifyGuess(t *testing.T) {
 	gpus[1] = fakegpu.H100(1)
 	r := newRack(t, gpus...)
 	guess := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
-	v := r.verified(verify.NotMeasurable, 123, fmt.Sprint(guess))
+	v := r.verified(core.NotMeasurable, 123, fmt.Sprint(guess))
 	contains(t, v.Text, "is on GPU 0", "its environment (CUDA_VISIBLE_DEVICES=0) shows it is a guess: most likely GPU 1")
 	certain := r.unleased([]string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, "exec fakegpu-job --gpu 0")
-	r.verified(verify.WrongDevice, 1, fmt.Sprint(certain))
+	r.verified(core.WrongDevice, 1, fmt.Sprint(certain))
 	lease, _ := r.leased(1, "unset CUDA_DEVICE_ORDER; fakegpu-job --gpu 1; true")
-	child := r.verified(verify.Proven, 0, lease).Sightings[0].PID
-	v = r.verified(verify.Proven, 0, fmt.Sprint(child)) // its own variables are a guess, its lease is not
+	child := r.verified(core.Proven, 0, lease).Sightings[0].PID
+	v = r.verified(core.Proven, 0, fmt.Sprint(child)) // its own variables are a guess, its lease is not
 	same(t, "lease and guess", []any{v.Lease, v.Variable, v.Promised[0].Index}, []any{lease, "CUDA_VISIBLE_DEVICES=1", 0})
 }

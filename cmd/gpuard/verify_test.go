@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/app/verify"
+	core "gpuard/internal/core/verify"
 	"gpuard/internal/gate"
 	"gpuard/test/executable"
 	"gpuard/test/fakegpu"
@@ -39,7 +39,7 @@ func (r *rack) leased(device int, script string, flags ...string) (lease string,
 }
 
 // verified runs verify, which must end with that verdict and exit code.
-func (r *rack) verified(want verify.Verdict, code int, args ...string) (v app.Verification) {
+func (r *rack) verified(want core.Verdict, code int, args ...string) (v verify.Verification) {
 	r.t.Helper()
 	got := run(r.t, r.cmd(append([]string{"verify", "--json"}, args...)...))
 	if err := json.Unmarshal([]byte(got.out), &v); err != nil {
@@ -57,7 +57,7 @@ func TestVerifyProven(t *testing.T) {
 	lease, pid := r.leased(1, "exec fakegpu-job --gpu 1 --mem 3G")
 	r.occupyGPU(2, "1G", fakegpu.Compute) // somebody else's
 	for _, target := range []string{lease, fmt.Sprint(pid)} {
-		v := r.verified(verify.Proven, 0, target)
+		v := r.verified(core.Proven, 0, target)
 		place := "GPU 1 (NVIDIA A100-SXM4-80GB, " + uuid(1) + ")"
 		same(t, "text", v.Text, fmt.Sprintf("fakegpu-job (process %d) is on %s, 3 GiB", pid, place))
 		same(t, "witnesses", []any{v.Variable, v.Promised[0].Index, v.Lease, v.Leased[0].Index, len(v.Sightings)}, []any{"CUDA_VISIBLE_DEVICES=1", 1, lease, 1, 1})
@@ -70,14 +70,14 @@ func TestVerifyWithoutALease(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	pid := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1; true")
-	v := r.verified(verify.WrongDevice, 1, fmt.Sprint(pid))
+	v := r.verified(core.WrongDevice, 1, fmt.Sprint(pid))
 	contains(t, v.Text, "is on GPU 1", "its environment (CUDA_VISIBLE_DEVICES=0) shows it only GPU 0")
 	contains(t, v.Remedy, fmt.Sprintf("kill %d", v.Sightings[0].PID))
 	if v.Sightings[0].PID == pid {
 		t.Error("the child was not told from its parent")
 	}
 	right := r.unleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
-	same(t, "lease", r.verified(verify.Proven, 0, fmt.Sprint(right)).Lease, "")
+	same(t, "lease", r.verified(core.Proven, 0, fmt.Sprint(right)).Lease, "")
 }
 
 // TestVerifyOutsideTheLease: a program rewrites the variable itself and lands on a device that is not its own.
@@ -92,10 +92,10 @@ exit
 `
 	executable.Write(t, program, []byte(text))
 	lease, pid := r.leased(0, "echo $CUDA_VISIBLE_DEVICES; exec "+program)
-	v := r.verified(verify.OutsideLease, 1, lease)
+	v := r.verified(core.OutsideLease, 1, lease)
 	contains(t, v.Text, "is on GPU 1", "which is not in lease "+lease+": it has GPU 0")
 	same(t, "what it was started with", v.Variable, "CUDA_VISIBLE_DEVICES=0")
-	same(t, "by the process", r.verified(verify.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
+	same(t, "by the process", r.verified(core.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
 	got := r.run("verify", lease)
 	contains(t, got.out, "outside the lease: ", "to do: ")
 }
@@ -109,7 +109,7 @@ func TestVerifyAfterTheParent(t *testing.T) {
 		s, _ := r.status()
 		return len(s.Devices[1].Processes) == 1
 	})
-	v := r.verified(verify.OutsideLease, 1, lease)
+	v := r.verified(core.OutsideLease, 1, lease)
 	if v.Sightings[0].PID == pid {
 		t.Errorf("seen: %+v", v.Sightings)
 	}
@@ -120,27 +120,27 @@ func TestVerifyNowhere(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	idle := r.unleased(nil, "echo; exec sleep 60")
-	v := r.verified(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
+	v := r.verified(core.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
 	contains(t, v.Text, "is on no GPU yet")
 	busy := r.unleased(nil, "for i in 1 2 3 4; do while :; do :; done & done; echo; wait")
 	eventually(t, "a job that computes is told", func() bool { // it has computed when it got its part of a busy machine
 		got := r.run("verify", "--json", "--for", "1s", fmt.Sprint(busy))
-		if err := json.Unmarshal([]byte(got.out), &v); err != nil || v.Verdict != verify.TooEarly && v.Verdict != verify.CPU {
+		if err := json.Unmarshal([]byte(got.out), &v); err != nil || v.Verdict != core.TooEarly && v.Verdict != core.CPU {
 			t.Fatalf("%v, exit %d:\n%s%s", err, got.code, got.out, got.err)
 		}
-		return v.Verdict == verify.CPU && got.code == 1
+		return v.Verdict == core.CPU && got.code == 1
 	})
 	_ = syscall.Kill(-busy, syscall.SIGKILL)
 	contains(t, v.Text, "of CPU time in", "was never seen on a GPU")
 	blind := r.unleased([]string{"CUDA_VISIBLE_DEVICES=-1"}, "echo; exec sleep 60")
-	v = r.verified(verify.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
+	v = r.verified(core.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
 	contains(t, v.Text, "its environment shows it none: CUDA_VISIBLE_DEVICES=-1")
 	r.Fail("nvmlDeviceGetComputeRunningProcesses_v3", fakegpu.Any, 4)
 	r.Fail("nvmlDeviceGetComputeRunningProcesses_v2", fakegpu.Any, 4)
-	v = r.verified(verify.NotMeasurable, 123, fmt.Sprint(idle))
+	v = r.verified(core.NotMeasurable, 123, fmt.Sprint(idle))
 	contains(t, v.Text, "cannot list its processes: Insufficient Permissions")
 	r.FailInit(9)
-	v = r.verified(verify.NotMeasurable, 123, fmt.Sprint(idle))
+	v = r.verified(core.NotMeasurable, 123, fmt.Sprint(idle))
 	contains(t, v.Text, "cannot be looked for on the GPUs")
 	text := r.run("verify", fmt.Sprint(idle))
 	contains(t, text.out, "not measurable: ", "environment  not known", "driver       not known", "to do: ")
@@ -158,8 +158,8 @@ func TestVerifyCommand(t *testing.T) {
 	cmd = r.cmd("verify", "--json", "--", "sh", "-c", "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 2; true")
 	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0")
 	got = run(t, cmd)
-	var v app.Verification
-	if err := json.Unmarshal([]byte(got.err), &v); err != nil || v.Verdict != verify.WrongDevice || got.code != 1 {
+	var v verify.Verification
+	if err := json.Unmarshal([]byte(got.err), &v); err != nil || v.Verdict != core.WrongDevice || got.code != 1 {
 		t.Errorf("exit %d, %v\n%s", got.code, err, got.err)
 	}
 
@@ -274,8 +274,8 @@ func TestVerifyTorch(t *testing.T) {
 import torch, time
 print('ready', flush=True)
 time.sleep(120)"`)
-	v := r.verified(verify.CPU, 1, lease)
-	if len(v.Frameworks) != 1 || v.Frameworks[0].PID != pid || v.Frameworks[0].Name != "PyTorch" || v.Frameworks[0].GPU != verify.No {
+	v := r.verified(core.CPU, 1, lease)
+	if len(v.Frameworks) != 1 || v.Frameworks[0].PID != pid || v.Frameworks[0].Name != "PyTorch" || v.Frameworks[0].GPU != core.No {
 		t.Fatalf("frameworks: %+v", v.Frameworks)
 	}
 	contains(t, v.Text, "PyTorch "+v.Frameworks[0].Version+" is built for the CPU alone")

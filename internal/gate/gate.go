@@ -21,7 +21,7 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// probe is what a gate looks at; the error is what the skipped or failed test shows.
+// probe is the condition of a gate; its error is shown by the skipped or failed test.
 type probe struct {
 	name string
 	here func() error
@@ -74,8 +74,9 @@ func probes() []probe {
 	}
 }
 
-// Need skips t unless the machine has what name stands for; with GPUARD_GATES=all, or a list that contains name, it fails t instead.
-// t is the test that runs, not one around it and not a value that has a test in it: the layout test looks at every call.
+// Need skips t unless the machine has what name means; with GPUARD_GATES=all, or a list that contains name, it fails t
+// instead. t must be the test that runs, not one around it and not a value that contains a test: the layout test checks
+// every call.
 func Need(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -108,7 +109,7 @@ func (p probe) judge(wanted string) (fails, skipped string) {
 	return "", fmt.Sprintf("gate %s: %v", p.name, err)
 }
 
-// Has reports whether the machine has what name stands for, for a part of t.
+// Has reports whether the machine has what name means, for a part of t.
 func Has(t testing.TB, name string) bool {
 	t.Helper()
 	p, known := probeOf(name)
@@ -214,7 +215,7 @@ func traceable() error {
 	return nil
 }
 
-// cgroup2: we may make cgroups of version 2 below our own, and nobody else manages those here.
+// cgroup2: this process may make cgroups of version 2 below its own, and no other manager uses those.
 func cgroup2() error {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return errors.New("systemd manages them")

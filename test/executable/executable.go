@@ -1,5 +1,6 @@
-// Package executable writes programs for tests. A process that another goroutine forks while the file is open for writing has it
-// open too until it becomes its own program, and whoever starts the file meanwhile is told "text file busy" (golang/go issue 22315).
+// Package executable writes programs for tests. A process that another goroutine forks while the file is open for
+// writing has it open too until its exec, and starting the file meanwhile fails with "text file busy" (golang/go issue
+// 22315).
 package executable
 
 import (
@@ -8,7 +9,7 @@ import (
 	"testing"
 )
 
-// Write makes a file that everybody may start, a script or a binary, while no process is forked.
+// Write makes a file that all users may execute, a script or a binary, while no process is forked.
 func Write(t testing.TB, name string, text []byte) {
 	t.Helper()
 	syscall.ForkLock.RLock()

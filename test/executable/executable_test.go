@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWrite: what is written can be started at once, whatever else is started at the same time.
+// TestWrite: the file can be executed immediately, whatever else is started at the same time.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup

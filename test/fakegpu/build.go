@@ -27,7 +27,7 @@ type Paths struct {
 	CUDA    string // libcuda.so.1
 	SMI     string // nvidia-smi
 	MPS     string // nvidia-cuda-mps-control
-	Job     string // fakegpu-job, a program on the fake GPUs; its flags stand in c/job.c
+	Job     string // fakegpu-job, a program on the fake GPUs; c/job.c lists its flags
 }
 
 // Build compiles the fake driver, leaving out the named symbols of its libraries, or takes what an earlier test process built from the same sources.
@@ -54,7 +54,7 @@ func Build(t testing.TB, without ...string) Paths {
 	return paths
 }
 
-// build works in a folder beside dir and renames it: whoever comes second finds dir there and takes it.
+// build works in a temporary folder and renames it: if two run, the second finds dir and uses it.
 func build(t testing.TB, dir string, without []string) {
 	t.Helper()
 	work, err := os.MkdirTemp(filepath.Dir(dir), "build-")

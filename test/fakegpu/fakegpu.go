@@ -47,7 +47,8 @@ func (d *Driver) device(folder string, g GPU) {
 	}
 }
 
-// Add plugs in one more device behind the others, in one step. Who has the library open goes on with those it has counted.
+// Add adds one more device at the end, in one step. Processes that have the library open keep those that they have
+// counted.
 func (d *Driver) Add(g GPU) {
 	d.t.Helper()
 	found, err := filepath.Glob(filepath.Join(d.Dir, "gpus", "[0-9]*"))
@@ -208,7 +209,7 @@ func (d *Driver) ClearProcesses(gpu int) {
 	d.Unset(gpu, "processes")
 }
 
-// Any stands for every device in Hang and Fail.
+// Any means every device in Hang and Fail.
 const Any = -1
 
 // Hang makes an NVML function block for that device (or Any) until Answer; "*" is every function.

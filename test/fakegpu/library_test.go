@@ -114,7 +114,7 @@ for link in 0, 3, 4, 5, 6, 36:
 
 func TestXIDsReachWhoWaits(t *testing.T) {
 	d := New(t, A100(0), A100(1))
-	d.XID(1, 13) // before anybody listens: never reported
+	d.XID(1, 13) // before any process listens: never reported
 	cmd := python(t, `
 class Event(ctypes.Structure):
     _fields_ = [("device", ctypes.c_void_p), ("type", ctypes.c_ulonglong), ("data", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]

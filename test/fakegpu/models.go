@@ -69,8 +69,8 @@ func (g GPU) with(values GPU) GPU {
 	return out
 }
 
-// MIG returns a copy with MIG mode on and one MIG device per profile, such as "1g.10gb" or "1c.2g.20gb".
-// The profile's memory is taken as it stands, and GPU instance ids count from 1.
+// MIG returns a copy with MIG mode on and one MIG device per profile, such as "1g.10gb" or "1c.2g.20gb". The memory is
+// the profile's, and GPU instance IDs count from 1.
 func (g GPU) MIG(profiles ...string) GPU {
 	out := g.With("mig_mode", "1")
 	var base uint64

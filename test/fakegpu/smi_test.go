@@ -210,7 +210,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// document is what a reader of -q -x looks at.
+// document is what a reader of -q -x needs.
 type document struct {
 	Driver   string `xml:"driver_version"`
 	CUDA     string `xml:"cuda_version"`

@@ -128,7 +128,7 @@ type Link struct {
 	To   string
 }
 
-// Links are the links of a page, in order. What stands in code is none.
+// Links are the links of a page, in order, without those in code.
 func Links(blocks []Block) (all []Link) {
 	for _, b := range blocks {
 		if b.Kind == Code {

@@ -49,7 +49,7 @@ func shown(src string, s lint.Step) string {
 	return out
 }
 
-// value is ="text" when it is known and ?"text" when it is computed, then @ and what stands at its place.
+// value is ="text" if it is known and ?"text" if it is computed, then @ and the text at its place.
 func value(src string, v lint.Value) string {
 	known := "="
 	if !v.Known {
@@ -62,7 +62,7 @@ func value(src string, v lint.Value) string {
 	return known + fmt.Sprintf("%q@%q", v.Text, there)
 }
 
-// At is what stands at a place: an explanation where there is no such place.
+// At is the text at a place: an explanation if there is no such place.
 func At(src string, p lint.Place) string {
 	lines := strings.SplitAfter(src, "\n")
 	if p == (lint.Place{}) {

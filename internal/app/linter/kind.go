@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/lint"
+	"gpuard/internal/text/shell"
 )
 
 // named tells the format of a file from its path; "" when the name does not say it.
@@ -78,7 +79,7 @@ func guess(file string, text []byte) lint.Kind {
 	return ""
 }
 
-// topKeys lists the keys of a YAML text that stand at the left margin.
+// topKeys lists the keys of a YAML text that start at the left margin.
 func topKeys(text []byte) (keys []string) {
 	for line := range bytes.Lines(text) {
 		key, _, found := bytes.Cut(line, []byte(":"))
@@ -89,17 +90,9 @@ func topKeys(text []byte) (keys []string) {
 	return keys
 }
 
-// interpreted tells the format of a script from what follows "#!". Options and assignments of env are passed over, and
-// "uv run --script" is Python.
+// interpreted tells the format of a script from what follows "#!"; "uv run --script" is Python.
 func interpreted(line string) lint.Kind {
-	words := strings.Fields(line)
-	for len(words) > 0 && (path.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
-		words = words[1:]
-	}
-	if len(words) == 0 {
-		return ""
-	}
-	name := path.Base(words[0])
+	name := shell.Interpreter(line)
 	switch {
 	case name == "uv", strings.HasPrefix(name, "python"), strings.HasPrefix(name, "pypy"):
 		return lint.Python

@@ -1,5 +1,7 @@
-// Package linter is the use case behind gpuard lint: it finds files, has them read by the readers of text, asks the rules of
-// core, and mends what can be mended. It shows nothing itself.
+// Package linter does the work of gpuard lint: it finds files, has them parsed by the readers of text, applies the
+// rules of core/lint, and fixes what can be fixed. It shows nothing itself.
+//
+//	report, err := linter.Run(ctx, linter.Options{Paths: []string{"."}})
 package linter
 
 import (
@@ -9,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/visible"
 )
 
-// Options say what to look at.
+// Options say which files to check, and how.
 type Options struct {
 	Paths  []string    // files and folders; "-" is Input
 	Input  io.Reader   // what "-" stands for
@@ -40,7 +42,7 @@ type Omission struct {
 	Why  string `json:"why"`  // the reason
 }
 
-// Mistake is a finding and where it stands.
+// Mistake is a finding and its place.
 type Mistake struct {
 	Path      string    `json:"path"`       // as it was given, or below a folder that was given
 	Kind      lint.Kind `json:"kind"`       // the format of the file
@@ -48,7 +50,7 @@ type Mistake struct {
 	Line      int       `json:"line"`       // from 1
 	Column    int       `json:"column"`     // from 1, in bytes
 	EndLine   int       `json:"end_line"`   // of the last byte
-	EndColumn int       `json:"end_column"` // behind the last byte
+	EndColumn int       `json:"end_column"` // after the last byte
 	check.Finding
 	Now     string `json:"now"`     // the line or lines as they are
 	Instead string `json:"instead"` // as they should be written; "" when there is no single way
@@ -61,11 +63,11 @@ func (r Report) Bad() bool {
 	return slices.ContainsFunc(r.Findings, func(f Mistake) bool { return f.Severity.Bad() && !f.Fixed })
 }
 
-// Run looks at everything that o names.
+// Run checks everything that o names.
 func Run(ctx context.Context, o Options) (Report, error) {
 	r := Report{Findings: []Mistake{}, Skipped: []Omission{}, Problems: []Omission{}}
 	if o.Fix && slices.Contains(o.Paths, input) {
-		return r, &app.Usage{Text: "cannot write into standard input: --fix takes files"}
+		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
 	sources, err := o.collect(&r)
 	if err != nil {
@@ -108,7 +110,7 @@ func (r *Report) add(one *reading) {
 	r.Findings = append(r.Findings, mistakes...)
 }
 
-// look asks the rules about one file.
+// look applies the rules to one file.
 func (one *reading) look() (found []lint.Finding, silenced int) {
 	return lint.Silence(one.file, one.cells(), lint.Look(one.file))
 }
@@ -154,7 +156,7 @@ func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mista
 	return m
 }
 
-// mended applies the edits of one finding to the lines from the given one on, when there stands what they are about.
+// mended applies the edits of one finding to the lines from the given one on, if the text there is what they expect.
 func mended(lines string, edits []lint.Edit, from int) (string, bool) {
 	edits = slices.Clone(edits)
 	there := lint.At(lines)

@@ -116,7 +116,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestExamples looks at all examples, which are read once.
+// TestExamples checks all examples, which are read once.
 func TestExamples(t *testing.T) {
 	gate.Need(t, "python3")
 	all := everything(t)
@@ -176,7 +176,7 @@ func (e example) compare(t *testing.T) {
 	}
 }
 
-// testPlaces: where a reader says that something stands, it stands, byte for byte. What is mended depends on that.
+// testPlaces: at the place that a reader reports, the text is what it says, byte for byte. Fixes depend on that.
 func testPlaces(t *testing.T, all []example) {
 	for _, e := range all {
 		cells := e.read.cells()

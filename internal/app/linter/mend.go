@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/core/lint"
-	"gpuard/internal/host/rewrite"
+	"gpuard/internal/host/atomicfile"
 )
 
 // rounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
@@ -16,7 +16,7 @@ const rounds = 32
 type attempt struct {
 	read    *reading // of the newest text that is known to be good
 	before  reading  // what the file holds
-	alone   bool     // mending several findings at once went wrong
+	alone   bool     // fixing several findings together has failed
 	next    int      // the finding that is tried alone
 	chosen  []bool   // findings of read that the text under trial mends
 	fixed   []Mistake
@@ -59,9 +59,9 @@ func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
 	return all
 }
 
-// mendable reports whether places in the file are places in its text: a notebook's are not, and bytes are counted in other
-// ways where the text is no UTF-8 or begins with a mark of its encoding. Should a reader be wrong about a place, what stands
-// there is not what it read. (What goes over several lines is not compared: a reader leaves out how they are indented.)
+// mendable reports whether places in the file are places in its text. They are not in a notebook, nor in a text that is
+// no UTF-8 or begins with a byte order mark. It also compares the text at each place with what the reader says, in case
+// the reader is wrong. (Values over several lines are not compared: a reader drops their indentation.)
 func (one *reading) mendable() bool {
 	text := string(one.text)
 	if one.kind == lint.Notebook || one.path == input || !utf8.ValidString(text) || len(text) > 2 && text[:3] == "\ufeff" {
@@ -170,7 +170,7 @@ func (a *attempt) write(ctx context.Context) {
 	}
 	err := ctx.Err()
 	if err == nil {
-		err = rewrite.Replace(a.read.path, a.before.text, a.read.text)
+		err = atomicfile.Replace(a.read.path, a.before.text, a.read.text)
 	}
 	if err != nil {
 		*a.read = a.before

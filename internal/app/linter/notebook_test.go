@@ -7,7 +7,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestNotebook: lines are shown, and silenced, as they stand in their cell, those of magics too; nothing is mended there.
+// TestNotebook: lines are shown and silenced as they are in their cell, magics too; notebooks are not fixed.
 func TestNotebook(t *testing.T) {
 	gate.Need(t, "python3")
 	text := `{"cells": [

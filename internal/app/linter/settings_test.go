@@ -2,7 +2,7 @@ package linter
 
 import "testing"
 
-// TestFixSettings: each format is mended in its own way, and what else stands in the line stays.
+// TestFixSettings: each format is fixed in its own way, and the rest of the line stays.
 func TestFixSettings(t *testing.T) {
 	files := map[string][2]string{
 		"one.service": {"[Service]\nExecStart=CUDA_VISIBLE_DEVICES=1 /usr/bin/python3 /opt/train.py\n", "[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=1\nExecStart=/usr/bin/python3 /opt/train.py\n"},

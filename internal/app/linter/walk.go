@@ -12,15 +12,15 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
 )
 
-// largest is the size of a file that is still read: nobody writes more by hand.
+// largest is the size of the largest file that is read, in bytes; files written by hand are smaller.
 const largest = 2 << 20
 
-// input is the path that stands for standard input.
+// input is the path that means standard input.
 const input = "-"
 
 // source is a file to be read.
@@ -30,8 +30,8 @@ type source struct {
 	text []byte
 }
 
-// collect finds the files and reads their bytes. Folders are searched in the order of names; what lies in several of the
-// paths is looked at once.
+// collect finds the files and reads them. It searches folders in the order of names, and reads a file in several of the
+// paths once.
 func (o Options) collect(r *Report) ([]source, error) {
 	c := &collector{report: r, seen: map[string]bool{}}
 	for _, p := range o.Paths {
@@ -45,7 +45,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 				kind = guess(input, text)
 			}
 			if kind == "" {
-				return nil, &app.Usage{Text: "cannot tell the format of standard input: say it with --as"}
+				return nil, &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
 			c.take(source{input, kind, text})
 			continue
@@ -53,7 +53,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 		info, err := os.Stat(p)
 		switch {
 		case err != nil:
-			return nil, &app.Usage{Text: "cannot look at " + p + ": " + reason(err)}
+			return nil, &exit.Usage{Text: "cannot look at " + p + ": " + reason(err)}
 		case info.IsDir():
 			c.folder(p)
 		default:
@@ -78,8 +78,8 @@ type collector struct {
 	sources []source
 }
 
-// folder looks at everything below root. Symbolic links below it are not followed: their target is looked at where it
-// lies, or was not asked for.
+// folder collects everything below root. It does not follow symbolic links below root: the target is found at its own
+// place, or was not asked for.
 func (c *collector) folder(root string) {
 	root += string(filepath.Separator) + "." // a link that was named is followed
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {

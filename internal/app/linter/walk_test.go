@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
@@ -36,7 +36,7 @@ func lay(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// look is a run over paths that must succeed.
+// look checks paths, which must succeed.
 func look(t *testing.T, fix bool, paths ...string) Report {
 	t.Helper()
 	r, err := Run(t.Context(), Options{Paths: paths, Fix: fix, Env: visible.Env(os.Environ())})
@@ -109,7 +109,7 @@ func TestWalk(t *testing.T) {
 	})
 	t.Run("missing", func(t *testing.T) {
 		_, err := Run(t.Context(), Options{Paths: []string{root, root + "/nothing"}})
-		var usage *app.Usage
+		var usage *exit.Usage
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "no such file or directory") {
 			t.Errorf("%v, want a usage error", err)
 		}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
@@ -25,13 +25,13 @@ func untagged(env []string) []string {
 // belongings are the processes of an instance that have no keeper: the command that was recorded, what names the instance in its
 // environment, what holds its life lock, and what descends from these.
 type belongings struct {
-	app    *app.App
+	host   *machine.Host
 	folder *project.Folder
 	name   string
 }
 
-func newBelongings(a *app.App, folder *project.Folder, name string) *belongings {
-	return &belongings{a, folder, name}
+func newBelongings(host *machine.Host, folder *project.Folder, name string) *belongings {
+	return &belongings{host, folder, name}
 }
 
 // tag is the value of the variable.
@@ -40,26 +40,26 @@ func (b *belongings) tag() string { return b.folder.ID() + "/" + b.name }
 // find lists them, oldest first. r is what is known of the instance.
 func (b *belongings) find(r service.Record) []service.Process {
 	var pids []int
-	boot, _ := b.app.Proc.BootID()
-	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.app.Proc.Namespace() && b.app.Proc.Alive(r.Main.PID, r.Main.Start) {
+	boot, _ := b.host.Proc.BootID()
+	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.host.Proc.Namespace() && b.host.Proc.Alive(r.Main.PID, r.Main.Start) {
 		pids = append(pids, r.Main.PID)
 	}
-	for _, pid := range b.app.Proc.Of(uint32(os.Geteuid())) { //nolint:gosec // a uid
-		env, err := b.app.Proc.Environ(pid)
+	for _, pid := range b.host.Proc.Of(uint32(os.Geteuid())) { //nolint:gosec // a uid
+		env, err := b.host.Proc.Environ(pid)
 		if value, _ := visible.Env(env).Lookup(serviceVariable); err == nil && value == b.tag() {
 			pids = append(pids, pid)
 		}
 	}
 	if len(pids) == 0 && b.folder.Lives(b.name) {
 		if dev, ino, err := b.folder.LifeFile(b.name); err == nil {
-			for _, p := range b.app.Proc.OpenBy(dev, ino) {
+			for _, p := range b.host.Proc.OpenBy(dev, ino) {
 				pids = append(pids, p.PID)
 			}
 		}
 	}
 	var found []service.Process
-	for _, pid := range b.app.Proc.Tree(pids...) {
-		s, err := b.app.Proc.Stat(pid)
+	for _, pid := range b.host.Proc.Tree(pids...) {
+		s, err := b.host.Proc.Stat(pid)
 		if err == nil && pid != os.Getpid() && s.State != "Z" && s.State != "X" {
 			found = append(found, service.Process{PID: pid, Start: s.Start})
 		}
@@ -76,7 +76,7 @@ func (b *belongings) find(r service.Record) []service.Process {
 // gone is how long processes that were killed may take to be gone.
 const gone = 10 * time.Second
 
-// end asks them all to end, and kills after grace, or at once when hurry is closed. It reports whether all are gone.
+// end asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
 func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
 	late := time.NewTimer(grace)
@@ -108,14 +108,14 @@ func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Durat
 	}
 }
 
-// send signals a process that was seen, whoever has its number now. One that stands still is continued for it.
+// send signals a process, unless another one has its PID by now, and continues it if it is stopped.
 func (b *belongings) send(p service.Process, sig syscall.Signal) {
 	fd, err := launch.Pidfd(p.PID)
 	if err != nil {
 		return
 	}
 	defer fd.Close() //nolint:errcheck // read only
-	if b.app.Proc.Alive(p.PID, p.Start) {
+	if b.host.Proc.Alive(p.PID, p.Start) {
 		_ = launch.Send(fd, sig)
 		_ = launch.Send(fd, syscall.SIGCONT)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/dotenv"
@@ -26,16 +26,16 @@ type Change struct {
 	End   []string // are not in the file any more
 }
 
-// Up writes down that p is wanted, of it only the services named and what they depend on where any are named, and sees to
-// a supervisor. It returns at once: Look and Changes tell what comes of it. The error is a *mistake.Many for what only shows
-// on this machine.
+// Up records that p is wanted, or only the named services and those that they depend on, and starts a supervisor if
+// there is none. It returns without waiting: Look and Changes show the progress. The error is a *diagnostic.Many for
+// mistakes that only show on this machine.
 func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
 	for _, name := range only {
 		if !slices.ContainsFunc(p.Services, func(s service.Service) bool { return s.Name == name }) {
-			return nil, &app.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, listOf(p))}
+			return nil, &exit.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, listOf(p))}
 		}
 	}
-	ground, err := f.app.Ground(ctx)
+	ground, err := Ground(ctx, f.host)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 	if err != nil {
 		return nil, err
 	}
-	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.app.Machine, Count: before.Count}
-	u := &upping{before: before, seen: newLook(f.app, folder).all(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
+	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.host.Machine, Count: before.Count}
+	u := &upping{before: before, seen: newLook(f.host, folder).all(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
 	for _, i := range instances {
 		u.take(i, len(only) == 0 || needed(p, only, i.Service))
 	}
 	u.rest(len(only) > 0)
-	if err := folder.SetEnvironment(untagged(f.app.Env)); err != nil {
+	if err := folder.SetEnvironment(untagged(f.host.Env)); err != nil {
 		return nil, err
 	}
 	if err := folder.SetPlacement(placement); err != nil {
@@ -118,10 +118,10 @@ func variables(p *service.Project) (map[string][]service.Pair, error) {
 			}
 			data, err := files.Named(path, largest)
 			if err != nil {
-				return nil, &app.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
+				return nil, &exit.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
 			}
 			if pairs[path], err = dotenv.Read(data, path); err != nil {
-				return nil, &app.Usage{Text: err.Error()}
+				return nil, &exit.Usage{Text: err.Error()}
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (u *upping) rest(stays bool) {
 // them the time that they have for their end; it may also follow on a Down without.
 func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
 	return f.edit(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
-		seen := newLook(f.app, folder).all(w)
+		seen := newLook(f.host, folder).all(w)
 		for name, one := range seen {
 			if now && (one.Kept || one.Orphaned) && one.Hash != "" && meant(name, one.Service) {
 				_ = folder.SetEnding(name, one.Hash, true) // else it ends in its time
@@ -234,7 +234,7 @@ func (f *Folder) edit(ctx context.Context, only []string, change func(folder *pr
 	}
 	for _, name := range only {
 		if !slices.ContainsFunc(w.Instances, func(i service.Instance) bool { return i.Service == name || i.Name == name }) && !f.ends(folder, &w, name) {
-			return &app.Usage{Text: fmt.Sprintf("cannot find service %s: nothing of it is up; see gpuard ps", name)}
+			return &exit.Usage{Text: fmt.Sprintf("cannot find service %s: nothing of it is up; see gpuard ps", name)}
 		}
 	}
 	change(folder, &w, func(name, of string) bool {
@@ -249,7 +249,7 @@ func (f *Folder) edit(ctx context.Context, only []string, change func(folder *pr
 
 // ends reports whether something of a service is still about to end.
 func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bool {
-	for instance, one := range newLook(f.app, folder).all(w) {
+	for instance, one := range newLook(f.host, folder).all(w) {
 		if (one.Service == name || instance == name) && (one.Kept || one.Orphaned) {
 			return true
 		}
@@ -257,8 +257,8 @@ func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bo
 	return false
 }
 
-// Mend starts a supervisor where there is something to do for one and none lives. Whoever waits for something calls it after
-// each look.
+// Mend starts a supervisor if there is work for one and none is alive. A caller that waits for a change calls it after
+// each Look.
 func (f *Folder) Mend(ctx context.Context) error {
 	folder, err := f.open()
 	if err != nil || folder == nil || folder.Supervised() {
@@ -268,7 +268,7 @@ func (f *Folder) Mend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen := newLook(f.app, folder).all(&wanted)
+	seen := newLook(f.host, folder).all(&wanted)
 	if len(service.Next(wanted.Instances, seen)) == 0 && !anyAlive(seen) {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := background.Start(f.app.Name, untagged(f.app.Env), errs, "project-supervise", folder.Path)
+	process, err := daemonize.Start(f.host.Name, untagged(f.host.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}

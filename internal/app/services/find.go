@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
@@ -30,7 +30,7 @@ func (s *Projects) read(path string) (file string, data []byte, err error) {
 		return "", nil, err
 	}
 	if data, err = files.Named(file, largest); err != nil {
-		return "", nil, &app.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
 	}
 	return file, data, nil
 }
@@ -38,7 +38,7 @@ func (s *Projects) read(path string) (file string, data []byte, err error) {
 // named is the absolute path of a file that the caller named.
 func named(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
 	}
 	return absolute(path)
 }
@@ -46,7 +46,7 @@ func named(path string) (string, error) {
 // search finds the first project's file here or above and reads it. A path that known accepts is not read. A file that must not
 // be used ends the search: what lies above it is not what the caller sees first.
 func (s *Projects) search(known func(file string) bool) (file string, data []byte, err error) {
-	home, _ := s.App.Env.Lookup("HOME")
+	home, _ := s.Host.Env.Lookup("HOME")
 	here, doubt := "", ""
 	last, why, serr := files.Upwards(home, func(d *files.Folder) bool {
 		if here == "" {
@@ -73,9 +73,9 @@ func (s *Projects) search(known func(file string) bool) (file string, data []byt
 	case serr != nil:
 		return "", nil, serr
 	case err != nil:
-		return "", nil, &app.Usage{Text: err.Error()}
+		return "", nil, &exit.Usage{Text: err.Error()}
 	case file == "":
-		return "", nil, &app.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above, up to %s (%s); write one, or name it: --file FILE", here, last, why)}
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above, up to %s (%s); write one, or name it: --file FILE", here, last, why)}
 	}
 	return file, data, nil
 }
@@ -101,19 +101,19 @@ func (s *Projects) take(d *files.Folder, name, doubt string) ([]byte, error) {
 			return nil, os.ErrNotExist
 		}
 		if !at.OwnedBy(caller()) { // the mode of a link says nothing
-			doubt = "it belongs to " + s.App.Names(at.UID)
+			doubt = "it belongs to " + s.Host.Names(at.UID)
 		}
 	}
-	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), quote.Sh(path))
+	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), shellquote.Sh(path))
 }
 
 // doubt says what speaks against a file or folder, with what mends it; "" nothing.
 func (s *Projects) doubt(what, path string, at files.Access) string {
 	switch {
 	case !at.OwnedBy(caller()):
-		return what + " belongs to " + s.App.Names(at.UID)
+		return what + " belongs to " + s.Host.Names(at.UID)
 	case at.OthersWrite() && at.UID == caller():
-		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, quote.Sh(path))
+		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, shellquote.Sh(path))
 	case at.OthersWrite():
 		return fmt.Sprintf("others than root can write %s (mode %#o)", what, at.Mode)
 	}
@@ -122,9 +122,9 @@ func (s *Projects) doubt(what, path string, at files.Access) string {
 
 func caller() uint32 { return uint32(os.Geteuid()) } //nolint:gosec // a uid
 
-// instead is what to do, which for a user who became root by sudo is to do without.
+// instead is the advice for a missing project; under sudo it is to do without.
 func (s *Projects) instead() string {
-	by, _ := s.App.Env.Lookup("SUDO_UID")
+	by, _ := s.Host.Env.Lookup("SUDO_UID")
 	if _, err := strconv.ParseUint(by, 10, 32); err != nil || by == "0" || os.Geteuid() != 0 {
 		return "; name it"
 	}

@@ -10,31 +10,33 @@ import (
 	"sync"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
 	"gpuard/internal/host/tail"
 )
 
-// Task is what a keeper looks after.
+// Task is the instance that a keeper runs.
 type Task struct {
 	Dir, Instance string
 	Hash          string // of the instance that is meant; "" only ends what is left of it
 	Spec          job.Spec
 	Care          job.Care
-	Oversight     *app.Oversight               // nil: it is not verified
-	Standing      func(status.Standing) string // where it stands in the line, in words
+	Oversight     *run.Oversight               // nil: it is not verified
+	Standing      func(status.Standing) string // the place in the queue as text
 	Mistake       error                        // in what was asked for: the instance is refused
 }
 
-// Keep is the life of the keeper of one instance: what gpuard run is beside a command, with a record of it. It ends with the
-// instance. Another keeper's command that lives is found again and looked after, and not started a second time.
-func Keep(ctx context.Context, a *app.App, t Task) error {
-	if err := background.Begin("gpuard"); err != nil {
+// Keep is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
+// It ends with the instance. If an earlier keeper was killed and its command lives, Keep supervises that command and
+// does not start a second one.
+func Keep(ctx context.Context, host *machine.Host, t Task) error {
+	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(t.Dir)
@@ -49,7 +51,7 @@ func Keep(ctx context.Context, a *app.App, t Task) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{app: a, folder: folder, lock: lock, task: t, own: newBelongings(a, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
+	k := &keeper{host: host, folder: folder, lock: lock, task: t, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
 		if i < 0 {
@@ -78,9 +80,9 @@ func Policy(dir, instance, hash string) *policy.File {
 	return nil
 }
 
-// keeper looks after one instance.
+// keeper supervises one instance.
 type keeper struct {
-	app      *app.App
+	host     *machine.Host
 	folder   *project.Folder
 	lock     *project.Lock
 	life     *project.Lock // that the command inherits
@@ -132,25 +134,25 @@ func (k *keeper) run(ctx context.Context) error {
 // unstarted is why an instance ended that was ended before its start.
 const unstarted = "it was ended before it was started"
 
-// begin finds out who this keeper is, and goes on with the record of the one before. What is of another boot is forgotten but
-// for the devices.
+// begin identifies this keeper and continues the record of the one before. Of a record from another boot only the
+// devices count.
 func (k *keeper) begin(before *service.Record, found bool) error {
-	self, err := k.app.Proc.Stat(os.Getpid())
+	self, err := k.host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return err
 	}
-	boot, err := k.app.Proc.BootID()
+	boot, err := k.host.Proc.BootID()
 	if err != nil {
 		return err
 	}
 	if !found || before.Boot != boot {
-		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.app.Proc.Namespace()}
+		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.host.Proc.Namespace()}
 	}
 	if before.Stop == "" {
 		before.Stop, before.Grace = "SIGTERM", usualGrace
 	}
 	k.record = *before
-	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.app.Proc.Namespace(), service.Process{PID: os.Getpid(), Start: self.Start}
+	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.host.Proc.Namespace(), service.Process{PID: os.Getpid(), Start: self.Start}
 	return nil
 }
 
@@ -168,8 +170,8 @@ func (k *keeper) fresh(restarts int) {
 	})
 }
 
-// listen turns what the folder says into the end of the run: somebody asks for the end of this start, or the folder was removed,
-// so that nobody could ask for it later, or find the instance.
+// listen ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
+// command could find the instance later.
 func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
 		hash, now := k.folder.Ending(k.task.Instance)
@@ -189,7 +191,7 @@ func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 		select {
 		case <-w.Changed:
 		case <-k.late:
-			time.Sleep(2 * time.Second) // for somebody to make room
+			time.Sleep(2 * time.Second) // until there is room on the disk
 			k.set(func(*service.Record) {})
 		}
 	}
@@ -200,7 +202,7 @@ func (k *keeper) set(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.record)
-	if !k.lock.InPlace() { // somebody removes the folder
+	if !k.lock.InPlace() { // the folder is being removed
 		return
 	}
 	err := k.folder.SetRecord(k.task.Instance, k.record)
@@ -219,7 +221,7 @@ func (k *keeper) set(change func(*service.Record)) {
 
 // note writes a line of gpuard's own into the log.
 func (k *keeper) note(text string) {
-	_ = k.app.Note(k.log(), text) // a log that cannot be written is no fault of the service
+	_ = run.Note(k.host, k.log(), text) // a log that cannot be written is no fault of the service
 }
 
 func (k *keeper) log() string { return cmp.Or(k.task.Care.Log, k.folder.Log(k.task.Instance)) }
@@ -268,18 +270,18 @@ func (k *keeper) start(ctx context.Context) {
 		k.over(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
 		return
 	}
-	k.app.Env = k.environment()
-	k.app.Stand = k.stand
+	k.host.Env = k.environment()
+	k.host.Stand = k.stand
 	supervised := false
-	k.app.Say = func(text string) {
+	k.host.Say = func(text string) {
 		if !supervised { // from then on the log hears it by itself
 			k.note(text)
 		}
 	}
-	k.app.Loud = nil
+	k.host.Loud = nil
 	spec := k.task.Spec
 	spec.Prefer = k.snapshot().Last
-	l, err := k.app.Prepare(ctx, spec)
+	l, err := run.Prepare(ctx, k.host, spec)
 	if err != nil {
 		k.refused(ctx, err)
 		return
@@ -297,7 +299,7 @@ func (k *keeper) start(ctx context.Context) {
 
 // environment is what the command and its probes are started with.
 func (k *keeper) environment() []string {
-	return append(untagged(k.app.Env), serviceVariable+"="+k.own.tag())
+	return append(untagged(k.host.Env), serviceVariable+"="+k.own.tag())
 }
 
 // refused is the end of a start that did not come about.
@@ -320,7 +322,7 @@ func (k *keeper) refused(ctx context.Context, err error) {
 	k.over(service.Refused, text)
 }
 
-// stand hears where the request stands in the line.
+// stand records the place of the request in the queue.
 func (k *keeper) stand(s *status.Standing) {
 	if s == nil {
 		return
@@ -338,10 +340,10 @@ func (k *keeper) stand(s *status.Standing) {
 }
 
 // started hears of a start: just before it, and right after it with the command's PID.
-func (k *keeper) started(l *app.Launch, pid int) error {
+func (k *keeper) started(l *run.Launch, pid int) error {
 	var process service.Process
 	if pid != 0 {
-		if s, err := k.app.Proc.Stat(pid); err == nil { // else it is over already
+		if s, err := k.host.Proc.Stat(pid); err == nil { // else it is over already
 			process = service.Process{PID: pid, Start: s.Start}
 		}
 	} else {

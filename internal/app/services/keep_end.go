@@ -53,7 +53,7 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	k.over(state, why)
 }
 
-// watch begins to look for what shows that a start can be used.
+// watch starts the checks for readiness of a start.
 func (k *keeper) watch() {
 	if k.instance.Ready == nil {
 		return
@@ -66,7 +66,7 @@ func (k *keeper) watch() {
 	k.prober, k.calm = p, p.close
 }
 
-// probe goes on with that once the command runs.
+// probe continues them once the command runs.
 func (k *keeper) probe() {
 	p := k.prober
 	if p == nil {
@@ -81,7 +81,7 @@ func (k *keeper) probe() {
 	}
 	go func() {
 		defer close(over)
-		err := p.wait(ctx, k.instance.WorkDir, k.app.Env, func(why string) {
+		err := p.wait(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
 			k.set(func(r *service.Record) {
 				if r.State == service.Running && !r.Ready {
 					r.Why = "not ready: " + why

@@ -72,7 +72,7 @@ func (l *Logs) of(next func() (tail.Line, bool)) (Line, bool) {
 // Wait returns when Now may have more, or after Look. The error is that of ctx.
 func (l *Logs) Wait(ctx context.Context) error { return l.tail.Wait(ctx) }
 
-// Look makes Now see all that was written before this call, and ends a Wait; any goroutine may call it.
+// Look makes Now return everything that was written before this call, and ends a Wait; any goroutine may call it.
 func (l *Logs) Look() { l.tail.Look() }
 
 // Close lets go of the files.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/project"
 )
@@ -28,7 +28,7 @@ type Row struct {
 	Log              string // file that its output goes to; the one before it is FILE.1
 }
 
-// Settled reports whether nothing will happen to it without somebody's doing: it is ready, or ended for good.
+// Settled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
 func (r *Row) Settled() bool {
 	return r.Fresh && (over(r.State) || r.State == service.Running && r.Seen.Ready)
 }
@@ -38,7 +38,7 @@ func over(s service.State) bool {
 	return s == service.Done || s == service.Failed || s == service.Refused
 }
 
-// Look reads it all.
+// Look reads the state of all instances.
 func (f *Folder) Look(context.Context) (*View, error) {
 	v := &View{File: f.file, Rows: []Row{}}
 	folder, err := f.open()
@@ -50,7 +50,7 @@ func (f *Folder) Look(context.Context) (*View, error) {
 		return nil, err
 	}
 	v.Name, v.Machine, v.Dir, v.Supervised = wanted.Name, wanted.Machine, folder.Path, folder.Supervised()
-	seen := newLook(f.app, folder).all(&wanted)
+	seen := newLook(f.host, folder).all(&wanted)
 	held := service.Held(wanted.Instances, seen)
 	for _, i := range wanted.Instances {
 		r := Row{Instance: i, Seen: seen[i.Name], Wanted: true, Log: folder.Log(i.Name)}
@@ -91,16 +91,16 @@ func (r *Row) tell(held string, refused bool) {
 	}
 }
 
-// look finds out what is there of instances.
+// look reads which processes of instances exist.
 type look struct {
-	app    *app.App
+	host   *machine.Host
 	folder *project.Folder
 	boot   string
 }
 
-func newLook(a *app.App, folder *project.Folder) *look {
-	boot, _ := a.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
-	return &look{a, folder, boot}
+func newLook(host *machine.Host, folder *project.Folder) *look {
+	boot, _ := host.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
+	return &look{host, folder, boot}
 }
 
 // all are the instances that are wanted, and those that live without that.
@@ -138,12 +138,12 @@ func (l *look) one(name, hash string) (s service.Seen) {
 	case !found || over(r.State):
 		s.Orphaned = l.folder.Lives(name)
 	default:
-		s.Orphaned = l.folder.Lives(name) || len(newBelongings(l.app, l.folder, name).find(r)) > 0
+		s.Orphaned = l.folder.Lives(name) || len(newBelongings(l.host, l.folder, name).find(r)) > 0
 	}
 	return s
 }
 
 // lives reports whether the keeper that wrote a record lives. In another PID namespace that cannot be seen.
 func (l *look) lives(r service.Record) bool {
-	return r.Boot == l.boot && (r.Namespace != l.app.Proc.Namespace() || l.app.Proc.Alive(r.Keeper.PID, r.Keeper.Start))
+	return r.Boot == l.boot && (r.Namespace != l.host.Proc.Namespace() || l.host.Proc.Alive(r.Keeper.PID, r.Keeper.Start))
 }

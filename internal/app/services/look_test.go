@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/project"
@@ -15,8 +15,8 @@ import (
 // TestKeeperThatLeaves: a keeper is dead before its lock is free. An end of what is wanted that it wrote counts; else the lock is
 // that of another keeper, which has not written yet.
 func TestKeeperThatLeaves(t *testing.T) {
-	a := &app.App{Proc: proc.New("/proc")}
-	boot, err := a.Proc.BootID()
+	host := &machine.Host{Proc: proc.New("/proc")}
+	boot, err := host.Proc.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func TestKeeperThatLeaves(t *testing.T) {
 		{"new", service.Running, ""},
 		{"old", service.Done, ""},
 	} {
-		r := service.Record{Hash: c.hash, State: c.wrote, Boot: boot, Namespace: a.Proc.Namespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
+		r := service.Record{Hash: c.hash, State: c.wrote, Boot: boot, Namespace: host.Proc.Namespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
 		if err := folder.SetRecord("node", r); err != nil {
 			t.Fatal(err)
 		}
-		if got := newLook(a, folder).one("node", "new"); !got.Kept || got.State != c.seen {
+		if got := newLook(host, folder).one("node", "new"); !got.Kept || got.State != c.seen {
 			t.Errorf("%s of the %s start is seen as %q, want %q", c.wrote, c.hash, got.State, c.seen)
 		}
 	}

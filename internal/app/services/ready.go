@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/ready"
+	"gpuard/internal/host/readiness"
 	"gpuard/internal/host/tail"
 )
 
@@ -26,7 +26,7 @@ const (
 	answerable = 30 * time.Second // for one answer
 )
 
-// probing looks at the output of one start, from where the log ended before that. Close it when done.
+// probing watches the output of one start, from the end of the log before it. Close it when done.
 func probing(r service.Ready, log string, from service.Place) (*prober, error) {
 	p := &prober{ready: r}
 	if r.Log == "" {
@@ -114,11 +114,11 @@ func (p *prober) once(ctx context.Context, folder string, env []string) error {
 	defer cancel()
 	switch {
 	case len(p.ready.Command) > 0:
-		return ready.Command(ctx, p.ready.Command, folder, env)
+		return readiness.Command(ctx, p.ready.Command, folder, env)
 	case p.ready.TCP != "":
-		return ready.TCP(ctx, p.ready.TCP)
+		return readiness.TCP(ctx, p.ready.TCP)
 	case p.ready.HTTP != "":
-		return ready.HTTP(ctx, p.ready.HTTP)
+		return readiness.HTTP(ctx, p.ready.HTTP)
 	}
 	return errors.New("it cannot be asked")
 }

@@ -57,7 +57,7 @@ func (k *keeper) main(before service.Record, left []service.Process) service.Pro
 		return service.Process{}
 	}
 	for _, p := range left {
-		s, err := k.app.Proc.Stat(p.PID)
+		s, err := k.host.Proc.Stat(p.PID)
 		if err == nil && s.Start == p.Start && !slices.ContainsFunc(left, func(above service.Process) bool { return above.PID == s.PPID }) {
 			return p
 		}
@@ -65,14 +65,14 @@ func (k *keeper) main(before service.Record, left []service.Process) service.Pro
 	return service.Process{}
 }
 
-// adopt looks after a command that runs already, and reports whether that was all.
+// adopt supervises a command that runs already, and reports whether the keeper is done.
 func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	fd, err := launch.Pidfd(main.PID)
-	if err != nil || !k.app.Proc.Alive(main.PID, main.Start) {
+	if err != nil || !k.host.Proc.Alive(main.PID, main.Start) {
 		return k.unseen(ctx)
 	}
 	k.note(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
-	k.app.Env = k.environment()
+	k.host.Env = k.environment()
 	asks := false
 	k.set(func(r *service.Record) {
 		if r.State != service.Running && r.State != service.Ending {
@@ -116,7 +116,8 @@ func (k *keeper) snapshot() service.Record {
 	return k.record
 }
 
-// unseen is an end that nobody saw: how it was is not known. It reports whether that is the end for good.
+// unseen handles an end whose exit status is unknown, because no keeper was alive. It reports whether the instance has
+// ended for good.
 func (k *keeper) unseen(ctx context.Context) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })

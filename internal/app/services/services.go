@@ -1,6 +1,11 @@
-// Package services runs the programs of a gpuard.yaml: what is wanted is written into the project's folder, one supervisor
-// per project brings it about, and one keeper beside each instance looks after it. Nobody talks to anybody: there are files,
-// locks and notices of the kernel, so that whoever is killed is found missing and replaced, and nothing runs twice.
+// Package services runs the programs of a gpuard.yaml. Commands write what is wanted into the project's folder; one
+// supervisor per project starts what is missing; and one keeper per instance runs it. They communicate by files, locks
+// and inotify only. So a killed one is noticed and replaced, and nothing runs twice.
+//
+//	projects := &services.Projects{Host: host}
+//	p, err := projects.Load("")        // gpuard.yaml here or above
+//	folder, err := projects.Open(p)
+//	change, err := folder.Up(ctx, p, nil)
 package services
 
 import (
@@ -11,30 +16,32 @@ import (
 	"path/filepath"
 	"time"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
+
 	text "gpuard/internal/text/project"
 )
 
 // Projects are the projects of this user on this machine.
-type Projects struct{ App *app.App }
+type Projects struct{ Host *machine.Host }
 
-// Load reads a project's file; "" looks for gpuard.yaml here and above. The error is a *mistake.Many with every mistake, and
-// then the project is what could be read in spite of them; it is an *app.Usage when there is no such file.
+// Load reads a project's file; with "" it searches gpuard.yaml here and above. The error is a *diagnostic.Many with
+// every mistake, and the project then has what could be read; or an *exit.Usage if there is no such file.
 func (s *Projects) Load(path string) (*service.Project, error) {
 	file, data, err := s.read(path)
 	if err != nil {
 		return nil, err
 	}
 	p, mistakes := text.Read(data, file)
-	var more []mistake.One
+	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
-		return p, &mistake.Many{File: shown(path, file), List: mistakes}
+		return p, &diagnostic.Many{File: shown(path, file), List: mistakes}
 	}
 	return p, nil
 }
@@ -64,7 +71,7 @@ func absolute(path string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
 	}
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
@@ -72,8 +79,8 @@ func absolute(path string) (string, error) {
 // Open is the folder of a project whose file was read. It is made when it is first needed.
 func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.of(p.File) }
 
-// Find is the folder of a project by its file, which may be unreadable or gone; "" looks here and above. The error is an
-// *app.Usage when there is neither file nor folder. A project that was never up has no instances.
+// Find is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
+// error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
 func (s *Projects) Find(path string) (*Folder, error) {
 	if path == "" {
 		file, _, err := s.search(s.known)
@@ -87,7 +94,7 @@ func (s *Projects) Find(path string) (*Folder, error) {
 		return nil, err
 	}
 	if !isFile(file) && !s.known(file) {
-		return nil, &app.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
+		return nil, &exit.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
 	return s.of(file)
 }
@@ -103,7 +110,7 @@ func (s *Projects) known(file string) bool {
 }
 
 func (s *Projects) of(file string) (*Folder, error) {
-	top, err := s.App.Projects(false)
+	top, err := folderOfProjects(s.Host, false)
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +118,12 @@ func (s *Projects) of(file string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the name of this machine: %w", err)
 	}
-	return &Folder{app: s.App, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
+	return &Folder{host: s.Host, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
 }
 
 // Folder is one project: what is wanted of it, and what is known of its instances.
 type Folder struct {
-	app        *app.App
+	host       *machine.Host
 	file, path string
 }
 
@@ -131,7 +138,7 @@ func (f *Folder) open() (*project.Folder, error) {
 
 // create opens the folder, which is made when it is missing.
 func (f *Folder) create() (*project.Folder, error) {
-	top, err := f.app.Projects(true)
+	top, err := folderOfProjects(f.host, true)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +154,15 @@ func (f *Folder) advised(err error) error {
 		return err
 	}
 	elsewhere := "set XDG_STATE_HOME to a folder of your own"
-	if own, _ := f.app.Env.Lookup("GPUARD_STATE"); own != "" {
+	if own, _ := f.host.Env.Lookup("GPUARD_STATE"); own != "" {
 		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
 	}
 	return fmt.Errorf("cannot use the project's folder %s: it belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
-		foreign.Path, f.app.Names(foreign.UID), quote.Sh(foreign.Path), elsewhere)
+		foreign.Path, f.host.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
 }
 
-// Changes has a value after something changed that Look may show; it is closed when ctx ends. What changed before it returned is
-// not told, so look after it.
+// Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once
+// after it, for earlier changes.
 func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 	w, err := f.watch()
 	out := make(chan struct{})

@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/background"
+	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
 )
 
 // Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
 // costs nothing: the keepers go on, and the next supervisor finds them by their locks.
-func Supervise(ctx context.Context, a *app.App, dir string) error {
-	if err := background.Begin("gpuard"); err != nil {
+func Supervise(ctx context.Context, host *machine.Host, dir string) error {
+	if err := daemonize.Begin("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(dir)
@@ -35,7 +35,7 @@ func Supervise(ctx context.Context, a *app.App, dir string) error {
 		return err
 	}
 	defer watcher.Close()
-	s := &supervisor{app: a, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
+	s := &supervisor{host: host, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
 	for {
 		over, err := s.round()
 		if over || err != nil {
@@ -49,7 +49,7 @@ func Supervise(ctx context.Context, a *app.App, dir string) error {
 
 // supervisor brings about what is wanted.
 type supervisor struct {
-	app     *app.App
+	host    *machine.Host
 	folder  *project.Folder
 	lock    *project.Lock
 	keepers map[string]*keeping // that it started and that live
@@ -64,7 +64,7 @@ type keeping struct {
 	began      time.Time
 }
 
-// pause holds back the next keeper of an instance whose keepers end without having done anything.
+// pause delays the next keeper of an instance whose keepers end without a result.
 type pause struct {
 	length time.Duration
 	until  time.Time
@@ -104,7 +104,7 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 	return nil
 }
 
-// bury notes the end of a keeper. One that leaves things as they were is not started again at once.
+// bury records the end of a keeper. If it has changed nothing, the next one starts after a pause.
 func (s *supervisor) bury(k *keeping) {
 	delete(s.keepers, k.name)
 	r, found := s.folder.Record(k.name)
@@ -152,8 +152,8 @@ func anyAlive(seen map[string]service.Seen) bool {
 	return false
 }
 
-// leave ends this supervisor, unless something was asked for meanwhile: whoever changes what is wanted looks for a supervisor
-// after that, and finds none, or one that has seen it.
+// leave ends this supervisor, unless a command has changed what is wanted meanwhile: the command then checks for a
+// supervisor, and finds none, or one that has seen the change.
 func (s *supervisor) leave() (bool, error) {
 	lock, err := s.folder.Edit(editing)
 	if errors.Is(err, os.ErrNotExist) { // the folder was removed
@@ -175,9 +175,9 @@ func (s *supervisor) leave() (bool, error) {
 	return true, nil
 }
 
-// look is what is known of the instances. A keeper that was just started counts as there before it has its lock.
+// look is the state of the instances. A keeper that has just been started counts before it has its lock.
 func (s *supervisor) look(wanted *service.Wanted) map[string]service.Seen {
-	l := newLook(s.app, s.folder)
+	l := newLook(s.host, s.folder)
 	seen := l.all(wanted)
 	for name, k := range s.keepers {
 		one := seen[name]
@@ -233,7 +233,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &keeping{name, i.Hash, time.Now()}
-	process, err := background.Start(s.app.Name, latest(env), errs, args...)
+	process, err := daemonize.Start(s.host.Name, latest(env), errs, args...)
 	if err != nil {
 		s.bury(k)
 		return err
@@ -246,7 +246,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	return nil
 }
 
-// latest leaves of a name that stands there twice the last one.
+// latest keeps the last value of each variable.
 func latest(env []string) []string {
 	var out []string
 	known := map[string]bool{}
@@ -274,7 +274,7 @@ func logOf(i *service.Instance) string {
 	return ""
 }
 
-// journal is the file for what goes wrong in supervisors and keepers beside their records. It is kept small.
+// journal is the file for errors of supervisors and keepers that have no place in a record. Its size is limited.
 func (s *supervisor) journal() (*os.File, error) { return openJournal(s.folder) }
 
 func (s *supervisor) say(text string) {
@@ -282,7 +282,7 @@ func (s *supervisor) say(text string) {
 	if err != nil {
 		return
 	}
-	defer file.Close() //nolint:errcheck // there is nobody to tell
+	defer file.Close() //nolint:errcheck // no one could read an error here
 	fmt.Fprintln(file, time.Now().Format(time.RFC3339)+" supervisor: "+text)
 }
 

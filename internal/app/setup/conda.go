@@ -5,18 +5,18 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by hooks
 // in its activate.d and deactivate.d.
 type Conda struct {
-	App   *app.App
+	Host  *machine.Host
 	Name  string   // or a folder; "" is the active one
 	Flags []string // of gpuard env
-	Ask   bool     // at activation, where somebody is there
+	Ask   bool     // ask at activation, if there is a terminal
 	Lease bool     // for the life of the shell, or until the environment is left
 }
 
@@ -26,7 +26,7 @@ func (c Conda) Key() (string, error) {
 	if err == nil {
 		return "conda " + dir, nil
 	}
-	keys, _ := (&Setup{App: c.App}).Keys()
+	keys, _ := (&Setup{Host: c.Host}).Keys()
 	abs, _ := filepath.Abs(c.Name)
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		dir, ok := strings.CutPrefix(key, "conda ")
@@ -38,8 +38,8 @@ func (c Conda) Key() (string, error) {
 	return "", err
 }
 
-// Wish are the hooks. conda runs those of one folder in the order of their names, and the other folder's in reverse order
-// (conda/conda: conda/activate.py): behind all others means that none of them changes the choice.
+// Wish are the hooks. conda runs those of one folder in the order of their names, and at deactivation in reverse order
+// (conda/conda: conda/activate.py). The hooks of gpuard are the last, so that no other one changes the choice.
 func (c Conda) Wish() (Wish, error) {
 	dir, err := c.prefix()
 	if err != nil {
@@ -60,8 +60,8 @@ func (c Conda) Wish() (Wish, error) {
 	if filepath.Base(filepath.Dir(dir)) == "envs" {
 		name = filepath.Base(dir)
 	}
-	w.Try = []string{"conda activate " + quote.Sh(name), "gpuard explain", "conda deactivate"}
-	if active, _ := c.App.Env.Lookup("CONDA_PREFIX"); active == dir {
+	w.Try = []string{"conda activate " + shellquote.Sh(name), "gpuard explain", "conda deactivate"}
+	if active, _ := c.Host.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
 	switch {
@@ -87,8 +87,8 @@ func (c CondaFile) Key() (string, error) {
 	return "conda-file " + path, err
 }
 
-// Wish is a block with a variable. The one that programs read is not written there: of a variable of the environment conda
-// leaves the empty string behind in bash and zsh, which hides every GPU from what is started later.
+// Wish is a block with a variable. It is not one that GPU programs read: conda leaves an empty string behind in bash
+// and zsh, which would hide every GPU from later programs.
 func (c CondaFile) Wish() (Wish, error) {
 	key, err := c.Key()
 	if err != nil {
@@ -101,7 +101,7 @@ func (c CondaFile) Wish() (Wish, error) {
 	}
 	return Wish{
 		Key: key, Changes: []edit.Change{change},
-		Try: []string{"conda env create -f " + quote.Sh(c.Path), "gpuard setup conda NAME"},
+		Try: []string{"conda env create -f " + shellquote.Sh(c.Path), "gpuard setup conda NAME"},
 		Notes: []string{
 			"conda only keeps the line: gpuard setup conda NAME makes the hooks of it, where the environment is",
 			"CUDA_VISIBLE_DEVICES is not written there: conda would leave it behind as an empty string, which hides every GPU",

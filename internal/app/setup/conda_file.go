@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/condaenv"
@@ -16,17 +16,17 @@ import (
 func (c CondaFile) change(path string) (edit.Change, error) {
 	for _, word := range c.Words {
 		if strings.ContainsFunc(word, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }) {
-			return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot write %q into %s: words there end at a blank; in --model write ? for it", word, c.Path)}
+			return edit.Change{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q into %s: words there end at a blank; in --model write ? for it", word, c.Path)}
 		}
 	}
 	value, _ := json.Marshal(strings.Join(c.Words, " "))
 	line := CondaChoice + ": " + string(value)
 	refuse := func(err error) error {
-		return &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v; write it there yourself, below variables: %s", c.Path, err, line)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot add to %s: %v; write it there yourself, below variables: %s", c.Path, err, line)}
 	}
 	text, err := files.Read(path)
 	if err != nil {
-		return edit.Change{}, &app.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, err)}
+		return edit.Change{}, &exit.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, err)}
 	}
 	change := edit.Change{Path: path, Block: "conda"}
 	now := edit.Found{Exists: true, Content: string(text.Content)}
@@ -42,7 +42,7 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 		return change, refuse(err)
 	}
 	change.Line, change.Content = room.Line, room.Indent+line+"\n"
-	if change.Indent = room.Indent; room.Alone { // in braces: whoever wants more variables writes them inside, where --remove sees that
+	if change.Indent = room.Indent; room.Alone { // in braces: further variables belong inside, where --remove sees them
 		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
 	step, err := edit.Want(change, now)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/host/files"
 )
 
@@ -20,10 +20,10 @@ const CondaChoice = "GPUARD_CONDA"
 // prefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of the
 // folders for environments (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
 func (c Conda) prefix() (string, error) {
-	active, _ := c.App.Env.Lookup("CONDA_PREFIX")
+	active, _ := c.Host.Env.Lookup("CONDA_PREFIX")
 	switch {
 	case c.Name == "" && active == "":
-		return "", &app.Usage{Text: "cannot set up conda: no environment is active; name one" + listed(c.environments())}
+		return "", &exit.Usage{Text: "cannot set up conda: no environment is active; name one" + listed(c.environments())}
 	case c.Name == "":
 		return environment(active)
 	case strings.Contains(c.Name, "/") || c.Name == "." || c.Name == "..":
@@ -39,9 +39,9 @@ func (c Conda) prefix() (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, listed(c.environments()))}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, listed(c.environments()))}
 	}
-	return "", &app.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there are %d of that name; write the folder of one: %s", c.Name, len(found), strings.Join(found, ", "))}
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there are %d of that name; write the folder of one: %s", c.Name, len(found), strings.Join(found, ", "))}
 }
 
 // environment is the folder without links, if it is an environment.
@@ -51,10 +51,10 @@ func environment(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
 	}
 	if info, err := os.Stat(filepath.Join(abs, "conda-meta")); err != nil || !info.IsDir() {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s for conda: it is no environment, for it has no folder conda-meta", abs)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: it is no environment, for it has no folder conda-meta", abs)}
 	}
 	return abs, nil
 }
@@ -65,13 +65,13 @@ type named struct{ name, folder string }
 // root is the base environment, "" where it is not known.
 func (c Conda) root() string {
 	for _, name := range []string{"CONDA_EXE", "MAMBA_EXE"} {
-		if exe, _ := c.App.Env.Lookup(name); filepath.IsAbs(exe) {
+		if exe, _ := c.Host.Env.Lookup(name); filepath.IsAbs(exe) {
 			if dir, err := environment(filepath.Join(filepath.Dir(exe), "..")); err == nil {
 				return dir
 			}
 		}
 	}
-	if dir, _ := c.App.Env.Lookup("MAMBA_ROOT_PREFIX"); filepath.IsAbs(dir) {
+	if dir, _ := c.Host.Env.Lookup("MAMBA_ROOT_PREFIX"); filepath.IsAbs(dir) {
 		if dir, err := environment(dir); err == nil {
 			return dir
 		}
@@ -82,7 +82,7 @@ func (c Conda) root() string {
 // environments are all that can be found, some of them more than once.
 func (c Conda) environments() (found []named) {
 	var dirs, all []string
-	look := func(name string) string { v, _ := c.App.Env.Lookup(name); return v }
+	look := func(name string) string { v, _ := c.Host.Env.Lookup(name); return v }
 	for _, list := range []string{look("CONDA_ENVS_PATH"), look("CONDA_ENVS_DIRS")} {
 		dirs = append(dirs, filepath.SplitList(list)...)
 	}

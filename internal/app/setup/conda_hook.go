@@ -7,15 +7,16 @@ import (
 
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
-// hook writes what shells do when an environment is entered and left. Whatever goes wrong there, the environment becomes
-// active and sees no GPU, rather than all of them, and somebody is told. Where gpuard is gone the shell hides the GPUs by
-// itself, and remembers what was before in variables of its own.
+// hook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes active
+// and sees no GPU, instead of all of them, with a message. Where gpuard is gone, the shell hides the GPUs itself, and
+// stores the earlier values in variables of its own.
 //
-// The text works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
+// The code works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
 type hook struct {
 	program, id string
 	flags       []string
@@ -54,9 +55,9 @@ func (h hook) again(fish bool) string {
 	case h.ask:
 		mode = []string{"--ask"}
 	}
-	line := fmt.Sprintf(`eval "$(gpuard env %s)"`, quote.Words(quote.Sh, h.words(mode...)...))
+	line := fmt.Sprintf(`eval "$(gpuard env %s)"`, shellquote.Words(shellquote.Sh, h.words(mode...)...))
 	if fish {
-		line = fmt.Sprintf(`gpuard env %s --format fish | source`, quote.Words(quote.Fish, h.words(mode...)...))
+		line = fmt.Sprintf(`gpuard env %s --format fish | source`, shellquote.Words(shellquote.Fish, h.words(mode...)...))
 	}
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
@@ -67,7 +68,7 @@ func (h hook) lost() string {
 
 // hide is what hides every GPU: settings, as NAME=VALUE, and variables that go.
 func hide() (set, unset []string) {
-	for _, v := range append(visible.Write(nil, visible.Auto, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
+	for _, v := range append(visible.Write(nil, job.AutoIDs, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
 		if v.Unset {
 			unset = append(unset, v.Name)
 		} else {
@@ -77,14 +78,15 @@ func hide() (set, unset []string) {
 	return set, unset
 }
 
-// text is one of the hooks. While gpuard cannot be used they keep what was before in variables whose names begin with @WAS@.
+// text is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
+// with @WAS@.
 func (h hook) text(name string) string {
-	how, format := quote.Sh, []string(nil)
+	how, format := shellquote.Sh, []string(nil)
 	if strings.HasSuffix(name, ".fish") {
-		how, format = quote.Fish, []string{"--format", "fish"}
+		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
 	env := func(flags ...string) string {
-		return quote.Words(how, slices.Concat([]string{h.program, "env"}, flags, format)...)
+		return shellquote.Words(how, slices.Concat([]string{h.program, "env"}, flags, format)...)
 	}
 	set, unset := hide()
 	names := strings.Join(unset, " ")
@@ -95,6 +97,6 @@ func (h hook) text(name string) string {
 	return strings.NewReplacer(
 		"@PROGRAM@", how(h.program), "@CHOICE@", h.choice(env, format != nil), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
 		"@AGAIN@", how(h.again(format != nil)), "@LOST@", how(h.lost()), "@WAS@", "GPUARD_WAS_"+edit.Sum(h.id),
-		"@NAMES@", names, "@SET@", quote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
+		"@NAMES@", names, "@SET@", shellquote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
 	).Replace(shellText(name))
 }

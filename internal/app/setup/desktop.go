@@ -7,11 +7,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/desktop"
 )
@@ -33,15 +33,15 @@ func (d Desktop) id() string {
 // Key is what the setup is remembered by.
 func (d Desktop) Key() (string, error) {
 	if gpu.Clean(d.Name) != d.Name {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
 	}
 	if d.id() == "." || d.id() == "/" || d.id() == "" || gpu.Clean(d.id()) != d.id() {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {
-		return fmt.Sprintf("desktop --name=%s %s", quote.Sh(d.Name), quote.Sh(d.id())), nil
+		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.id())), nil
 	}
-	return "desktop " + quote.Sh(d.id()), nil
+	return "desktop " + shellquote.Sh(d.id()), nil
 }
 
 // Wish is the entry.
@@ -55,7 +55,7 @@ func (d Desktop) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if strings.Contains(program, "=") {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
 	source, err := d.find()
 	if err != nil {
@@ -64,7 +64,7 @@ func (d Desktop) Wish() (Wish, error) {
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
 	for _, word := range slices.Concat(run, d.More) {
 		if !utf8.ValidString(word) {
-			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
+			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
 	text, err := files.Read(source)
@@ -82,7 +82,7 @@ func (d Desktop) Wish() (Wish, error) {
 	w := Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: path, Content: marked(entry)}},
-		Try:     []string{"gio launch " + quote.Sh(path), "gpuard status"},
+		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
 		Notes:   []string{"it is a copy of " + source + ": call this again when that has changed"},
 	}
 	if dropped {
@@ -91,7 +91,7 @@ func (d Desktop) Wish() (Wish, error) {
 	return w, nil
 }
 
-// marked says whose it is. A line that lets a person execute the file stays the first.
+// marked adds the mark of gpuard. A #! line stays the first.
 func marked(entry string) string {
 	const mark = "# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"
 	if first, rest, more := strings.Cut(entry, "\n"); more && strings.HasPrefix(first, "#!") {
@@ -123,7 +123,7 @@ func (s *Setup) entryFolders() ([]string, error) {
 	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
 }
 
-// find finds the entry: a path, or an id, in which a dash may stand for a folder
+// find finds the entry by its path, or by its ID, in which a dash may mean a folder
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html).
 func (d Desktop) find() (string, error) {
 	if strings.Contains(d.App, "/") {
@@ -132,10 +132,10 @@ func (d Desktop) find() (string, error) {
 			return "", fmt.Errorf("cannot find the current folder: %w", err)
 		}
 		if !strings.HasSuffix(path, ".desktop") {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
+			return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
 		}
 		if !files.Is(path) {
-			return "", &app.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
+			return "", &exit.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
 		}
 		return path, nil
 	}
@@ -154,7 +154,7 @@ func (d Desktop) find() (string, error) {
 	if near := d.near(); len(near) > 0 {
 		remedy = "is it " + strings.Join(near, " or ") + "?"
 	}
-	return "", &app.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
 }
 
 // near are ids that have the wanted one in them.
@@ -246,7 +246,7 @@ func (d Desktop) entry(path string, src []byte, run []string) (text string, drop
 }
 
 func (d Desktop) bad(path, why string) error {
-	return &app.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
+	return &exit.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
 }
 
 // refuse says why an entry cannot be started with a lease.

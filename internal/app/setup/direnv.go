@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
-// Direnv is a choice of devices for a folder, in its .envrc. A lease cannot be had there: direnv evaluates the file in a
-// shell that ends at once (direnv/direnv: man/direnv.1.md).
+// Direnv is a choice of devices for a folder, in its .envrc. It cannot be a lease: direnv evaluates the file in a shell
+// that ends immediately (direnv/direnv: man/direnv.1.md).
 type Direnv struct {
 	Setup  *Setup
 	Folder string   // "" is the current one
@@ -43,17 +43,17 @@ func (d Direnv) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
 	}
 	if len(d.Flags) == 0 {
-		return Wish{}, &app.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
+		return Wish{}, &exit.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
 	}
 	program, err := Program()
 	if err != nil {
 		return Wish{}, err
 	}
-	// Where the choice cannot be had, also because gpuard is gone, the folder sees no GPU rather than all of them. The file may
-	// be somebody else's too, whose gpuard lies elsewhere.
+	// If the choice fails, or gpuard is gone, the folder sees no GPU instead of all of them. Other users may use the
+	// file too, with gpuard at another path.
 	set, unset := hide()
 	lines := fmt.Sprintf(`_gpuard="$(command -v %s || echo gpuard)"
 if _gpuard="$("$_gpuard" %s)"; then
@@ -63,7 +63,7 @@ else
   export %s
   unset %s
 fi
-`, quote.Sh(program), quote.Words(quote.Sh, append([]string{"env"}, d.Flags...)...), quote.Words(quote.Sh, set...), strings.Join(unset, " "))
+`, shellquote.Sh(program), shellquote.Words(shellquote.Sh, append([]string{"env"}, d.Flags...)...), shellquote.Words(shellquote.Sh, set...), strings.Join(unset, " "))
 	notes := []string{"direnv cannot keep a lease; start what needs one by gpuard run"}
 	if _, err := (GitHub{Folder: folder}).root(); err == nil {
 		notes = append(notes, "who gets .envrc by git and has no gpuard sees no GPU in this folder, and is told so")
@@ -71,7 +71,7 @@ fi
 	return Wish{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
-		Try:     []string{"direnv allow " + quote.Sh(folder), "cd " + quote.Sh(folder), "gpuard explain"},
+		Try:     []string{"direnv allow " + shellquote.Sh(folder), "cd " + shellquote.Sh(folder), "gpuard explain"},
 		Notes:   append(notes, d.missing()...),
 	}, nil
 }

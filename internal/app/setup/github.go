@@ -1,6 +1,9 @@
 package setup
 
 import (
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+
 	_ "embed"
 	"errors"
 	"fmt"
@@ -10,9 +13,8 @@ import (
 	"strings"
 	"unicode"
 
-	"gpuard/internal/app"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 //go:embed github.yml
@@ -20,7 +22,7 @@ var workflow string
 
 // GitHub is a workflow that runs one command without a GPU and with one.
 type GitHub struct {
-	App     *app.App
+	Host    *machine.Host
 	Folder  string // in the repository; "" is the current one
 	Command []string
 }
@@ -52,7 +54,7 @@ func (g GitHub) root() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", &app.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folders[0])}
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folders[0])}
 }
 
 // Key is what the setup is remembered by, also where the repository is none any more.
@@ -61,7 +63,7 @@ func (g GitHub) Key() (string, error) {
 	if err == nil {
 		return "github " + root, nil
 	}
-	keys, _ := (&Setup{App: g.App}).Keys()
+	keys, _ := (&Setup{Host: g.Host}).Keys()
 	folders, _ := g.folders()
 	for _, dir := range folders {
 		if slices.Contains(keys, "github "+dir) {
@@ -78,24 +80,24 @@ func (g GitHub) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if len(g.Command) > 0 && g.Command[0] == "" {
-		return Wish{}, &app.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
+		return Wish{}, &exit.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
 	}
 	for _, word := range g.Command {
 		if strings.Contains(word, "${{") {
-			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
+			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
 		}
 		if strings.ContainsFunc(word, unicode.IsControl) || strings.ToValidUTF8(word, "") != word {
-			return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
+			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
 		}
 	}
 	name := filepath.Join(".github", "workflows", "gpuard.yml")
-	text := strings.ReplaceAll(workflow, "@COMMAND@", quote.Words(quote.Sh, g.Command...))
+	text := strings.ReplaceAll(workflow, "@COMMAND@", shellquote.Words(shellquote.Sh, g.Command...))
 	return Wish{
 		Key:     "github " + root,
 		Changes: []edit.Change{{Path: filepath.Join(root, name), Content: text}},
 		Try: []string{
-			"gpuard run --cpu -- " + quote.Words(quote.Sh, g.Command...),
-			"git -C " + quote.Sh(root) + " add " + name,
+			"gpuard run --cpu -- " + shellquote.Words(shellquote.Sh, g.Command...),
+			"git -C " + shellquote.Sh(root) + " add " + name,
 			"gh variable set GPUARD_URL",
 			"gh variable set GPUARD_SHA256",
 		},

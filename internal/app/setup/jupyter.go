@@ -11,19 +11,20 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/kernelspec"
 )
 
-// Jupyter is a kernel whose processes each have a lease, over one that is there.
+// Jupyter is a kernel over an existing one. Each of its processes has a lease.
 type Jupyter struct {
-	App    *app.App
+	Host   *machine.Host
 	Kernel string   // that it is over; "" is python3
 	Name   string   // for people; "" is made from that of the kernel
 	Flags  []string // of gpuard run
@@ -41,7 +42,7 @@ func (j Jupyter) base() (string, error) {
 	case j.Kernel == "":
 		return "python3", nil
 	case !kernelName(j.Kernel):
-		return "", &app.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
 	}
 	return strings.ToLower(j.Kernel), nil
 }
@@ -76,7 +77,7 @@ func (j Jupyter) Key() (string, error) {
 	if dir != "" || err != nil {
 		return "jupyter " + dir, err
 	}
-	all, err := (&Setup{App: j.App}).Keys()
+	all, err := (&Setup{Host: j.Host}).Keys()
 	all = slices.DeleteFunc(all, func(key string) bool {
 		return !strings.HasPrefix(key, "jupyter ") || filepath.Base(key) != name
 	})
@@ -86,7 +87,7 @@ func (j Jupyter) Key() (string, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) > 1:
-		return "", &app.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
 			strings.ReplaceAll(strings.Join(all, " and "), "jupyter ", ""))}
 	}
 	dir, err = j.user()
@@ -95,7 +96,7 @@ func (j Jupyter) Key() (string, error) {
 
 // recorded is where a kernel of this name was set up before, "" for nowhere.
 func (j Jupyter) recorded(name string) (string, error) {
-	keys, err := (&Setup{App: j.App}).Keys()
+	keys, err := (&Setup{Host: j.Host}).Keys()
 	if err != nil {
 		return "", err
 	}
@@ -108,14 +109,14 @@ func (j Jupyter) recorded(name string) (string, error) {
 	return "", err
 }
 
-// Wish is a folder with a kernel.json, and with whatever else lies beside that of the kernel that it is over.
+// Wish is a folder with a kernel.json, and with the other files of the kernel that it is over.
 func (j Jupyter) Wish() (Wish, error) {
 	base, err := j.base()
 	if err != nil {
 		return Wish{}, err
 	}
 	if strings.TrimSpace(j.Name) != j.Name || gpu.Clean(j.Name) != j.Name {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
 	}
 	found, err := j.find(base)
 	if err != nil {
@@ -158,7 +159,7 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it%s", over.name, path, err, again)
 	}
 	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
-		return "", spec, nil, &app.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
+		return "", spec, nil, &exit.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
 	}
 	program, err := Program()
 	if err != nil {
@@ -186,9 +187,10 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	return text, spec, notes, err
 }
 
-// python reports an interpreter as the first word of a command line. It has to stay that: Jupyter puts its own interpreter in place of
-// a "python" without a path (jupyter_client/manager.py, format_kernel_cmd), and VS Code puts the interpreter that a person chose in
-// place of whatever stands there (microsoft/vscode-jupyter: kernelProcess.node.ts, launchAsObservable).
+// python reports an interpreter as the first word of a command line. It has to stay the first: Jupyter replaces a
+// "python" without a path by its own interpreter (jupyter_client/manager.py, format_kernel_cmd), and VS Code replaces
+// the first word by the interpreter that the user has chosen (microsoft/vscode-jupyter: kernelProcess.node.ts,
+// launchAsObservable).
 func python(name string) bool {
 	return regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`).MatchString(name)
 }
@@ -220,7 +222,7 @@ func (j Jupyter) display(of, name string) string {
 // most is how many files a kernel's folder may have; usually there are three pictures.
 const most = 100
 
-// beside wishes for copies of everything in a kernel's folder but its kernel.json.
+// beside are copies of all files in a kernel's folder but its kernel.json.
 func beside(from, to string) (changes []edit.Change, err error) {
 	if from, err = filepath.EvalSymlinks(from); err != nil { // such as jupyter kernelspec install --symlink makes it
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
@@ -276,7 +278,7 @@ func (j Jupyter) destination(over kernel) (string, error) {
 	all, _, err := j.kernels()
 	for _, k := range all {
 		if k.name == name && k.folder != dir {
-			err = &app.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
+			err = &exit.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
 		}
 	}
 	return dir, err
@@ -300,7 +302,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 	}
 	names := j.Names()
 	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
-	switch meant := near.Word(name, names); {
+	switch meant := suggest.Word(name, names); {
 	case meant != "":
 		text += "; did you mean --kernel " + meant + "?"
 	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made
@@ -311,7 +313,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 		text += "; jupyter kernelspec list shows what Jupyter finds"
 	}
 	if j.Kernel != "" {
-		return kernel{}, &app.Usage{Text: text}
+		return kernel{}, &exit.Usage{Text: text}
 	}
 	return kernel{}, errors.New(text)
 }

@@ -27,15 +27,15 @@ type kernel struct {
 
 // user is where a user's own kernels lie.
 func (j Jupyter) user() (string, error) {
-	if dir, _ := j.App.Env.Lookup("JUPYTER_DATA_DIR"); filepath.IsAbs(dir) {
+	if dir, _ := j.Host.Env.Lookup("JUPYTER_DATA_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "kernels"), nil
 	}
-	return (&Setup{App: j.App}).home("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
+	return (&Setup{Host: j.Host}).home("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
 }
 
-// places are the folders of kernels, the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also looks into the
-// environment that it runs in itself, and we ask no Python: it is taken to be the active one, or that of the jupyter or the
-// python3 in PATH.
+// places are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also searches
+// the environment that it runs in. gpuard starts no Python to find it: it takes the active one, or that of the jupyter
+// or the python3 in PATH.
 func (j Jupyter) places() ([]place, error) {
 	var all []place
 	add := func(base, prefix string) {
@@ -43,7 +43,7 @@ func (j Jupyter) places() ([]place, error) {
 			all = append(all, place{dir, prefix})
 		}
 	}
-	path, _ := j.App.Env.Lookup("JUPYTER_PATH")
+	path, _ := j.Host.Env.Lookup("JUPYTER_PATH")
 	for _, dir := range filepath.SplitList(path) {
 		add(dir, "")
 	}
@@ -58,25 +58,25 @@ func (j Jupyter) places() ([]place, error) {
 		}
 	}
 	add(filepath.Dir(user), "")
-	home, _ := j.App.Env.Lookup("HOME")
-	base, _ := j.App.Env.Lookup("PYTHONUSERBASE") // where pip install --user puts files (site.getuserbase)
+	home, _ := j.Host.Env.Lookup("HOME")
+	base, _ := j.Host.Env.Lookup("PYTHONUSERBASE") // where pip install --user puts files (site.getuserbase)
 	add(filepath.Join(cmp.Or(base, filepath.Join(home, ".local")), "share", "jupyter"), "")
 	for _, prefix := range append(active, others...) {
 		add(filepath.Join(prefix, "share", "jupyter"), prefix)
 	}
-	add(filepath.Join(j.App.Root, "usr", "local", "share", "jupyter"), "")
-	add(filepath.Join(j.App.Root, "usr", "share", "jupyter"), "")
+	add(filepath.Join(j.Host.Root, "usr", "local", "share", "jupyter"), "")
+	add(filepath.Join(j.Host.Root, "usr", "share", "jupyter"), "")
 	return all, nil
 }
 
 // preferred reports whether kernels of an active environment come before those of the user (jupyter_core/paths.py,
 // prefer_environment_over_user).
 func (j Jupyter) preferred(prefix string) bool {
-	if prefer, set := j.App.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); set {
+	if prefer, set := j.Host.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); set {
 		return !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer))
 	}
-	conda, _ := j.App.Env.Lookup("CONDA_PREFIX")
-	if name, _ := j.App.Env.Lookup("CONDA_DEFAULT_ENV"); filepath.Clean(conda) == prefix && (name == "" || name == "base") {
+	conda, _ := j.Host.Env.Lookup("CONDA_PREFIX")
+	if name, _ := j.Host.Env.Lookup("CONDA_DEFAULT_ENV"); filepath.Clean(conda) == prefix && (name == "" || name == "base") {
 		return false
 	}
 	info, err := os.Stat(prefix)
@@ -89,14 +89,14 @@ func (j Jupyter) preferred(prefix string) bool {
 
 // environments are the prefixes of Python environments: of the active one, and of what PATH leads to.
 func (j Jupyter) environments() (active, others []string) {
-	system := []string{filepath.Join(j.App.Root, "usr"), filepath.Join(j.App.Root, "usr", "local"), filepath.Clean(j.App.Root)}
+	system := []string{filepath.Join(j.Host.Root, "usr"), filepath.Join(j.Host.Root, "usr", "local"), filepath.Clean(j.Host.Root)}
 	add := func(list *[]string, prefix string) {
 		if filepath.IsAbs(prefix) && !slices.Contains(system, filepath.Clean(prefix)) && !slices.Contains(*list, filepath.Clean(prefix)) {
 			*list = append(*list, filepath.Clean(prefix))
 		}
 	}
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		prefix, _ := j.App.Env.Lookup(name)
+		prefix, _ := j.Host.Env.Lookup(name)
 		add(&active, prefix)
 	}
 	for _, program := range []string{"jupyter", "python3"} {
@@ -112,7 +112,7 @@ func (j Jupyter) environments() (active, others []string) {
 	return active, others
 }
 
-// kernels are those that Jupyter finds, in the order in which it looks, and the folders that were looked into.
+// kernels are those that Jupyter finds, in its order, and the folders that were searched.
 func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 	places, err := j.places()
 	for _, p := range places {
@@ -134,7 +134,7 @@ func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 // Names are those of the kernels that one can be set up over.
 func (j Jupyter) Names() (names []string) {
 	all, _, _ := j.kernels()
-	ours, _ := (&Setup{App: j.App}).Keys()
+	ours, _ := (&Setup{Host: j.Host}).Keys()
 	for _, k := range all {
 		if !slices.Contains(ours, "jupyter "+k.folder) && !slices.Contains(names, k.name) {
 			names = append(names, k.name)

@@ -2,7 +2,7 @@ package setup
 
 import (
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // LoginProfile is what a login shell does by /etc/profile.d/gpuard.sh, for every shell that reads /etc/profile, and by a block in
@@ -17,12 +17,12 @@ func LoginFish(program string) string {
 
 // loginPosix asks for a rule that files may make stricter.
 func loginPosix(program string, rule policy.Login) string {
-	program = quote.Sh(program)
+	program = shellquote.Sh(program)
 	return "if [ -x " + program + " ]; then eval \"$(" + program + " env " + loginFlag(rule) + " || :)\" || :; fi\n"
 }
 
 func loginFish(program string, rule policy.Login) string {
-	program = quote.Fish(program)
+	program = shellquote.Fish(program)
 	return "test -x " + program + "; and " + program + " env " + loginFlag(rule) + " --format fish | source\n"
 }
 

@@ -12,14 +12,14 @@ import (
 	"syscall"
 
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/manifest"
 	"gpuard/internal/host/store"
 	"gpuard/internal/text/config"
 )
 
-// Machine is gpuard for everybody: a folder for the leases that root owns, from each boot on, a policy to fill in, the manual, and completions.
-// What a package of the distribution has installed already is left to it.
+// Machine sets gpuard up for all users: a folder for the leases that root owns, from each boot on, a policy to fill in,
+// the manual, and completions. Files that a package of the distribution has installed stay as they are.
 type Machine struct {
 	Setup       *Setup
 	Program     string            // that logins start; "" is this one
@@ -30,9 +30,9 @@ type Machine struct {
 // Key is what the setup is remembered by.
 func (Machine) Key() (string, error) { return "machine", nil }
 
-// Allowed is an error for everybody but root.
+// Allowed is an error for all users but root.
 func (m Machine) Allowed(remove bool) error {
-	if os.Geteuid() == 0 || m.Setup.App.Root != "/" {
+	if os.Geteuid() == 0 || m.Setup.Host.Root != "/" {
 		return nil
 	}
 	if remove {
@@ -43,7 +43,7 @@ func (m Machine) Allowed(remove bool) error {
 
 // Wish is every file for the machine that is not there yet.
 func (m Machine) Wish() (_ Wish, err error) {
-	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.App.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
+	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.Host.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
 	files, packaged := m.files()
 	if len(packaged) > 0 {
 		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
@@ -71,8 +71,8 @@ func (m Machine) Wish() (_ Wish, err error) {
 // leases is where systemd-tmpfiles makes the folder.
 const leases = "/run/gpuard"
 
-// logins adds what makes a login see the GPUs that the policy says. Everybody's shell starts the program then, root's too: it
-// has to be one that nobody but root can change.
+// logins adds what makes a login see the GPUs of the policy. The shells of all users then start the program, root's
+// too, so only root may be able to change it.
 func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 	program, err := m.Program, error(nil)
 	if program == "" {
@@ -88,15 +88,15 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 		}
 	}
 	if err != nil {
-		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, quote.Sh(program))
+		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, shellquote.Sh(program))
 	}
 	whole := map[string]string{"etc/profile.d/gpuard.sh": LoginProfile(program), "etc/fish/conf.d/gpuard.fish": LoginFish(program)}
 	for _, place := range slices.Sorted(maps.Keys(whole)) {
-		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: whole[place]})
+		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: whole[place]})
 	}
 	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} { // Debian's and Fedora's
 		if m.there(path.Dir(place)+"/zshrc") || m.there(place) {
-			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Block: "login", Content: LoginProfile(program)})
+			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Block: "login", Content: LoginProfile(program)})
 			break
 		}
 	}
@@ -126,7 +126,7 @@ func (m Machine) files() (wanted []edit.Change, packaged []string) {
 			packaged = append(packaged, what)
 			return
 		}
-		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.App.Root, place), Content: text})
+		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: text})
 	}
 	add("config.yaml", "etc/gpuard/config.yaml", policyToFill())
 	add("tmpfiles.d/gpuard.conf", "etc/tmpfiles.d/gpuard.conf", Tmpfiles(), "usr/lib/tmpfiles.d/gpuard.conf")
@@ -137,15 +137,15 @@ func (m Machine) files() (wanted []edit.Change, packaged []string) {
 			add(name, path.Join("usr/local/share/man/man"+strings.TrimPrefix(path.Ext(name), "."), name), m.Pages[name])
 		}
 	}
-	// Where each shell looks for what the administrator puts there: bash-completion's README.md, zsh's default fpath, fish's
-	// completions.rst.
+	// The folders in which each shell searches for completions of the administrator: bash-completion's README.md, zsh's
+	// default fpath, fish's completions.rst.
 	add("the completion for bash", "usr/local/share/bash-completion/completions/gpuard", m.Completions["bash"], "usr/share/bash-completion/completions/gpuard")
 	add("the completion for zsh", "usr/local/share/zsh/site-functions/_gpuard", m.Completions["zsh"], "usr/share/zsh/vendor-completions/_gpuard", "usr/share/zsh/site-functions/_gpuard")
 	add("the completion for fish", "etc/fish/completions/gpuard.fish", m.Completions["fish"], "usr/share/fish/vendor_completions.d/gpuard.fish")
 	return wanted, packaged
 }
 
-// policyToFill is an example that means nothing until somebody takes the marks away: of keys it is "#", of prose "# ".
+// policyToFill is an example without effect until its comment marks are removed: "#" before keys, "# " before prose.
 func policyToFill() string {
 	var b strings.Builder
 	for line := range strings.Lines(config.Example()) {
@@ -158,11 +158,11 @@ func policyToFill() string {
 }
 
 func (m Machine) there(place string) bool {
-	_, err := os.Lstat(filepath.Join(m.Setup.App.Root, place))
+	_, err := os.Lstat(filepath.Join(m.Setup.Host.Root, place))
 	return err == nil
 }
 
-// theirs reports whether a person has written what stands in a file's place.
+// theirs reports whether a user has written the file.
 func (m Machine) theirs(c edit.Change) (bool, error) {
 	at, err := m.Setup.record()
 	if err != nil {

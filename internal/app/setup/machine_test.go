@@ -10,12 +10,12 @@ import (
 	"syscall"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/gate"
 )
 
-// TestMachineLogins: logins start a program of root's, and none that somebody else could change.
+// TestMachineLogins: logins start a program that only root can change.
 func TestMachineLogins(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "etc/zsh"), 0o755); err != nil {
@@ -49,7 +49,7 @@ func TestMachineLogins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for program, trusted := range map[string]bool{sh: true, open: false, filepath.Join(folder, "gpuard"): false, filepath.Join(folder, "link"): false, filepath.Join(root, "none"): false} {
-		w, err := Machine{Setup: &Setup{App: &app.App{Root: root}, System: true}, Program: program}.Wish()
+		w, err := Machine{Setup: &Setup{Host: &machine.Host{Root: root}, System: true}, Program: program}.Wish()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestMachineLogins(t *testing.T) {
 	}
 }
 
-// TestRootsOwn: what belongs to somebody else is not root's, whoever may write to it.
+// TestRootsOwn: a file of another user is not root's, whatever its mode.
 func TestRootsOwn(t *testing.T) {
 	gate.Need(t, "root")
 	cmd := exec.Command("sleep", "60")

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/edit"
 )
 
-// follow brings the record up to where people have moved their files to, such as ~/.bashrc into a folder with a symbolic link
-// in its place. Such a file is theirs, whoever made it.
+// follow updates the record for files that their user has moved, such as ~/.bashrc into a folder with a symbolic link
+// in its place. Such a file belongs to the user, even if gpuard made it.
 func follow(r *edit.Record) {
 	for i := range r.Entries {
 		e := &r.Entries[i]

@@ -7,15 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 )
 
-// TestMovedFolder: what was set up for a folder is known in the folder that it became, and in a copy of it: it can be changed
-// there and goes there, with the folders that were made for it. What somebody wrote is nobody else's, whatever its name.
+// TestMovedFolder: what was set up for a folder is known after the folder was renamed, and in a copy of it: it can be
+// changed and removed there, with the folders that were made for it. A file of the user is never taken for one of
+// gpuard.
 func TestMovedFolder(t *testing.T) {
 	home := t.TempDir()
-	s := &Setup{App: &app.App{Env: []string{"HOME=" + home}}}
+	s := &Setup{Host: &machine.Host{Env: []string{"HOME=" + home}}}
 	at := func(name string) string { return filepath.Join(home, name) }
 	wish := func(name, text string) Wish {
 		return Wish{Key: "conda " + at(name), Changes: []edit.Change{
@@ -65,8 +66,8 @@ func TestMovedFolder(t *testing.T) {
 // TestWorkflowWithoutGit: what was written into a repository goes from there when git's own folder is gone.
 func TestWorkflowWithoutGit(t *testing.T) {
 	home := t.TempDir()
-	a := &app.App{Env: []string{"HOME=" + home}}
-	g := GitHub{App: a, Folder: filepath.Join(home, "repo", "deep"), Command: []string{"true"}}
+	host := &machine.Host{Env: []string{"HOME=" + home}}
+	g := GitHub{Host: host, Folder: filepath.Join(home, "repo", "deep"), Command: []string{"true"}}
 	if err := os.MkdirAll(filepath.Join(home, "repo", ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestWorkflowWithoutGit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Setup{App: a}).Apply(w); err != nil {
+	if _, err := (&Setup{Host: host}).Apply(w); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(home, "repo", ".git")); err != nil {

@@ -14,17 +14,18 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/host/atomicfile"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/manifest"
-	"gpuard/internal/host/rewrite"
 	"gpuard/internal/host/store"
 )
 
 // Setup is what the targets need.
 type Setup struct {
-	App    *app.App
+	Host   *machine.Host
 	System bool // for the whole machine: the record is root's
 }
 
@@ -61,7 +62,7 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 		return Report{}, err
 	}
 	steps, err := plan(&record, w)
-	if err == nil && !s.System { // what root would do is shown to everybody
+	if err == nil && !s.System { // every user may see what root would do
 		err = possible(steps)
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *Setup) Preview(w Wish) (Report, error) {
 	return r, nil
 }
 
-// Apply does what w wants. The error is an *edit.Conflict where something stands in its way, and then nothing was changed.
+// Apply does what w wants. The error is an *edit.Conflict if a file is in its way; then nothing was changed.
 func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	path, err := s.record()
 	if err != nil {
@@ -102,8 +103,8 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	return r, nil
 }
 
-// Remove takes away what was set up under a key. With dry it only looks. What somebody changed since stays, and the error
-// says so after the rest is gone.
+// Remove removes what was set up under a key. With dry it only reports. Files that a user has changed since stay, and
+// the error says so after the rest is gone.
 func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	path, record, err := s.peek()
 	if err != nil {
@@ -164,13 +165,13 @@ func (s *Setup) Keys() ([]string, error) {
 // record is where it is remembered what was set up.
 func (s *Setup) record() (string, error) {
 	if s.System {
-		return filepath.Join(s.App.Root, "var", "lib", "gpuard", "setup.json"), nil
+		return filepath.Join(s.Host.Root, "var", "lib", "gpuard", "setup.json"), nil
 	}
 	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
 }
 
 // busy tells a person what is waited for.
-func (s *Setup) busy() { s.App.Say("another gpuard setup is at work: waiting for its end") }
+func (s *Setup) busy() { s.Host.Say("another gpuard setup is at work: waiting for its end") }
 
 // peek is the record as it is now, and where it lies.
 func (s *Setup) peek() (path string, record edit.Record, err error) {
@@ -182,11 +183,11 @@ func (s *Setup) peek() (path string, record edit.Record, err error) {
 
 // home is a path below a folder of the user's that a variable names, or below its usual place at home.
 func (s *Setup) home(variable, usual string, below ...string) (string, error) {
-	dir, _ := s.App.Env.Lookup(variable)
+	dir, _ := s.Host.Env.Lookup(variable)
 	if !filepath.IsAbs(dir) {
-		home, _ := s.App.Env.Lookup("HOME")
+		home, _ := s.Host.Env.Lookup("HOME")
 		if !filepath.IsAbs(home) {
-			return "", &app.Usage{Text: "cannot find your home folder: set HOME"}
+			return "", &exit.Usage{Text: "cannot find your home folder: set HOME"}
 		}
 		dir = filepath.Join(home, usual)
 	}
@@ -201,7 +202,7 @@ func Program() (string, error) {
 		return "", fmt.Errorf("cannot find the path of this program: %w", err)
 	}
 	if regexp.MustCompile(`/go-build[0-9]+/b[0-9]+/exe/`).MatchString(self) {
-		return "", &app.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
+		return "", &exit.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
 	}
 	mine, err := os.Stat(self)
 	if err != nil {
@@ -215,7 +216,8 @@ func Program() (string, error) {
 	return self, nil
 }
 
-// look reads what there is of a change's file. A block goes into the file behind a symbolic link; a file of gpuard's own is none.
+// look reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is never a
+// link.
 func look(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -290,7 +292,7 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 			step, err = edit.TakeAway(c, now, e.Made)
 		}
 		var conflict *edit.Conflict
-		if errors.As(err, &conflict) { // what somebody has made of it stays; it stands in the way of nothing else
+		if errors.As(err, &conflict) { // a changed file stays, and the others are removed all the same
 			step, err = edit.Step{Change: c, Action: edit.Left}, nil
 		}
 		if err != nil {
@@ -307,9 +309,9 @@ func possible(steps []edit.Step) error {
 		var err error
 		switch step.Action {
 		case edit.Create, edit.Delete:
-			err = rewrite.Free(step.Path)
+			err = atomicfile.Free(step.Path)
 		case edit.Update, edit.Insert, edit.Cut:
-			err = rewrite.Replaceable(step.Path)
+			err = atomicfile.Replaceable(step.Path)
 		case edit.Same, edit.Gone, edit.Left:
 		}
 		if err != nil {
@@ -342,7 +344,7 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 		return err
 	}
 	for i, step := range steps {
-		err := rewrite.Tidy(step.Path) // of somebody who was killed
+		err := atomicfile.Tidy(step.Path) // of a gpuard that was killed
 		if err != nil {
 			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
 		} else {
@@ -372,9 +374,9 @@ func back(steps []edit.Step) bool {
 		var err error
 		switch step.Action {
 		case edit.Create:
-			err = rewrite.Remove(step.Path, []byte(step.After))
+			err = atomicfile.Remove(step.Path, []byte(step.After))
 		case edit.Update, edit.Insert:
-			err = rewrite.Replace(step.Path, []byte(step.After), []byte(step.Before))
+			err = atomicfile.Replace(step.Path, []byte(step.After), []byte(step.Before))
 		case edit.Delete, edit.Cut, edit.Gone:
 			return false
 		case edit.Same, edit.Left:
@@ -389,11 +391,11 @@ func back(steps []edit.Step) bool {
 func do(step edit.Step) error {
 	switch step.Action {
 	case edit.Create:
-		return rewrite.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
+		return atomicfile.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
 	case edit.Update, edit.Insert, edit.Cut:
-		return rewrite.Replace(step.Path, []byte(step.Before), []byte(step.After))
+		return atomicfile.Replace(step.Path, []byte(step.Before), []byte(step.After))
 	case edit.Delete:
-		return rewrite.Remove(step.Path, []byte(step.Before))
+		return atomicfile.Remove(step.Path, []byte(step.Before))
 	case edit.Same, edit.Gone, edit.Left:
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/host/manifest"
 )
 
-// TestTakenBack: where somebody changes a file in the very moment in which it is to be written, the files before it are as they
-// were, and so is the record.
+// TestTakenBack: if a file changes at the moment in which it is to be written, the files written before it are
+// restored, and so is the record.
 func TestTakenBack(t *testing.T) {
 	dir := t.TempDir()
 	m, err := manifest.Open(filepath.Join(dir, "state", "gpuard", "setup.json"), func() {})

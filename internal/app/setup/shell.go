@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 )
 
@@ -52,7 +52,7 @@ func (s Shell) Wish() (Wish, error) {
 	if s.Prompt {
 		text += shellText("rc-prompt." + s.Name)
 	}
-	text = strings.ReplaceAll(text, "@PROGRAM@", quote.Sh(program))
+	text = strings.ReplaceAll(text, "@PROGRAM@", shellquote.Sh(program))
 	if s.Login != "" {
 		text += loginPosix(program, s.Login)
 	}
@@ -101,7 +101,7 @@ func (s Shell) fish(w Wish, program string) (Wish, error) {
 	if s.Login != "" {
 		text += "status is-interactive; or status is-login; and " + loginFish(program, s.Login)
 	}
-	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: quote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
+	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: shellquote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
 	if text != "" {
 		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(folder, "conf.d", "gpuard.fish"), Content: text})
 	}
@@ -119,9 +119,9 @@ func shellText(name string) string {
 // NameShell is the shell that was meant: the one that is named, else the login shell, as far as SHELL says.
 func (s *Setup) NameShell(named string) (string, error) {
 	if named == "" {
-		path, _ := s.App.Env.Lookup("SHELL")
+		path, _ := s.Host.Env.Lookup("SHELL")
 		if path == "" {
-			return "", &app.Usage{Text: "cannot tell your login shell, because SHELL is not set: write gpuard setup shell and one of " + strings.Join(Shells(), ", ")}
+			return "", &exit.Usage{Text: "cannot tell your login shell, because SHELL is not set: write gpuard setup shell and one of " + strings.Join(Shells(), ", ")}
 		}
 		named = filepath.Base(path)
 	}
@@ -130,7 +130,7 @@ func (s *Setup) NameShell(named string) (string, error) {
 			return known, nil
 		}
 	}
-	return "", &app.Usage{Text: fmt.Sprintf("cannot set up the shell %q: write gpuard setup shell and one of %s", named, strings.Join(Shells(), ", "))}
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the shell %q: write gpuard setup shell and one of %s", named, strings.Join(Shells(), ", "))}
 }
 
 // rcFiles are what an interactive shell of this name reads of a person's, the usual one first.

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 	"gpuard/internal/text/unit"
@@ -27,7 +27,7 @@ type Systemd struct {
 	Folder  string   // that the command of such a unit works in
 }
 
-// dropIn sorts behind override.conf, which is what systemctl edit writes.
+// dropIn sorts after override.conf, which systemctl edit writes.
 const dropIn = "zz-gpuard.conf"
 
 // name is the unit's with its ending.
@@ -36,15 +36,15 @@ func (s Systemd) name() (string, error) {
 	base, kind, dotted := cutLast(name, ".")
 	switch {
 	case dotted && kind == "container":
-		return "", &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: the lease of gpuard run does not reach into a container; pass the device with AddDevice= in that file", name)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: the lease of gpuard run does not reach into a container; pass the device with AddDevice= in that file", name)}
 	case dotted && (kind == "socket" || kind == "timer" || kind == "path" || kind == "target"):
-		return "", &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it starts no program itself; write the service that it starts, such as %s.service", name, base)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it starts no program itself; write the service that it starts, such as %s.service", name, base)}
 	case !dotted || kind != "service":
 		name += ".service"
 	}
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
 	if bare := strings.TrimSuffix(name, ".service"); bare == "" || bare[0] == '@' || strings.Trim(bare, allowed) != "" || len(name) > 255 {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot find the unit %q: that is no name of a unit; write it as systemctl shows it, such as vllm.service", s.Unit)}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot find the unit %q: that is no name of a unit; write it as systemctl shows it, such as vllm.service", s.Unit)}
 	}
 	return name, nil
 }
@@ -76,7 +76,7 @@ func (s Systemd) Wish() (Wish, error) {
 		return Wish{}, err
 	}
 	if strings.ContainsAny(program, "$\"'\\") || gpu.Clean(program) != program {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
 	where, err := s.Setup.unitFolders(s.User)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s Systemd) Wish() (Wish, error) {
 	own := filepath.Join(where.own, name)
 	switch {
 	case len(s.Command) > 0 && found.path != "" && found.path != own:
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot write the unit %s: it is there already, %s; leave the command out, and what that starts gets the GPU", name, found.path)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write the unit %s: it is there already, %s; leave the command out, and what that starts gets the GPU", name, found.path)}
 	case len(s.Command) > 0:
 		return s.whole(name, own, program)
 	case found.path == "":
@@ -114,7 +114,7 @@ func (s Systemd) missing(name string) error {
 	if other == "" {
 		other = fmt.Sprintf("; to have it written, say what it starts: gpuard setup systemd %s -- COMMAND", strings.TrimSuffix(name, ".service"))
 	}
-	return &app.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
+	return &exit.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
 }
 
 // run is the beginning of a command line, up to where the command follows.
@@ -131,7 +131,7 @@ func (s Systemd) whole(name, path, program string) (Wish, error) {
 	command := append([]string{}, s.Command...)
 	file, err := launch.Find(command[0])
 	if err != nil {
-		return Wish{}, &app.Usage{Text: err.Error()}
+		return Wish{}, &exit.Usage{Text: err.Error()}
 	}
 	if command[0], err = filepath.Abs(file); err != nil {
 		return Wish{}, fmt.Errorf("cannot find the current folder: %w", err)
@@ -141,7 +141,7 @@ func (s Systemd) whole(name, path, program string) (Wish, error) {
 		words[i] = unit.Word(word, false)
 	}
 	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || gpu.Clean(s.Folder) != s.Folder {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
 	}
 	target, pause := "multi-user.target", ""
 	if s.User {
@@ -181,10 +181,10 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// beside is a drop-in for a unit that is there.
+// beside is a drop-in for an existing unit.
 func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
-	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.App.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
-	run, tmp := filepath.Join("/", s.Setup.App.Root, "run"), filepath.Join("/", s.Setup.App.Root, "var", "tmp")
+	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.Host.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
+	run, tmp := filepath.Join("/", s.Setup.Host.Root, "run"), filepath.Join("/", s.Setup.Host.Root, "var", "tmp")
 	leases, _ := store.Locate(run, tmp)
 	u.shared = !strings.HasPrefix(leases, tmp)
 	commands, err := u.commands()
@@ -192,7 +192,7 @@ func (s Systemd) beside(name string, found found, path, program string) (Wish, e
 		return Wish{}, err
 	}
 	if found.later != "" {
-		return Wish{}, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropIn, filepath.Base(found.later))}
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropIn, filepath.Base(found.later))}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by gpuard setup systemd, which changes it and takes it away (--remove).\n[Service]\nExecStart=\n")
@@ -254,5 +254,5 @@ func (s Systemd) systemctl(words ...string) string {
 	if s.User {
 		words = append([]string{"--user"}, words...)
 	}
-	return "systemctl " + quote.Words(quote.Sh, words...)
+	return "systemctl " + shellquote.Words(shellquote.Sh, words...)
 }

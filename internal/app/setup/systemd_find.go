@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/unit"
 )
 
-// unitFolders is where a manager looks for its units; $SYSTEMD_UNIT_PATH names others, before the usual ones if it ends in a
-// colon (systemd.unit(5), "Unit file load path").
+// unitFolders is where a manager searches for its units; $SYSTEMD_UNIT_PATH names others, and the usual ones follow if
+// it ends in a colon (systemd.unit(5), "Unit file load path").
 type unitFolders struct {
 	all []string // the first one counts
 	own string   // of the administrator, or of the user
@@ -28,7 +28,7 @@ type found struct {
 
 func (s *Setup) unitFolders(user bool) (unitFolders, error) {
 	usual, err := s.usualUnitFolders(user)
-	value, set := s.App.Env.Lookup("SYSTEMD_UNIT_PATH")
+	value, set := s.Host.Env.Lookup("SYSTEMD_UNIT_PATH")
 	if !set || err != nil {
 		return usual, err
 	}
@@ -42,7 +42,7 @@ func (s *Setup) unitFolders(user bool) (unitFolders, error) {
 func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	below := func(paths ...string) []string {
 		for i, p := range paths {
-			paths[i] = filepath.Join("/", s.App.Root, p)
+			paths[i] = filepath.Join("/", s.Host.Root, p)
 		}
 		return paths
 	}
@@ -58,7 +58,7 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	}
 	data, _ := s.home("XDG_DATA_HOME", ".local/share", "systemd", "user") // HOME is set
 	all := []string{own + ".control"}
-	runtime, _ := s.App.Env.Lookup("XDG_RUNTIME_DIR")
+	runtime, _ := s.Host.Env.Lookup("XDG_RUNTIME_DIR")
 	beneath := func(names ...string) {
 		for _, name := range names {
 			if filepath.IsAbs(runtime) {
@@ -88,7 +88,7 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 
 // listed are folders below those that a variable lists, or below the usual ones of the machine.
 func (s *Setup) listed(variable string, usual []string, below ...string) (dirs []string) {
-	value, _ := s.App.Env.Lookup(variable)
+	value, _ := s.Host.Env.Lookup(variable)
 	for _, dir := range filepath.SplitList(value) {
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, filepath.Join(append([]string{dir}, below...)...))
@@ -96,7 +96,7 @@ func (s *Setup) listed(variable string, usual []string, below ...string) (dirs [
 	}
 	if len(dirs) == 0 {
 		for _, dir := range usual {
-			dirs = append(dirs, filepath.Join(append([]string{"/", s.App.Root, dir}, below...)...))
+			dirs = append(dirs, filepath.Join(append([]string{"/", s.Host.Root, dir}, below...)...))
 		}
 	}
 	return dirs
@@ -131,9 +131,9 @@ func (u unitFolders) find(name string) (f found, err error) {
 	case err != nil:
 		return f, fmt.Errorf("cannot read the unit %s: %w", name, err)
 	case actual == os.DevNull:
-		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it is masked; systemctl unmask %[1]s", name)}
+		return f, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it is masked; systemctl unmask %[1]s", name)}
 	case base != name && base != template(name) && strings.HasSuffix(base, ".service"):
-		return f, &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
+		return f, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
 	}
 	texts, later, err := u.dropIns(name)
 	if err != nil {
@@ -223,8 +223,8 @@ func (u unitFolders) aliases(name string) (aliases []string) {
 	return slices.Compact(aliases)
 }
 
-// droppedInto are the names whose folders hold drop-ins for a unit: its own, its template's, and those of every beginning of its
-// name up to a dash, in the order in which systemd looks.
+// droppedInto are the names whose folders have drop-ins for a unit: its own, its template's, and those of every prefix
+// of its name up to a dash, in systemd's order.
 func droppedInto(name string) []string {
 	names := []string{name}
 	general := template(name)

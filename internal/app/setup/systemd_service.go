@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
@@ -70,7 +70,8 @@ func (u service) tells() bool {
 	return slices.Contains([]string{"notify", "notify-reload", "dbus"}, u.kind())
 }
 
-// clocks are the keys whose time runs while it waits in line, because by then it has started, or its start may take no longer.
+// clocks are the keys whose time runs while the service waits for a device, because it counts from the start or limits
+// it.
 func (u service) clocks() []string {
 	keys := map[string][]string{"simple": {"WatchdogSec", "RuntimeMaxSec"}, "oneshot": {"TimeoutStartSec", "TimeoutSec"}}
 	keys["exec"], keys["idle"] = keys["simple"], keys["simple"]
@@ -87,7 +88,7 @@ func (u service) readOnly() bool {
 // commands are the commands of each ExecStart= line, or why they cannot be started by gpuard.
 func (u service) commands() ([][]unit.Command, error) {
 	refused := func(format string, words ...any) error {
-		return &app.Usage{Text: fmt.Sprintf("cannot give %s a GPU: ", u.name) + fmt.Sprintf(format, words...)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: ", u.name) + fmt.Sprintf(format, words...)}
 	}
 	lines := u.list("ExecStart")
 	switch {
@@ -182,7 +183,7 @@ func (u service) notes(noWait bool) (notes []string) {
 	return notes
 }
 
-// files are those of EnvironmentFile= that are there. A path with a specifier is taken as it stands, and so not found.
+// files are the existing files of EnvironmentFile=. A path with a specifier is taken literally, and so not found.
 func (u service) files() (paths []string) {
 	for _, value := range u.list("EnvironmentFile") {
 		found, _ := filepath.Glob(filepath.Join(u.root, strings.TrimPrefix(value, "-")))

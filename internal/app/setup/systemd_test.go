@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
 	"gpuard/internal/text/unit"
 )
 
-// TestUnitFolders: units are looked for where systemd says that it looks, in the same order.
+// TestUnitFolders: units are searched in the folders that systemd reports, in its order.
 func TestUnitFolders(t *testing.T) {
 	gate.Need(t, "systemd")
 	home, runtime := t.TempDir(), t.TempDir()
@@ -30,7 +30,7 @@ func TestUnitFolders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&Setup{App: &app.App{Root: "/", Env: visible.Env(env)}}).unitFolders(manager == "--user")
+			got, err := (&Setup{Host: &machine.Host{Root: "/", Env: visible.Env(env)}}).unitFolders(manager == "--user")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestServiceNotes: what is worth a look is said, and nothing else.
+// TestServiceNotes: each note is there for its service, and no other.
 func TestServiceNotes(t *testing.T) {
 	root := t.TempDir()
 	planted(t, root, map[string]string{"etc/default/a": "# CUDA_VISIBLE_DEVICES=7\nA=1\n HIP_VISIBLE_DEVICES=\"0\x1b\" \n"})
@@ -174,7 +174,7 @@ func TestFindDropIns(t *testing.T) {
 	if err := os.Symlink(os.DevNull, filepath.Join(root, "etc/systemd/system/a@x.service.d/30.conf")); err != nil {
 		t.Fatal(err)
 	}
-	where, err := (&Setup{App: &app.App{Root: root}}).unitFolders(false)
+	where, err := (&Setup{Host: &machine.Host{Root: root}}).unitFolders(false)
 	if err != nil {
 		t.Fatal(err)
 	}

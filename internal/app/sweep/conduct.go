@@ -12,11 +12,13 @@ import (
 	"syscall"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/status"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // Progress is how far a sweep is.
@@ -36,19 +38,19 @@ type Outcome struct {
 	Nothing     bool          // was done, and the folder is gone again
 }
 
-// shownFailures is how many are worth a look on the screen.
+// shownFailures is how many failures are shown on the terminal.
 const shownFailures = 5
 
-// look is the time between two looks at the journal.
+// look is the time between two readings of the journal.
 const look = 250 * time.Millisecond
 
-// conductor is the process that people see. It is the parent of what the runner leaves behind, and so the one to say how that
-// ended.
+// conductor is the foreground process of a sweep. It is the parent of the runs that a killed runner leaves behind, so
+// it records how they end.
 type conductor struct {
 	*Sweep
 	show    func(Progress)
 	now     Progress
-	tree    *tree.Tree
+	tree    *proctree.Tree
 	caught  *interrupt.Caught
 	heard   os.Signal   // that ends the sweep
 	stopped atomic.Bool // what is left of a runner was asked to end
@@ -63,8 +65,8 @@ const patience = 3
 // any case.
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
-	all := func(int) bool { return true } // whoever ends here is waited for by hand
-	c.tree, c.caught = tree.Adopt(all, s.app.OwnHelper), interrupt.Catch()
+	all := func(int) bool { return true } // all children are reaped below
+	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper), interrupt.Catch()
 	err := s.recover(c)
 	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
 		err = c.employ(ctx)
@@ -90,7 +92,7 @@ func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, err
 	return out, err
 }
 
-// employ starts a runner and stays with it to its end. What a runner that was killed leaves behind is waited for.
+// employ starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
 func (c *conductor) employ(ctx context.Context) error {
 	life, ours, err := os.Pipe()
 	if err != nil {
@@ -163,7 +165,7 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 func (c *conductor) hear(m message) {
 	switch {
 	case m.Say != "":
-		c.app.Say(m.Say)
+		c.host.Say(m.Say)
 	case m.Moves, m.Stand != nil:
 		c.now.Stand = m.Stand
 	case m.Refusal != nil:
@@ -175,7 +177,7 @@ func (c *conductor) hear(m message) {
 	}
 }
 
-// fullError is a disk without room, which somebody can make.
+// fullError is a full disk, which a user can mend.
 type fullError struct{ text string }
 
 // Error is what could not be written.
@@ -189,7 +191,7 @@ func (c *conductor) signal(sig os.Signal, stop func()) {
 	switch sig {
 	case syscall.SIGCONT:
 	case syscall.SIGTSTP:
-		c.app.Say("stopped; the runs go on, and fg or bg shows them again")
+		c.host.Say("stopped; the runs go on, and fg or bg shows them again")
 		interrupt.Suspend()
 	default:
 		c.heard, c.now.Stopped, c.now.Stand = sig, true, nil

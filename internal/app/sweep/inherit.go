@@ -11,11 +11,12 @@ import (
 	"gpuard/internal/core/job"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/sys"
 )
 
-// What a runner leaves that was killed has become the children of the process that people see (PR_SET_CHILD_SUBREAPER(2const)),
-// running or ended. Which process is which run the journal says: all but the one that was just being made have a Start. That one
-// is the oldest child that nobody knows, leads a session, and is not older than its Begin.
+// The runs of a killed runner become children of the foreground process (PR_SET_CHILD_SUBREAPER(2const)), running or
+// ended. The journal says which process is which run: all but the one that was just being started have a Start. That
+// one is the oldest unknown child, leads a session, and is not older than its Begin.
 
 // inherit waits for the runs of a runner that is gone, and writes down how they end.
 func (c *conductor) inherit(runner int) error {
@@ -31,7 +32,7 @@ func (c *conductor) inherit(runner int) error {
 	for _, run := range open {
 		born := c.state.Runs[run].Born()
 		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot}
-		i := slices.IndexFunc(children, func(p batch.Process) bool {
+		i := slices.IndexFunc(children, func(p sys.Process) bool {
 			if c.state.Runs[run].Phase == core.Running {
 				return p.PID == born.PID
 			}
@@ -50,18 +51,19 @@ func (c *conductor) inherit(runner int) error {
 		}
 	}
 	if open = c.state.In(core.Running); len(open) > 0 && c.heard == nil {
-		c.app.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
+		c.host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
 	return c.seeOff(open)
 }
 
-// newborn reports whether a child may be a run that has only its Begin. What others of our runs left behind has their folder in
-// its environment; one that has ended shows none, and one that is just being made the runner's.
-func (c *conductor) newborn(run int, p batch.Process) bool {
+// newborn reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
+// folder of their run in the environment; one that has ended shows none, and one that is being started has the
+// runner's.
+func (c *conductor) newborn(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
 		return false
 	}
-	env, _ := c.app.Proc.Environ(p.PID) // none of one that has ended
+	env, _ := c.host.Proc.Environ(p.PID) // none of one that has ended
 	for _, pair := range env {
 		if dir, ours := strings.CutPrefix(pair, "GPUARD_SWEEP_DIR="); ours && filepath.Dir(dir) == filepath.Dir(c.folderOf(run)) {
 			return dir == c.folderOf(run)
@@ -72,14 +74,14 @@ func (c *conductor) newborn(run int, p batch.Process) bool {
 
 // settled lists the children when none is in the runner's session any more, which the one that was just being made is for a
 // moment.
-func (c *conductor) settled(runner int) (children []batch.Process) {
+func (c *conductor) settled(runner int) (children []sys.Process) {
 	for end := time.Now().Add(job.Dying); ; time.Sleep(time.Millisecond) {
 		making := false
 		children = nil
 		for _, p := range batch.Processes() {
 			if p.Parent == os.Getpid() {
 				children = append(children, p)
-				making = making || p.Session == runner && !p.Dead && strings.Contains(c.app.Proc.Describe(p.PID).Command, Flag)
+				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.host.Proc.Describe(p.PID).Command, Flag)
 			}
 		}
 		if !making || time.Now().After(end) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/interrupt"
@@ -24,7 +25,7 @@ func left(t *testing.T) *conductor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	s := &Sweep{Dir: dir, Question: &Question{}, app: &app.App{Proc: proc.New("/proc"), Say: func(string) {}}, journal: j, state: core.NewState(3, core.Retry{})}
+	s := &Sweep{Dir: dir, Question: &Question{}, host: &machine.Host{Proc: proc.New("/proc"), Say: func(string) {}}, journal: j, state: core.NewState(3, core.Retry{})}
 	return &conductor{Sweep: s, show: func(Progress) {}, caught: &interrupt.Caught{}}
 }
 
@@ -41,7 +42,7 @@ func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat, err := c.app.Proc.Stat(cmd.Process.Pid)
+	stat, err := c.host.Proc.Stat(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +88,8 @@ func TestInheritOther(t *testing.T) {
 	}
 }
 
-// TestInheritBegun: the process of a run of which only the beginning was written is found, also beside one that it has itself put
-// into a session of its own, and beside those of others.
+// TestInheritBegun: the process of a run with only a Begin is found, also if it has put another one into a session of
+// its own, and among those of other runs.
 func TestInheritBegun(t *testing.T) {
 	c := left(t)
 	_, before, _ := c.child(t, 0)

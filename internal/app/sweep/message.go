@@ -20,7 +20,7 @@ type message struct {
 	Full    bool             `json:"full,omitempty"`  // it is a full disk
 }
 
-// send writes a message, unless nobody reads: the runner waits for nobody.
+// send writes a message without waiting: it is dropped if there is no reader.
 func send(pipe int, m message) {
 	if line, err := json.Marshal(m); err == nil {
 		batch.Message(pipe, append(line, '\n'))

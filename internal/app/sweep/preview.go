@@ -5,12 +5,13 @@ import (
 	"io"
 	"os"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 )
 
-// largest is the size of a file of runs that nobody writes on purpose.
+// largest is the size of a file of runs that must be a mistake, in bytes.
 const largest = 1 << 30
 
 // Table reads the runs from a CSV file, or from standard input for "-".
@@ -32,7 +33,7 @@ func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, 
 		g, err = parse(data)
 	}
 	if err != nil {
-		return g, &app.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
+		return g, &exit.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
 	}
 	return g, nil
 }

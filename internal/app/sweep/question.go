@@ -15,8 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
@@ -32,7 +34,7 @@ type Question struct {
 	Folder  string        `json:"workdir"` // in which the commands run
 	Spec    job.Spec      `json:"spec"`
 	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
-	Jobs    int           `json:"jobs,omitempty"` // at most so many at once; 0 as many as fit
+	Jobs    int           `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
 	Retry   core.Retry    `json:"retry"`
 	Machine string        `json:"machine,omitempty"`
 	Private bool          `json:"private_state,omitempty"`
@@ -41,7 +43,7 @@ type Question struct {
 
 const questionSchema = "gpuard.sweep-question/1"
 
-// same reports whether two questions make the same runs. How many of them run at once and where may differ.
+// same reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
 func (q *Question) same(other *Question) bool {
 	key := func(q *Question) []byte {
 		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
@@ -58,7 +60,7 @@ type Sweep struct {
 
 	fresh bool // the folder was made by this call
 
-	app     *app.App
+	host    *machine.Host
 	lock    *os.File
 	journal *journal.Journal
 	state   *core.State
@@ -73,12 +75,12 @@ const (
 )
 
 // Begin opens the folder for a question, or a new one with a number where dir is "". A folder of the same question is resumed.
-func Begin(a *app.App, q *Question, dir string, busy func()) (*Sweep, error) {
+func Begin(host *machine.Host, q *Question, dir string, busy func()) (*Sweep, error) {
 	q.Schema = questionSchema
-	if q.Machine = a.Machine; a.Machine != "" && a.Machine != "demo" && !strings.HasPrefix(a.Machine, "demo:") {
-		q.Machine, _ = filepath.Abs(a.Machine)
+	if q.Machine = host.Machine; host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {
+		q.Machine, _ = filepath.Abs(host.Machine)
 	}
-	q.Private = a.PrivateState
+	q.Private = host.PrivateState
 	var err error
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
@@ -88,37 +90,37 @@ func Begin(a *app.App, q *Question, dir string, busy func()) (*Sweep, error) {
 		_, missing := os.Stat(dir)
 		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
 		if dir, err = folder(dir); err == nil {
-			return open(a, q, command, dir, fresh, busy)
+			return open(host, q, command, dir, fresh, busy)
 		}
 	}
 	return nil, err
 }
 
-// Resume goes on with the sweep in a folder.
-func Resume(a *app.App, dir string, busy func()) (*Sweep, error) {
+// Resume continues the sweep in a folder.
+func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
 		err = owned(dir)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &app.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
+		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
 	}
 	if err != nil {
 		return nil, err
 	}
 	q, err := read(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &app.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, questionFile)}
+		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, questionFile)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.Machine, a.PrivateState = q.Machine, q.Private
+	host.Machine, host.PrivateState = q.Machine, q.Private
 	command, err := check(q)
 	if err != nil {
 		return nil, err
 	}
-	return open(a, q, command, dir, false, busy)
+	return open(host, q, command, dir, false, busy)
 }
 
 // check finds out before anything is leased whether the commands can be made and are there.
@@ -186,11 +188,11 @@ func owned(dir string) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it is not a folder", dir)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it is not a folder", dir)}
 	case ok && int(st.Uid) != os.Geteuid():
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
 	case info.Mode().Perm()&0o022 != 0:
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
 	}
 	return guarded(dir)
 }
@@ -198,7 +200,7 @@ func owned(dir string) error {
 // guarded refuses a folder, there already or not, that another user could exchange.
 func guarded(dir string) error {
 	if err := sys.Guarded(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", dir, err)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", dir, err)}
 	}
 	return nil
 }
@@ -219,8 +221,8 @@ func read(dir string) (*Question, error) {
 }
 
 // open locks the folder and reads what was done.
-func open(a *app.App, q *Question, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Dir: dir, Question: q, fresh: fresh, app: a, command: command}
+func open(host *machine.Host, q *Question, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
+	s := &Sweep{Dir: dir, Question: q, fresh: fresh, host: host, command: command}
 	if err := s.write(busy); err != nil {
 		s.Close()
 		return nil, err
@@ -236,11 +238,11 @@ func (s *Sweep) write(busy func()) (err error) {
 	old, err := read(s.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && foreign(entries):
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
 	case err == nil && !old.same(s.Question):
-		return &app.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
 	}
 	if s.lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err

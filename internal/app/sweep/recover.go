@@ -10,14 +10,14 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// recover looks for runs that go on although nobody of their sweep is left. They are waited for, so that no run is there twice at
-// the same time. Where the kernel does not say how they ended, and where they are gone, they are to be done again.
+// recover finds runs that continue although the processes of their sweep are gone, and waits for them, so that no run
+// exists twice. Runs whose end the kernel does not report, and runs that are gone, are done again.
 func (s *Sweep) recover(c *conductor) error {
 	open := s.state.In(core.Begun, core.Running)
 	if len(open) == 0 {
 		return nil
 	}
-	boot, err := s.app.Proc.BootID()
+	boot, err := s.host.Proc.BootID()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Sweep) recover(c *conductor) error {
 		if born.Boot != boot || pid == 0 {
 			continue
 		}
-		if s.app.Proc.Alive(pid, start) {
+		if s.host.Proc.Alive(pid, start) {
 			alive++
 		}
 		all.Go(func() {
@@ -42,7 +42,7 @@ func (s *Sweep) recover(c *conductor) error {
 		})
 	}
 	if alive > 0 {
-		s.app.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
+		s.host.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
 	over := make(chan struct{})
 	go func() {
@@ -62,7 +62,7 @@ func (s *Sweep) recover(c *conductor) error {
 	return s.settle(ended)
 }
 
-// settle writes down how runs ended that nobody of their sweep waited for.
+// settle records the end of runs that no process of the sweep has waited for.
 func (s *Sweep) settle(ended []core.Event) error {
 	again := 0
 	for _, e := range ended {
@@ -80,23 +80,23 @@ func (s *Sweep) settle(ended []core.Event) error {
 		}
 	}
 	if again > 0 {
-		s.app.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
+		s.host.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
 	}
 	return nil
 }
 
-// survivor is the process of a run, 0 when there is none. One whose Start was never written has its number in its environment,
-// and leads a session.
+// survivor is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
+// leads a session.
 func (s *Sweep) survivor(run int, born core.Event) (pid int, start uint64) {
 	if s.state.Runs[run].Phase == core.Running {
 		return born.PID, born.Ticks
 	}
 	mine := "GPUARD_SWEEP_DIR=" + s.folderOf(run)
 	for _, p := range batch.Processes() {
-		if p.Session != p.PID || p.Dead || p.Start < born.Ticks {
+		if p.Session != p.PID || p.Dead() || p.Start < born.Ticks {
 			continue
 		}
-		if env, err := s.app.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
+		if env, err := s.host.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
 			return p.PID, p.Start
 		}
 	}

@@ -15,13 +15,16 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
-	"gpuard/internal/host/tree"
+	"gpuard/internal/host/proctree"
 )
 
 // Flag is the first argument of a runner; the sweep's folder follows.
@@ -46,12 +49,12 @@ const (
 
 // runner starts the commands of a sweep, one after the other as devices are free, and waits for them.
 type runner struct {
-	app      *app.App
+	host     *machine.Host
 	question *Question
 	dir      string
 	boot     string
 	command  *core.Command
-	desk     *app.Desk
+	desk     *claim.Desk
 	cancel   context.CancelFunc // nothing new is started
 	null     *os.File
 	slots    chan struct{}
@@ -62,13 +65,13 @@ type runner struct {
 	mu      sync.Mutex // of everything below
 	journal *journal.Journal
 	state   *core.State
-	due     []int             // runs to be started, in this order
-	live    map[int]*app.Seat // by PID
-	failure error             // that ends the sweep
+	due     []int               // runs to be started, in this order
+	live    map[int]*claim.Seat // by PID
+	failure error               // that ends the sweep
 }
 
 // Run is the life of a runner. An error is told to the process that people see.
-func Run(ctx context.Context, a *app.App, args []string) {
+func Run(ctx context.Context, host *machine.Host, args []string) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
 	if len(args) != 1 || err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: cannot run a sweep by hand: gpuard sweep starts its runner itself")
@@ -78,9 +81,9 @@ func Run(ctx context.Context, a *app.App, args []string) {
 		syscall.CloseOnExec(fd)
 	}
 	batch.Patient(messageFD)
-	a.Say = func(text string) { send(messageFD, message{Say: text}) }
-	a.Stand = func(s *status.Standing) { send(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{app: a, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*app.Seat{}}
+	host.Say = func(text string) { send(messageFD, message{Say: text}) }
+	host.Stand = func(s *status.Standing) { send(messageFD, message{Stand: s, Moves: s == nil}) }
+	r := &runner{host: host, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}}
 	if err = r.open(ctx); err == nil {
 		err = r.run(ctx)
 	}
@@ -97,11 +100,11 @@ func (r *runner) open(ctx context.Context) (err error) {
 	if r.question, err = read(r.dir); err != nil {
 		return err
 	}
-	r.app.Machine, r.app.PrivateState = r.question.Machine, r.question.Private
+	r.host.Machine, r.host.PrivateState = r.question.Machine, r.question.Private
 	if r.command, err = core.Parse(r.question.Command, &r.question.Grid); err != nil {
 		return err
 	}
-	if r.boot, err = r.app.Proc.BootID(); err != nil {
+	if r.boot, err = r.host.Proc.BootID(); err != nil {
 		return err
 	}
 	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -124,17 +127,17 @@ func (r *runner) open(ctx context.Context) (err error) {
 	}
 	r.slots = make(chan struct{}, most)
 	if r.question.PerGPU > 1 {
-		if spec.Share, err = r.app.Portion(ctx, spec, r.question.PerGPU); err != nil {
+		if spec.Share, err = claim.Portion(ctx, r.host, spec, r.question.PerGPU); err != nil {
 			return err
 		}
-		r.app.Say(fmt.Sprintf("%d runs share a GPU: each has %s", r.question.PerGPU, spec.Share))
+		r.host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", r.question.PerGPU, spec.Share))
 	}
 	spec.Grace = r.question.Grace
-	r.desk, err = r.app.Desk(ctx, spec)
+	r.desk, err = claim.OpenDesk(ctx, r.host, spec)
 	return err
 }
 
-// run starts what is to be done, until all is, or somebody ends it.
+// run starts the runs until all are done, or the sweep is ended.
 func (r *runner) run(ctx context.Context) error {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -144,7 +147,7 @@ func (r *runner) run(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 		r.cancel()
 	}()
-	all := tree.Adopt(r.awaits, r.app.OwnHelper)
+	all := proctree.Adopt(r.awaits, machine.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
@@ -164,7 +167,7 @@ func (r *runner) run(ctx context.Context) error {
 		case <-signals:
 			r.stopping.Store(true)
 			r.cancel()
-			select { // so that nothing is started behind our back, unless a driver call hangs
+			select { // so that nothing more is started, unless a driver call hangs
 			case <-dispatched:
 			case <-time.After(time.Second):
 			}
@@ -174,7 +177,7 @@ func (r *runner) run(ctx context.Context) error {
 }
 
 // end asks everything below this process to end, and kills what does not in time, or when it is asked twice.
-func (r *runner) end(all *tree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
+func (r *runner) end(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
 	grace := time.NewTimer(r.question.Grace)
 	defer grace.Stop()
 	all.Signal("SIGTERM")
@@ -190,7 +193,7 @@ func (r *runner) end(all *tree.Tree, over <-chan struct{}, signals <-chan os.Sig
 		break
 	}
 	if err := all.Kill(job.Dying); err != nil {
-		r.app.Say(err.Error())
+		r.host.Say(err.Error())
 	}
 	select {
 	case <-over:
@@ -198,7 +201,7 @@ func (r *runner) end(all *tree.Tree, over <-chan struct{}, signals <-chan os.Sig
 	}
 }
 
-// awaits reports whether somebody here waits for the child.
+// awaits reports whether a goroutine waits for the child.
 func (r *runner) awaits(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +273,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return err
 	}
-	if batch.HungUp(lifeFD) { // at once: who reads it may get a turn only later
+	if batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()
 	}
 	if ctx.Err() != nil {
@@ -282,8 +285,8 @@ func (r *runner) one(ctx context.Context, run int) error {
 	return err
 }
 
-// claim takes what is free. What only our own runs have comes free soon; for what others have, it stands in the line.
-func (r *runner) claim(ctx context.Context, command string) (*app.Seat, error) {
+// claim takes what is free. Devices of our own runs will be free soon; for others it queues.
+func (r *runner) claim(ctx context.Context, command string) (*claim.Seat, error) {
 	for ctx.Err() == nil {
 		seat, err := r.desk.Try(ctx, command)
 		var refusal *job.Refusal
@@ -318,7 +321,7 @@ func (r *runner) stillborn(run int, why error) error {
 	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
 		return err
 	}
-	return r.add(core.Event{Kind: core.End, Run: run, Exit: app.RunExit(why), Problem: why.Error()})
+	return r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
 }
 
 // room is what the events of one more run, and the ends of all that run, may take: a line names each device.

@@ -9,15 +9,16 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
 	"gpuard/internal/core/job"
+
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/batch"
 )
 
-// start starts a run. Between the two events that surround the making of its process nothing else is made, so that whoever
-// finds the first alone knows which process may be meant.
-func (r *runner) start(run int, path string, words []string, seat *app.Seat) error {
+// start starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
+// Begin knows which child it may be.
+func (r *runner) start(run int, path string, words []string, seat *claim.Seat) error {
 	dir := filepath.Join(r.dir, core.Folder(run, len(r.state.Runs)))
 	log, err := openLog(dir)
 	if err == nil {
@@ -27,7 +28,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the run has its own
-	up, err := r.app.Proc.Uptime()
+	up, err := r.host.Proc.Uptime()
 	if err == nil {
 		err = r.add(core.Event{Kind: core.Begin, Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
 	}
@@ -36,7 +37,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 	}
 	env := append([]string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), "GPUARD_SWEEP_DIR=" + dir}, seat.Env...)
 	began := time.Now()
-	r.mu.Lock() // who is awaited is known before anybody is buried
+	r.mu.Lock() // a child must be known before it can be reaped
 	pid, err := batch.Start(batch.Command{Path: path, Dir: r.question.Folder, Argv: words, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
 	if err == nil {
 		r.live[pid] = seat
@@ -49,7 +50,7 @@ func (r *runner) start(run int, path string, words []string, seat *app.Seat) err
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
 	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: devices(seat.Plan)}
-	if stat, err := r.app.Proc.Stat(pid); err == nil {
+	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
 	err = r.add(e)
@@ -98,19 +99,19 @@ func devices(p job.Plan) (list []core.Device) {
 	return list
 }
 
-// attend waits for a run's end, writes it down, and only then buries the process: who is killed in between leaves it to the
-// process that people see.
-func (r *runner) attend(run, pid int, seat *app.Seat, began time.Time) {
+// attend waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
+// foreground process does it.
+func (r *runner) attend(run, pid int, seat *claim.Seat, began time.Time) {
 	limit := r.question.Spec.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {
 		defer close(entrusted)
 		if err := seat.Entrust(pid); err != nil {
-			r.app.Say(err.Error())
+			r.host.Say(err.Error())
 		}
 	}
 	var later *time.Timer
-	if seat.Plan.Share > 0 || limit > 0 { // who uses how much of a share is told by the process
+	if seat.Plan.Share > 0 || limit > 0 { // the process shows how much of a share it uses
 		entrust()
 	} else {
 		later = time.AfterFunc(short, entrust)
@@ -134,7 +135,7 @@ func (r *runner) attend(run, pid int, seat *app.Seat, began time.Time) {
 	err = r.add(e)
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {
-		r.app.Say(lerr.Error())
+		r.host.Say(lerr.Error())
 	}
 	r.leave(run, pid)
 	if err != nil {

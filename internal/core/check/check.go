@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Severity says how much a finding matters.
@@ -45,7 +45,7 @@ type Page struct {
 type Check struct {
 	Page
 	Stops bool // an error of this check means that no GPU program runs here at all
-	Look  func(s site.Site) []Finding
+	Look  func(s hostinfo.Site) []Finding
 }
 
 // Checks lists every check, in the order in which their findings are shown: causes before consequences.
@@ -54,7 +54,7 @@ func Checks() []Check {
 }
 
 // Site runs every check.
-func Site(s site.Site) []Finding {
+func Site(s hostinfo.Site) []Finding {
 	all := []Finding{}
 	for _, c := range Checks() {
 		all = append(all, c.sure(s)...)
@@ -63,7 +63,7 @@ func Site(s site.Site) []Finding {
 }
 
 // sure is Look for use beside other checks: a mistake in one must not take the others' findings with it.
-func (c Check) sure(s site.Site) (found []Finding) {
+func (c Check) sure(s hostinfo.Site) (found []Finding) {
 	defer func() {
 		if p := recover(); p != nil {
 			found = blind(c.Code, "this", fmt.Sprintf("gpuard made a mistake (%v)", p), "please report it, with: gpuard doctor --bundle")

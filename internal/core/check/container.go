@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Sources of the rules about containers.
@@ -23,7 +23,7 @@ func containerChecks() []Check {
 }
 
 // outside runs a check of a machine's container settings: inside of a container those of the machine are not to be seen.
-func outside(code string, s site.Site, look func(c site.Containers) []Finding) []Finding {
+func outside(code string, s hostinfo.Site, look func(c hostinfo.Containers) []Finding) []Finding {
 	switch {
 	case s.Container != "":
 		return ok(code, "not looked at inside of a container: it is a matter of the machine around it")
@@ -40,8 +40,8 @@ func containerTakesAll() Check {
 			"Take `default-runtime` out of Docker's `daemon.json` and restart Docker: then only containers that ask for GPUs (`--gpus`, `--device nvidia.com/gpu=…`, `--runtime=nvidia`) get some. Or let the variable count for privileged containers only: `sudo nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false --set accept-nvidia-visible-devices-as-volume-mounts=true`. Mind that `--gpus` works by the same variable where NVIDIA's hook serves it, and then gives nothing either: containers are to be started with `--device nvidia.com/gpu=…`. Kubernetes' device plugin needs its own setting with it (`deviceListStrategy`).",
 		From: []string{toolkitSpecialized, "NVIDIA/nvidia-container-toolkit: api/config/v1/config.go, cmd/nvidia-container-runtime-hook/container_config.go", "https://github.com/NVIDIA/k8s-device-plugin/issues/61"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
-		return outside(page.Code, s, func(c site.Containers) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
+		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
 			unread := slices.IndexFunc(c.Problems, func(p string) bool { return strings.Contains(p, "config.toml") || strings.Contains(p, "daemon.json") })
 			switch open := c.EnvWhenUnprivileged == nil || *c.EnvWhenUnprivileged; {
 			case !c.Toolkit:
@@ -77,8 +77,8 @@ func dockerCgroup() Check {
 			"Give GPUs by CDI instead (`docker run --device nvidia.com/gpu=…`, or `nvidia-container-runtime.mode` set to `cdi`), name the device files with `--device`, or let Docker keep the cgroups itself: `\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"]` in `/etc/docker/daemon.json`.",
 		From: []string{toolkitTroubles, "https://github.com/NVIDIA/nvidia-docker/issues/1730", "https://github.com/moby/moby/pull/50228", "https://docs.docker.com/reference/cli/dockerd/"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
-		return outside(page.Code, s, func(c site.Containers) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
+		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
 			switch {
 			case !c.Docker || !c.Hook:
 				return ok(page.Code, "Docker and NVIDIA's hook are not both installed")
@@ -119,7 +119,7 @@ func containerGiven() Check {
 			"Start the container without `--privileged`, with `--gpus '\"device=0,1\"'` or `--device nvidia.com/gpu=0`; where it must be privileged, set `CUDA_VISIBLE_DEVICES` inside as well. A container without GPUs is started with `docker run --gpus all`, in Kubernetes with `resources: limits: nvidia.com/gpu: 1`, Apptainer with `--nv`.",
 		From: []string{toolkitSpecialized, "https://github.com/NVIDIA/k8s-device-plugin/issues/61", "https://apptainer.org/docs/user/main/gpu.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		nvidia := onlyNVIDIA(s)
 		switch {
 		case s.Container == "" && s.Containers.Problem != "":
@@ -138,7 +138,7 @@ func containerGiven() Check {
 }
 
 // given compares the devices with the list that the container was started for.
-func given(code string, s site.Site, devices []gpu.Device) []Finding {
+func given(code string, s hostinfo.Site, devices []gpu.Device) []Finding {
 	value, _ := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
 	if lease, _ := s.Env.Lookup("GPUARD_LEASE"); lease != "" {
 		value = "" // it is the lease's, not the container's
@@ -163,7 +163,7 @@ func isDevice(entry string) bool {
 	return err == nil || strings.HasPrefix(entry, "GPU-")
 }
 
-func onlyNVIDIA(s site.Site) []gpu.Device {
+func onlyNVIDIA(s hostinfo.Site) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}

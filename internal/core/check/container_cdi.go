@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // nvidiaKind is the name of NVIDIA's devices in CDI.
@@ -20,8 +20,8 @@ func cdiSpecs() Check {
 			"`sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` writes one; from version 1.18 of NVIDIA's container toolkit on a service does so at each start. `/var/run/cdi` is empty after a reboot. `nvidia-ctk cdi list` shows the names. A hook file of former times (`oci-nvidia-hook.json`) can clash with CDI and is better removed.",
 		From: []string{toolkitCDI, "cncf-tags/container-device-interface: SPEC.md", "https://docs.docker.com/reference/cli/dockerd/#enable-cdi-devices"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
-		return outside(page.Code, s, func(c site.Containers) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
+		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
 			for _, p := range c.Problems {
 				if strings.Contains(p, "/cdi: ") {
 					return blind(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
@@ -63,7 +63,7 @@ func cdiSpecs() Check {
 
 // unreadSpec is about a file that nothing was read from. Whose devices it describes is not known, so that nothing is to be
 // written over it. What is for root alone Docker reads and Podman of an ordinary user does not.
-func unreadSpec(code string, spec site.CDISpec, c site.Containers) Finding {
+func unreadSpec(code string, spec hostinfo.CDISpec, c hostinfo.Containers) Finding {
 	switch {
 	case !spec.Closed:
 		return Finding{code, Warning, "cannot read " + spec.Path + ": " + spec.Problem, "what it describes is not known to container engines", "have whatever wrote it write it anew, or: sudo rm " + spec.Path}
@@ -80,8 +80,8 @@ func cdiDriver() Check {
 			"Write the file anew after each such change: `sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml`. From version 1.18 of the container toolkit on, the service `nvidia-cdi-refresh` does so for the driver, not for MIG devices. A file in `/etc/cdi` that `/var/run/cdi` replaces can be removed.",
 		From: []string{toolkitCDI, "cncf-tags/container-device-interface: pkg/cdi/spec-dirs.go"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
-		return outside(page.Code, s, func(c site.Containers) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
+		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
 			usable := ofNVIDIA(c)
 			if len(usable) == 0 {
 				return ok(page.Code, "no file describes NVIDIA's GPUs")
@@ -99,7 +99,7 @@ func cdiDriver() Check {
 }
 
 // stale compares one file with the machine.
-func stale(code string, spec site.CDISpec, beaten bool, s site.Site) []Finding {
+func stale(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []Finding {
 	severity := Warning
 	do := "sudo nvidia-ctk cdi generate --output=" + spec.Path
 	if beaten {
@@ -126,7 +126,7 @@ func stale(code string, spec site.CDISpec, beaten bool, s site.Site) []Finding {
 
 // otherDriver is the version of the driver here where a file is for another one. Until the module is loaded anew there may be
 // two: a container needs the libraries, and that they differ from the module has a check of its own.
-func otherDriver(of string, s site.Site) string {
+func otherDriver(of string, s hostinfo.Site) string {
 	d := s.Driver.Found
 	if s.Driver.Problem != "" || of == "" || d.WSL || of == d.Module || of == d.Library {
 		return ""
@@ -136,7 +136,7 @@ func otherDriver(of string, s site.Site) string {
 
 // differ compares the identifiers that a file names with the machine's. Files that name devices by number alone say nothing of
 // which they are. A GPU that is split is described by its MIG devices.
-func differ(spec site.CDISpec, m gpu.Machine) (missing, gone []string) {
+func differ(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
 	named := map[string]bool{}
 	for _, name := range spec.Devices {
 		if strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-") {
@@ -172,21 +172,21 @@ func differ(spec site.CDISpec, m gpu.Machine) (missing, gone []string) {
 }
 
 // ofNVIDIA are the readable files of NVIDIA's devices, those that win first.
-func ofNVIDIA(c site.Containers) []site.CDISpec {
-	usable := slices.DeleteFunc(slices.Clone(c.Specs), func(s site.CDISpec) bool { return s.Problem != "" || s.Kind != nvidiaKind || len(s.Devices) == 0 })
-	slices.SortStableFunc(usable, func(a, b site.CDISpec) int { return b.Folder - a.Folder })
+func ofNVIDIA(c hostinfo.Containers) []hostinfo.CDISpec {
+	usable := slices.DeleteFunc(slices.Clone(c.Specs), func(s hostinfo.CDISpec) bool { return s.Problem != "" || s.Kind != nvidiaKind || len(s.Devices) == 0 })
+	slices.SortStableFunc(usable, func(a, b hostinfo.CDISpec) int { return b.Folder - a.Folder })
 	return usable
 }
 
 // beaten: a file of a later folder describes the same devices.
-func beaten(spec site.CDISpec, all []site.CDISpec) bool {
-	return slices.ContainsFunc(all, func(o site.CDISpec) bool {
+func beaten(spec hostinfo.CDISpec, all []hostinfo.CDISpec) bool {
+	return slices.ContainsFunc(all, func(o hostinfo.CDISpec) bool {
 		return o.Folder > spec.Folder && slices.ContainsFunc(o.Devices, func(d string) bool { return slices.Contains(spec.Devices, d) })
 	})
 }
 
 // shared is a name that two files of one folder describe.
-func shared(a, b site.CDISpec) (string, bool) {
+func shared(a, b hostinfo.CDISpec) (string, bool) {
 	if a.Folder != b.Folder {
 		return "", false
 	}
@@ -197,7 +197,7 @@ func shared(a, b site.CDISpec) (string, bool) {
 	return a.Devices[i], true
 }
 
-func older(a, b site.CDISpec) string {
+func older(a, b hostinfo.CDISpec) string {
 	if b.Modified.Before(a.Modified) {
 		return b.Path
 	}

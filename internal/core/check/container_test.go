@@ -6,50 +6,50 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestContainer(t *testing.T) { see(t, containerChecks(), containerSightings()) }
 
 // engines is a machine with these settings of containers.
-func engines(s site.Site, c site.Containers) site.Site {
-	s.Containers = site.Read(c)
+func engines(s hostinfo.Site, c hostinfo.Containers) hostinfo.Site {
+	s.Containers = hostinfo.Read(c)
 	return s
 }
 
 // within is a site inside of a container.
-func within(s site.Site, kind string, d site.Driver) site.Site {
-	s.Container, s.Driver = kind, site.Read(d)
+func within(s hostinfo.Site, kind string, d hostinfo.Driver) hostinfo.Site {
+	s.Container, s.Driver = kind, hostinfo.Read(d)
 	return s
 }
 
 // toolkitHere is a machine with Docker and NVIDIA's container toolkit as the packages install them.
-func toolkitHere() site.Containers {
-	return site.Containers{Toolkit: true, Hook: true, Docker: true, ToolkitVersion: "1.17.8", ConfigPath: "/etc/nvidia-container-runtime/config.toml", Mode: "auto", DockerConfig: "/etc/docker/daemon.json", CgroupDriver: "systemd", CgroupDefault: true}
+func toolkitHere() hostinfo.Containers {
+	return hostinfo.Containers{Toolkit: true, Hook: true, Docker: true, ToolkitVersion: "1.17.8", ConfigPath: "/etc/nvidia-container-runtime/config.toml", Mode: "auto", DockerConfig: "/etc/docker/daemon.json", CgroupDriver: "systemd", CgroupDefault: true}
 }
 
-func defaultRuntime(c site.Containers) site.Containers {
+func defaultRuntime(c hostinfo.Containers) hostinfo.Containers {
 	c.DefaultRuntime = "nvidia"
 	return c
 }
 
-func described(specs ...site.CDISpec) site.Containers {
+func described(specs ...hostinfo.CDISpec) hostinfo.Containers {
 	c := toolkitHere()
 	c.Specs = specs
 	return c
 }
 
 // spec describes the two GPUs that with makes.
-func spec(path, driver string, devices ...string) site.CDISpec {
+func spec(path, driver string, devices ...string) hostinfo.CDISpec {
 	folder := 0
 	if strings.HasPrefix(path, "/var/run") {
 		folder = 1
 	}
-	return site.CDISpec{Path: path, Folder: folder, Version: "0.5.0", Kind: "nvidia.com/gpu", Driver: driver, Devices: devices}
+	return hostinfo.CDISpec{Path: path, Folder: folder, Version: "0.5.0", Kind: "nvidia.com/gpu", Driver: driver, Devices: devices}
 }
 
-func driven(s site.Site, module string) site.Site {
-	s.Driver = site.Read(site.Driver{Module: module})
+func driven(s hostinfo.Site, module string) hostinfo.Site {
+	s.Driver = hostinfo.Read(hostinfo.Driver{Module: module})
 	return s
 }
 
@@ -67,7 +67,7 @@ func containerSightings() []sighting {
 	unversioned.ToolkitVersion = ""
 	plain := unread
 	plain.Toolkit, plain.Hook = false, false
-	closedSpec := site.CDISpec{Path: "/etc/cdi/nvidia.yaml", Problem: "permission denied", Closed: true}
+	closedSpec := hostinfo.CDISpec{Path: "/etc/cdi/nvidia.yaml", Problem: "permission denied", Closed: true}
 	rootless := described(closedSpec)
 	rootless.Podman = true
 	updated := driven(two, "550.54.14")
@@ -94,12 +94,12 @@ func containerSightings() []sighting {
 		{"container-takes-all", "closed", engines(two, closed), OK},
 		{"container-takes-all", "closed, mounts not read", engines(two, strict), OK},
 		{"container-takes-all", "as installed", engines(two, toolkitHere()), OK},
-		{"container-takes-all", "no toolkit", engines(two, site.Containers{Docker: true}), OK},
-		{"container-takes-all", "by Podman's hook", engines(two, site.Containers{Toolkit: true, Hook: true, Podman: true, HookFile: "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"}), Info},
-		{"container-takes-all", "hook of an engine that is not there", engines(two, site.Containers{Toolkit: true, Hook: true, HookFile: "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"}), OK},
+		{"container-takes-all", "no toolkit", engines(two, hostinfo.Containers{Docker: true}), OK},
+		{"container-takes-all", "by Podman's hook", engines(two, hostinfo.Containers{Toolkit: true, Hook: true, Podman: true, HookFile: "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"}), Info},
+		{"container-takes-all", "hook of an engine that is not there", engines(two, hostinfo.Containers{Toolkit: true, Hook: true, HookFile: "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"}), OK},
 		{"container-takes-all", "not to be read", engines(two, unread), Unknown},
 		{"container-takes-all", "not to be read, and no toolkit", engines(two, plain), OK},
-		{"container-takes-all", "inside", within(engines(two, defaultRuntime(toolkitHere())), "docker", site.Driver{}), OK},
+		{"container-takes-all", "inside", within(engines(two, defaultRuntime(toolkitHere())), "docker", hostinfo.Driver{}), OK},
 		{"docker-cgroup-hook", "legacy", engines(two, legacy), Warning},
 		{"docker-cgroup-hook", "older runtime for all", engines(two, defaultRuntime(toolkitHere())), Warning},
 		{"docker-cgroup-hook", "runtime of a version that is not known", engines(two, unversioned), Info},
@@ -107,22 +107,22 @@ func containerSightings() []sighting {
 		{"docker-cgroup-hook", "as installed", engines(two, toolkitHere()), Info},
 		{"docker-cgroup-hook", "by CDI", engines(two, cdiMode), OK},
 		{"docker-cgroup-hook", "cgroupfs", engines(two, cgroupfs), OK},
-		{"docker-cgroup-hook", "Podman alone", engines(two, site.Containers{Podman: true, Hook: true, Toolkit: true}), OK},
+		{"docker-cgroup-hook", "Podman alone", engines(two, hostinfo.Containers{Podman: true, Hook: true, Toolkit: true}), OK},
 		{"cdi-spec", "none", engines(two, toolkitHere()), Info},
-		{"cdi-spec", "unreadable", engines(two, described(site.CDISpec{Path: "/etc/cdi/nvidia.yaml", Problem: "it has no kind"})), Warning},
+		{"cdi-spec", "unreadable", engines(two, described(hostinfo.CDISpec{Path: "/etc/cdi/nvidia.yaml", Problem: "it has no kind"})), Warning},
 		{"cdi-spec", "for root alone", engines(two, described(closedSpec)), Unknown},
 		{"cdi-spec", "for root alone, with Podman", engines(two, rootless), Info},
 		{"cdi-spec", "two of one folder", engines(two, described(fits, spec("/etc/cdi/old.yaml", "550.54.14", "0"))), Warning},
 		{"cdi-spec", "beside a hook", engines(two, hooked), Info},
-		{"cdi-spec", "no answer", site.Site{Containers: site.Failed[site.Containers]("no answer within 5s")}, Unknown},
+		{"cdi-spec", "no answer", hostinfo.Site{Containers: hostinfo.Failed[hostinfo.Containers]("no answer within 5s")}, Unknown},
 		{"cdi-stale", "a GPU of AMD beside", engines(mixed(nil), described(spec("/etc/cdi/nvidia.yaml", "", first))), OK},
 		{"cdi-spec", "folder for root alone", engines(two, dark), Unknown},
 		{"cdi-spec", "a hook alone", engines(two, hookAlone), Info},
 		{"cdi-spec", "turned off", engines(two, off), Info},
 		{"cdi-spec", "one over the other", engines(two, described(fits, spec("/var/run/cdi/nvidia.yaml", "550.54.14", "0", "1", "all"))), OK},
-		{"cdi-spec", "another vendor's beside", engines(two, described(fits, site.CDISpec{Path: "/etc/cdi/x.yaml", Kind: "amd.com/gpu", Devices: []string{"0"}})), OK},
+		{"cdi-spec", "another vendor's beside", engines(two, described(fits, hostinfo.CDISpec{Path: "/etc/cdi/x.yaml", Kind: "amd.com/gpu", Devices: []string{"0"}})), OK},
 		{"cdi-spec", "no GPU of NVIDIA's", engines(with(nil), toolkitHere()), OK},
-		{"cdi-spec", "nothing installed", engines(two, site.Containers{}), OK},
+		{"cdi-spec", "nothing installed", engines(two, hostinfo.Containers{}), OK},
 		{"cdi-stale", "older driver", engines(driven(two, "570.26"), described(fits)), Warning},
 		{"cdi-stale", "older driver, replaced", engines(driven(two, "570.26"), described(fits, spec("/var/run/cdi/nvidia.yaml", "570.26", "0", first, second))), Info},
 		{"cdi-stale", "a card more", engines(driven(with(nil, a100, a100, a100), "550.54.14"), described(fits)), Warning},
@@ -140,20 +140,20 @@ func containerSightings() []sighting {
 		{"cdi-stale", "Windows' driver", engines(wsl, described(spec("/etc/cdi/nvidia.yaml", "551.1", "all"))), OK},
 		{"cdi-stale", "driver not loaded", engines(without(), described(fits)), OK},
 		{"cdi-stale", "none", engines(two, toolkitHere()), OK},
-		{"container-gpus", "privileged", within(with([]string{"NVIDIA_VISIBLE_DEVICES=" + first}, a100, a100), "docker", site.Driver{}), Warning},
-		{"container-gpus", "privileged, by number", within(with([]string{"NVIDIA_VISIBLE_DEVICES=1"}, a100, a100), "docker", site.Driver{}), Warning},
-		{"container-gpus", "privileged and masked", within(with([]string{"NVIDIA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1"}, a100, a100), "docker", site.Driver{}), Info},
-		{"container-gpus", "no driver around", within(bus(without(), 0x10de), "kubernetes", site.Driver{}), Info},
-		{"container-gpus", "no GPU given", within(bus(without(), 0x10de), "docker", site.Driver{Module: "550.54.14"}), OK},
-		{"container-gpus", "no GPU around", within(bus(without()), "kubernetes", site.Driver{}), OK},
-		{"container-gpus", "as started", within(with([]string{"NVIDIA_VISIBLE_DEVICES=" + first + "," + second}, a100, a100), "docker", site.Driver{}), OK},
-		{"container-gpus", "slices of one", within(with([]string{"NVIDIA_VISIBLE_DEVICES=0:0"}, a100, a100), "docker", site.Driver{}), OK},
-		{"container-gpus", "all", within(with([]string{"NVIDIA_VISIBLE_DEVICES=all"}, a100, a100), "docker", site.Driver{}), OK},
-		{"container-gpus", "by CDI", within(with([]string{"NVIDIA_VISIBLE_DEVICES=void"}, a100, a100), "docker", site.Driver{}), OK},
-		{"container-gpus", "inside of a lease", within(with([]string{"GPUARD_LEASE=x1", "NVIDIA_VISIBLE_DEVICES=" + first, "CUDA_VISIBLE_DEVICES=0"}, a100, a100), "docker", site.Driver{}), OK},
-		{"container-gpus", "nothing said", within(with(nil, a100), "kubernetes", site.Driver{}), OK},
-		{"container-gpus", "another vendor's", within(radeon(nil, 1), "podman", site.Driver{}), OK},
-		{"container-gpus", "no driver around, LXC", within(bus(without(), 0x10de), "lxc", site.Driver{}), Info},
+		{"container-gpus", "privileged", within(with([]string{"NVIDIA_VISIBLE_DEVICES=" + first}, a100, a100), "docker", hostinfo.Driver{}), Warning},
+		{"container-gpus", "privileged, by number", within(with([]string{"NVIDIA_VISIBLE_DEVICES=1"}, a100, a100), "docker", hostinfo.Driver{}), Warning},
+		{"container-gpus", "privileged and masked", within(with([]string{"NVIDIA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1"}, a100, a100), "docker", hostinfo.Driver{}), Info},
+		{"container-gpus", "no driver around", within(bus(without(), 0x10de), "kubernetes", hostinfo.Driver{}), Info},
+		{"container-gpus", "no GPU given", within(bus(without(), 0x10de), "docker", hostinfo.Driver{Module: "550.54.14"}), OK},
+		{"container-gpus", "no GPU around", within(bus(without()), "kubernetes", hostinfo.Driver{}), OK},
+		{"container-gpus", "as started", within(with([]string{"NVIDIA_VISIBLE_DEVICES=" + first + "," + second}, a100, a100), "docker", hostinfo.Driver{}), OK},
+		{"container-gpus", "slices of one", within(with([]string{"NVIDIA_VISIBLE_DEVICES=0:0"}, a100, a100), "docker", hostinfo.Driver{}), OK},
+		{"container-gpus", "all", within(with([]string{"NVIDIA_VISIBLE_DEVICES=all"}, a100, a100), "docker", hostinfo.Driver{}), OK},
+		{"container-gpus", "by CDI", within(with([]string{"NVIDIA_VISIBLE_DEVICES=void"}, a100, a100), "docker", hostinfo.Driver{}), OK},
+		{"container-gpus", "inside of a lease", within(with([]string{"GPUARD_LEASE=x1", "NVIDIA_VISIBLE_DEVICES=" + first, "CUDA_VISIBLE_DEVICES=0"}, a100, a100), "docker", hostinfo.Driver{}), OK},
+		{"container-gpus", "nothing said", within(with(nil, a100), "kubernetes", hostinfo.Driver{}), OK},
+		{"container-gpus", "another vendor's", within(radeon(nil, 1), "podman", hostinfo.Driver{}), OK},
+		{"container-gpus", "no driver around, LXC", within(bus(without(), 0x10de), "lxc", hostinfo.Driver{}), Info},
 		{"container-gpus", "outside", without(), OK},
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func deviceChecks() []Check {
@@ -17,7 +17,7 @@ func deviceChecks() []Check {
 
 // looking is one device under the eye of a check.
 type looking struct {
-	site site.Site
+	site hostinfo.Site
 	gpu.Device
 }
 
@@ -25,8 +25,8 @@ func (l looking) name() string { return named(l.site.Machine.Found, l.Device) }
 
 // eachDevice makes the Look of a check about the devices that answer. what names the readings for the case that there are
 // none to look at; calm is what is said when look finds nothing.
-func eachDevice(code, what, calm string, look func(looking) []Finding) func(site.Site) []Finding {
-	return func(s site.Site) []Finding {
+func eachDevice(code, what, calm string, look func(looking) []Finding) func(hostinfo.Site) []Finding {
+	return func(s hostinfo.Site) []Finding {
 		switch {
 		case s.Machine.Problem != "" && bare(s):
 			return ok(code, "there is no GPU to look at")
@@ -59,7 +59,7 @@ Look at the kernel's log (` + "`sudo dmesg | grep -iE 'nvrm|xid'`" + `). Until t
 	}, false, lookAnswers}
 }
 
-func lookAnswers(s site.Site) []Finding {
+func lookAnswers(s hostinfo.Site) []Finding {
 	const code = "gpu-answers"
 	switch {
 	case s.Machine.Problem != "" && bare(s):

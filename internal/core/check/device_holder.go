@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
-	"gpuard/internal/core/site"
 )
 
 func memoryHolders() Check {
@@ -24,7 +24,7 @@ the GPU that shows it.`,
 	}, false, lookHolders}
 }
 
-func lookHolders(s site.Site) []Finding {
+func lookHolders(s hostinfo.Site) []Finding {
 	const code = "memory-holders"
 	m := s.Machine.Found
 	switch {
@@ -63,7 +63,7 @@ func lookHolders(s site.Site) []Finding {
 
 // lost is about memory that no living process accounts for; false for the others. Whoever looks out of a container does not see
 // the processes outside, and WSL does not see those of Windows.
-func lost(code string, s site.Site, r leftover.Row) (Finding, bool) {
+func lost(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 	m, blindfolded := s.Machine.Found, s.Container != "" || s.Driver.Found.WSL
 	where := fmt.Sprintf("GPU %d", r.Index)
 	if d, _, found := m.Find(r.UUID); found {
@@ -112,7 +112,7 @@ func of(user string) string {
 }
 
 // holders names the largest of the programs, each with its memory and place.
-func holders(s site.Site, rows []leftover.Row) string {
+func holders(s hostinfo.Site, rows []leftover.Row) string {
 	const most = 4
 	var words []string
 	for i, r := range rows {

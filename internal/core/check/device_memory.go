@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func eccErrors() Check {
@@ -112,8 +112,8 @@ NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persisten
 }
 
 // onScreen reports whether a device shows the screen, and so is always started.
-func onScreen(s site.Site, d gpu.Device) bool {
-	return slices.ContainsFunc(pciCards(s, pciNVIDIA), func(c site.Card) bool { return c.Boot && c.PCI == d.PCI })
+func onScreen(s hostinfo.Site, d gpu.Device) bool {
+	return slices.ContainsFunc(pciCards(s, pciNVIDIA), func(c hostinfo.Card) bool { return c.Boot && c.PCI == d.PCI })
 }
 
 func computeMode() Check {

@@ -6,43 +6,43 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
-	"gpuard/internal/core/site"
 )
 
 func TestDevices(t *testing.T) { see(t, deviceChecks(), deviceSightings()) }
 
 // second is a box of two whose second device is changed.
-func second(f func(*gpu.Device)) site.Site {
-	return change(box(2), func(s *site.Site) {
+func second(f func(*gpu.Device)) hostinfo.Site {
+	return change(box(2), func(s *hostinfo.Site) {
 		s.Now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		f(&s.Machine.Found.Devices[1])
 	})
 }
 
 // all is a box of two of which both are changed.
-func all(f func(*gpu.Device)) site.Site {
-	return change(second(f), func(s *site.Site) { f(&s.Machine.Found.Devices[0]) })
+func all(f func(*gpu.Device)) hostinfo.Site {
+	return change(second(f), func(s *hostinfo.Site) { f(&s.Machine.Found.Devices[0]) })
 }
 
-func xid(code int, before time.Duration) site.Site {
+func xid(code int, before time.Duration) hostinfo.Site {
 	return second(func(d *gpu.Device) {
 		d.XIDs = []gpu.XID{{Code: code, At: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).Add(-before), PID: 4242, Source: "kernel log"}}
 	})
 }
 
 // logged is a box of two, one of which is not shown, with an error of it in the kernel's log.
-func logged(code int) site.Site {
-	return change(box(2), func(s *site.Site) {
+func logged(code int) hostinfo.Site {
+	return change(box(2), func(s *hostinfo.Site) {
 		s.Machine.Found.Devices = s.Machine.Found.Devices[:1]
-		s.Log = site.Read([]site.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: code}}})
+		s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: code}}})
 	})
 }
 
 // held is a box of one with leftovers and processes.
-func held(container string, rows []leftover.Row, processes ...gpu.Process) site.Site {
-	return change(box(1), func(s *site.Site) {
-		s.Container, s.Leftovers = container, site.Read(rows)
+func held(container string, rows []leftover.Row, processes ...gpu.Process) hostinfo.Site {
+	return change(box(1), func(s *hostinfo.Site) {
+		s.Container, s.Leftovers = container, hostinfo.Read(rows)
 		s.Machine.Found.Processes = processes
 	})
 }
@@ -65,7 +65,7 @@ func deviceSightings() []sighting {
 		{"gpu-answers", "no driver", unread("not loaded"), Unknown},
 		{"xid-errors", "fell off the bus", xid(79, time.Hour), Error},
 		{"xid-errors", "fell off the bus and out of sight", logged(79), Error},
-		{"xid-errors", "nothing answers", change(logged(79), func(s *site.Site) { s.Machine = site.Failed[gpu.Machine]("no answer") }), Error},
+		{"xid-errors", "nothing answers", change(logged(79), func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no answer") }), Error},
 		{"xid-errors", "stuck", xid(119, time.Hour), Error},
 		{"xid-errors", "new code", xid(999, time.Hour), Error},
 		{"xid-errors", "power cable", xid(54, time.Hour), Error},
@@ -78,14 +78,14 @@ func deviceSightings() []sighting {
 		{"xid-errors", "a note", xid(63, time.Minute), OK},
 		{"xid-errors", "recovery action, which says it itself", second(func(d *gpu.Device) { d.RecoveryAction, d.XIDs = "none", []gpu.XID{{Code: 154}} }), OK},
 		{"xid-errors", "recovery action that nobody tells", xid(154, time.Minute), Error},
-		{"xid-errors", "log of a card that is shown is settled before", change(second(no), func(s *site.Site) {
-			s.Log = site.Read([]site.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: 79}}})
+		{"xid-errors", "log of a card that is shown is settled before", change(second(no), func(s *hostinfo.Site) {
+			s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: 79}}})
 		}), OK},
 		{"xid-errors", "none", second(no), OK},
-		{"xid-errors", "no GPU", change(none(), func(s *site.Site) { s.Log = site.Failed[[]site.Error]("no permission") }), OK},
-		{"xid-errors", "log not readable", change(second(no), func(s *site.Site) { s.Log = site.Failed[[]site.Error]("no permission") }), Unknown},
-		{"xid-errors", "WSL has no log of the driver", change(second(no), func(s *site.Site) {
-			s.Log, s.Driver.Found.WSL = site.Failed[[]site.Error]("no permission"), true
+		{"xid-errors", "no GPU", change(none(), func(s *hostinfo.Site) { s.Log = hostinfo.Failed[[]hostinfo.Error]("no permission") }), OK},
+		{"xid-errors", "log not readable", change(second(no), func(s *hostinfo.Site) { s.Log = hostinfo.Failed[[]hostinfo.Error]("no permission") }), Unknown},
+		{"xid-errors", "WSL has no log of the driver", change(second(no), func(s *hostinfo.Site) {
+			s.Log, s.Driver.Found.WSL = hostinfo.Failed[[]hostinfo.Error]("no permission"), true
 		}), OK},
 		{"recovery-action", "reset", second(func(d *gpu.Device) { d.RecoveryAction = "reset" }), Error},
 		{"recovery-action", "reboot", second(func(d *gpu.Device) { d.RecoveryAction = "reboot" }), Error},
@@ -130,7 +130,7 @@ func deviceSightings() []sighting {
 		{"mig-instances", "with", second(func(d *gpu.Device) { d.MIGMode, d.MIG = new(true), []gpu.MIGDevice{{UUID: "MIG-1"}} }), OK},
 		{"mig-instances", "off", second(func(d *gpu.Device) { d.MIGMode = new(false) }), OK},
 		{"persistence", "off", all(func(d *gpu.Device) { d.Persistence = new(false) }), Info},
-		{"persistence", "off, on the card with the screen", change(all(func(d *gpu.Device) { d.Persistence = new(false) }), func(s *site.Site) {
+		{"persistence", "off, on the card with the screen", change(all(func(d *gpu.Device) { d.Persistence = new(false) }), func(s *hostinfo.Site) {
 			s.Cards.Found[1].Boot, s.Machine.Found.Devices[1].Persistence = true, new(true)
 		}), OK},
 		{"persistence", "on", all(func(d *gpu.Device) { d.Persistence = new(true) }), OK},
@@ -142,14 +142,14 @@ func deviceSightings() []sighting {
 		{"memory-holders", "of somebody outside", held("docker", row(0, false)), Info},
 		{"memory-holders", "gone", held("", row(4242, false), gone), Warning},
 		{"memory-holders", "in another PID namespace", held("docker", row(4242, false), gone), Info},
-		{"memory-holders", "of a program of Windows", change(held("", row(4242, false), gone), func(s *site.Site) { s.Driver.Found.WSL = true }), Info},
+		{"memory-holders", "of a program of Windows", change(held("", row(4242, false), gone), func(s *hostinfo.Site) { s.Driver.Found.WSL = true }), Info},
 		{"memory-holders", "without a lease", held("", row(4242, false), gpu.Process{PID: 4242, GPU: a, State: "S"}), Info},
 		{"memory-holders", "a desktop", held("", nil, gpu.Process{PID: 99, GPU: a, Kind: gpu.GraphicsProcess, Memory: new(gib)}), Info},
 		{"memory-holders", "a login screen", held("", nil, gpu.Process{PID: 99, GPU: a, Kind: gpu.GraphicsProcess, Memory: new(4 * gpu.MiB)}), OK},
 		{"memory-holders", "nobody", held("", nil), OK},
 		{"memory-holders", "no GPU", none(), OK},
 		{"memory-holders", "processes not listed", second(func(d *gpu.Device) { d.Unlisted = "no permission" }), Unknown},
-		{"memory-holders", "leases not readable", change(box(1), func(s *site.Site) { s.Leftovers = site.Failed[[]leftover.Row]("no permission") }), Unknown},
+		{"memory-holders", "leases not readable", change(box(1), func(s *hostinfo.Site) { s.Leftovers = hostinfo.Failed[[]leftover.Row]("no permission") }), Unknown},
 	}
 }
 
@@ -191,7 +191,7 @@ func TestXIDs(t *testing.T) {
 		t.Errorf("%q", found[0].Do)
 	}
 	s.Machine.Found.Devices[1].XIDs = nil
-	s.Log = site.Read([]site.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
+	s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
 	found = lookXID(s)
 	if len(found) != 2 || !strings.HasPrefix(found[0].Seen, "the GPU at 0000:c1:00 reported XID 79 2 times: the GPU") || !strings.HasPrefix(found[1].Seen, "the GPU at 0000:c2:00 reported XID 79: ") {
 		t.Errorf("of two cards that nobody shows: %+v", found)

@@ -9,7 +9,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func xidErrors() Check {
@@ -39,7 +39,7 @@ type afflicted struct {
 	xids   []gpu.XID
 }
 
-func lookXID(s site.Site) []Finding {
+func lookXID(s hostinfo.Site) []Finding {
 	const code = "xid-errors"
 	if bare(s) {
 		return ok(code, "there is no GPU that could have errors")
@@ -72,7 +72,7 @@ func rank(s Severity) int { return slices.Index([]Severity{Info, Warning, Error}
 
 // errorsOf gathers the errors of each card: those of devices that are shown were settled before; of cards that no driver
 // shows only the kernel's log knows.
-func errorsOf(s site.Site) []afflicted {
+func errorsOf(s hostinfo.Site) []afflicted {
 	var all []afflicted
 	shown := map[string]bool{}
 	if s.Machine.Problem == "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func driverChecks() []Check {
@@ -29,7 +29,7 @@ a virtual machine, was not passed through. ` + "`lspci -nn | grep -iE 'vga|3d|di
 	}, true, lookPresent}
 }
 
-func lookPresent(s site.Site) []Finding {
+func lookPresent(s hostinfo.Site) []Finding {
 	const code = "gpu-present"
 	m := s.Machine
 	onBus := len(pciCards(s, pciNVIDIA)) + len(pciCards(s, pciAMD))
@@ -73,12 +73,12 @@ vfio-pci, remove its ids from the kernel's command line or /etc/modprobe.d.`,
 	}, true, lookBound}
 }
 
-func lookBound(s site.Site) []Finding {
+func lookBound(s hostinfo.Site) []Finding {
 	const code = "driver-bound"
 	if s.Cards.Problem != "" {
 		return blind(code, "which driver has the cards", s.Cards.Problem, "")
 	}
-	own, others := pciCards(s, pciNVIDIA), map[string][]site.Card{}
+	own, others := pciCards(s, pciNVIDIA), map[string][]hostinfo.Card{}
 	for _, c := range own {
 		if c.Driver != "" && !takenByNVIDIA(c.Driver) {
 			others[c.Driver] = append(others[c.Driver], c)
@@ -88,7 +88,7 @@ func lookBound(s site.Site) []Finding {
 	for _, driver := range slices.Sorted(maps.Keys(others)) {
 		found = append(found, foreign(s, code, driver, others[driver], len(own)))
 	}
-	if amd := pciCards(s, pciAMD); len(amd) > 0 && len(shown(s, gpu.AMD)) == 0 && !slices.ContainsFunc(amd, func(c site.Card) bool { return c.Driver == "amdgpu" }) && len(own) == 0 {
+	if amd := pciCards(s, pciAMD); len(amd) > 0 && len(shown(s, gpu.AMD)) == 0 && !slices.ContainsFunc(amd, func(c hostinfo.Card) bool { return c.Driver == "amdgpu" }) && len(own) == 0 {
 		found = append(found, Finding{code, Error, fmt.Sprintf("no amdgpu driver has the AMD GPU at %s", addresses(amd)), "ROCm programs need the amdgpu driver.",
 			"sudo modprobe amdgpu; if that fails: sudo dmesg | grep -i amdgpu"})
 	}
@@ -99,7 +99,7 @@ func lookBound(s site.Site) []Finding {
 }
 
 // foreign is about the cards of NVIDIA that one other driver has.
-func foreign(s site.Site, code, driver string, has []site.Card, all int) Finding {
+func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int) Finding {
 	f := Finding{Code: code, Severity: Warning, Seen: fmt.Sprintf("the driver %s has the NVIDIA GPU at %s", gpu.Brief(driver), addresses(has))}
 	if len(has) == all {
 		f.Severity = Error
@@ -121,7 +121,7 @@ func foreign(s site.Site, code, driver string, has []site.Card, all int) Finding
 		case !hasDriver(d):
 			f.Do = "install NVIDIA's driver, then: " + f.Do
 		}
-		if len(has) < all && !slices.ContainsFunc(has, func(c site.Card) bool { return !c.Boot }) { // one for the screen, the others for work
+		if len(has) < all && !slices.ContainsFunc(has, func(c hostinfo.Card) bool { return !c.Boot }) { // one for the screen, the others for work
 			f.Severity = Info
 		}
 	default:
@@ -135,7 +135,7 @@ func foreign(s site.Site, code, driver string, has []site.Card, all int) Finding
 const rebuild = "build it: sudo dkms autoinstall (Fedora: sudo akmods --force; where dkms status has no nvidia, install the driver again); then: "
 
 // hasDriver reports whether NVIDIA's driver was installed, whatever became of its module.
-func hasDriver(d site.Driver) bool { return d.LibraryPath != "" || d.CUDAPath != "" }
+func hasDriver(d hostinfo.Driver) bool { return d.LibraryPath != "" || d.CUDAPath != "" }
 
 // takenByNVIDIA reports whether a card's kernel driver is NVIDIA's; nvidiafb is the kernel's own, for screens.
 func takenByNVIDIA(driver string) bool {
@@ -155,7 +155,7 @@ load it there.`,
 	}, true, lookLoaded}
 }
 
-func lookLoaded(s site.Site) []Finding {
+func lookLoaded(s hostinfo.Site) []Finding {
 	const code = "driver-loaded"
 	d, own := s.Driver.Found, pciCards(s, pciNVIDIA)
 	switch {
@@ -173,7 +173,7 @@ func lookLoaded(s site.Site) []Finding {
 		return blind(code, "the kernel's modules", s.Driver.Problem, "")
 	case len(own) == 0:
 		return ok(code, "not needed: no GPU of NVIDIA is on the PCI bus")
-	case !slices.ContainsFunc(own, func(c site.Card) bool { return c.Driver == "" || takenByNVIDIA(c.Driver) }):
+	case !slices.ContainsFunc(own, func(c hostinfo.Card) bool { return c.Driver == "" || takenByNVIDIA(c.Driver) }):
 		return []Finding{{code, Info, "NVIDIA's kernel module is not loaded: another driver has the cards", "", ""}}
 	}
 	f := Finding{code, Error, fmt.Sprintf("%s on the PCI bus (%s), and NVIDIA's kernel module is not loaded", count(len(own), "NVIDIA GPU"), addresses(own)),
@@ -204,7 +204,7 @@ In a container or a batch job it is usual that only some cards are shown; doctor
 	}, true, lookShown}
 }
 
-func lookShown(s site.Site) []Finding {
+func lookShown(s hostinfo.Site) []Finding {
 	const code = "devices-shown"
 	switch own := pciCards(s, pciNVIDIA); {
 	case s.Cards.Problem != "":
@@ -214,7 +214,7 @@ func lookShown(s site.Site) []Finding {
 	case s.Machine.Problem != "" && !showsNone(s):
 		return blind(code, "what the driver shows", s.Machine.Problem, "")
 	}
-	var bound, missing []site.Card
+	var bound, missing []hostinfo.Card
 	kept := s.Container != ""
 	for _, c := range pciCards(s, pciNVIDIA) {
 		if c.Driver != "" && !takenByNVIDIA(c.Driver) {
@@ -245,14 +245,14 @@ func lookShown(s site.Site) []Finding {
 }
 
 // showsNone reports whether NVIDIA's driver runs and says that it has no device.
-func showsNone(s site.Site) bool {
+func showsNone(s hostinfo.Site) bool {
 	return strings.Contains(s.Machine.Problem, "reports no device") || strings.Contains(s.Machine.Problem, "No devices were found")
 }
 
 // keptAway reports whether a device cgroup keeps a card from this process. Where the module does not say which device file
 // is the card's, any file that is kept speaks for it.
-func keptAway(s site.Site, c site.Card) bool {
-	return s.Nodes.Problem == "" && slices.ContainsFunc(s.Nodes.Found, func(n site.Node) bool {
+func keptAway(s hostinfo.Site, c hostinfo.Card) bool {
+	return s.Nodes.Problem == "" && slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool {
 		return n.Kept && (c.Minor == nil || n.Path == fmt.Sprintf("/dev/nvidia%d", *c.Minor))
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 const fabricGuide = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
@@ -28,7 +28,7 @@ links: there doctor only warns. In a container the daemon is the host's, and usu
 	}, true, lookFabric}
 }
 
-func lookFabric(s site.Site) []Finding {
+func lookFabric(s hostinfo.Site) []Finding {
 	const code = "fabric-manager"
 	d := s.Driver.Found
 	switch {
@@ -67,7 +67,7 @@ func lookFabric(s site.Site) []Finding {
 const hopper = 9
 
 // needsFabric reports whether certainly no program starts on the GPUs while the daemon does not run.
-func needsFabric(s site.Site) bool {
+func needsFabric(s hostinfo.Site) bool {
 	own := shown(s, gpu.NVIDIA)
 	return len(own) > 0 && !slices.ContainsFunc(own, func(d gpu.Device) bool {
 		return d.Compute == nil || d.Compute.Major >= hopper || d.MIGMode != nil && *d.MIGMode

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func deviceNodes() Check {
@@ -25,20 +25,22 @@ the job. For AMD, /dev/kfd and /dev/dri/renderD* belong to the groups render and
 	}, true, lookNodes}
 }
 
-func lookNodes(s site.Site) []Finding {
+func lookNodes(s hostinfo.Site) []Finding {
 	const code = "device-nodes"
 	nvidia := s.Driver.Problem == "" && s.Driver.Found.Module != "" && len(pciCards(s, pciNVIDIA)) > 0
 	switch {
 	case s.Nodes.Problem != "":
 		return blind(code, "the device files", s.Nodes.Problem, "")
-	case s.Driver.Found.WSL, !nvidia && !slices.ContainsFunc(s.Nodes.Found, func(n site.Node) bool { return n.Problem != "" }):
+	case s.Driver.Found.WSL, !nvidia && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return n.Problem != "" }):
 		return ok(code, "no device file is missing or closed")
 	}
 	var found []Finding
 	if nvidia {
 		found = nvidiaNodes(code, s)
 	}
-	if closed := nodesOf(s, func(n site.Node) bool { return !strings.HasPrefix(n.Path, "/dev/nvidia") && n.Problem != "" && !n.Kept }); len(closed) > 0 && len(pciCards(s, pciAMD)) > 0 {
+	if closed := nodesOf(s, func(n hostinfo.Node) bool {
+		return !strings.HasPrefix(n.Path, "/dev/nvidia") && n.Problem != "" && !n.Kept
+	}); len(closed) > 0 && len(pciCards(s, pciAMD)) > 0 {
 		f := Finding{code, Info, fmt.Sprintf("this user may not open %s: %s", paths(closed), closed[0].Problem), "ROCm programs cannot use AMD's GPUs.", "sudo usermod -aG render,video $USER; then log in again"}
 		if !nvidiaHere(s) && s.Container == "" {
 			f.Severity = Warning
@@ -48,18 +50,18 @@ func lookNodes(s site.Site) []Finding {
 	if len(found) > 0 {
 		return found
 	}
-	return fine(code, "this user may open %s", paths(nodesOf(s, func(n site.Node) bool { return n.Problem == "" })))
+	return fine(code, "this user may open %s", paths(nodesOf(s, func(n hostinfo.Node) bool { return n.Problem == "" })))
 }
 
 // nvidiaNodes says what is wrong with the files of a driver that is loaded; nil when nothing is.
-func nvidiaNodes(code string, s site.Site) []Finding {
-	own := nodesOf(s, func(n site.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") })
-	cardFiles := slices.DeleteFunc(slices.Clone(own), func(n site.Node) bool { return strings.Trim(n.Path[len("/dev/nvidia"):], "0123456789") != "" })
-	kept := slices.DeleteFunc(slices.Clone(cardFiles), func(n site.Node) bool { return !n.Kept })
-	closed := slices.DeleteFunc(slices.Clone(own), func(n site.Node) bool { return n.Problem == "" || n.Kept })
+func nvidiaNodes(code string, s hostinfo.Site) []Finding {
+	own := nodesOf(s, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") })
+	cardFiles := slices.DeleteFunc(slices.Clone(own), func(n hostinfo.Node) bool { return strings.Trim(n.Path[len("/dev/nvidia"):], "0123456789") != "" })
+	kept := slices.DeleteFunc(slices.Clone(cardFiles), func(n hostinfo.Node) bool { return !n.Kept })
+	closed := slices.DeleteFunc(slices.Clone(own), func(n hostinfo.Node) bool { return n.Problem == "" || n.Kept })
 	var missing []string
 	for _, path := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm"} {
-		if !slices.ContainsFunc(own, func(n site.Node) bool { return n.Path == path }) {
+		if !slices.ContainsFunc(own, func(n hostinfo.Node) bool { return n.Path == path }) {
 			missing = append(missing, path)
 		}
 	}
@@ -82,24 +84,24 @@ func nvidiaNodes(code string, s site.Site) []Finding {
 }
 
 // denied is about files whose permissions shut this user out. A card file alone leaves the other cards.
-func denied(code string, s site.Site, closed []site.Node, why string) Finding {
+func denied(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Finding {
 	n := closed[0]
 	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", paths(closed), n.Mode, n.UID, n.GID), why,
 		fmt.Sprintf("join the group that may: sudo usermod -aG $(stat -c %%G %s) $USER; then log in again", n.Path)}
 	if n.Mode&0o060 != 0o060 || n.GID == 0 {
 		f.Do = "let everybody open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(paths(closed), " and ", " ")
 	}
-	if len(shown(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n site.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
+	if len(shown(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n hostinfo.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
 		f.Severity = Warning
 	}
 	return f
 }
 
-func nodesOf(s site.Site, want func(site.Node) bool) []site.Node {
-	return slices.DeleteFunc(slices.Clone(s.Nodes.Found), func(n site.Node) bool { return !want(n) })
+func nodesOf(s hostinfo.Site, want func(hostinfo.Node) bool) []hostinfo.Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes.Found), func(n hostinfo.Node) bool { return !want(n) })
 }
 
-func paths(nodes []site.Node) string {
+func paths(nodes []hostinfo.Node) string {
 	var all []string
 	for _, n := range nodes {
 		all = append(all, n.Path)
@@ -121,7 +123,7 @@ default is utility and compute).`,
 	}, true, lookLibrary}
 }
 
-func lookLibrary(s site.Site) []Finding {
+func lookLibrary(s hostinfo.Site) []Finding {
 	const code = "driver-library"
 	d := s.Driver.Found
 	const why = "CUDA programs load libcuda.so.1 first; without it they find no device."
@@ -144,7 +146,7 @@ func lookLibrary(s site.Site) []Finding {
 		return []Finding{{code, Info, "the driver's library libcuda.so.1 is not here, and its kernel module is not loaded", "", ""}}
 	case len(shown(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver's other library works all the same: this system finds libraries otherwise
 		return blind(code, "libcuda.so.1", "this system's loader looks in places that gpuard does not know", "")
-	case s.Container != "" && s.Nodes.Problem == "" && !slices.ContainsFunc(s.Nodes.Found, func(n site.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") }):
+	case s.Container != "" && s.Nodes.Problem == "" && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") }):
 		return []Finding{{code, Info, "the container has no libcuda.so.1: it was given no GPU", "", ""}}
 	case s.Container != "":
 		return []Finding{{code, Error, "the container has no libcuda.so.1", why, withCompute(s.Container)}}

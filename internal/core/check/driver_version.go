@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func libraryVersion() Check {
@@ -28,7 +28,7 @@ A libcuda of the CUDA compatibility package (a folder compat) may be newer than 
 	}, true, lookVersion}
 }
 
-func lookVersion(s site.Site) []Finding {
+func lookVersion(s hostinfo.Site) []Finding {
 	const code = "library-version"
 	d := s.Driver.Found
 	if !isDriver(d.CUDALibrary) { // Tegra numbers its library otherwise
@@ -78,7 +78,7 @@ func isDriver(version string) bool {
 }
 
 // forward is about a libcuda of the compatibility package.
-func forward(code string, s site.Site) Finding {
+func forward(code string, s hostinfo.Site) Finding {
 	d := s.Driver.Found
 	f := Finding{code, Info, fmt.Sprintf("CUDA programs load the compatibility library %s (%s) over driver %s", d.CUDAPath, d.CUDALibrary, d.Module), "", ""}
 	remedy := fmt.Sprintf("take the folder of %s out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, or update the driver", d.CUDAPath)

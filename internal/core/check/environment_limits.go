@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 )
 
 const ncclTroubles = "NVIDIA/nccl: docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst"
@@ -20,7 +21,7 @@ func cpuThreads() Check {
 			"Leave the variables out, or set them to the processors of one process.",
 		From: []string{"https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fNUM_005fTHREADS.html", "https://docs.pytorch.org/docs/stable/threading_environment_variables.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS"} {
 			value, _ := s.Env.Lookup(name)
@@ -31,7 +32,7 @@ func cpuThreads() Check {
 			n, err := strconv.Atoi(strings.TrimSpace(first))
 			switch {
 			case err != nil || n < 1:
-				found = append(found, Finding{page.Code, Warning, name + "=" + quoted(value) + " is no number of threads", "the library takes its own choice in place of it", "unset " + name})
+				found = append(found, Finding{page.Code, Warning, name + "=" + shellquote.Sh(value) + " is no number of threads", "the library takes its own choice in place of it", "unset " + name})
 			case s.Limits.Problem != "" || s.Limits.Found.CPUs <= 0:
 				found = append(found, blind(page.Code, "how many processors "+name+" could use", cmp.Or(s.Limits.Problem, "the kernel does not say"), "")...)
 			case float64(n) > math.Ceil(s.Limits.Found.CPUs):
@@ -68,7 +69,7 @@ func sharedMemory() Check {
 			"Start the container with more (`docker run --shm-size=8g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` at `/dev/shm`). On a machine itself, look for what fills it: `ls -l /dev/shm`.",
 		From: []string{ncclTroubles, "https://docs.docker.com/reference/cli/docker/container/run/", "https://docs.pytorch.org/docs/stable/multiprocessing.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		l := s.Limits.Found
 		const why = "data loaders with several workers end with a bus error, and NCCL cannot make its buffers"
 		do, severity := "see what fills it: ls -l /dev/shm", Warning
@@ -107,7 +108,7 @@ func lockedMemory() Check {
 			"Raise it: `--ulimit memlock=-1` for a container, `LimitMEMLOCK=infinity` in a systemd unit, `* - memlock unlimited` in `/etc/security/limits.d` for logins.",
 		From: []string{ncclTroubles},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		l := s.Limits.Found
 		do := "ulimit -l unlimited, or raise it in /etc/security/limits.d"
 		if s.Container != "" {
@@ -132,7 +133,7 @@ func lockedMemory() Check {
 }
 
 // severalMachines: this shell belongs to a Slurm job of more than one machine.
-func severalMachines(s site.Site) bool {
+func severalMachines(s hostinfo.Site) bool {
 	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
 		value, _ := s.Env.Lookup(name)
 		if n, err := strconv.Atoi(value); err == nil && n > 1 {

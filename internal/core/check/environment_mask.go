@@ -8,7 +8,8 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -44,7 +45,7 @@ func maskHidesAll() Check {
 			"Take the variable out of the environment (`unset CUDA_VISIBLE_DEVICES`), or name devices that are there. `gpuard explain` shows how each entry is read. Where a scheduler or a job script sets it, ask there for GPUs.",
 		From: []string{cudaVariables, rocmIsolation},
 	}
-	return Check{Page: page, Stops: true, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
 		masks := setMasks(s)
 		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
 			return masksAlone(page.Code, masks)
@@ -116,7 +117,7 @@ func maskEmpty() Check {
 			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `gpuard run`.",
 		From: []string{cudaVariables, condaActivate},
 	}
-	return Check{Page: page, Stops: true, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
 		var empty []string
 		conda := false
 		for _, v := range maskVariables() {
@@ -156,7 +157,7 @@ func maskList() Check {
 			"Write numbers or identifiers with commas between them and nothing else: `CUDA_VISIBLE_DEVICES=0,1,2,3`. `gpuard explain` shows entry by entry what is made of it.",
 		From: []string{cudaVariables, "pytorch/pytorch: test/test_cuda_nvml_based_avail.py", "ROCm/ROCR-Runtime: runtime/hsa-runtime/core/runtime/amd_filter_device.cpp", "intel/compute-runtime: shared/source/execution_environment/execution_environment.cpp"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
 			switch {
 			case len(setMasks(s)) == 0:
@@ -194,14 +195,14 @@ func misspeltMask() Check {
 		Text: "Nothing reads `CUDA_VISIBLE_DEVICE` or `CUDA_DEVICES_ORDER`: the program takes every GPU, or the first one. Variables are not checked by anybody, so such a slip stays unseen until two jobs meet on one GPU.\n\nWrite the name that was meant, and take the other out.",
 		From: []string{cudaVariables},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			meant, isSlip := compat.Misspelt(name)
 			if _, right := s.Env.Lookup(meant.Name); isSlip && right {
 				found = append(found, Finding{page.Code, Info, name + " is set beside " + meant.Name, "nothing reads the first; the second counts", "unset " + name})
 			} else if isSlip {
-				found = append(found, Finding{page.Code, Warning, name + " is set, which nothing reads", "it hides nothing: programs use whatever devices they find", fmt.Sprintf("unset %s; export %s=%s", name, meant.Name, quoted(value))})
+				found = append(found, Finding{page.Code, Warning, name + " is set, which nothing reads", "it hides nothing: programs use whatever devices they find", fmt.Sprintf("unset %s; export %s=%s", name, meant.Name, shellquote.Sh(value))})
 			}
 		}
 		if found == nil {
@@ -218,7 +219,7 @@ func containerMask() Check {
 			"Set `CUDA_VISIBLE_DEVICES`, or let `gpuard run` choose; what is meant for a container goes to it: `docker run -e NVIDIA_VISIBLE_DEVICES=…`.",
 		From: []string{toolkitSpecialized, cudaVariables},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		value, set := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
 		lease, _ := s.Env.Lookup("GPUARD_LEASE")
 		_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
@@ -236,14 +237,14 @@ func containerMask() Check {
 		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
 			return ok(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
 		}
-		instead := "export CUDA_VISIBLE_DEVICES=" + quoted(value) + ", where programs were meant"
+		instead := "export CUDA_VISIBLE_DEVICES=" + shellquote.Sh(value) + ", where programs were meant"
 		switch known := func(e string) bool { return isDevice(e) || strings.HasPrefix(e, "MIG-") }; {
 		case value == "none":
 			instead = "export CUDA_VISIBLE_DEVICES=-1, where programs were meant"
 		case slices.ContainsFunc(strings.Split(value, ","), func(e string) bool { return !known(strings.TrimSpace(e)) }):
 			instead = "where programs were meant, name the GPUs in CUDA_VISIBLE_DEVICES (nvidia-smi -L lists their identifiers)"
 		}
-		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + quoted(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
+		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + shellquote.Sh(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
 	}}
 }
 
@@ -254,7 +255,7 @@ func deviceOrder() Check {
 			"Set `CUDA_DEVICE_ORDER=PCI_BUS_ID` for everybody (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
 		From: []string{cudaVariables},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		order, _ := s.Env.Lookup("CUDA_DEVICE_ORDER")
 		models := modelsOf(s.Machine.Found, gpu.NVIDIA)
 		mask, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
@@ -262,7 +263,7 @@ func deviceOrder() Check {
 		const do = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 		switch {
 		case order != "" && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
-			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + quoted(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
+			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
 			return blind(page.Code, "whether the GPUs are of one model", short(s.Machine.Problem), "")
 		case !has(s, gpu.NVIDIA):
@@ -281,7 +282,7 @@ func deviceOrder() Check {
 }
 
 // onBus counts the cards of a vendor on the PCI bus.
-func onBus(s site.Site, vendor uint16) (n int) {
+func onBus(s hostinfo.Site, vendor uint16) (n int) {
 	for _, c := range s.Cards.Found {
 		if c.Vendor == vendor {
 			n++
@@ -297,7 +298,7 @@ func short(problem string) string {
 }
 
 // setMasks lists the masks that are set to something, as NAME=value.
-func setMasks(s site.Site) []string {
+func setMasks(s hostinfo.Site) []string {
 	var masks []string
 	for _, v := range maskVariables() {
 		if value, _ := s.Env.Lookup(v.name); strings.TrimSpace(value) != "" {
@@ -308,13 +309,13 @@ func setMasks(s site.Site) []string {
 }
 
 // allHidden: no device is left by the caller's variables.
-func allHidden(s site.Site) bool {
+func allHidden(s hostinfo.Site) bool {
 	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
 	return len(s.Machine.Found.Devices) > 0 && countHidden(s.Machine.Found, hidden) == len(s.Machine.Found.Devices)
 }
 
 // hiddenBy counts the devices that one of these variables hides.
-func hiddenBy(s site.Site, names []string) (n int) {
+func hiddenBy(s hostinfo.Site, names []string) (n int) {
 	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
 	for i := range s.Machine.Found.Devices {
 		name, _, _ := strings.Cut(hidden[s.Machine.Found.Devices[i].UUID], "=")
@@ -371,15 +372,4 @@ func namesOf(pairs []string) []string {
 		names = append(names, name)
 	}
 	return slices.Compact(names)
-}
-
-// quoted writes a value so that a shell reads it back as it is.
-func quoted(value string) string {
-	plain := func(r rune) bool {
-		return r == '-' || r == '_' || r == '.' || r == ',' || r == ':' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-	}
-	if value != "" && strings.IndexFunc(value, func(r rune) bool { return !plain(r) }) < 0 {
-		return value
-	}
-	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }

@@ -7,7 +7,8 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -20,7 +21,7 @@ func oldNames() Check {
 			"Where only newer versions are in use, write the new name. Where a setting was removed, take it out of profiles and job scripts: it promises something that does not happen.",
 		From: []string{"NVIDIA/nccl: docs/userguide/source/env.rst", "pytorch/pytorch: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp", "https://docs.jax.dev/en/latest/201/gpu-memory.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			n, old := compat.Deprecated(name, value)
@@ -50,7 +51,7 @@ func oldName(code string, n compat.Name, where, value string) Finding {
 	}
 	do := "unset " + n.Name
 	if n.Instead != "" && n.Kind == compat.Old {
-		do = fmt.Sprintf("where no older version is in use: unset %s; export %s=%s", n.Name, n.Instead, quoted(value))
+		do = fmt.Sprintf("where no older version is in use: unset %s; export %s=%s", n.Name, n.Instead, shellquote.Sh(value))
 	} else if n.Instead != "" {
 		do += "; see " + n.Instead
 	}
@@ -64,11 +65,11 @@ func debugNames() Check {
 			"Take the variable out of the profile or job script that sets it. Where it works around a real fault (GPUs whose direct way is broken by PCI access control, for example), keep it and say so beside it.",
 		From: []string{"NVIDIA/nccl: docs/userguide/source/env.rst", cudaVariables, "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			if n, on := compat.DebugOnly(name, value); on {
-				found = append(found, Finding{page.Code, harm(n, s), name + "=" + quoted(value), n.What, "unset " + name})
+				found = append(found, Finding{page.Code, harm(n, s), name + "=" + shellquote.Sh(value), n.What, "unset " + name})
 			}
 		}
 		if found == nil {
@@ -81,7 +82,7 @@ func debugNames() Check {
 // harm is how much a setting for debugging matters here: the ways between GPUs are none where programs see one GPU, and the
 // driver keeps GeForce cards of the 40 series from reaching each other anyway, so that launchers set NCCL_P2P_DISABLE for them
 // (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
-func harm(n compat.Name, s site.Site) Severity {
+func harm(n compat.Name, s hostinfo.Site) Severity {
 	direct := strings.HasPrefix(n.Name, "NCCL_P2P_")
 	switch {
 	case !n.Warns, s.Machine.Problem != "" && hasNoCard(s):
@@ -98,7 +99,7 @@ func harm(n compat.Name, s site.Site) Severity {
 }
 
 // seen are the devices of a vendor that the caller's variables leave.
-func seen(s site.Site, vendor gpu.Vendor) []gpu.Device {
+func seen(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
 	return slices.DeleteFunc(shown(s, vendor), func(d gpu.Device) bool { return hidden[d.UUID] != "" })
 }
@@ -109,7 +110,7 @@ func jaxFractions() Check {
 		Text: "JAX takes its share of GPU memory from `XLA_CLIENT_MEM_FRACTION`; `XLA_PYTHON_CLIENT_MEM_FRACTION` is the older name. With both set it does not choose but ends with a ValueError as soon as it wants a GPU.\n\nKeep one: the new name, or the old one where an older jaxlib is in use that knows no other.",
 		From: []string{"jax-ml/jax: jaxlib/xla_client.py", "https://docs.jax.dev/en/latest/201/gpu-memory.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		newer, a := s.Env.Lookup("XLA_CLIENT_MEM_FRACTION")
 		older, b := s.Env.Lookup("XLA_PYTHON_CLIENT_MEM_FRACTION")
 		if newer == "" || older == "" {
@@ -132,15 +133,15 @@ func jaxValues() Check {
 			"Write `false`, and one of `default`, `platform`, `bfc`, `cuda_async`, `vmm`, `address`.",
 		From: []string{"jax-ml/jax: jaxlib/xla_client.py", "https://docs.jax.dev/en/latest/201/gpu-memory.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		preallocate, _ := s.Env.Lookup("XLA_PYTHON_CLIENT_PREALLOCATE")
 		allocator, _ := s.Env.Lookup("XLA_PYTHON_CLIENT_ALLOCATOR")
 		var found []Finding
 		if slices.Contains([]string{"no", "off", "f", "n", "false"}, strings.ToLower(strings.TrimSpace(preallocate))) && preallocate != "false" && preallocate != "False" {
-			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + quoted(preallocate), "JAX knows only false, False and 0 for no, and goes on to take 75 % of the memory at once", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
+			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + shellquote.Sh(preallocate), "JAX knows only false, False and 0 for no, and goes on to take 75 % of the memory at once", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
 		}
 		if allocator != "" && !slices.Contains([]string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}, strings.ToLower(allocator)) {
-			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + quoted(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
+			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + shellquote.Sh(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
 		}
 		if found == nil {
 			return ok(page.Code, "JAX understands its settings, or has none")
@@ -156,7 +157,7 @@ func ncclFiles() Check {
 			"Take settings for debugging out of the file, and name it without `~`, which NCCL does not understand.",
 		From: []string{ncclVariables, "NVIDIA/nccl: src/misc/param.cc"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.NCCL.Problem != "" {
 			return blind(page.Code, "NCCL's files", s.NCCL.Problem, "")
 		}
@@ -171,7 +172,7 @@ func ncclFiles() Check {
 	}}
 }
 
-func ncclFile(code string, f site.NCCLFile, s site.Site) []Finding {
+func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 	var found []Finding
 	if f.Problem != "" {
 		do := "make it readable, or take NCCL_CONF_FILE out of the environment"

@@ -6,72 +6,73 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 )
 
 func TestEnvironment(t *testing.T) { see(t, environmentChecks(), environmentSightings()) }
 
 // with is a machine with these NVIDIA models and an environment.
-func with(env []string, models ...string) site.Site {
+func with(env []string, models ...string) hostinfo.Site {
 	var m gpu.Machine
 	for i, name := range models {
 		id := "GPU-" + strings.Repeat(strconv.Itoa(i), 8) + "-0000-0000-0000-000000000000"
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID(id), Name: name, Vendor: gpu.NVIDIA, PCI: "0000:0" + strconv.Itoa(i) + ":00.0", Compute: &gpu.Capability{Major: 8}})
 	}
-	return site.Site{Env: visible.Env(env), Machine: site.Read(m)}
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Read(m)}
 }
 
 // radeon is a machine with n GPUs of AMD.
-func radeon(env []string, n int) site.Site {
+func radeon(env []string, n int) hostinfo.Site {
 	var m gpu.Machine
 	for i := range n {
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID("GPU-123456781234567" + strconv.Itoa(i)), Name: "AMD Instinct MI210", Vendor: gpu.AMD, PCI: "0000:2" + strconv.Itoa(i) + ":00.0"})
 	}
-	return site.Site{Env: visible.Env(env), Machine: site.Read(m)}
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Read(m)}
 }
 
 // mixed is a machine with one GPU of NVIDIA and one of AMD.
-func mixed(env []string) site.Site {
+func mixed(env []string) hostinfo.Site {
 	s := with(env, "NVIDIA L4")
 	s.Machine.Found.Devices = append(s.Machine.Found.Devices, radeon(nil, 1).Machine.Found.Devices...)
 	return s
 }
 
-func limited(s site.Site, l site.Limits, container string) site.Site {
-	s.Limits, s.Container = site.Read(l), container
+func limited(s hostinfo.Site, l hostinfo.Limits, container string) hostinfo.Site {
+	s.Limits, s.Container = hostinfo.Read(l), container
 	return s
 }
 
-func files(s site.Site, f ...site.NCCLFile) site.Site {
-	s.NCCL = site.Read(f)
+func files(s hostinfo.Site, f ...hostinfo.NCCLFile) hostinfo.Site {
+	s.NCCL = hostinfo.Read(f)
 	return s
 }
 
 // without is a site where the drivers do not answer.
-func without(env ...string) site.Site {
-	return site.Site{Env: visible.Env(env), Machine: site.Failed[gpu.Machine]("no driver")}
+func without(env ...string) hostinfo.Site {
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Failed[gpu.Machine]("no driver")}
 }
 
 // bus is a site with these cards on the PCI bus.
-func bus(s site.Site, vendors ...uint16) site.Site {
-	var cards []site.Card
+func bus(s hostinfo.Site, vendors ...uint16) hostinfo.Site {
+	var cards []hostinfo.Card
 	for _, v := range vendors {
-		cards = append(cards, site.Card{Vendor: v})
+		cards = append(cards, hostinfo.Card{Vendor: v})
 	}
-	s.Cards = site.Read(cards)
+	s.Cards = hostinfo.Read(cards)
 	return s
 }
 
-func unbused(s site.Site) site.Site {
-	s.Cards = site.Failed[[]site.Card]("permission denied")
+func unbused(s hostinfo.Site) hostinfo.Site {
+	s.Cards = hostinfo.Failed[[]hostinfo.Card]("permission denied")
 	return s
 }
 
 func environmentSightings() []sighting {
 	const a100, rtx = "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090"
 	two := []string{a100, a100}
-	amd := site.Site{Env: visible.Env{"CUDA_VISIBLE_DEVICES=-1", "HIP_VISIBLE_DEVICES=0"}, Machine: site.Read(gpu.Machine{Devices: []gpu.Device{
+	amd := hostinfo.Site{Env: visible.Env{"CUDA_VISIBLE_DEVICES=-1", "HIP_VISIBLE_DEVICES=0"}, Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{
 		{UUID: "GPU-00000000-0000-0000-0000-000000000000", Name: a100, Vendor: gpu.NVIDIA}, {UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD},
 	}})}
 	return []sighting{
@@ -126,7 +127,7 @@ func environmentSightings() []sighting {
 		{"env-container-mask", "in place of CUDA's", with([]string{"NVIDIA_VISIBLE_DEVICES=0"}, two...), Warning},
 		{"env-container-mask", "beside CUDA's", with([]string{"NVIDIA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"}, two...), OK},
 		{"env-container-mask", "of a lease", with([]string{"NVIDIA_VISIBLE_DEVICES=GPU-1", "GPUARD_LEASE=x1"}, two...), OK},
-		{"env-container-mask", "inside", within(with([]string{"NVIDIA_VISIBLE_DEVICES=0"}, two...), "docker", site.Driver{}), OK},
+		{"env-container-mask", "inside", within(with([]string{"NVIDIA_VISIBLE_DEVICES=0"}, two...), "docker", hostinfo.Driver{}), OK},
 		{"env-container-mask", "in a container that does not say so", with([]string{"NVIDIA_VISIBLE_DEVICES=2"}, a100), OK},
 		{"env-container-mask", "no driver", bus(without("NVIDIA_VISIBLE_DEVICES=0"), 0x10de), Unknown},
 		{"env-container-mask", "no GPU", bus(without("NVIDIA_VISIBLE_DEVICES=0")), OK},
@@ -156,34 +157,34 @@ func environmentSightings() []sighting {
 		{"env-jax-fractions", "both", with([]string{"XLA_CLIENT_MEM_FRACTION=.5", "XLA_PYTHON_CLIENT_MEM_FRACTION=.5"}), Error},
 		{"env-jax-fractions", "new", with([]string{"XLA_CLIENT_MEM_FRACTION=.5"}), OK},
 		{"env-jax-fractions", "none", with(nil), OK},
-		{"nccl-file", "debugging left on", files(with(nil, two...), site.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_P2P_DISABLE=1"}}), Warning},
-		{"nccl-file", "the environment wins", files(with([]string{"NCCL_P2P_DISABLE=0"}, two...), site.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_P2P_DISABLE=1"}}), Info},
-		{"nccl-file", "old name", files(with(nil, two...), site.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_TREE_THRESHOLD=0"}}), Info},
-		{"nccl-file", "settings", files(with(nil, two...), site.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_SOCKET_IFNAME=eth0"}}), Info},
-		{"nccl-file", "missing", files(with(nil), site.NCCLFile{Path: "~/nccl.conf", Problem: "NCCL does not understand ~"}), Warning},
-		{"nccl-file", "empty file", files(with(nil), site.NCCLFile{Path: "/etc/nccl.conf"}), OK},
+		{"nccl-file", "debugging left on", files(with(nil, two...), hostinfo.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_P2P_DISABLE=1"}}), Warning},
+		{"nccl-file", "the environment wins", files(with([]string{"NCCL_P2P_DISABLE=0"}, two...), hostinfo.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_P2P_DISABLE=1"}}), Info},
+		{"nccl-file", "old name", files(with(nil, two...), hostinfo.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_TREE_THRESHOLD=0"}}), Info},
+		{"nccl-file", "settings", files(with(nil, two...), hostinfo.NCCLFile{Path: "/etc/nccl.conf", Settings: []string{"NCCL_SOCKET_IFNAME=eth0"}}), Info},
+		{"nccl-file", "missing", files(with(nil), hostinfo.NCCLFile{Path: "~/nccl.conf", Problem: "NCCL does not understand ~"}), Warning},
+		{"nccl-file", "empty file", files(with(nil), hostinfo.NCCLFile{Path: "/etc/nccl.conf"}), OK},
 		{"nccl-file", "none", files(with(nil)), OK},
-		{"cpu-threads", "too many", limited(with([]string{"OMP_NUM_THREADS=64"}), site.Limits{CPUs: 8}, ""), Warning},
-		{"cpu-threads", "no number", limited(with([]string{"MKL_NUM_THREADS=many"}), site.Limits{CPUs: 8}, ""), Warning},
-		{"cpu-threads", "one of many", limited(with([]string{"OMP_NUM_THREADS=1"}), site.Limits{CPUs: 8}, ""), Info},
-		{"cpu-threads", "fits", limited(with([]string{"OMP_NUM_THREADS=8,2", "MKL_NUM_THREADS=4"}), site.Limits{CPUs: 7.5}, ""), OK},
-		{"cpu-threads", "not set", limited(with(nil), site.Limits{CPUs: 8}, ""), OK},
+		{"cpu-threads", "too many", limited(with([]string{"OMP_NUM_THREADS=64"}), hostinfo.Limits{CPUs: 8}, ""), Warning},
+		{"cpu-threads", "no number", limited(with([]string{"MKL_NUM_THREADS=many"}), hostinfo.Limits{CPUs: 8}, ""), Warning},
+		{"cpu-threads", "one of many", limited(with([]string{"OMP_NUM_THREADS=1"}), hostinfo.Limits{CPUs: 8}, ""), Info},
+		{"cpu-threads", "fits", limited(with([]string{"OMP_NUM_THREADS=8,2", "MKL_NUM_THREADS=4"}), hostinfo.Limits{CPUs: 7.5}, ""), OK},
+		{"cpu-threads", "not set", limited(with(nil), hostinfo.Limits{CPUs: 8}, ""), OK},
 		{"cpu-threads", "processors not known", with([]string{"OMP_NUM_THREADS=64"}), Unknown},
-		{"shared-memory", "Docker's own", limited(with(nil), site.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Warning},
-		{"shared-memory", "full", limited(with(nil), site.Limits{Shm: new(32 * gpu.GiB), ShmFree: new(gpu.MiB)}, ""), Warning},
-		{"shared-memory", "none", limited(with(nil), site.Limits{}, ""), Warning},
-		{"shared-memory", "little in a container", limited(with(nil), site.Limits{Shm: new(512 * gpu.MiB), ShmFree: new(512 * gpu.MiB)}, "kubernetes"), Info},
-		{"shared-memory", "little on a small machine", limited(with(nil), site.Limits{Shm: new(512 * gpu.MiB), ShmFree: new(512 * gpu.MiB)}, ""), OK},
-		{"shared-memory", "no limit", limited(with(nil), site.Limits{Shm: new(gpu.Bytes(0)), ShmFree: new(gpu.Bytes(0))}, "podman"), OK},
-		{"shared-memory", "Docker's own, without a GPU", limited(bus(without()), site.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Info},
-		{"shared-memory", "Docker's own, with a GPU that does not answer", limited(bus(without(), 0x10de), site.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Warning},
-		{"shared-memory", "enough", limited(with(nil), site.Limits{Shm: new(32 * gpu.GiB), ShmFree: new(31 * gpu.GiB)}, ""), OK},
-		{"locked-memory", "InfiniBand", limited(with(nil), site.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, ""), Info},
-		{"locked-memory", "job of two machines", limited(with([]string{"SLURM_NNODES=2"}), site.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, ""), Warning},
-		{"locked-memory", "job of one machine", limited(with([]string{"SLURM_NNODES=1"}), site.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, "docker"), Info},
-		{"locked-memory", "a high limit", limited(with(nil), site.Limits{Memlock: new(64 * gpu.GiB), RDMA: []string{"mlx5_0"}}, ""), OK},
-		{"locked-memory", "no such network", limited(with(nil), site.Limits{Memlock: new(64 * gpu.KiB)}, ""), OK},
-		{"locked-memory", "no limit", limited(with(nil), site.Limits{RDMA: []string{"mlx5_0"}}, ""), OK},
+		{"shared-memory", "Docker's own", limited(with(nil), hostinfo.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Warning},
+		{"shared-memory", "full", limited(with(nil), hostinfo.Limits{Shm: new(32 * gpu.GiB), ShmFree: new(gpu.MiB)}, ""), Warning},
+		{"shared-memory", "none", limited(with(nil), hostinfo.Limits{}, ""), Warning},
+		{"shared-memory", "little in a container", limited(with(nil), hostinfo.Limits{Shm: new(512 * gpu.MiB), ShmFree: new(512 * gpu.MiB)}, "kubernetes"), Info},
+		{"shared-memory", "little on a small machine", limited(with(nil), hostinfo.Limits{Shm: new(512 * gpu.MiB), ShmFree: new(512 * gpu.MiB)}, ""), OK},
+		{"shared-memory", "no limit", limited(with(nil), hostinfo.Limits{Shm: new(gpu.Bytes(0)), ShmFree: new(gpu.Bytes(0))}, "podman"), OK},
+		{"shared-memory", "Docker's own, without a GPU", limited(bus(without()), hostinfo.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Info},
+		{"shared-memory", "Docker's own, with a GPU that does not answer", limited(bus(without(), 0x10de), hostinfo.Limits{Shm: new(64 * gpu.MiB), ShmFree: new(64 * gpu.MiB)}, "docker"), Warning},
+		{"shared-memory", "enough", limited(with(nil), hostinfo.Limits{Shm: new(32 * gpu.GiB), ShmFree: new(31 * gpu.GiB)}, ""), OK},
+		{"locked-memory", "InfiniBand", limited(with(nil), hostinfo.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, ""), Info},
+		{"locked-memory", "job of two machines", limited(with([]string{"SLURM_NNODES=2"}), hostinfo.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, ""), Warning},
+		{"locked-memory", "job of one machine", limited(with([]string{"SLURM_NNODES=1"}), hostinfo.Limits{Memlock: new(8 * gpu.MiB), RDMA: []string{"mlx5_0"}}, "docker"), Info},
+		{"locked-memory", "a high limit", limited(with(nil), hostinfo.Limits{Memlock: new(64 * gpu.GiB), RDMA: []string{"mlx5_0"}}, ""), OK},
+		{"locked-memory", "no such network", limited(with(nil), hostinfo.Limits{Memlock: new(64 * gpu.KiB)}, ""), OK},
+		{"locked-memory", "no limit", limited(with(nil), hostinfo.Limits{RDMA: []string{"mlx5_0"}}, ""), OK},
 	}
 }
 
@@ -253,7 +254,7 @@ func TestAdvice(t *testing.T) {
 	const a100 = "NVIDIA A100-SXM4-80GB"
 	for name, c := range map[string]struct {
 		check Check
-		site  site.Site
+		site  hostinfo.Site
 		want  string
 	}{
 		"a slice by numbers, which CUDA does not know": {containerMask(), with([]string{"NVIDIA_VISIBLE_DEVICES=0:1"}, a100, a100),
@@ -263,9 +264,9 @@ func TestAdvice(t *testing.T) {
 		"older versions need the old name": {oldNames(), with([]string{"PYTORCH_CUDA_ALLOC_CONF=a:b"}, a100),
 			"where no older version is in use: unset PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_ALLOC_CONF=a:b"},
 		"an empty mask in a job of Slurm": {maskEmpty(), with([]string{"CUDA_VISIBLE_DEVICES=", "SLURM_JOB_ID=7"}, a100), "ask Slurm for a GPU, as with sbatch --gpus=1"},
-		"NCCL's file by ~":                {ncclFiles(), files(with([]string{"NCCL_CONF_FILE=~/n"}, a100), site.NCCLFile{Path: "~/n", Problem: "NCCL does not understand ~"}), "write the whole path into NCCL_CONF_FILE, without ~"},
-		"a file that nobody named":        {ncclFiles(), files(with(nil, a100), site.NCCLFile{Path: "/etc/nccl.conf", Problem: "permission denied"}), "mend or remove /etc/nccl.conf"},
-		"processors not known":            {cpuThreads(), limited(with([]string{"OMP_NUM_THREADS=4"}), site.Limits{}, ""), ""},
+		"NCCL's file by ~":                {ncclFiles(), files(with([]string{"NCCL_CONF_FILE=~/n"}, a100), hostinfo.NCCLFile{Path: "~/n", Problem: "NCCL does not understand ~"}), "write the whole path into NCCL_CONF_FILE, without ~"},
+		"a file that nobody named":        {ncclFiles(), files(with(nil, a100), hostinfo.NCCLFile{Path: "/etc/nccl.conf", Problem: "permission denied"}), "mend or remove /etc/nccl.conf"},
+		"processors not known":            {cpuThreads(), limited(with([]string{"OMP_NUM_THREADS=4"}), hostinfo.Limits{}, ""), ""},
 		"the second counts":               {misspeltMask(), with([]string{"CUDA_VISIBLE_DEVICE=0", "CUDA_VISIBLE_DEVICES=1"}, a100, a100), "unset CUDA_VISIBLE_DEVICE"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +285,7 @@ func TestEnvironmentOfAJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range m.Devices {
-			for _, form := range []visible.Form{visible.Auto, visible.UUID, visible.Index} {
+			for _, form := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
 				d := m.Devices[i]
 				env := visible.Env{"GPUARD_LEASE=x1"}
 				for _, v := range visible.Write([]visible.Target{{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor}}, form, m) {
@@ -293,7 +294,7 @@ func TestEnvironmentOfAJob(t *testing.T) {
 					}
 				}
 				for _, c := range environmentChecks() {
-					for _, f := range c.Look(site.Site{Env: env, Machine: site.Read(m), Limits: site.Read(site.Limits{Shm: new(gpu.GiB), CPUs: 4})}) {
+					for _, f := range c.Look(hostinfo.Site{Env: env, Machine: hostinfo.Read(m), Limits: hostinfo.Read(hostinfo.Limits{Shm: new(gpu.GiB), CPUs: 4})}) {
 						if f.Severity.Bad() {
 							t.Errorf("%s, GPU %d by %s: %+v in %q", kinds, i, form, f, env)
 						}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // PCI vendor ids (pci-ids.ucw.cz).
@@ -16,15 +16,15 @@ const (
 )
 
 // pciCards are those of one vendor on the PCI bus.
-func pciCards(s site.Site, vendor uint16) []site.Card {
+func pciCards(s hostinfo.Site, vendor uint16) []hostinfo.Card {
 	if s.Cards.Problem != "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(s.Cards.Found), func(c site.Card) bool { return c.Vendor != vendor })
+	return slices.DeleteFunc(slices.Clone(s.Cards.Found), func(c hostinfo.Card) bool { return c.Vendor != vendor })
 }
 
 // shown are the devices of one vendor that a driver shows.
-func shown(s site.Site, vendor gpu.Vendor) []gpu.Device {
+func shown(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}
@@ -32,18 +32,18 @@ func shown(s site.Site, vendor gpu.Vendor) []gpu.Device {
 }
 
 // nvidiaHere reports whether anything speaks for a GPU of NVIDIA: its driver's checks say nothing on other machines.
-func nvidiaHere(s site.Site) bool {
+func nvidiaHere(s hostinfo.Site) bool {
 	return len(pciCards(s, pciNVIDIA)) > 0 || len(shown(s, gpu.NVIDIA)) > 0 || s.Driver.Problem == "" && (s.Driver.Found.Module != "" || s.Driver.Found.Tegra || s.Driver.Found.WSL && ofWindows(s.Driver.Found))
 }
 
 // ofWindows reports whether Windows gives its driver for NVIDIA's GPUs to this system: WSL is there with other GPUs, too.
-func ofWindows(d site.Driver) bool {
+func ofWindows(d hostinfo.Driver) bool {
 	return d.CUDAPath != "" || d.LibraryPath != "" || d.Elsewhere != ""
 }
 
 // bare reports whether this machine certainly has no GPU of a vendor whose devices can be read: what is said about
 // devices says nothing there.
-func bare(s site.Site) bool {
+func bare(s hostinfo.Site) bool {
 	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(shown(s, gpu.AMD)) == 0
 }
 
@@ -75,7 +75,7 @@ func enumerate(words []string) string {
 }
 
 // addresses are the PCI addresses of cards.
-func addresses(cards []site.Card) string {
+func addresses(cards []hostinfo.Card) string {
 	var all []string
 	for _, c := range cards {
 		all = append(all, c.PCI)

@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func libraryChecks() []Check { return []Check{cudaDriver(), nvcc(), loaderLibraries()} }
@@ -29,7 +29,7 @@ major version that it runs. Wheels of Python packages are judged by their own ch
 }
 
 // lookCUDA compares the driver with the toolkits, and with the runtime libraries that the loader finds.
-func lookCUDA(s site.Site) []Finding {
+func lookCUDA(s hostinfo.Site) []Finding {
 	const code = "cuda-driver"
 	driver := driverVersion(s)
 	switch {
@@ -50,7 +50,7 @@ func lookCUDA(s site.Site) []Finding {
 	}
 	for _, l := range s.Libraries.Found {
 		version := strings.TrimPrefix(l.Name, "libcudart.so.")
-		if runs, known := compat.DriverRuns(driver, version); version != l.Name && known && !runs && !slices.ContainsFunc(s.Toolkits.Found, func(t site.Toolkit) bool { return majorOf(t.Version) == majorOf(version) }) {
+		if runs, known := compat.DriverRuns(driver, version); version != l.Name && known && !runs && !slices.ContainsFunc(s.Toolkits.Found, func(t hostinfo.Toolkit) bool { return majorOf(t.Version) == majorOf(version) }) {
 			found = append(found, tooOld(code, driver, version, gpu.Clean(l.Path)))
 		}
 	}
@@ -68,7 +68,7 @@ func tooOld(code, driver, cuda, where string) Finding {
 }
 
 // moduleVersion is the version of NVIDIA's driver: the module's, else what the driver says of itself.
-func moduleVersion(s site.Site) string {
+func moduleVersion(s hostinfo.Site) string {
 	if s.Driver.Problem == "" && s.Driver.Found.Module != "" {
 		return s.Driver.Found.Module
 	}
@@ -92,7 +92,7 @@ Set CUDA_HOME to the toolkit whose bin is first in PATH, or leave it unset.`,
 	}, false, lookNVCC}
 }
 
-func lookNVCC(s site.Site) []Finding {
+func lookNVCC(s hostinfo.Site) []Finding {
 	const code = "nvcc"
 	if s.Toolkits.Problem != "" {
 		return blind(code, "CUDA toolkits", s.Toolkits.Problem, "")
@@ -104,8 +104,8 @@ func lookNVCC(s site.Site) []Finding {
 		}
 	}
 	all := s.Toolkits.Found
-	onPath := slices.IndexFunc(all, func(t site.Toolkit) bool { return t.OnPath })
-	at := slices.IndexFunc(all, func(t site.Toolkit) bool { return slices.Contains(t.Homes, home) })
+	onPath := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return t.OnPath })
+	at := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return slices.Contains(t.Homes, home) })
 	switch {
 	case home != "" && (at < 0 || !all[at].NVCC):
 		f := Finding{code, Info, fmt.Sprintf("%s is %s, where no CUDA compiler is", name, gpu.Brief(home)), "Builds of CUDA extensions look there first.", "unset " + name + example(all)}
@@ -128,7 +128,7 @@ func lookNVCC(s site.Site) []Finding {
 	return ok(code, "there is no CUDA compiler; only building CUDA programs needs one")
 }
 
-func example(all []site.Toolkit) string {
+func example(all []hostinfo.Toolkit) string {
 	for _, t := range all {
 		if t.NVCC {
 			return ", or set it to a toolkit: export CUDA_HOME=" + gpu.Clean(t.Folder)
@@ -158,12 +158,12 @@ loader looks; usually a folder in LD_LIBRARY_PATH is to be taken out.`,
 	}, false, lookLibraries}
 }
 
-func lookLibraries(s site.Site) []Finding {
+func lookLibraries(s hostinfo.Site) []Finding {
 	const code = "cuda-libraries"
 	if s.Libraries.Problem != "" {
 		return blind(code, "the libraries that the loader finds", s.Libraries.Problem, "")
 	}
-	first, seen := []site.Library{}, map[string]bool{}
+	first, seen := []hostinfo.Library{}, map[string]bool{}
 	for _, l := range s.Libraries.Found {
 		if !seen[l.Name] {
 			first = append(first, l)

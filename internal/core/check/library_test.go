@@ -4,32 +4,32 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 )
 
 func TestLibraries(t *testing.T) { see(t, libraryChecks(), librarySightings()) }
 
 // toolkits is a box of one with toolkits and an environment.
-func toolkits(env visible.Env, all ...site.Toolkit) site.Site {
-	return change(box(1), func(s *site.Site) { s.Env, s.Toolkits = env, site.Read(all) })
+func toolkits(env visible.Env, all ...hostinfo.Toolkit) hostinfo.Site {
+	return change(box(1), func(s *hostinfo.Site) { s.Env, s.Toolkits = env, hostinfo.Read(all) })
 }
 
 // loaderFinds is a box of one with libraries, each "name path version".
-func loaderFinds(all ...string) site.Site {
-	return change(box(1), func(s *site.Site) {
+func loaderFinds(all ...string) hostinfo.Site {
+	return change(box(1), func(s *hostinfo.Site) {
 		for _, l := range all {
 			f := strings.Fields(l + " . .")
-			s.Libraries.Found = append(s.Libraries.Found, site.Library{Name: f[0], Path: f[1], Version: strings.Trim(f[2], ".")})
+			s.Libraries.Found = append(s.Libraries.Found, hostinfo.Library{Name: f[0], Path: f[1], Version: strings.Trim(f[2], ".")})
 		}
 	})
 }
 
 func librarySightings() []sighting {
-	at := func(version string, onPath bool, homes ...string) site.Toolkit {
-		return site.Toolkit{Folder: "/usr/local/cuda-" + version, Version: version, OnPath: onPath, NVCC: true, Homes: homes}
+	at := func(version string, onPath bool, homes ...string) hostinfo.Toolkit {
+		return hostinfo.Toolkit{Folder: "/usr/local/cuda-" + version, Version: version, OnPath: onPath, NVCC: true, Homes: homes}
 	}
-	module := func(s site.Site, version string) site.Site {
+	module := func(s hostinfo.Site, version string) hostinfo.Site {
 		s.Driver.Found.Module = version
 		return s
 	}
@@ -40,22 +40,22 @@ func librarySightings() []sighting {
 		{"cuda-driver", "newer minor version", toolkits(nil, at("12.9", true)), OK},
 		{"cuda-driver", "exactly the floor", module(toolkits(nil, at("12.9", true)), "525.60.13"), OK},
 		{"cuda-driver", "below the floor", module(toolkits(nil, at("12.0", true)), "515.43.04"), Warning},
-		{"cuda-driver", "of a version that is not known", toolkits(nil, site.Toolkit{Folder: "/usr", NVCC: true, OnPath: true}), OK},
-		{"cuda-driver", "by the compatibility package", change(toolkits(nil, at("13.0", true)), func(s *site.Site) {
+		{"cuda-driver", "of a version that is not known", toolkits(nil, hostinfo.Toolkit{Folder: "/usr", NVCC: true, OnPath: true}), OK},
+		{"cuda-driver", "by the compatibility package", change(toolkits(nil, at("13.0", true)), func(s *hostinfo.Site) {
 			s.Driver.Found.CUDAPath, s.Driver.Found.CUDALibrary = "/usr/local/cuda-13.0/compat/libcuda.so.1", "580.65.06"
 		}), OK},
 		{"cuda-driver", "no toolkit", box(1), OK},
-		{"cuda-driver", "no GPU", change(none(), func(s *site.Site) { s.Toolkits = site.Read([]site.Toolkit{at("13.0", true)}) }), OK},
-		{"cuda-driver", "no driver", change(bound(""), func(s *site.Site) { s.Toolkits = site.Read([]site.Toolkit{at("13.0", true)}) }), OK},
-		{"cuda-driver", "cannot look", change(box(1), func(s *site.Site) { s.Toolkits = site.Failed[[]site.Toolkit]("no") }), Unknown},
+		{"cuda-driver", "no GPU", change(none(), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
+		{"cuda-driver", "no driver", change(bound(""), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
+		{"cuda-driver", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Failed[[]hostinfo.Toolkit]("no") }), Unknown},
 		{"nvcc", "home and path differ", toolkits(home, at("12.4", true), at("11.8", false, "/usr/local/cuda")), Warning},
 		{"nvcc", "home does not exist", toolkits(home, at("12.4", true)), Warning},
-		{"nvcc", "home does not exist, and no GPU either", change(none(), func(s *site.Site) { s.Env = home }), Info},
-		{"nvcc", "home without a compiler", toolkits(home, site.Toolkit{Folder: "/usr/local/cuda-12.4", Version: "12.4", Homes: []string{"/usr/local/cuda"}}), Info},
+		{"nvcc", "home does not exist, and no GPU either", change(none(), func(s *hostinfo.Site) { s.Env = home }), Info},
+		{"nvcc", "home without a compiler", toolkits(home, hostinfo.Toolkit{Folder: "/usr/local/cuda-12.4", Version: "12.4", Homes: []string{"/usr/local/cuda"}}), Info},
 		{"nvcc", "not on PATH", toolkits(nil, at("12.4", false)), Info},
 		{"nvcc", "home goes before path", toolkits(visible.Env{"CUDA_PATH=/opt/gone", "CUDA_HOME=/usr/local/cuda"}, at("12.4", true, "/usr/local/cuda")), OK},
 		{"nvcc", "empty home", toolkits(visible.Env{"CUDA_HOME="}, at("12.4", true)), OK},
-		{"nvcc", "same version twice", toolkits(home, at("12.4", true), site.Toolkit{Folder: "/opt/cuda", Version: "12.4", NVCC: true, Homes: []string{"/usr/local/cuda"}}), OK},
+		{"nvcc", "same version twice", toolkits(home, at("12.4", true), hostinfo.Toolkit{Folder: "/opt/cuda", Version: "12.4", NVCC: true, Homes: []string{"/usr/local/cuda"}}), OK},
 		{"nvcc", "on PATH", toolkits(nil, at("12.4", true), at("11.8", false)), OK},
 		{"nvcc", "none", box(1), OK},
 		{"cuda-libraries", "parts of two versions", loaderFinds("libcudnn.so.9 /opt/a/libcudnn.so.9 9.1.0", "libcudnn_ops.so.9 /usr/lib/libcudnn_ops.so.9 9.5.1"), Warning},
@@ -63,7 +63,7 @@ func librarySightings() []sighting {
 			"libcudnn.so.9 /usr/lib/libcudnn.so.9 9.5.1", "libcudnn_ops.so.9 /usr/lib/libcudnn_ops.so.9 9.5.1"), OK},
 		{"cuda-libraries", "two major versions beside each other", loaderFinds("libcudnn.so.8 /a/libcudnn.so.8 8.9.7", "libcudnn_ops.so.9 /b/libcudnn_ops.so.9 9.1.0"), OK},
 		{"cuda-libraries", "none", box(1), OK},
-		{"cuda-libraries", "cannot look", change(box(1), func(s *site.Site) { s.Libraries = site.Failed[[]site.Library]("damaged") }), Unknown},
+		{"cuda-libraries", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Libraries = hostinfo.Failed[[]hostinfo.Library]("damaged") }), Unknown},
 		{"cuda-libraries", "usual ones", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127", "libnccl.so.2 /usr/lib/libnccl.so.2"), OK},
 	}
 }
@@ -71,7 +71,7 @@ func librarySightings() []sighting {
 // One finding carries one mistake: a toolkit and its own library are not told twice.
 func TestToolkitIsToldOnce(t *testing.T) {
 	s := loaderFinds("libcudart.so.13 /usr/local/cuda-13.0/lib64/libcudart.so.13 13.0.48")
-	s.Toolkits = site.Read([]site.Toolkit{{Folder: "/usr/local/cuda-13.0", Version: "13.0", NVCC: true, OnPath: true}})
+	s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{{Folder: "/usr/local/cuda-13.0", Version: "13.0", NVCC: true, OnPath: true}})
 	found := lookCUDA(s)
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "driver 550.54.15 is too old for CUDA 13.0") || !strings.Contains(found[0].Do, "580 or newer, or build and run with CUDA 12.4") {
 		t.Errorf("%+v", found)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func policyFile() Check {
@@ -14,7 +14,7 @@ func policyFile() Check {
 			"A user or a group that nobody knows is no mistake that stops anything, but its rule never counts: a misspelt name, or a directory server that does not answer.",
 		From: []string{"gpuard: docs/how-to/team-rules.md"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.Policy.Problem != "" {
 			return blind(page.Code, "configuration files", s.Policy.Problem, "")
 		}

@@ -8,7 +8,8 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -25,8 +26,8 @@ func pythonChecks() []Check {
 
 // inPythons makes the Look of a check of every environment. What is found in an environment that nothing selects now is only
 // worth knowing. content is said where all is well; it is about packages, where there are any.
-func inPythons(code, content string, packages []string, look func(s site.Site, p site.Python) []Finding) func(site.Site) []Finding {
-	return func(s site.Site) []Finding {
+func inPythons(code, content string, packages []string, look func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
+	return func(s hostinfo.Site) []Finding {
 		if s.Pythons.Problem != "" {
 			return blind(code, "the Python environments", s.Pythons.Problem, "")
 		}
@@ -44,8 +45,8 @@ func inPythons(code, content string, packages []string, look func(s site.Site, p
 		if len(all) > 0 {
 			return all
 		}
-		has := func(p site.Python) bool {
-			return slices.ContainsFunc(p.Packages, func(k site.Package) bool { return slices.Contains(packages, k.Name) })
+		has := func(p hostinfo.Python) bool {
+			return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return slices.Contains(packages, k.Name) })
 		}
 		if packages != nil && !slices.ContainsFunc(s.Pythons.Found, has) {
 			return ok(code, "no Python environment has "+strings.Join(packages, " or "))
@@ -55,8 +56,8 @@ func inPythons(code, content string, packages []string, look func(s site.Site, p
 }
 
 // besideDevices is inPythons for a check that compares packages with the devices of the machine.
-func besideDevices(code, content string, packages []string, look func(s site.Site, p site.Python) []Finding) func(site.Site) []Finding {
-	return func(s site.Site) []Finding {
+func besideDevices(code, content string, packages []string, look func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
+	return func(s hostinfo.Site) []Finding {
 		if !has(s, gpu.NVIDIA) && !has(s, gpu.AMD) {
 			return inPythons(code, "there is no GPU here to compare it with", packages, look)(s)
 		}
@@ -65,7 +66,7 @@ func besideDevices(code, content string, packages []string, look func(s site.Sit
 }
 
 // environmentOf names an environment: "/home/ann/venv (Python 3.11)".
-func environmentOf(p site.Python) string {
+func environmentOf(p hostinfo.Python) string {
 	if p.Version == "" {
 		return p.Prefix
 	}
@@ -73,24 +74,24 @@ func environmentOf(p site.Python) string {
 }
 
 // installed finds a package by its normalised name; the first that Python would find counts.
-func installed(p site.Python, name string) (site.Package, bool) {
-	i := slices.IndexFunc(p.Packages, func(k site.Package) bool { return k.Name == name })
+func installed(p hostinfo.Python, name string) (hostinfo.Package, bool) {
+	i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == name })
 	if i < 0 {
-		return site.Package{}, false
+		return hostinfo.Package{}, false
 	}
 	return p.Packages[i], true
 }
 
 // byConda reports whether conda installed a package, and so all that it needs.
-func byConda(p site.Python, names ...string) bool {
-	return slices.ContainsFunc(p.Packages, func(k site.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
+func byConda(p hostinfo.Python, names ...string) bool {
+	return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
 }
 
 // pip is the command that installs packages into an environment. The Python of a distribution refuses pip; what is meant
 // for it goes into a new environment.
 // Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
-func pip(p site.Python, packages string) string {
-	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+func pip(p hostinfo.Python, packages string) string {
+	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if p.Prefix == "/usr" {
 		return interpreter + " -m venv .venv && .venv/bin/python -m pip install " + packages
 	}
@@ -98,15 +99,15 @@ func pip(p site.Python, packages string) string {
 }
 
 // swap is the command that takes packages out of an environment and then installs others.
-func swap(p site.Python, out, in string) string {
+func swap(p hostinfo.Python, out, in string) string {
 	if p.Prefix == "/usr" {
 		return pip(p, in)
 	}
 	return pipIn(p, "uninstall") + " " + out + " && " + pip(p, in)
 }
 
-func pipIn(p site.Python, verb string) string {
-	interpreter := quoted(cmp.Or(p.Interpreter, "python3"))
+func pipIn(p hostinfo.Python, verb string) string {
+	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if _, has := installed(p, "pip"); !has && p.Kind == "venv" && p.Interpreter != "" {
 		return "uv pip " + verb + " --python " + interpreter
 	}
@@ -114,7 +115,7 @@ func pipIn(p site.Python, verb string) string {
 }
 
 // nvidias are the NVIDIA devices that programs started here see; all, where a mask hides them all.
-func nvidias(s site.Site) []gpu.Device {
+func nvidias(s hostinfo.Site) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}
@@ -137,18 +138,18 @@ func nvidias(s site.Site) []gpu.Device {
 }
 
 // has reports whether the machine has a device of a vendor, by its driver or on the bus.
-func has(s site.Site, vendor gpu.Vendor) bool {
+func has(s hostinfo.Site, vendor gpu.Vendor) bool {
 	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 		return true
 	}
 	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor] // AMD's number stands for its processors' graphics too
-	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c site.Card) bool { return id != 0 && c.Vendor == id })
+	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return id != 0 && c.Vendor == id })
 }
 
 // driverVersion is the NVIDIA driver that programs use: the one of the kernel, or a newer libcuda beside it where NVIDIA's
 // forward compatibility package is installed. "" when nothing tells.
 // Source: docs.nvidia.com/deploy/cuda-compatibility, "Forward Compatibility".
-func driverVersion(s site.Site) string {
+func driverVersion(s hostinfo.Site) string {
 	version := moduleVersion(s)
 	if s.Driver.Problem == "" && version != "" && compat.Compare(s.Driver.Found.CUDALibrary, version) > 0 && strings.Contains(s.Driver.Found.CUDAPath, "compat") {
 		return s.Driver.Found.CUDALibrary
@@ -163,7 +164,7 @@ func pythonEnvironments() Check {
 			"Make a broken environment anew. `gpuard doctor --for PATH` looks at one environment that is not among those found.",
 		From: []string{"https://docs.python.org/3/library/venv.html", "python/cpython: Lib/site.py", "conda/conda: conda/core/envs_manager.py"},
 	}
-	look := func(_ site.Site, p site.Python) []Finding {
+	look := func(_ hostinfo.Site, p hostinfo.Python) []Finding {
 		switch {
 		case p.Problem == "":
 			return nil
@@ -172,17 +173,17 @@ func pythonEnvironments() Check {
 		}
 		do := "unset VIRTUAL_ENV CONDA_PREFIX, or activate the environment that is meant"
 		if strings.Contains(p.Problem, " leads to ") {
-			do = "make it anew, and install its packages again: python3 -m venv --clear " + quoted(p.Prefix)
+			do = "make it anew, and install its packages again: python3 -m venv --clear " + shellquote.Sh(p.Prefix)
 		}
 		return []Finding{{Severity: Warning, Seen: p.Problem, Why: "no program of this environment starts", Do: do}}
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		return inPythons(page.Code, summary(s.Pythons.Found), nil, look)(s)
 	}}
 }
 
 // summary names what was found: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
-func summary(found []site.Python) string {
+func summary(found []hostinfo.Python) string {
 	if len(found) == 0 {
 		return "no Python environment was found"
 	}

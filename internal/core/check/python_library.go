@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Sources of the rules about libraries of Python packages.
@@ -29,7 +29,7 @@ func onnxBoth() Check {
 			"Uninstall both, then install the one that is meant.",
 		From: []string{"https://onnxruntime.ai/docs/install/", "https://github.com/microsoft/onnxruntime/issues/26996"},
 	}
-	return Check{Page: page, Look: inPythons(page.Code, "no environment has two builds of ONNX Runtime", []string{"onnxruntime", "onnxruntime-gpu"}, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: inPythons(page.Code, "no environment has two builds of ONNX Runtime", []string{"onnxruntime", "onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		in := map[string][]string{}
 		var folders []string
 		for _, k := range p.Packages {
@@ -60,7 +60,7 @@ func onnxBoth() Check {
 }
 
 // onnxMeant is the one of several builds that can use a GPU of this machine, else the first.
-func onnxMeant(s site.Site, names []string) string {
+func onnxMeant(s hostinfo.Site, names []string) string {
 	for _, wanted := range []struct {
 		vendor gpu.Vendor
 		name   string
@@ -93,7 +93,7 @@ func cudnn() library {
 
 // seen are the versions of a library that a package of this environment may load: from wheels for a CUDA major version, of
 // conda, and where the loader looks.
-func (l library) seen(s site.Site, p site.Python, cuda int) (versions []string) {
+func (l library) seen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []string) {
 	for _, k := range p.Packages {
 		of := k.Name == fmt.Sprintf("%s-cu%d", l.wheel, cuda) || k.Name == l.wheel && cuda >= 13 || k.From == "conda" && slices.Contains(l.conda, k.Name)
 		if of {
@@ -122,7 +122,7 @@ func fits(version, needed string) bool {
 }
 
 // missing lists the libraries that a package needs and that nothing provides: "cuDNN 9 (there is 8.9.7)".
-func missing(s site.Site, p site.Python, n compat.Needs, minor bool) (lacks []string) {
+func missing(s hostinfo.Site, p hostinfo.Python, n compat.Needs, minor bool) (lacks []string) {
 	cuda, _ := compat.Major(n.CUDA)
 	need := func(l library, version string) {
 		if !minor {
@@ -149,7 +149,7 @@ func missing(s site.Site, p site.Python, n compat.Needs, minor bool) (lacks []st
 }
 
 // throughTorch reports whether importing PyTorch first brings the libraries: its wheels hold them or depend on them.
-func throughTorch(p site.Python, n compat.Needs) bool {
+func throughTorch(p hostinfo.Python, n compat.Needs) bool {
 	t, found := torchOf(p)
 	mine, _ := compat.Major(t.cuda)
 	need, _ := compat.Major(n.CUDA)
@@ -160,7 +160,7 @@ func throughTorch(p site.Python, n compat.Needs) bool {
 // needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have the same
 // name and version: what they say themselves counts.
 // Source: onnxruntime.ai/docs/install; onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
-func needsOf(p site.Python, k site.Package) (compat.Needs, bool) {
+func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 	n, known := compat.Package(k.Name, k.Version)
 	own, _ := compat.Major(p.ONNX)
 	if usual, _ := compat.Major(n.CUDA); !known || k.Name != "onnxruntime-gpu" || own == 0 || own == usual {
@@ -174,7 +174,7 @@ func needsOf(p site.Python, k site.Package) (compat.Needs, bool) {
 }
 
 // libraryFinding is a package whose libraries are not there.
-func libraryFinding(s site.Site, p site.Python, k site.Package, minor bool, severity Severity, do func(n compat.Needs) string) []Finding {
+func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, minor bool, severity Severity, do func(n compat.Needs) string) []Finding {
 	n, known := needsOf(p, k)
 	if !known || !has(s, gpu.NVIDIA) {
 		return nil
@@ -197,7 +197,7 @@ func onnxLibraries() Check {
 			"Install the libraries into the environment (from 1.21 on `onnxruntime-gpu[cuda,cudnn]` brings them, and a program calls `onnxruntime.preload_dlls()` before it makes a session, so that they are found), or a CUDA toolkit and cuDNN on the system; or choose the release for the CUDA that is there. A program that imports PyTorch 2.4 or newer of the same CUDA major version first has them already.",
 		From: []string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := installed(p, "onnxruntime-gpu")
 		usual, _ := compat.Package(k.Name, k.Version)
 		if n, _ := needsOf(p, k); !found || byConda(p, "onnxruntime") || throughTorch(p, n) {
@@ -225,7 +225,7 @@ func tensorflowLibraries() Check {
 			"Install `tensorflow[and-cuda]` of the same version.",
 		From: []string{tensorflowNeeds, "https://www.tensorflow.org/install/pip", "openxla/xla: xla/stream_executor/cuda/cuda_dnn.cc"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := installed(p, "tensorflow")
 		if !found || byConda(p, "tensorflow", "tensorflow-base") {
 			return nil
@@ -238,17 +238,17 @@ func tensorflowLibraries() Check {
 func jaxPlugins() []string { return []string{"jax-cuda13-plugin", "jax-cuda12-plugin"} }
 
 // jaxPlugin is the package by which JAX uses NVIDIA devices.
-func jaxPlugin(p site.Python) (site.Package, bool) {
+func jaxPlugin(p hostinfo.Python) (hostinfo.Package, bool) {
 	for _, name := range jaxPlugins() {
 		if k, ok := installed(p, name); ok {
 			return k, true
 		}
 	}
-	return site.Package{}, false
+	return hostinfo.Package{}, false
 }
 
 // jaxExtra is what JAX with all its libraries is called on PyPI: "'jax[cuda13]==0.8.0'".
-func jaxExtra(p site.Python, cuda int) string {
+func jaxExtra(p hostinfo.Python, cuda int) string {
 	word := fmt.Sprintf("jax[cuda%d]", cuda)
 	if k, ok := installed(p, "jax"); ok {
 		word += "==" + k.Version
@@ -263,7 +263,7 @@ func jaxLibraries() Check {
 			"Install `jax[cuda12]` or `jax[cuda13]`, which bring all of it.",
 		From: []string{jaxNeeds, "https://github.com/jax-ml/jax/issues/29315", "https://github.com/conda-forge/jaxlib-feedstock/issues/277"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := jaxPlugin(p)
 		if !found || byConda(p, "jaxlib") {
 			return nil
@@ -282,7 +282,7 @@ func jaxBuild() Check {
 			"Install `jax[cuda12]` or `jax[cuda13]`, and let that command choose the versions of all parts.",
 		From: []string{jaxNeeds, "jax-ml/jax: jaxlib/plugin_support.py"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		lib, found := installed(p, "jaxlib")
 		if !found || byConda(p, "jaxlib") || !has(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
 			return nil
@@ -290,7 +290,7 @@ func jaxBuild() Check {
 		plugin, has := jaxPlugin(p)
 		switch {
 		case !has:
-			if slices.ContainsFunc(p.Packages, func(k site.Package) bool { return strings.HasPrefix(k.Name, "jax-rocm") }) || compat.Compare(lib.Version, "0.4.26") < 0 {
+			if slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return strings.HasPrefix(k.Name, "jax-rocm") }) || compat.Compare(lib.Version, "0.4.26") < 0 {
 				return nil
 			}
 			cuda := 12
@@ -310,9 +310,9 @@ func jaxBuild() Check {
 }
 
 // packageCards is the check of packages against the compute capability of each card.
-func packageCards(code, name, text string, from []string, packages []string, do func(p site.Python, k site.Package) string) Check {
+func packageCards(code, name, text string, from []string, packages []string, do func(p hostinfo.Python, k hostinfo.Package) string) Check {
 	page := Page{Code: code, Title: name + " does not support a GPU of this machine", Text: text, From: from}
-	return Check{Page: page, Look: besideDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s site.Site, p site.Python) (bad []Finding) {
+	return Check{Page: page, Look: besideDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
 		for _, one := range packages {
 			k, found := installed(p, one)
 			n, known := needsOf(p, k)
@@ -329,7 +329,7 @@ func packageCards(code, name, text string, from []string, packages []string, do 
 func jaxCards() Check {
 	return packageCards("jax-cards", "JAX",
 		"JAX's wheels for CUDA 12 support cards from compute capability 5.2 (Maxwell) on, those for CUDA 13 from 7.5 (Turing) on.\n\nInstall the wheels for CUDA 12 on a machine with older cards, or hide the card from the program.",
-		[]string{jaxNeeds}, jaxPlugins(), func(p site.Python, _ site.Package) string { return pip(p, jaxExtra(p, 12)) })
+		[]string{jaxNeeds}, jaxPlugins(), func(p hostinfo.Python, _ hostinfo.Package) string { return pip(p, jaxExtra(p, 12)) })
 }
 
 func onnxCards() Check {
@@ -340,7 +340,7 @@ func onnxCards() Check {
 
 // olderRelease is the command that installs the last release of a package for the CUDA major version before its own; "" when
 // the tables do not know one.
-func olderRelease(p site.Python, k site.Package) string {
+func olderRelease(p hostinfo.Python, k hostinfo.Package) string {
 	n, _ := compat.Package(k.Name, k.Version)
 	cuda, _ := compat.Major(n.CUDA)
 	if last := compat.LastFor(k.Name, fmt.Sprint(cuda-1)); last != "" {
@@ -357,7 +357,7 @@ func packageDriver(code, name string, packages ...string) Check {
 			"Update the driver, or install a release for an older CUDA.",
 		From: []string{cudaMinor, cudaNotes, map[string]string{"ONNX Runtime": onnxNeeds, "TensorFlow": tensorflowNeeds, "JAX": jaxNeeds, "CuPy": "https://docs.cupy.dev/en/stable/install.html"}[name]},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every "+name, packages, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every "+name, packages, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		var bad []Finding
 		for _, one := range packages {
 			k, found := installed(p, one)

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 )
 
 func TestPython(t *testing.T) { see(t, pythonChecks(), pythonSightings()) }
 
 // cards is a machine with a driver and NVIDIA devices of these compute capabilities.
-func cards(driver string, capabilities ...string) site.Site {
+func cards(driver string, capabilities ...string) hostinfo.Site {
 	m := gpu.Machine{Driver: driver}
 	for i, text := range capabilities {
 		c, err := gpu.ParseCapability(text)
@@ -21,28 +21,28 @@ func cards(driver string, capabilities ...string) site.Site {
 		}
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID("GPU-0000000" + string(rune('0'+i))), Name: "NVIDIA Card " + text, Vendor: gpu.NVIDIA, Compute: &c})
 	}
-	return site.Site{Machine: site.Read(m)}
+	return hostinfo.Site{Machine: hostinfo.Read(m)}
 }
 
 // amdOnly is a machine with one AMD device.
-func amdOnly() site.Site {
-	return site.Site{Machine: site.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
+func amdOnly() hostinfo.Site {
+	return hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
 }
 
 // processorGraphics is a machine whose only device is inside of its processor.
-func processorGraphics() site.Site {
+func processorGraphics() hostinfo.Site {
 	s := amdOnly()
 	s.Machine.Found.Devices[0].MemoryTotal = new(512 * gpu.MiB)
 	return s
 }
 
 // venv is an environment that is active, with packages "name==version"; "conda:name==version" are conda's.
-func venv(packages ...string) site.Python {
-	p := site.Python{Prefix: "/home/ann/venv", Interpreter: "/home/ann/venv/bin/python3", Version: "3.11", Kind: "venv", Active: true}
+func venv(packages ...string) hostinfo.Python {
+	p := hostinfo.Python{Prefix: "/home/ann/venv", Interpreter: "/home/ann/venv/bin/python3", Version: "3.11", Kind: "venv", Active: true}
 	for _, text := range append(packages, "pip==24.0") {
 		rest, conda := strings.CutPrefix(text, "conda:")
 		name, version, _ := strings.Cut(rest, "==")
-		k := site.Package{Name: name, Version: version, Folder: "/home/ann/venv/lib/python3.11/site-packages", From: "dist-info"}
+		k := hostinfo.Package{Name: name, Version: version, Folder: "/home/ann/venv/lib/python3.11/site-packages", From: "dist-info"}
 		if conda {
 			k.From, k.Folder = "conda", "/home/ann/venv"
 		}
@@ -51,63 +51,63 @@ func venv(packages ...string) site.Python {
 	return p
 }
 
-func pythons(s site.Site, all ...site.Python) site.Site {
-	s.Pythons = site.Read(all)
+func pythons(s hostinfo.Site, all ...hostinfo.Python) hostinfo.Site {
+	s.Pythons = hostinfo.Read(all)
 	return s
 }
 
 // built says for what PyTorch is built.
-func built(p site.Python, cuda, hip string) site.Python {
-	p.Torch = &site.Torch{CUDA: cuda, HIP: hip}
+func built(p hostinfo.Python, cuda, hip string) hostinfo.Python {
+	p.Torch = &hostinfo.Torch{CUDA: cuda, HIP: hip}
 	return p
 }
 
 // onnxFor is an environment whose ONNX Runtime says for which CUDA it was built.
-func onnxFor(cuda string, packages ...string) site.Python {
+func onnxFor(cuda string, packages ...string) hostinfo.Python {
 	p := venv(packages...)
 	p.ONNX = cuda
 	return p
 }
 
-func inactive(p site.Python) site.Python {
+func inactive(p hostinfo.Python) hostinfo.Python {
 	p.Active = false
 	return p
 }
 
-func broken(p site.Python, problem string) site.Python {
+func broken(p hostinfo.Python, problem string) hostinfo.Python {
 	p.Problem = problem
 	return p
 }
 
-func ran(p site.Python, probes ...site.Probe) site.Python {
+func ran(p hostinfo.Python, probes ...hostinfo.Probe) hostinfo.Python {
 	p.Ran = probes
 	return p
 }
 
-func libraries(s site.Site, all ...site.Library) site.Site {
-	s.Libraries = site.Read(all)
+func libraries(s hostinfo.Site, all ...hostinfo.Library) hostinfo.Site {
+	s.Libraries = hostinfo.Read(all)
 	return s
 }
 
-func blindLibraries(s site.Site) site.Site {
-	s.Libraries = site.Failed[[]site.Library]("no permission")
+func blindLibraries(s hostinfo.Site) hostinfo.Site {
+	s.Libraries = hostinfo.Failed[[]hostinfo.Library]("no permission")
 	return s
 }
 
-func masked(s site.Site, env ...string) site.Site {
+func masked(s hostinfo.Site, env ...string) hostinfo.Site {
 	s.Env = append(visible.Env{}, env...)
 	return s
 }
 
 // alongside has NVIDIA on the bus, and no driver that answers.
-func alongside() site.Site {
-	return site.Site{Machine: site.Failed[gpu.Machine]("no driver"), Cards: site.Read([]site.Card{{PCI: "0000:01:00.0", Vendor: 0x10de}})}
+func alongside() hostinfo.Site {
+	return hostinfo.Site{Machine: hostinfo.Failed[gpu.Machine]("no driver"), Cards: hostinfo.Read([]hostinfo.Card{{PCI: "0000:01:00.0", Vendor: 0x10de}})}
 }
 
 func pythonSightings() []sighting {
-	none := site.Site{Machine: site.Read(gpu.Machine{})}
+	none := hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{})}
 	unread := cards("580.65.06", "8.0")
-	unread.Pythons = site.Failed[[]site.Python]("too slow")
+	unread.Pythons = hostinfo.Failed[[]hostinfo.Python]("too slow")
 	var all []sighting
 	for _, c := range pythonChecks() {
 		if c.Code != "tensor-cores" {
@@ -117,8 +117,8 @@ func pythonSightings() []sighting {
 	}
 	ada := cards("580.65.06", "8.9")
 	all = append(all, []sighting{
-		{"python-environments", "interpreter is gone", pythons(ada, site.Python{Prefix: "/v", Kind: "venv", Active: true, Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Warning},
-		{"python-environments", "interpreter of another is gone", pythons(ada, site.Python{Prefix: "/v", Kind: "venv", Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Info},
+		{"python-environments", "interpreter is gone", pythons(ada, hostinfo.Python{Prefix: "/v", Kind: "venv", Active: true, Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Warning},
+		{"python-environments", "interpreter of another is gone", pythons(ada, hostinfo.Python{Prefix: "/v", Kind: "venv", Problem: "its /v/bin/python3 leads to /usr/bin/python3.9, which is not there"}), Info},
 		{"python-environments", "a folder cannot be read", pythons(ada, broken(venv(), "cannot list /x: permission denied")), Unknown},
 		{"python-environments", "two", pythons(ada, venv("torch==2.9.0"), inactive(venv())), OK},
 
@@ -131,12 +131,12 @@ func pythonSightings() []sighting {
 		{"torch-build", "CUDA on AMD", pythons(amdOnly(), built(venv("torch==2.9.0"), "12.8", "")), Warning},
 		{"torch-build", "CUDA beside a processor's graphics", pythons(processorGraphics(), built(venv("torch==2.9.0"), "12.8", "")), Info},
 		{"torch-build", "Intel's build on NVIDIA", pythons(ada, built(venv("torch==2.9.0+xpu"), "", "")), Warning},
-		{"torch-build", "ROCm on NVIDIA beside a processor's graphics", func() site.Site {
+		{"torch-build", "ROCm on NVIDIA beside a processor's graphics", func() hostinfo.Site {
 			s := pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0+rocm6.4"), "", "6.4"))
 			s.Machine.Found.Devices = append(s.Machine.Found.Devices, processorGraphics().Machine.Found.Devices...)
 			return s
 		}(), Warning},
-		{"torch-build", "ROCm on NVIDIA and AMD", func() site.Site {
+		{"torch-build", "ROCm on NVIDIA and AMD", func() hostinfo.Site {
 			s := pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0+rocm6.4"), "", "6.4"))
 			s.Machine.Found.Devices = append(s.Machine.Found.Devices, amdOnly().Machine.Found.Devices...)
 			return s
@@ -153,9 +153,9 @@ func pythonSightings() []sighting {
 		{"torch-driver", "by the version's name", pythons(cards("570.124.06", "8.9"), venv("torch==2.9.0+cu130")), Error},
 		{"torch-driver", "12.8 on driver 535: the floor counts", pythons(cards("535.183.01", "8.9"), built(venv("torch==2.9.0+cu128"), "12.8", "")), OK},
 		{"torch-driver", "the floor itself", pythons(cards("450.80.02", "8.0"), built(venv("torch==2.5.1+cu118"), "11.8", "")), OK},
-		{"torch-driver", "forward compatibility", func() site.Site {
+		{"torch-driver", "forward compatibility", func() hostinfo.Site {
 			s := pythons(cards("535.183.01", "8.0"), built(venv("torch==2.9.0+cu130"), "13.0", ""))
-			s.Driver = site.Read(site.Driver{Module: "535.183.01", CUDALibrary: "580.65.06", CUDAPath: "/usr/local/cuda-13.0/compat/libcuda.so.1"})
+			s.Driver = hostinfo.Read(hostinfo.Driver{Module: "535.183.01", CUDALibrary: "580.65.06", CUDAPath: "/usr/local/cuda-13.0/compat/libcuda.so.1"})
 			return s
 		}(), OK},
 		{"torch-driver", "CPU build", pythons(cards("470.256.02", "8.0"), built(venv("torch==2.9.0+cpu"), "", "")), OK},
@@ -184,23 +184,23 @@ func pythonSightings() []sighting {
 		{"onnxruntime-both", "CPU and GPU", pythons(ada, venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1")), Warning},
 		{"onnxruntime-both", "CPU and GPU, elsewhere", pythons(ada, inactive(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1"))), Info},
 		{"onnxruntime-both", "one", pythons(ada, venv("onnxruntime-gpu==1.20.1", "onnx==1.16.0", "onnxruntime-extensions==0.13.0")), OK},
-		{"onnxruntime-both", "in different folders", pythons(ada, func() site.Python {
+		{"onnxruntime-both", "in different folders", pythons(ada, func() hostinfo.Python {
 			p := venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1")
 			p.Packages[0].Folder = "/home/ann/.local/lib/python3.11/site-packages"
 			return p
 		}()), OK},
 
-		{"onnxruntime-libraries", "a build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.8"}), OK},
-		{"onnxruntime-libraries", "a later build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.1")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
-		{"onnxruntime-libraries", "a build for CUDA 11 from another index", libraries(pythons(ada, onnxFor("11.8", "onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.11.0"}, site.Library{Name: "libcublas.so.11"}, site.Library{Name: "libcudnn.so.8"}), OK},
+		{"onnxruntime-libraries", "a build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.0")), hostinfo.Library{Name: "libcudart.so.12"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.8"}), OK},
+		{"onnxruntime-libraries", "a later build for CUDA 12 from another index", libraries(pythons(ada, onnxFor("12.2", "onnxruntime-gpu==1.18.1")), hostinfo.Library{Name: "libcudart.so.12"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), OK},
+		{"onnxruntime-libraries", "a build for CUDA 11 from another index", libraries(pythons(ada, onnxFor("11.8", "onnxruntime-gpu==1.20.1")), hostinfo.Library{Name: "libcudart.so.11.0"}, hostinfo.Library{Name: "libcublas.so.11"}, hostinfo.Library{Name: "libcudnn.so.8"}), OK},
 		{"onnxruntime-libraries", "that build without them", pythons(ada, onnxFor("12.8", "onnxruntime-gpu==1.27.0")), Error},
 		{"onnxruntime-driver", "a build for CUDA 12 of a release for CUDA 13", pythons(cards("570.124.06", "8.9"), onnxFor("12.8", "onnxruntime-gpu==1.27.0")), OK},
 		{"onnxruntime-cards", "a build for CUDA 12 of a release for CUDA 13", pythons(cards("570.124.06", "6.1"), onnxFor("12.8", "onnxruntime-gpu==1.27.0")), OK},
 		{"onnxruntime-libraries", "nothing", pythons(ada, venv("onnxruntime-gpu==1.20.1")), Error},
-		{"onnxruntime-libraries", "cuDNN 8 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.12", Version: "12.4.127"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.8", Version: "8.9.7"}), Error},
-		{"onnxruntime-libraries", "CUDA 11 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1", "nvidia-cudnn-cu12==9.1.0.70")), site.Library{Name: "libcudart.so.11.0"}, site.Library{Name: "libcublas.so.11"}), Error},
-		{"onnxruntime-libraries", "an old one with new libraries", libraries(pythons(ada, venv("onnxruntime-gpu==1.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), Error},
-		{"onnxruntime-libraries", "of the system", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
+		{"onnxruntime-libraries", "cuDNN 8 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), hostinfo.Library{Name: "libcudart.so.12", Version: "12.4.127"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.8", Version: "8.9.7"}), Error},
+		{"onnxruntime-libraries", "CUDA 11 only", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1", "nvidia-cudnn-cu12==9.1.0.70")), hostinfo.Library{Name: "libcudart.so.11.0"}, hostinfo.Library{Name: "libcublas.so.11"}), Error},
+		{"onnxruntime-libraries", "an old one with new libraries", libraries(pythons(ada, venv("onnxruntime-gpu==1.18.0")), hostinfo.Library{Name: "libcudart.so.12"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), Error},
+		{"onnxruntime-libraries", "of the system", libraries(pythons(ada, venv("onnxruntime-gpu==1.20.1")), hostinfo.Library{Name: "libcudart.so.12"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), OK},
 		{"onnxruntime-libraries", "wheels", pythons(ada, venv("onnxruntime-gpu==1.20.1", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), OK},
 		{"onnxruntime-libraries", "through PyTorch", pythons(ada, built(venv("onnxruntime-gpu==1.20.1", "torch==2.5.1+cu124"), "12.4", "")), OK},
 		{"onnxruntime-libraries", "through PyTorch with the other cuDNN", pythons(ada, built(venv("onnxruntime-gpu==1.20.1", "torch==2.3.1+cu121"), "12.1", "")), Error},
@@ -234,7 +234,7 @@ func pythonSightings() []sighting {
 		{"jax-libraries", "an older one with cuDNN 8", pythons(ada, venv("jaxlib==0.4.28", "jax-cuda12-plugin==0.4.28", "nvidia-cudnn-cu12==8.9.7.29", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cuda-runtime-cu12==12.4.127")), OK},
 		{"jax-build", "before there were plugins", pythons(ada, venv("jax==0.4.20", "jaxlib==0.4.20")), OK},
 		{"jax-build", "plugin and library in one", pythons(ada, venv("jax==0.4.29", "jaxlib==0.4.29+cuda12.cudnn91")), OK},
-		{"tensorflow-libraries", "a cuDNN that does not say its minor version", libraries(pythons(ada, venv("tensorflow==2.18.0")), site.Library{Name: "libcudart.so.12"}, site.Library{Name: "libcublas.so.12"}, site.Library{Name: "libcudnn.so.9"}), OK},
+		{"tensorflow-libraries", "a cuDNN that does not say its minor version", libraries(pythons(ada, venv("tensorflow==2.18.0")), hostinfo.Library{Name: "libcudart.so.12"}, hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), OK},
 		{"jax-cards", "Pascal with CUDA 12", pythons(cards("580.65.06", "6.1"), venv("jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2")), OK},
 
 		{"onnxruntime-driver", "driver 470", pythons(cards("470.256.02", "8.0"), venv("onnxruntime-gpu==1.20.1")), Error},
@@ -255,34 +255,34 @@ func pythonSightings() []sighting {
 		{"nvidia-wheels-mixed", "two names of one version beside another", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cublas-cu12==12.8.4.1")), Info},
 		{"nvidia-wheels-mixed", "in different environments", pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"), inactive(venv("nvidia-cudnn-cu11==8.9.5.29"))), OK},
 
-		{"library-path-over-wheels", "the same version, with fewer numbers", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.10.2", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
-		{"library-path-over-wheels", "in another environment", masked(libraries(pythons(ada, inactive(venv("nvidia-cudnn-cu12==9.10.2.21"))), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
-		{"library-path-over-wheels", "wheels of another environment", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/e/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/e"), OK},
-		{"library-path-over-wheels", "a newer cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.13.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
-		{"library-path-over-wheels", "a newer cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.4.5.8")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.8.4.1", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
-		{"library-path-over-wheels", "an older cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.4.5.8", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
-		{"library-path-over-wheels", "a version that nothing tells", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), site.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
-		{"library-path-over-wheels", "an old cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/opt/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), Warning},
-		{"library-path-over-wheels", "the same version", masked(libraries(pythons(ada, venv("nvidia-cuda-runtime-cu12==12.8.90")), site.Library{Name: "libcudart.so.12", Path: "/usr/local/cuda/lib64/libcudart.so.12", Version: "12.8.90", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/usr/local/cuda/lib64"), OK},
-		{"library-path-over-wheels", "another major version", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.8", Path: "/opt/cudnn/lib/libcudnn.so.8", Version: "8.9.7", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), OK},
-		{"library-path-over-wheels", "the loader's cache", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/usr/lib/libcudnn.so.9", Version: "9.1.0", From: "ld.so.cache"}), "LD_LIBRARY_PATH=/opt/other"), OK},
-		{"library-path-over-wheels", "the wheels themselves", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), site.Library{Name: "libcudnn.so.9", Path: "/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib"), OK},
+		{"library-path-over-wheels", "the same version, with fewer numbers", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.10.2", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "in another environment", masked(libraries(pythons(ada, inactive(venv("nvidia-cudnn-cu12==9.10.2.21"))), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "wheels of another environment", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/e/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/e"), OK},
+		{"library-path-over-wheels", "a newer cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.13.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
+		{"library-path-over-wheels", "a newer cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.4.5.8")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.8.4.1", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "an older cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.4.5.8", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
+		{"library-path-over-wheels", "a version that nothing tells", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "an old cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), Warning},
+		{"library-path-over-wheels", "the same version", masked(libraries(pythons(ada, venv("nvidia-cuda-runtime-cu12==12.8.90")), hostinfo.Library{Name: "libcudart.so.12", Path: "/usr/local/cuda/lib64/libcudart.so.12", Version: "12.8.90", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/usr/local/cuda/lib64"), OK},
+		{"library-path-over-wheels", "another major version", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.8", Path: "/opt/cudnn/lib/libcudnn.so.8", Version: "8.9.7", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), OK},
+		{"library-path-over-wheels", "the loader's cache", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/usr/lib/libcudnn.so.9", Version: "9.1.0", From: "ld.so.cache"}), "LD_LIBRARY_PATH=/opt/other"), OK},
+		{"library-path-over-wheels", "the wheels themselves", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib"), OK},
 		{"library-path-over-wheels", "libraries were not read", masked(blindLibraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"))), "LD_LIBRARY_PATH=/opt"), Unknown},
 
-		{"python-runs", "an import fails", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Problem: "ImportError: libcudnn.so.9"})), Error},
-		{"python-runs", "no device", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), Error},
-		{"python-runs", "a build for the CPU", pythons(ada, ran(venv("torch==2.9.0+cpu"), site.Probe{Library: "torch", Text: "2.9.0+cpu"})), Info},
-		{"python-runs", "ONNX Runtime for the CPU", pythons(ada, ran(venv("onnxruntime==1.22.0"), site.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Info},
-		{"python-runs", "ONNX Runtime for GPUs", pythons(ada, ran(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0"), site.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Error},
-		{"python-runs", "TensorFlow for the CPU", pythons(ada, ran(venv("tensorflow-cpu==2.18.0"), site.Probe{Library: "tensorflow", Text: "2.18.0"})), Info},
-		{"python-runs", "TensorFlow", pythons(ada, ran(venv("tensorflow==2.18.0"), site.Probe{Library: "tensorflow", Text: "2.18.0"})), Error},
-		{"python-runs", "JAX for the CPU", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2"), site.Probe{Library: "jax", Text: "0.7.2"})), Info},
-		{"python-runs", "JAX with a plugin", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2"), site.Probe{Library: "jax", Text: "0.7.2"})), Error},
-		{"python-runs", "only a processor's graphics", pythons(processorGraphics(), ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), OK},
-		{"python-runs", "no device of AMD", pythons(amdOnly(), ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), Error},
-		{"python-runs", "no device on a machine without one", pythons(none, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Text: "2.9.0"})), OK},
-		{"python-runs", "two devices", pythons(ada, ran(venv("torch==2.9.0"), site.Probe{Library: "torch", Devices: 2, Text: "2.9.0"})), OK},
-		{"python-runs", "nothing to import", pythons(ada, ran(venv(), []site.Probe{}...)), OK},
+		{"python-runs", "an import fails", pythons(ada, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Problem: "ImportError: libcudnn.so.9"})), Error},
+		{"python-runs", "no device", pythons(ada, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Text: "2.9.0"})), Error},
+		{"python-runs", "a build for the CPU", pythons(ada, ran(venv("torch==2.9.0+cpu"), hostinfo.Probe{Library: "torch", Text: "2.9.0+cpu"})), Info},
+		{"python-runs", "ONNX Runtime for the CPU", pythons(ada, ran(venv("onnxruntime==1.22.0"), hostinfo.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Info},
+		{"python-runs", "ONNX Runtime for GPUs", pythons(ada, ran(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0"), hostinfo.Probe{Library: "onnxruntime", Text: "1.22.0 CPUExecutionProvider"})), Error},
+		{"python-runs", "TensorFlow for the CPU", pythons(ada, ran(venv("tensorflow-cpu==2.18.0"), hostinfo.Probe{Library: "tensorflow", Text: "2.18.0"})), Info},
+		{"python-runs", "TensorFlow", pythons(ada, ran(venv("tensorflow==2.18.0"), hostinfo.Probe{Library: "tensorflow", Text: "2.18.0"})), Error},
+		{"python-runs", "JAX for the CPU", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2"), hostinfo.Probe{Library: "jax", Text: "0.7.2"})), Info},
+		{"python-runs", "JAX with a plugin", pythons(ada, ran(venv("jax==0.7.2", "jaxlib==0.7.2", "jax-cuda12-plugin==0.7.2"), hostinfo.Probe{Library: "jax", Text: "0.7.2"})), Error},
+		{"python-runs", "only a processor's graphics", pythons(processorGraphics(), ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Text: "2.9.0"})), OK},
+		{"python-runs", "no device of AMD", pythons(amdOnly(), ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Text: "2.9.0"})), Error},
+		{"python-runs", "no device on a machine without one", pythons(none, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Text: "2.9.0"})), OK},
+		{"python-runs", "two devices", pythons(ada, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Devices: 2, Text: "2.9.0"})), OK},
+		{"python-runs", "nothing to import", pythons(ada, ran(venv(), []hostinfo.Probe{}...)), OK},
 
 		{"tensor-cores", "Ada", ada, Info},
 		{"tensor-cores", "Pascal", cards("580.65.06", "6.1"), Info},
@@ -295,7 +295,7 @@ func pythonSightings() []sighting {
 
 // What a person reads must name the numbers of this machine, and the command that mends it.
 func TestPythonSays(t *testing.T) {
-	look := func(code string, s site.Site) Finding {
+	look := func(code string, s hostinfo.Site) Finding {
 		for _, c := range pythonChecks() {
 			if c.Code == code {
 				return c.Look(s)[0]
@@ -306,7 +306,7 @@ func TestPythonSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		code, seen, do string
-		site           site.Site
+		site           hostinfo.Site
 	}{
 		{"torch-build", "in /home/ann/venv (Python 3.11), PyTorch 1.13.0a0+gitunknown is built for the CPU alone",
 			"install a build for this machine: https://pytorch.org/get-started/locally/", pythons(cards("550.54.15", "8.0"), built(venv("torch==1.13.0a0+gitunknown"), "", ""))},
@@ -321,7 +321,7 @@ func TestPythonSays(t *testing.T) {
 			pythons(cards("580.65.06", "12.0"), built(venv("torch==2.5.1+cu124"), "12.4", ""))},
 		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.20.1 lacks cudart 12, cuBLAS 12, cuDNN 9 (there is 8.9.7), in the environment and where the loader looks",
 			"/home/ann/venv/bin/python3 -m pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12 nvidia-cufft-cu12 nvidia-curand-cu12 nvidia-cuda-nvrtc-cu12 'nvidia-cudnn-cu12==9.*'",
-			libraries(pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.20.1")), site.Library{Name: "libcudnn.so.8", Version: "8.9.7"})},
+			libraries(pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.20.1")), hostinfo.Library{Name: "libcudnn.so.8", Version: "8.9.7"})},
 		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 lacks cudart 13, cuBLAS 13, cuDNN 9, in the environment and where the loader looks",
 			"/home/ann/venv/bin/python3 -m pip install 'onnxruntime-gpu[cuda,cudnn]==1.27.0'", pythons(cards("580.65.06", "8.9"), venv("onnxruntime-gpu==1.27.0"))},
 		{"onnxruntime-libraries", "in /home/ann/venv (Python 3.11), onnxruntime-gpu 1.27.0 lacks cudart 12, cuBLAS 12, cuDNN 9, in the environment and where the loader looks",
@@ -354,7 +354,7 @@ func TestPythonSays(t *testing.T) {
 		{"jax-build", "in /home/ann/venv (Python 3.11), jaxlib 0.7.0 has no plugin for NVIDIA devices", "/home/ann/venv/bin/python3 -m pip install 'jax[cuda12]==0.7.0'",
 			pythons(cards("570.124.06", "8.9"), venv("jax==0.7.0", "jaxlib==0.7.0"))},
 		{"tensor-cores", "Card 8.9 (8.9, Ada Lovelace) has tensor cores for fp16, bf16, tf32, fp8, int8, int4", "", cards("580.65.06", "8.9")},
-		{"python-environments", "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0; /opt/e", "", pythons(cards("580.65.06", "8.9"), venv("torch==2.9.0"), site.Python{Prefix: "/opt/e"})},
+		{"python-environments", "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0; /opt/e", "", pythons(cards("580.65.06", "8.9"), venv("torch==2.9.0"), hostinfo.Python{Prefix: "/opt/e"})},
 	} {
 		if f := look(c.code, c.site); f.Seen != c.seen || f.Do != c.do {
 			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", c.code, f.Seen, f.Do, c.seen, c.do)
@@ -364,11 +364,11 @@ func TestPythonSays(t *testing.T) {
 
 // An environment that uv made has no pip, and one with spaces in its path needs quotes.
 func TestPipIsWhatTheEnvironmentHas(t *testing.T) {
-	p := site.Python{Kind: "venv", Interpreter: "/home/ann/my env/bin/python"}
+	p := hostinfo.Python{Kind: "venv", Interpreter: "/home/ann/my env/bin/python"}
 	if got := pip(p, "torch"); got != "uv pip install --python '/home/ann/my env/bin/python' torch" {
 		t.Error(got)
 	}
-	p.Packages = []site.Package{{Name: "pip"}}
+	p.Packages = []hostinfo.Package{{Name: "pip"}}
 	if got := pip(p, "torch"); got != "'/home/ann/my env/bin/python' -m pip install torch" {
 		t.Error(got)
 	}
@@ -378,10 +378,10 @@ func TestPipIsWhatTheEnvironmentHas(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if got := swap(site.Python{Interpreter: "/a install b/python"}, "jax", "torch"); got != "'/a install b/python' -m pip uninstall jax && '/a install b/python' -m pip install torch" {
+	if got := swap(hostinfo.Python{Interpreter: "/a install b/python"}, "jax", "torch"); got != "'/a install b/python' -m pip uninstall jax && '/a install b/python' -m pip install torch" {
 		t.Error(got)
 	}
-	if got := pip(site.Python{Kind: "conda"}, "torch"); got != "python3 -m pip install torch" {
+	if got := pip(hostinfo.Python{Kind: "conda"}, "torch"); got != "python3 -m pip install torch" {
 		t.Error(got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Sources of the rules about PyTorch and CUDA.
@@ -30,7 +30,7 @@ type torchHere struct {
 func torchNames() []string { return []string{"torch", "pytorch"} }
 
 // torchOf finds PyTorch; ok is false where there is none.
-func torchOf(p site.Python) (t torchHere, ok bool) {
+func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 	k, ok := installed(p, "torch")
 	if !ok {
 		if k, ok = installed(p, "pytorch"); !ok {
@@ -55,7 +55,7 @@ func torchOf(p site.Python) (t torchHere, ok bool) {
 
 // torchWheel is the newest CUDA whose wheels of this PyTorch run with the driver and on all the cards; "" when the tables
 // have none. PyTorch's index keeps releases, and neither "1.13.0a0" of a distribution nor nightly builds.
-func torchWheel(s site.Site, version string) string {
+func torchWheel(s hostinfo.Site, version string) string {
 	if number, _, _ := strings.Cut(version, "+"); strings.Trim(number, "0123456789.") != "" {
 		return ""
 	}
@@ -74,7 +74,7 @@ func torchWheel(s site.Site, version string) string {
 }
 
 // installTorch is the command that installs another build of the same PyTorch.
-func installTorch(p site.Python, version, cuda string) string {
+func installTorch(p hostinfo.Python, version, cuda string) string {
 	number, _, _ := strings.Cut(version, "+")
 	return pip(p, fmt.Sprintf("--force-reinstall torch==%s -i https://download.pytorch.org/whl/cu%s", number, strings.ReplaceAll(cuda, ".", "")))
 }
@@ -86,7 +86,7 @@ func torchBuild() Check {
 			"Install the build for this machine, from <https://pytorch.org/get-started/locally/>. `python -c 'import torch; print(torch.version.cuda, torch.version.hip)'` says what a build is for.",
 		From: []string{"https://pytorch.org/get-started/locally/", "pytorch/pytorch: torch/version.py, torch/cuda/__init__.py"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		nvidia, amd := has(s, gpu.NVIDIA), has(s, gpu.AMD)
 		if nvidia { // beside NVIDIA cards nobody means the graphics of the processor
@@ -137,7 +137,7 @@ func torchDriver() Check {
 			"Update the driver, or install a build of PyTorch for an older CUDA. On data centre cards NVIDIA's `cuda-compat` package is a third way.",
 		From: []string{cudaMinor, cudaNotes, torchMatrix},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every PyTorch", torchNames(), func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every PyTorch", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		if !found || t.cuda == "" {
 			return nil
@@ -152,7 +152,7 @@ func torchDriver() Check {
 }
 
 // driverFinding compares the driver with the CUDA that something was built for; other is a second way out, "" for none.
-func driverFinding(s site.Site, what, cuda string, other func() string) []Finding {
+func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Finding {
 	if !has(s, gpu.NVIDIA) {
 		return nil
 	}
@@ -176,7 +176,7 @@ func driverFinding(s site.Site, what, cuda string, other func() string) []Findin
 }
 
 // unsupported reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver gains nothing.
-func unsupported(s site.Site, cuda string) bool {
+func unsupported(s hostinfo.Site, cuda string) bool {
 	devices := nvidias(s)
 	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Compute == nil || !dropped(*d.Compute, cuda) })
 }
@@ -195,7 +195,7 @@ func torchCards() Check {
 			"Code for X.y runs on cards X.z with z not smaller than y, and never on cards with another X. Install the wheel that has code for the card, or hide the card from the program.",
 		From: []string{torchMatrix, "pytorch/pytorch: torch/cuda/__init__.py (_check_capability)", "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#binary-compatibility"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch has code for the GPUs here", torchNames(), func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch has code for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		if !found || t.cuda == "" {
 			return nil
@@ -230,7 +230,7 @@ func dropped(c gpu.Capability, cuda string) bool {
 
 // cardFindings says which of the cards that a program sees fail. Where others are left, it is a warning: small old cards
 // that drive a display are common beside new ones.
-func cardFindings(s site.Site, what, carries string, fails func(gpu.Capability) bool, do func() string) []Finding {
+func cardFindings(s hostinfo.Site, what, carries string, fails func(gpu.Capability) bool, do func() string) []Finding {
 	var bad []string
 	good := false
 	for _, d := range nvidias(s) {
@@ -264,7 +264,7 @@ func torchCompanions() Check {
 			"Install the three together, from one index.",
 		From: []string{"pytorch/vision: torchvision/extension.py (_check_cuda_version)", "https://pytorch.org/get-started/previous-versions/"},
 	}
-	return Check{Page: page, Look: inPythons(page.Code, "torchvision and torchaudio are built as PyTorch is", []string{"torchvision", "torchaudio"}, func(_ site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: inPythons(page.Code, "torchvision and torchaudio are built as PyTorch is", []string{"torchvision", "torchaudio"}, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		if !found || t.cuda == "" || byConda(p, "pytorch", "libtorch") {
 			return nil

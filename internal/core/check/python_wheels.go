@@ -10,7 +10,8 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 )
 
 // unsuffixed are NVIDIA's wheels that have no -cu13 in their name for CUDA 13, beside those that have.
@@ -20,7 +21,7 @@ func unsuffixed() []string {
 }
 
 // wheel reads the name of one of NVIDIA's library wheels: "nvidia-cudnn-cu12" is cudnn for CUDA 12.
-func wheel(k site.Package) (component string, cuda int, ok bool) {
+func wheel(k hostinfo.Package) (component string, cuda int, ok bool) {
 	stem, isOne := strings.CutPrefix(k.Name, "nvidia-")
 	if !isOne || k.From == "conda" {
 		return "", 0, false
@@ -43,7 +44,7 @@ func wheelsMixed() Check {
 			"Uninstall the wheels that no framework needs, then install those of the version that is needed again (`--force-reinstall --no-deps`): uninstalling took files of both. Frameworks with different CUDA major versions belong into different environments.",
 		From: []string{"https://pypi.org/project/nvidia-cudnn-cu12/", "https://pypi.org/project/nvidia-cudnn-cu13/", "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/ (pip wheels)"},
 	}
-	return Check{Page: page, Look: inPythons(page.Code, "no environment mixes NVIDIA's libraries for several CUDA versions", nil, func(_ site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: inPythons(page.Code, "no environment mixes NVIDIA's libraries for several CUDA versions", nil, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
 		byCUDA := map[int][]string{} // names of wheels
 		sorts := map[string][]int{}  // folder and component to CUDA versions
 		var components []string
@@ -84,7 +85,7 @@ func wheelsMixed() Check {
 }
 
 // keptCUDA is the one of several CUDA versions whose wheels are needed: PyTorch's, else the newest.
-func keptCUDA(p site.Python, versions []int) int {
+func keptCUDA(p hostinfo.Python, versions []int) int {
 	t, _ := torchOf(p)
 	if major, ok := compat.Major(t.cuda); ok && slices.Contains(versions, major) {
 		return major
@@ -94,7 +95,7 @@ func keptCUDA(p site.Python, versions []int) int {
 
 // onlyFor is how an environment gets rid of the wheels for other CUDA versions: what stays has lost files to them and is
 // installed again.
-func onlyFor(p site.Python, keep int, byCUDA map[int][]string) string {
+func onlyFor(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 	var out, in []string
 	for _, cuda := range slices.Sorted(maps.Keys(byCUDA)) {
 		if cuda != keep {
@@ -132,11 +133,11 @@ func pathOverWheels() Check {
 			"Start such programs without the variable (`env -u LD_LIBRARY_PATH …`), and take it out of `~/.bashrc`: programs built with the toolkit find it by the loader's cache or by their own run path.",
 		From: []string{jaxNeeds, "https://man7.org/linux/man-pages/man8/ld.so.8.html"},
 	}
-	return Check{Page: page, Look: inPythons(page.Code, "LD_LIBRARY_PATH takes no library of a wheel's place", nil, func(s site.Site, p site.Python) []Finding {
+	return Check{Page: page, Look: inPythons(page.Code, "LD_LIBRARY_PATH takes no library of a wheel's place", nil, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		path, _ := s.Env.Lookup("LD_LIBRARY_PATH")
 		var own []library
 		for _, l := range append(cudaLibraries(), cudnn(), library{"NCCL", "libnccl.so.", "nvidia-nccl", nil}) {
-			if slices.ContainsFunc(p.Packages, func(k site.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") }) {
+			if slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") }) {
 				own = append(own, l)
 			}
 		}
@@ -148,7 +149,7 @@ func pathOverWheels() Check {
 		}
 		var over []string
 		for _, l := range own {
-			i := slices.IndexFunc(s.Libraries.Found, func(f site.Library) bool {
+			i := slices.IndexFunc(s.Libraries.Found, func(f hostinfo.Library) bool {
 				return f.From == "LD_LIBRARY_PATH" && strings.HasPrefix(f.Name, l.so) && l.shadows(p, f)
 			})
 			if i >= 0 {
@@ -159,7 +160,7 @@ func pathOverWheels() Check {
 			return nil
 		}
 		return []Finding{{Severity: Warning, Seen: "LD_LIBRARY_PATH puts other libraries before those of the wheels: " + strings.Join(over, ", "),
-			Why: "a framework may load a version that it was not made for", Do: "start programs of this environment without it: env -u LD_LIBRARY_PATH " + quoted(cmp.Or(p.Interpreter, "python3")) + " …"}}
+			Why: "a framework may load a version that it was not made for", Do: "start programs of this environment without it: env -u LD_LIBRARY_PATH " + shellquote.Sh(cmp.Or(p.Interpreter, "python3")) + " …"}}
 	})}
 }
 
@@ -167,12 +168,12 @@ func pathOverWheels() Check {
 // and is older. Newer ones of the same major version take older programs, but for cuDNN, whose parts must all be of one.
 // "9.10.2" in a file's name stands for every 9.10.2.x of the wheels, and a name with nothing but a major version says nothing.
 // Source: docs.nvidia.com/deploy/cuda-compatibility, "Minor Version Compatibility".
-func (l library) shadows(p site.Python, f site.Library) bool {
+func (l library) shadows(p hostinfo.Python, f hostinfo.Library) bool {
 	number, _ := strings.CutPrefix(f.Name, l.so)
 	if compat.Compare(f.Version, number) > 0 {
 		number = f.Version
 	}
-	return !strings.Contains(f.Path, "/site-packages/") && slices.ContainsFunc(p.Packages, func(k site.Package) bool {
+	return !strings.Contains(f.Path, "/site-packages/") && slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
 		own, theirs := compat.Numbers(k.Version), compat.Numbers(number)
 		n := min(len(own), len(theirs))
 		order := slices.Compare(theirs[:n], own[:n])
@@ -180,8 +181,8 @@ func (l library) shadows(p site.Python, f site.Library) bool {
 	})
 }
 
-func (l library) versionOf(p site.Python) string {
-	i := slices.IndexFunc(p.Packages, func(k site.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") })
+func (l library) versionOf(p hostinfo.Python) string {
+	i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") })
 	return p.Packages[i].Version
 }
 
@@ -193,11 +194,11 @@ func pythonRuns() Check {
 		From: []string{"https://docs.pytorch.org/docs/stable/cuda.html", "https://www.tensorflow.org/guide/gpu", jaxNeeds, onnxNeeds, "https://docs.cupy.dev/en/stable/"},
 	}
 	content := "nothing was imported: gpuard doctor --run asks the libraries of the environment that is active, or of the one that --for names"
-	look := func(s site.Site, p site.Python) (bad []Finding) {
+	look := func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
 		for _, r := range p.Ran {
 			switch {
 			case r.Problem != "":
-				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " gave no answer: " + r.Problem, Why: "it cannot be used as it is", Do: "see the other findings of this environment, or: " + quoted(p.Interpreter) + " -c 'import " + r.Library + "'"})
+				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " gave no answer: " + r.Problem, Why: "it cannot be used as it is", Do: "see the other findings of this environment, or: " + shellquote.Sh(p.Interpreter) + " -c 'import " + r.Library + "'"})
 			case r.Devices == 0 && cpuBuild(p, r.Library):
 				bad = append(bad, Finding{Severity: Info, Seen: r.Library + " was imported and is a build for the CPU: " + r.Text})
 			case r.Devices == 0 && (has(s, gpu.NVIDIA) || slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)):
@@ -206,7 +207,7 @@ func pythonRuns() Check {
 		}
 		return bad
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		said := content
 		for _, p := range s.Pythons.Found {
 			var words []string
@@ -229,7 +230,7 @@ func pythonRuns() Check {
 
 // cpuBuild reports whether a library was installed as a build that knows no GPU. Where that is a mistake, the check of the
 // build says so.
-func cpuBuild(p site.Python, library string) bool {
+func cpuBuild(p hostinfo.Python, library string) bool {
 	switch library {
 	case "torch":
 		t, _ := torchOf(p)
@@ -240,11 +241,11 @@ func cpuBuild(p site.Python, library string) bool {
 		return cpu && !other
 	case "jax":
 		lib, _ := installed(p, "jaxlib")
-		return !byConda(p, "jaxlib") && !strings.Contains(lib.Version, "+cuda") && !slices.ContainsFunc(p.Packages, func(k site.Package) bool {
+		return !byConda(p, "jaxlib") && !strings.Contains(lib.Version, "+cuda") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
 			return strings.HasPrefix(k.Name, "jax-cuda") || strings.HasPrefix(k.Name, "jax-rocm")
 		})
 	case "onnxruntime":
-		return !byConda(p, "onnxruntime") && !slices.ContainsFunc(p.Packages, func(k site.Package) bool {
+		return !byConda(p, "onnxruntime") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
 			return k.Name != "onnxruntime" && slices.Contains(onnxFamily(), k.Name)
 		})
 	}
@@ -258,7 +259,7 @@ func tensorCores() Check {
 			"Choose the type by the oldest card that a program may be given: `fp16` where a card lacks `bf16`. With tf32, `torch.set_float32_matmul_precision(\"high\")` makes 32-bit matrix products use it.",
 		From: []string{"https://docs.nvidia.com/cuda/cuda-programming-guide/ (Compute Capabilities: Tensor Core Input Data Types)", "https://docs.nvidia.com/cuda/parallel-thread-execution/"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.Machine.Problem != "" && !hasNoCard(s) {
 			return blind(page.Code, "the devices", s.Machine.Problem, "")
 		}

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // sighting is one site and what a check must say of it. Each topic lists its own in a function of its test file; every code
 // needs one that it finds something in, and one that it is content with.
 type sighting struct {
 	code, name string
-	site       site.Site
+	site       hostinfo.Site
 	want       Severity
 }
 
@@ -43,7 +43,7 @@ func see(t *testing.T, checks []Check, all []sighting) {
 		if c.Code == "" || c.Title == "" || c.Text == "" || len(c.From) == 0 {
 			t.Errorf("%s has no complete page", c.Code)
 		}
-		if worstOf(c.Look(site.Site{})) == "" {
+		if worstOf(c.Look(hostinfo.Site{})) == "" {
 			t.Errorf("%s says nothing of an empty site", c.Code)
 		}
 	}

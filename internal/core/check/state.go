@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/site"
 )
 
 // leasesPage is our own documentation of leases.
@@ -24,7 +24,7 @@ func stateFolder() Check {
 			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo \"$(command -v gpuard)\" setup machine`. Programs that do not go through gpuard are not touched by any of this.",
 		From: []string{"gpuard: " + leasesPage},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		st := s.State.Found
 		switch {
 		case s.State.Problem != "":
@@ -61,7 +61,7 @@ func statePlace() Check {
 			"`sudo \"$(command -v gpuard)\" setup machine` makes the best place, now and at each boot. That is possible at any time, also while leases are alive elsewhere, since those count too.",
 		From: []string{"gpuard: " + leasesPage},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		st := s.State.Found
 		const better = `sudo "$(command -v gpuard)" setup machine`
 		var found []Finding
@@ -97,7 +97,7 @@ func stateEntries() Check {
 		Text: "Every entry of the state folder is checked before it is believed: owner, form, size, lock. What does not stand the check is passed over, so that nobody can keep a GPU from others with a forged file; it is told so that its owner can remove it.\n\n`gpuard status` says the same. A few of them do no harm.",
 		From: []string{"gpuard: " + leasesPage},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.State.Problem != "" {
 			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
 		}
@@ -119,7 +119,7 @@ func quotaLevels() Check {
 			"Where a level is missing, a share is kept as hard as can be, and the job is told; `--require-quota` refuses instead.",
 		From: []string{"gpuard: docs/how-to/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
 	}
-	return Check{Page: page, Look: func(s site.Site) []Finding {
+	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		st := s.State.Found
 		switch {
 		case s.State.Problem != "":

@@ -3,43 +3,43 @@ package check
 import (
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestState(t *testing.T) { see(t, stateChecks(), append(stateSightings(), policySightings()...)) }
 
-func kept(s site.State) site.Site {
+func kept(s hostinfo.State) hostinfo.Site {
 	if s.Folder == "" {
 		s.Folder = "/run/gpuard"
 	}
-	return site.Site{State: site.Read(s)}
+	return hostinfo.Site{State: hostinfo.Read(s)}
 }
 
 func stateSightings() []sighting {
-	unread := site.Site{State: site.Failed[site.State]("no answer within 5s")}
+	unread := hostinfo.Site{State: hostinfo.Failed[hostinfo.State]("no answer within 5s")}
 	lacking := bus(without())
-	lacking.State = site.Read(site.State{Folder: "/run/gpuard", Problem: "cannot make the state folder /run/gpuard: read-only file system; mount one there"})
+	lacking.State = hostinfo.Read(hostinfo.State{Folder: "/run/gpuard", Problem: "cannot make the state folder /run/gpuard: read-only file system; mount one there"})
 	return []sighting{
 		{"state-folder", "unusable, and no GPU", lacking, Info},
-		{"state-folder", "unusable", kept(site.State{Exists: true, Problem: "cannot use the state folder /run/gpuard: it is not a folder; remove it"}), Warning},
-		{"state-folder", "in a container", kept(site.State{Unshared: "cannot lease a GPU here: this is a container; mount the host's /run/gpuard here"}), Info},
-		{"state-folder", "in use", kept(site.State{Exists: true, Leases: 2, Tickets: 1}), OK},
-		{"state-folder", "not there yet", kept(site.State{}), OK},
+		{"state-folder", "unusable", kept(hostinfo.State{Exists: true, Problem: "cannot use the state folder /run/gpuard: it is not a folder; remove it"}), Warning},
+		{"state-folder", "in a container", kept(hostinfo.State{Unshared: "cannot lease a GPU here: this is a container; mount the host's /run/gpuard here"}), Info},
+		{"state-folder", "in use", kept(hostinfo.State{Exists: true, Leases: 2, Tickets: 1}), OK},
+		{"state-folder", "not there yet", kept(hostinfo.State{}), OK},
 		{"state-folder", "no answer", unread, Unknown},
-		{"state-place", "of a user", kept(site.State{Exists: true, Owner: "ann"}), Info},
-		{"state-place", "cleaned by age", kept(site.State{Folder: "/var/tmp/gpuard", Passing: "leases are kept in /var/tmp/gpuard"}), Info},
-		{"state-place", "named", kept(site.State{Folder: "/srv/gpuard", Named: true}), Info},
-		{"state-place", "two", kept(site.State{Exists: true, Others: []string{"/var/tmp/gpuard"}}), Info},
-		{"state-place", "root's", kept(site.State{Exists: true}), OK},
-		{"state-place", "unusable", kept(site.State{Exists: true, Owner: "ann", Problem: "cannot use it"}), OK},
+		{"state-place", "of a user", kept(hostinfo.State{Exists: true, Owner: "ann"}), Info},
+		{"state-place", "cleaned by age", kept(hostinfo.State{Folder: "/var/tmp/gpuard", Passing: "leases are kept in /var/tmp/gpuard"}), Info},
+		{"state-place", "named", kept(hostinfo.State{Folder: "/srv/gpuard", Named: true}), Info},
+		{"state-place", "two", kept(hostinfo.State{Exists: true, Others: []string{"/var/tmp/gpuard"}}), Info},
+		{"state-place", "root's", kept(hostinfo.State{Exists: true}), OK},
+		{"state-place", "unusable", kept(hostinfo.State{Exists: true, Owner: "ann", Problem: "cannot use it"}), OK},
 		{"state-place", "no answer", unread, Unknown},
-		{"state-entries", "forged", kept(site.State{Exists: true, Entries: []string{"/run/gpuard/leases/1000/x: it belongs to uid 1001"}}), Info},
-		{"state-entries", "in order", kept(site.State{Exists: true}), OK},
-		{"quota-levels", "none", kept(site.State{Watch: "this process adopts orphans", MPS: "this process adopts orphans"}), Info},
+		{"state-entries", "forged", kept(hostinfo.State{Exists: true, Entries: []string{"/run/gpuard/leases/1000/x: it belongs to uid 1001"}}), Info},
+		{"state-entries", "in order", kept(hostinfo.State{Exists: true}), OK},
+		{"quota-levels", "none", kept(hostinfo.State{Watch: "this process adopts orphans", MPS: "this process adopts orphans"}), Info},
 		{"quota-levels", "no answer", unread, Unknown},
 		{"state-entries", "no answer", unread, Unknown},
-		{"quota-levels", "measured", kept(site.State{Levels: []string{"watch"}, MPS: "there is no nvidia-cuda-mps-control in PATH"}), OK},
-		{"quota-levels", "both", kept(site.State{Levels: []string{"watch", "mps"}}), OK},
+		{"quota-levels", "measured", kept(hostinfo.State{Levels: []string{"watch"}, MPS: "there is no nvidia-cuda-mps-control in PATH"}), OK},
+		{"quota-levels", "both", kept(hostinfo.State{Levels: []string{"watch", "mps"}}), OK},
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/visible"
 )
 
@@ -22,12 +22,12 @@ type Verdict struct {
 // Diagnosis is doctor's whole answer.
 type Diagnosis struct {
 	Verdict
-	Findings []Finding `json:"findings"` // of every check that ran, causes before consequences; never nil
-	Site     site.Site `json:"-"`
+	Findings []Finding     `json:"findings"` // of every check that ran, causes before consequences; never nil
+	Site     hostinfo.Site `json:"-"`
 }
 
 // Diagnose runs every check and judges what they found.
-func Diagnose(s site.Site) Diagnosis {
+func Diagnose(s hostinfo.Site) Diagnosis {
 	found := Site(s)
 	return Diagnosis{Judge(s, found), found, s}
 }
@@ -35,7 +35,7 @@ func Diagnose(s site.Site) Diagnosis {
 // Judge makes the verdict of all findings of Site. A check that says that no GPU program runs has the last word, the first
 // one before the others, because causes stand before consequences. Else the devices count that the drivers show and that may
 // get work.
-func Judge(s site.Site, findings []Finding) Verdict {
+func Judge(s hostinfo.Site, findings []Finding) Verdict {
 	return judge(s, findings, stops())
 }
 
@@ -49,7 +49,7 @@ func stops() (codes []string) {
 	return codes
 }
 
-func judge(s site.Site, findings []Finding, stops []string) Verdict {
+func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == Error && slices.Contains(stops, f.Code) })
 	worst := worst(findings)
 	unfit := unfit(s, findings)
@@ -77,7 +77,7 @@ func judge(s site.Site, findings []Finding, stops []string) Verdict {
 
 // unfit is why no program runs where each device that answers and is not hidden must not get work; nil where one may. What
 // the checks call less than an error keeps no program from running.
-func unfit(s site.Site, findings []Finding) *Finding {
+func unfit(s hostinfo.Site, findings []Finding) *Finding {
 	m := s.Machine.Found
 	hidden, _ := visible.Limit(s.Env, m)
 	var sick []gpu.Device
@@ -124,16 +124,16 @@ func reason(findings []Finding) string {
 }
 
 // hasNoCard: the PCI bus was read and shows nothing of a vendor whose GPUs are known. Under WSL no GPU is on it.
-func hasNoCard(s site.Site) bool {
+func hasNoCard(s hostinfo.Site) bool {
 	const nvidia, amd = 0x10de, 0x1002
-	return !s.Driver.Found.WSL && !s.Driver.Found.Tegra && s.Driver.Found.Module == "" && s.Cards.Problem == "" && !slices.ContainsFunc(s.Cards.Found, func(c site.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
+	return !s.Driver.Found.WSL && !s.Driver.Found.Tegra && s.Driver.Found.Module == "" && s.Cards.Problem == "" && !slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
 }
 
 // answers reports whether the driver reads the device.
 func answers(d gpu.Device) bool { return d.Problem == "" }
 
 // devices counts by model what answers and is not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver 550.54.15".
-func devices(s site.Site) string {
+func devices(s hostinfo.Site) string {
 	m := s.Machine.Found
 	hidden, _ := visible.Limit(s.Env, m)
 	var models, masks []string

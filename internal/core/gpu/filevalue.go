@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 )
 
 // value is one place of a machine file, bound to the variable that it fills.
@@ -76,7 +76,7 @@ func (o record) missing(d *document, n *node, path, name string) error {
 		if slices.ContainsFunc(o.keys, func(k key) bool { return k.name == m.key }) {
 			continue
 		}
-		if dist := near.Distance(m.key, name); dist <= far && (best < 0 || dist < far) {
+		if dist := suggest.Distance(m.key, name); dist <= far && (best < 0 || dist < far) {
 			best, far = i, dist
 		}
 	}

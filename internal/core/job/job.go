@@ -3,6 +3,7 @@
 package job
 
 import (
+	"slices"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -32,6 +33,20 @@ type Spec struct {
 	Any        bool            // --any: ignore a mask already set in the environment
 	KeepWhile  string          // --keep-while: file that stands for the command: while it is there, the lease waits for a next start of that
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
+	Waiting    Waiting         `json:"-"` // what happens while no device is free
+	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
+}
+
+// Waiting is what a request does while no device is free. The zero value waits for as long as it takes.
+type Waiting struct {
+	No       bool          // --no-wait: not even for memory that is about to be freed
+	Limit    time.Duration // --wait: at most this long; 0 without a limit
+	Fallback []string      // --fallback: what is tried instead of waiting, in order: "other", "cpu", "wait"
+}
+
+// Waits reports whether the request waits for a device that becomes free later.
+func (w Waiting) Waits() bool {
+	return !w.No && (len(w.Fallback) == 0 || slices.Contains(w.Fallback, "wait"))
 }
 
 // Dying is how long a process that was killed may take to be gone: one inside a driver that does not answer stays.
@@ -140,6 +155,15 @@ type Plan struct {
 	Quota   Quota     `json:"quota,omitempty"` // how hard Share is
 }
 
+// UUIDs are the identifiers of the devices, in the order in which the job numbers them.
+func (p Plan) UUIDs() []gpu.UUID {
+	ids := make([]gpu.UUID, len(p.Devices))
+	for i, d := range p.Devices {
+		ids[i] = d.UUID
+	}
+	return ids
+}
+
 // Refusal is a decision not to give devices. It is an error so that it travels with its reasons.
 type Refusal struct {
 	Summary string   `json:"summary"` // "cannot give 2 GPUs: 1 of 4 is free"
@@ -150,6 +174,15 @@ type Refusal struct {
 
 // Error is the summary alone; whoever shows a refusal lists the reasons too.
 func (r *Refusal) Error() string { return r.Summary }
+
+// Late is the error of a request that has waited for as long as --wait says. Refusal lists the reasons of the last decision.
+type Late struct{ Refusal *Refusal }
+
+// Error says which devices were asked for, and how long the request has waited.
+func (l *Late) Error() string { return l.Refusal.Error() }
+
+// Unwrap returns the last refusal.
+func (l *Late) Unwrap() error { return l.Refusal }
 
 // Lease is the right to use devices, as recorded. Whether it is alive only its lock says.
 type Lease struct {
@@ -177,3 +210,6 @@ type Lease struct {
 	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
 }
+
+// Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
+func (l Lease) Due(most time.Duration) int64 { return l.SinceBoot + int64(most) }

@@ -2,6 +2,14 @@
 // text say it in one vocabulary for all formats. It reads no files and parses nothing.
 package lint
 
+import "gpuard/internal/core/source"
+
+// Place is where something is written.
+type Place = source.Place
+
+// Value is something that is written in the file.
+type Value = source.Value
+
 // Kind is the format of a file.
 type Kind string
 
@@ -17,15 +25,6 @@ const (
 	Unit       Kind = "systemd unit"
 	Desktop    Kind = "desktop entry"
 )
-
-// Place is where something stands. Lines and columns count from 1, columns in bytes; the end is behind the last byte.
-// Cell is the number of a notebook's cell, from 1, and the lines count within it; 0 outside notebooks. Columns of 0 are not
-// known, and nothing can be mended there.
-type Place struct {
-	Cell               int
-	Line, Column       int
-	EndLine, EndColumn int
-}
 
 // File is what one file does, as far as GPUs are concerned. Steps stand in the order in which they are written.
 type File struct {
@@ -73,15 +72,6 @@ type Step struct {
 	Indent   int    // Script: its first byte stands At; bytes before each further line in the file; -1: places within it are not known, all stand At
 	Process  string // the processes of its shell that it runs in, from outside, as "1/4/": subshells, parts of pipelines, what runs in the background; "" is the script's own. A Set counts for steps whose Process begins with its own
 	Shell    int    // the script that the step was read from, counted from 1 in the file: each has a shell to itself; 0 for a step of the file's own format
-}
-
-// Value is something that is written in the file. Known is false when it is computed: then Text is the source.
-type Value struct {
-	Text  string // the value, unquoted as the format has it
-	Known bool
-	At    Place  // with its quotes
-	Raw   string // as written, with quotes; the name where a constant's name is written. Only a literal may be replaced
-	From  string // the one environment variable that a computed value is made of ("LOCAL_RANK"); "" when none is known
 }
 
 // Word is one word of a command line, after the quoting of the format is taken away.

@@ -32,19 +32,19 @@ func (s Step) processes() (n int, v Value, what string) {
 		if own, ok := s.arg(-1, "distributed_executor_backend"); ok && own.Value.Text != "mp" {
 			continue // Ray finds devices on other machines too
 		}
-		if a, ok := s.arg(c.position, c.name); ok && a.Value.plain() > 0 {
-			return a.Value.plain(), a.Value, c.what
+		if a, ok := s.arg(c.position, c.name); ok && a.number() > 0 {
+			return a.number(), a.Value, c.what
 		}
 	}
 	return 0, v, ""
 }
 
-// plain is the number that a value certainly is, or -1: "2" in quotes is none.
-func (v Value) plain() int {
-	if !v.Known || strings.ContainsAny(v.Raw, "\"'") {
+// number is the number that the argument certainly is, or -1: "2" in quotes is none.
+func (a Arg) number() int {
+	if !a.Value.Known || strings.ContainsAny(a.Value.Raw, "\"'") {
 		return -1
 	}
-	return number(v.Text)
+	return number(a.Value.Text)
 }
 
 // counted reports whether the moment comes only after the program has asked how many devices there are.

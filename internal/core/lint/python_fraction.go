@@ -121,7 +121,7 @@ func (s Step) pool() int {
 	if !ok {
 		return 0
 	}
-	return max(0, a.Value.plain())
+	return max(0, a.number())
 }
 
 // runs reports whether a function that the call starts in other processes uses a library.

@@ -20,8 +20,10 @@ func TestExpand(t *testing.T) {
 		valued, worded  Place
 		expectedColumns bool
 	}{
-		{"places are known", 8, Place{0, 10, 14, 10, 17}, Place{0, 11, 9, 11, 15}, Place{0, 10, 16, 10, 17}, Place{0, 11, 9, 11, 15}, true},
-		{"places are not known", -1, Place{0, 10, 0, 11, 0}, Place{0, 10, 0, 11, 0}, Place{0, 10, 0, 11, 0}, Place{0, 10, 0, 11, 0}, false},
+		{"places are known", 8,
+			Place{Line: 10, Column: 14, EndLine: 10, EndColumn: 17}, Place{Line: 11, Column: 9, EndLine: 11, EndColumn: 15}, Place{Line: 10, Column: 16, EndLine: 10, EndColumn: 17}, Place{Line: 11, Column: 9, EndLine: 11, EndColumn: 15}, true},
+		{"places are not known", -1,
+			Place{Line: 10, Column: 0, EndLine: 11, EndColumn: 0}, Place{Line: 10, Column: 0, EndLine: 11, EndColumn: 0}, Place{Line: 10, Column: 0, EndLine: 11, EndColumn: 0}, Place{Line: 10, Column: 0, EndLine: 11, EndColumn: 0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			script.Indent = c.indent

@@ -100,7 +100,7 @@ func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
 	case Unit:
 		var words []string
 		for _, a := range sets {
-			words = append(words, a.At.text(s))
+			words = append(words, s.written(a.At))
 		}
 		if programs > 1 {
 			finding.Line = s.Name + "=/usr/bin/env " + line(s, nil)
@@ -127,8 +127,8 @@ func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
 	}
 }
 
-// text is how the word of a command at this place is written.
-func (p Place) text(s Step) string {
+// written is how the word of a command at a place is written.
+func (s Step) written(p Place) string {
 	for _, w := range s.Words {
 		if w.At == p {
 			return w.Raw

@@ -209,7 +209,7 @@ func TestRespell(t *testing.T) {
 		{"0-3", "0-3", "", ""},
 		{"", "0-3", "0,1", ""},
 	} {
-		got, ok := respell(Value{Text: c.text, Raw: c.raw, Known: true, At: Place{0, 1, 1, 1, 1}}, c.better)
+		got, ok := respell(Value{Text: c.text, Raw: c.raw, Known: true, At: Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}}, c.better)
 		if got != c.want || ok != (c.want != "") {
 			t.Errorf("%s to %s: %q, %v; want %q", c.raw, c.better, got, ok, c.want)
 		}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 )
@@ -32,7 +32,7 @@ func (s *Service) pinned() bool {
 // places gives an ordinal to every GPU that the service may have, and says what to remember. A GPU that had an ordinal before
 // keeps it; one that is gone leaves its own empty, so that no other moves, and so does one that the file does not allow any
 // more; a new one gets the next. Where all are others than before it begins anew.
-func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *mistake.One) {
+func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *diagnostic.One) {
 	spec, wrong := s.limits(on.Defaults)
 	if wrong != nil {
 		return nil, nil, wrong
@@ -100,7 +100,7 @@ func present(m gpu.Machine, id gpu.UUID) bool {
 }
 
 // limits reads those of the flags that say which GPUs a service may have, and of the defaults of flags.
-func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *mistake.One) {
+func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagnostic.One) {
 	spec.GPUs = 1
 	flags := slices.Clone(s.Flags)
 	for _, d := range defaults {
@@ -129,7 +129,7 @@ func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *mista
 			spec.Any = true
 		}
 		if err != nil {
-			return spec, &mistake.One{Line: f.Line, Column: f.Column, Text: fmt.Sprintf("service %s: %s %s cannot be read", s.Name, f.Name, strconv.Quote(f.Value))}
+			return spec, &diagnostic.One{Line: f.Line, Column: f.Column, Text: fmt.Sprintf("service %s: %s %s cannot be read", s.Name, f.Name, strconv.Quote(f.Value))}
 		}
 	}
 	return spec, nil

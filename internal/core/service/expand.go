@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 )
@@ -29,7 +29,7 @@ type Ground struct {
 // placement. Each has its Hash. The error is a *mistake.Many: a template that cannot be filled in, or a flag that cannot be read.
 func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	out, kept := []Instance{}, Placement{}
-	wrong := &mistake.Many{File: p.File}
+	wrong := &diagnostic.Many{File: p.File}
 	for _, s := range inOrder(p.Services) {
 		places, unplaced := s.spread(on, kept)
 		if unplaced != nil {
@@ -38,7 +38,7 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 		for _, at := range places {
 			i, err := s.instance(p, at, len(places), on.Files)
 			if err != nil {
-				wrong.List = append(wrong.List, mistake.One{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
+				wrong.List = append(wrong.List, diagnostic.One{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
 				break
 			}
 			out = append(out, i)
@@ -51,7 +51,7 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 }
 
 // spread is where the instances of a service go; what to remember goes into kept.
-func (s *Service) spread(on Ground, kept Placement) ([]place, *mistake.One) {
+func (s *Service) spread(on Ground, kept Placement) ([]place, *diagnostic.One) {
 	places := []place{}
 	if !s.Each {
 		for n := range s.Replicas {

@@ -8,7 +8,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 )
 
 // terms is what a template can name.
@@ -115,7 +115,7 @@ func known(field []string) error {
 		}
 	}
 	written := "." + strings.Join(field, ".")
-	if meant := near.Word(strings.Join(field, ""), names); meant != "" && written != "."+meant {
+	if meant := suggest.Word(strings.Join(field, ""), names); meant != "" && written != "."+meant {
 		return fmt.Errorf("unknown name %s in a template; did you mean .%s?", written, meant)
 	}
 	return fmt.Errorf("unknown name %s in a template; there are .%s", written, strings.Join(names, ", ."))

@@ -9,7 +9,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 )
 
 // Command makes the words of each run.
@@ -29,7 +29,7 @@ type word struct {
 // unknown is the error about a word that asks for a parameter that there is not.
 func unknown(word, name string, known []string) error {
 	known = append(slices.Clone(known), ordinal)
-	if meant := near.Word(name, known); meant != "" {
+	if meant := suggest.Word(name, known); meant != "" {
 		return fmt.Errorf("cannot use %q: there is no parameter %s; did you mean {{.%s}}?", word, name, meant)
 	}
 	return fmt.Errorf("cannot use %q: there is no parameter %s, only %s", word, name, strings.Join(known, ", "))

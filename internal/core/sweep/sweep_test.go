@@ -107,7 +107,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q, %v", g.Commands, err)
 	}
 	for text, says := range map[string]string{
-		"": "it has no command", "# only\n": "it has no command", "a\nb 'c\n": "line 2: the quote ' is never closed",
+		"": "it has no command", "a \\\x00": "line 1: it has a NUL character", "# only\n": "it has no command", "a\nb 'c\n": "line 2: the quote ' is never closed",
 		"a | b": "| means something to a shell", "a $X": "$ means", "a \"$X\"": "$ means", "a > b": "> means", "a \\": `ends with \`, "'' a": "is empty",
 	} {
 		if _, err := Lines([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {

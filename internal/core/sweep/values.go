@@ -60,6 +60,19 @@ func plainCSV(err error) error {
 	return err
 }
 
+// largerStep is the smallest power of ten with which a range that is way long has few enough values.
+func largerStep(way *big.Rat) string {
+	few := func(step *big.Rat) bool { return new(big.Rat).Quo(way, step).Cmp(big.NewRat(Most, 1)) < 0 }
+	step, ten := big.NewRat(1, 1), big.NewRat(10, 1)
+	for !few(step) {
+		step.Mul(step, ten)
+	}
+	for smaller := new(big.Rat).Quo(step, ten); few(smaller); smaller.Quo(step, ten) {
+		step.Set(smaller)
+	}
+	return strings.TrimSuffix(strings.TrimRight(step.FloatString(100), "0"), ".")
+}
+
 // numbers are the values of a range.
 func numbers(text string) ([]string, error) {
 	const number = `(-?\d{1,30}(?:\.\d{1,30})?)`
@@ -80,7 +93,8 @@ func numbers(text string) ([]string, error) {
 	steps := new(big.Rat).Quo(way.Abs(way), step)
 	count := new(big.Int).Quo(steps.Num(), steps.Denom())
 	if count.Cmp(big.NewInt(Most)) >= 0 {
-		return nil, fmt.Errorf("the range %q has %s values, and a sweep has at most %d runs; write a larger step (%s..%s:10)", text, count.Add(count, big.NewInt(1)), Most, parts[1], parts[2])
+		return nil, fmt.Errorf("the range %q has %s values, and a sweep has at most %d runs; write a larger step (%s..%s:%s)",
+			text, count.Add(count, big.NewInt(1)), Most, parts[1], parts[2], largerStep(way))
 	}
 	if down {
 		step.Neg(step)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"gpuard/internal/core/shellquote"
 )
 
 // Lines reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with both kinds of
@@ -35,73 +37,27 @@ func Lines(data []byte) (Grid, error) {
 	return g, nil
 }
 
+// errComment ends the words of a line.
+var errComment = errors.New("a comment")
+
 // split splits one line into words.
-func split(line string) (words []string, err error) {
-	var word strings.Builder
-	inside := false // of a word, which may be empty: ''
-	for i := 0; i < len(line); i++ {
-		c := line[i]
+func split(line string) ([]string, error) {
+	words, err := shellquote.Split(line, func(rest string, begins bool) error {
 		switch {
-		case c == ' ' || c == '\t':
-			if inside {
-				words = append(words, word.String())
-				word.Reset()
-			}
-			inside = false
-			continue
-		case c == '#' && !inside:
-			return words, nil
-		case c == 0:
-			return nil, errors.New("it has a NUL character, which no argument can have")
+		case rest[0] == '#' && begins:
+			return errComment
+		case rest == `\`:
+			return errors.New(`it ends with \: a command has one line`)
+		case strings.IndexByte("$`|&;<>()", rest[0]) >= 0:
+			return fmt.Errorf("%c means something to a shell, and none reads this line; put it into single quotes, or write: sh -c '…'", rest[0])
 		}
-		inside = true
-		switch c {
-		case '\'', '"':
-			length, text, err := quoted(line[i:])
-			if err != nil {
-				return nil, err
-			}
-			word.WriteString(text)
-			i += length - 1
-		case '\\':
-			if i++; i == len(line) {
-				return nil, errors.New(`it ends with \: a command has one line`)
-			}
-			word.WriteByte(line[i])
-		case '$', '`', '|', '&', ';', '<', '>', '(', ')':
-			return nil, shellWord(c)
-		default:
-			word.WriteByte(c)
-		}
+		return nil
+	})
+	if errors.Is(err, errComment) {
+		err = nil
 	}
-	if inside {
-		words = append(words, word.String())
+	if err == nil && strings.Contains(strings.Join(words, ""), "\x00") {
+		err = errors.New("it has a NUL character, which no argument can have")
 	}
-	return words, nil
-}
-
-// quoted reads what stands between quotes at the beginning of the text, and says how long it is with them.
-func quoted(text string) (length int, value string, err error) {
-	quote := text[0]
-	var out strings.Builder
-	for i := 1; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == quote:
-			return i + 1, out.String(), nil
-		case c == 0:
-			return 0, "", errors.New("it has a NUL character, which no argument can have")
-		case quote == '"' && c == '\\' && i+1 < len(text) && strings.IndexByte("$`\"\\", text[i+1]) >= 0:
-			i++
-			out.WriteByte(text[i])
-		case quote == '"' && (c == '$' || c == '`'):
-			return 0, "", shellWord(c)
-		default:
-			out.WriteByte(c)
-		}
-	}
-	return 0, "", fmt.Errorf("the quote %c is never closed", quote)
-}
-
-func shellWord(c byte) error {
-	return fmt.Errorf("%c means something to a shell, and none reads this line; put it into single quotes, or write: sh -c '…'", c)
+	return words, err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 func TestROCR(t *testing.T) {
@@ -182,7 +183,7 @@ func TestWrittenIsReadAMD(t *testing.T) {
 				targets = append(targets, target(*devices[i]))
 				want = append(want, devices[i].UUID)
 			}
-			for _, ids := range []Form{Auto, UUID, Index} {
+			for _, ids := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
 				env := apply(inherited, Write(targets, ids, m))
 				if v := CUDA(env, m); len(v.Visible) > 0 {
 					t.Fatalf("%v: CUDA sees %v", env, v.Visible)

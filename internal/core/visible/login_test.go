@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // settings are variables as an environment.
@@ -17,7 +18,7 @@ func settings(vars []Var) (env Env) {
 }
 
 func TestLogin(t *testing.T) {
-	none := Write(nil, Auto, gpu.Machine{})
+	none := Write(nil, job.AutoIDs, gpu.Machine{})
 	home := Env{"HOME=/home/ann", "NVIDIA_VISIBLE_DEVICES=all"}
 	login := append(slices.Clone(home), settings(home.Login(none))...)
 	if hidden, _ := Limit(login, same(gpu.NVIDIA, 2)); len(hidden) != 2 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // Target is a device, or MIG device, that a job is given.
@@ -15,16 +16,6 @@ type Target struct {
 	MIG    bool
 	Vendor gpu.Vendor
 }
-
-// Form is how devices are written into variables; the words are those of --ids.
-type Form string
-
-// Forms. Auto and Index write numbers for whole devices; MIG devices are always written as identifiers.
-const (
-	Auto  Form = "auto"
-	UUID  Form = "uuid"
-	Index Form = "index"
-)
 
 // Var is one change to an environment: a value to set, or a name to remove.
 type Var struct {
@@ -36,15 +27,15 @@ type Var struct {
 // Write returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all
 // of them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one
 // vendor's devices must see none of the others'. The targets are whole devices or MIG devices, not both.
-func Write(targets []Target, ids Form, m gpu.Machine) []Var {
+func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	by := map[gpu.Vendor][]Target{}
 	for _, t := range targets {
 		by[t.Vendor] = append(by[t.Vendor], t)
 	}
 	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(of(m, v)) > 0 }
 	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
-	if ids == Auto && !countable(m) {
-		ids = UUID
+	if ids == job.AutoIDs && !countable(m) {
+		ids = job.UUIDs
 	}
 
 	out := writeNVIDIA(nvidia, ids, hide(gpu.NVIDIA))
@@ -63,10 +54,10 @@ func Write(targets []Target, ids Form, m gpu.Machine) []Var {
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
 }
 
-// WriteOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
+// writeOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
 // reads them, gets those of the targets. A DEV without numbers stays as it is: what it is for, and the version that
 // reads it, cannot be known, and older ones fail on numbers in it.
-func WriteOver(env Env, targets []Target, ids Form, m gpu.Machine) []Var {
+func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	out := Write(targets, ids, m)
 	value, _ := env.Lookup("DEV")
 	if t := readTarget(value); t.numbers != "" {
@@ -111,7 +102,7 @@ func countable(m gpu.Machine) bool {
 
 // writeNVIDIA writes numbers only together with the order they count in. "none" is -1 for CUDA, because an empty
 // value has meant both none and all over time, and void for container runtimes (NVIDIA/nvidia-container-toolkit).
-func writeNVIDIA(targets []Target, ids Form, hide bool) []Var {
+func writeNVIDIA(targets []Target, ids job.IDs, hide bool) []Var {
 	if len(targets) == 0 {
 		out := []Var{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}
 		if hide {
@@ -121,7 +112,7 @@ func writeNVIDIA(targets []Target, ids Form, hide bool) []Var {
 	}
 	uuids, numbers := identifiers(targets), numbers(targets)
 	value := numbers
-	if ids == UUID || slices.ContainsFunc(targets, func(t Target) bool { return t.MIG }) {
+	if ids == job.UUIDs || slices.ContainsFunc(targets, func(t Target) bool { return t.MIG }) {
 		value = uuids
 	}
 	return []Var{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: cudaVariable, Value: value}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: uuids}}
@@ -130,9 +121,9 @@ func writeNVIDIA(targets []Target, ids Form, hide bool) []Var {
 // writeAMD filters once, in ROCR, below HIP and OpenCL. What these would filter again counts within ROCR's list: it
 // is removed, or written as 0..n-1 where CUDA_VISIBLE_DEVICES is set for NVIDIA, since HIP obeys that one too
 // when its own is absent (ROCm/clr rocclr/device/rocm/rocdevice.cpp).
-func writeAMD(targets []Target, ids Form, cuda bool) []Var {
+func writeAMD(targets []Target, ids job.IDs, cuda bool) []Var {
 	value := numbers(targets)
-	if ids == UUID && !slices.ContainsFunc(targets, func(t Target) bool { return !rocmUUID(string(t.UUID)) }) {
+	if ids == job.UUIDs && !slices.ContainsFunc(targets, func(t Target) bool { return !rocmUUID(string(t.UUID)) }) {
 		value = identifiers(targets)
 	}
 	out := []Var{{Name: "ROCR_VISIBLE_DEVICES", Value: value}, {Name: "GPU_DEVICE_ORDINAL", Unset: true}}

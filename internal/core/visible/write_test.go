@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // apply makes the environment that a job starts with.
@@ -47,35 +48,35 @@ func TestWrite(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		targets []Target
-		ids     Form
+		ids     job.IDs
 		machine gpu.Machine
 		want    string
 	}{
-		{"numbers", []Target{target(nvidia.Devices[2]), target(nvidia.Devices[0])}, Auto, nvidia,
+		{"numbers", []Target{target(nvidia.Devices[2]), target(nvidia.Devices[0])}, job.AutoIDs, nvidia,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,0 NVIDIA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab,GPU-000000a0-aaaa-bbbb-cccc-0123456789ab"},
-		{"identifiers", []Target{target(nvidia.Devices[2])}, UUID, nvidia,
+		{"identifiers", []Target{target(nvidia.Devices[2])}, job.UUIDs, nvidia,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab NVIDIA_VISIBLE_DEVICES=GPU-000000a2-aaaa-bbbb-cccc-0123456789ab"},
-		{"MIG is never a number", []Target{slice(mig.Devices[0], 1)}, Index, mig,
+		{"MIG is never a number", []Target{slice(mig.Devices[0], 1)}, job.IndexIDs, mig,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000 NVIDIA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000"},
-		{"none", nil, Auto, nvidia,
+		{"none", nil, job.AutoIDs, nvidia,
 			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1 ZE_AFFINITY_MASK=65535 ONEAPI_DEVICE_SELECTOR=*:cpu ASCEND_RT_VISIBLE_DEVICES= -ASCEND_DEVICE_ID"},
-		{"NVIDIA beside AMD", []Target{target(both.Devices[1])}, Auto, both,
+		{"NVIDIA beside AMD", []Target{target(both.Devices[1])}, job.AutoIDs, both,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 NVIDIA_VISIBLE_DEVICES=GPU-000000a1-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1"},
-		{"AMD alone", []Target{target(amd.Devices[3]), target(amd.Devices[1])}, Auto, amd,
+		{"AMD alone", []Target{target(amd.Devices[3]), target(amd.Devices[1])}, job.AutoIDs, amd,
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=3,1 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
-		{"AMD identifier", []Target{target(amd.Devices[0])}, UUID, amd,
+		{"AMD identifier", []Target{target(amd.Devices[0])}, job.UUIDs, amd,
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=GPU-babababababababa -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
-		{"AMD without identifier", []Target{target(odd.Devices[0])}, UUID, odd,
+		{"AMD without identifier", []Target{target(odd.Devices[0])}, job.UUIDs, odd,
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=0 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
-		{"AMD beside NVIDIA", []Target{target(both.Devices[4])}, Auto, both,
+		{"AMD beside NVIDIA", []Target{target(both.Devices[4])}, job.AutoIDs, both,
 			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=1 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0"},
-		{"both vendors", []Target{target(both.Devices[0]), target(both.Devices[4]), target(both.Devices[3])}, Auto, both,
+		{"both vendors", []Target{target(both.Devices[0]), target(both.Devices[4]), target(both.Devices[3])}, job.AutoIDs, both,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=1,0 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0,1"},
-		{"Intel", []Target{target(intel.Devices[1])}, Auto, intel,
+		{"Intel", []Target{target(intel.Devices[1])}, job.AutoIDs, intel,
 			"NVIDIA_VISIBLE_DEVICES=void ZE_AFFINITY_MASK=1 -ZE_ENABLE_PCI_ID_DEVICE_ORDER -ONEAPI_DEVICE_SELECTOR"},
-		{"NVIDIA beside Intel", []Target{target(nvidia.Devices[0])}, Auto, gpu.Machine{Devices: append(intel.Devices, nvidia.Devices...)},
+		{"NVIDIA beside Intel", []Target{target(nvidia.Devices[0])}, job.AutoIDs, gpu.Machine{Devices: append(intel.Devices, nvidia.Devices...)},
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ZE_AFFINITY_MASK=65535"},
-		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, Auto, ascend,
+		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, job.AutoIDs, ascend,
 			"NVIDIA_VISIBLE_DEVICES=void ASCEND_RT_VISIBLE_DEVICES=1,3 -ASCEND_DEVICE_ID"},
 	} {
 		vars := Write(c.targets, c.ids, c.machine)
@@ -118,7 +119,7 @@ func TestWrittenIsRead(t *testing.T) {
 			if len(targets) > 0 && targets[0].MIG {
 				targets = targets[:1]
 			}
-			for _, ids := range []Form{Auto, UUID, Index} {
+			for _, ids := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
 				checkWritten(t, m, targets, apply(inherited, Write(targets, ids, m)))
 			}
 		}
@@ -162,7 +163,7 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 	names := Variables()
 	m := bothVendors()
 	for _, targets := range [][]Target{nil, {target(m.Devices[0])}, {target(m.Devices[3])}} {
-		for _, v := range Write(targets, Auto, m) {
+		for _, v := range Write(targets, job.AutoIDs, m) {
 			if !slices.Contains(names, v.Name) {
 				t.Errorf("%s is written but not in Variables", v.Name)
 			}
@@ -172,21 +173,21 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 
 // TestWriteBesideASickGPU: CUDA may not count a lost or split GPU as NVML does, so numbers would mean another device.
 func TestWriteBesideASickGPU(t *testing.T) {
-	value := func(m gpu.Machine, ids Form) string {
+	value := func(m gpu.Machine, ids job.IDs) string {
 		vars := Write([]Target{target(m.Devices[1])}, ids, m)
 		got, _ := apply(nil, vars).Lookup("CUDA_VISIBLE_DEVICES")
 		return got
 	}
 	healthy, lost, divided := same(gpu.NVIDIA, 2), same(gpu.NVIDIA, 2), split(2, 0)
 	lost.Devices[0].Problem = "GPU is lost"
-	if got := value(healthy, Auto); got != "1" {
+	if got := value(healthy, job.AutoIDs); got != "1" {
 		t.Errorf("beside a healthy GPU: %q", got)
 	}
 	for name, m := range map[string]gpu.Machine{"lost": lost, "split": divided} {
-		if got, want := value(m, Auto), string(m.Devices[1].UUID); got != want {
+		if got, want := value(m, job.AutoIDs), string(m.Devices[1].UUID); got != want {
 			t.Errorf("beside a %s GPU: %q, want %q", name, got, want)
 		}
-		if got := value(m, Index); got != "1" {
+		if got := value(m, job.IndexIDs); got != "1" {
 			t.Errorf("numbers asked for beside a %s GPU: %q", name, got)
 		}
 	}
@@ -217,7 +218,7 @@ func TestWriteOver(t *testing.T) {
 		{"something else entirely", "/dev/sda1+x", nvidia, "/dev/sda1+x"},
 		{"empty", "", nvidia, ""},
 	} {
-		env := apply(Env{"DEV=" + c.dev}, WriteOver(Env{"DEV=" + c.dev}, c.targets, Auto, m))
+		env := apply(Env{"DEV=" + c.dev}, writeOver(Env{"DEV=" + c.dev}, c.targets, job.AutoIDs, m))
 		got, there := env.Lookup("DEV")
 		if !there {
 			got = "-"
@@ -226,7 +227,7 @@ func TestWriteOver(t *testing.T) {
 			t.Errorf("%s: DEV=%s becomes %s, want %s", c.name, c.dev, got, c.want)
 		}
 	}
-	env := apply(nil, WriteOver(Env{"DEV=0+NV"}, nvidia, Auto, m))
+	env := apply(nil, writeOver(Env{"DEV=0+NV"}, nvidia, job.AutoIDs, m))
 	if v := Tinygrad(env, m, gpu.NVIDIA, ""); indices(m, v) != "2,0" {
 		t.Errorf("written and read: %+v", v)
 	}

@@ -1,5 +1,7 @@
-// Package affinity binds what is started to processors, and its memory to the NUMA node beside them. It does not know which
+// Package affinity binds commands to processors, and their memory to the NUMA node of these. It does not know which
 // device is on which node.
+//
+//	err := affinity.Around(cpus, node, cmd.Start)
 package affinity
 
 import (
@@ -13,14 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node returns the processors of a NUMA node in the kernel's form, such as "0-15,32-47". Below root lies sys. The error of a
-// node that does not exist is fs.ErrNotExist.
+// Node returns the processors of a NUMA node in the kernel's form, such as "0-15,32-47". root is the folder that
+// contains sys. The error for a node that does not exist is fs.ErrNotExist.
 func Node(root string, number int) (string, error) {
 	list, err := os.ReadFile(filepath.Join(root, "sys/devices/system/node", fmt.Sprintf("node%d", number), "cpulist"))
 	return string(list), err
 }
 
-// Allowed are the processors that this process may use: taskset, a batch system or a container may have left it a part.
+// Allowed returns the processors that this process may use: taskset, a batch system or a container may allow it only
+// some.
 func Allowed() ([]int, error) {
 	set := unix.NewCPUSet(1 << 13)
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
@@ -35,9 +38,9 @@ func Allowed() ([]int, error) {
 	return cpus, nil
 }
 
-// Bind binds the calling thread, and what it starts or becomes, to processors. Memory comes from the node first, unless
-// somebody chose a policy before (numactl). A caller that has other threads locks its goroutine to this one
-// (runtime.LockOSThread). No processors, or node -1, leave that part as it is.
+// Bind binds the calling thread, and the programs that it starts or executes, to processors. Their memory comes
+// preferably from the node, unless a policy is set already (numactl). A caller with other threads must lock its
+// goroutine to this one (runtime.LockOSThread). Without processors, or with node -1, that part stays as it is.
 func Bind(cpus []int, node int) error {
 	var errs []error
 	if len(cpus) > 0 {
@@ -53,8 +56,8 @@ func Bind(cpus []int, node int) error {
 	return errors.Join(errs...)
 }
 
-// Around calls start on a thread that is bound like that for its time, so that a process that it starts is. What cannot be bound
-// is started all the same.
+// Around calls start on a thread that is bound during the call, so that a process that start starts is bound. It
+// ignores errors of Bind.
 func Around(cpus []int, node int, start func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,7 +76,7 @@ func Around(cpus []int, node int, start func() error) error {
 	return start()
 }
 
-// policy is the calling thread's memory policy, -1 where the kernel does not tell.
+// policy returns the calling thread's memory policy, -1 if it cannot be read.
 func policy() int {
 	mode := int32(-1)
 	if _, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&mode)), 0, 0, 0, 0, 0); errno != 0 {
@@ -96,7 +99,7 @@ func prefer(node int) error {
 		return os.NewSyscallError("set_mempolicy", unix.EINVAL)
 	}
 	mask[node/word] = 1 << (node % word)
-	// The kernel reads one bit less than it is told.
+	// The kernel reads one bit less than the given number.
 	if _, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, unix.MPOL_PREFERRED, uintptr(unsafe.Pointer(&mask)), most+1); errno != 0 {
 		return os.NewSyscallError("set_mempolicy", errno)
 	}

@@ -24,7 +24,7 @@ func allowed(t *testing.T) []int {
 	return cpus
 }
 
-// started is what a process says of its own processors and memory when it is started by Around.
+// started is what a process that Around started reports of its processors and memory.
 func started(t *testing.T, cpus []int, node int) (processors, memory string) {
 	t.Helper()
 	var status []byte
@@ -45,7 +45,7 @@ func started(t *testing.T, cpus []int, node int) (processors, memory string) {
 	return processors, memory
 }
 
-// TestAround: the process is bound, and we are not, neither this thread nor what is started later.
+// TestAround: the process is bound, and neither this thread nor later processes are.
 func TestAround(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -67,7 +67,8 @@ func TestAround(t *testing.T) {
 	}
 }
 
-// TestMemory: memory comes from the node first, a policy that is there already stays, and a node that does not exist is none.
+// TestMemory: memory comes preferably from the node, an existing policy stays, and a node that does not exist sets
+// none.
 func TestMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/numa_maps"); err != nil || policy() != unix.MPOL_DEFAULT {
 		t.Skipf("memory policies cannot be seen here, or one is set: %v", err)
@@ -100,7 +101,7 @@ func TestMemory(t *testing.T) {
 	<-done
 }
 
-// TestNode reads what the kernel says, and a tree of our own.
+// TestNode reads the kernel's files, and those of the test.
 func TestNode(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "sys/devices/system/node/node1")

@@ -1,6 +1,10 @@
-// Package amdgpu reads AMD devices from what the amdgpu kernel driver and its compute part, KFD, show in sysfs.
-// It only reads: it opens neither /dev/kfd nor a render node, decides nothing, and knows nothing of leases.
-// A file of a sick GPU can block its reader for ever, so every device is read where somebody else watches the clock.
+// Package amdgpu reads AMD devices from the files of the amdgpu kernel driver and its compute part, KFD, in sysfs. It
+// only reads: it opens neither /dev/kfd nor a render node, decides nothing, and knows nothing of leases. To read a file
+// of a broken GPU can block for ever, so each device is read in a goroutine of its own, and the caller waits no longer
+// than a deadline.
+//
+//	driver := amdgpu.New("/", amdgpu.Deadline(2*time.Second))
+//	machine, err := driver.Read(ctx, gpu.Load|gpu.Processes) // a *gpu.Unavailable says why there is no GPU
 package amdgpu
 
 import (
@@ -14,13 +18,13 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Driver is the amdgpu driver as seen below one root folder. Its methods may be called from several goroutines.
+// Driver is the amdgpu driver below one root folder. Its methods may be called from several goroutines.
 type Driver struct {
 	files
 	deadline time.Duration
-	turn     chan struct{} // holds one token while nobody reads: readings do not overlap
+	turn     chan struct{} // has one token while no reading runs: readings do not overlap
 	mu       sync.Mutex
-	busy     map[string]bool // what a goroutine of an earlier reading may still be blocked in
+	busy     map[string]bool // the reads that are running, also those of an earlier reading that blocks
 }
 
 // Option changes how the driver is read.
@@ -29,7 +33,7 @@ type Option func(*Driver)
 // Deadline is how long a Read waits for the kernel. The default is 5 seconds.
 func Deadline(d time.Duration) Option { return func(r *Driver) { r.deadline = d } }
 
-// New reads below root: "/" for this machine, or a folder that holds sys, dev, proc and usr of the same shape.
+// New reads below root: "/" for this machine, or a folder with sys, dev, proc and usr of the same shape.
 func New(root string, options ...Option) *Driver {
 	d := &Driver{files: files{root}, deadline: 5 * time.Second, turn: make(chan struct{}, 1), busy: map[string]bool{}}
 	for _, option := range options {
@@ -39,16 +43,16 @@ func New(root string, options ...Option) *Driver {
 	return d
 }
 
-// Read reads the parts of the machine that what names; identity is always read. It returns at the deadline: a device
-// that is late has Problem "no answer within …" and what is known of it, the others are complete. A file that fails leaves
-// its field nil, and Machine.Problems says so unless the device simply has no such file. When there is no device
-// the error is a *gpu.Unavailable, never an empty machine.
+// Read reads the parts of the machine that what names, and always the identity of each device. It returns at the
+// deadline: a device that is late has Problem "no answer within …" and the parts that it gave; the others are complete.
+// A file that cannot be read leaves its field nil, and Machine.Problems names it, unless the device has no such file.
+// If there is no device, the error is a *gpu.Unavailable; Read never returns an empty machine without an error.
 //
-// Index is ROCm's own numbering for this process. UUID is ROCm's ("GPU-" and 16 hexadecimal digits), or "PCI-" and the
-// address for GPUs that have none: those before gfx9 and integrated ones. Partitions of one GPU that share an
-// identifier have "-p0", "-p1", … after it. Minor is N of /dev/dri/renderDN. The link class nvlink means AMD's
-// direct links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an
-// integrated GPU can use more, out of the computer's own. A GPU that sleeps is not woken: its sensors are nil.
+// Index is ROCm's numbering for this process. UUID is ROCm's ("GPU-" and 16 hexadecimal digits), or "PCI-" and the
+// address for GPUs that have none: those before gfx9 and integrated ones. Partitions of one GPU with the same
+// identifier get "-p0", "-p1", … after it. Minor is N of /dev/dri/renderDN. The link class nvlink means AMD's direct
+// links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an integrated
+// GPU can also use main memory. A sleeping GPU is not woken: its sensors are nil.
 func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
 	limit := d.limit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -68,8 +72,8 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 		return gpu.Machine{}, found.none
 	}
 	m := gpu.Machine{Taken: taken, Driver: found.version, Source: "amdgpu", Problems: found.problems}
-	users := d.askProcesses(ctx, found.cards, what)
-	for i, a := range d.askDevices(ctx, found.cards, what, limit) {
+	users := d.listProcesses(ctx, found.cards, what)
+	for i, a := range d.readDevices(ctx, found.cards, what, limit) {
 		m.Stuck = m.Stuck || a.device.Problem == noAnswer(limit)
 		a.device.Links = found.links(i)
 		m.Devices = append(m.Devices, a.device)
@@ -89,7 +93,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	return m, nil
 }
 
-// limit is the time this call has: the driver's deadline, or less where the caller's context ends earlier.
+// limit returns the time for one call: the driver's deadline, or less if ctx ends earlier.
 func (d *Driver) limit(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return max(0, min(d.deadline, time.Until(end)))
@@ -97,7 +101,8 @@ func (d *Driver) limit(ctx context.Context) time.Duration {
 	return d.deadline
 }
 
-// once runs f where it may block for ever; ok is false when it is late, or when the run of an earlier reading still blocks.
+// once runs f, which may block for ever, in a goroutine. ok is false if f does not return before ctx ends, or if the f
+// of an earlier reading with this name still blocks.
 func once[T any](ctx context.Context, d *Driver, name string, f func() T) (result T, ok bool) {
 	if !d.begin(name) {
 		return result, false
@@ -113,7 +118,7 @@ func once[T any](ctx context.Context, d *Driver, name string, f func() T) (resul
 		return v, true
 	case <-ctx.Done():
 	}
-	select { // both may have happened
+	select { // f may have returned as ctx ended
 	case v := <-done:
 		return v, true
 	default:
@@ -137,25 +142,25 @@ func (d *Driver) end(name string) {
 	delete(d.busy, name)
 }
 
-// answer is what one device has said so far. What was stored is never changed afterwards.
+// answer is what was read so far of one device. It is never changed after it was stored.
 type answer struct {
 	device   gpu.Device
 	problems []string
 }
 
-// askDevices reads all devices at the same time.
-func (d *Driver) askDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []answer {
+// readDevices reads all devices at the same time.
+func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []answer {
 	answers := make([]answer, len(cards))
 	var wait sync.WaitGroup
 	for i := range cards {
-		wait.Go(func() { answers[i] = d.ask(ctx, cards[i], what, limit) })
+		wait.Go(func() { answers[i] = d.readDevice(ctx, cards[i], what, limit) })
 	}
 	wait.Wait()
 	return answers
 }
 
-// ask reads one device part by part, so that one that blocks keeps the parts it gave before.
-func (d *Driver) ask(ctx context.Context, c card, what gpu.What, limit time.Duration) answer {
+// readDevice reads one device part by part, so that a device that blocks keeps the earlier parts.
+func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit time.Duration) answer {
 	var said atomic.Pointer[answer]
 	said.Store(&answer{device: c.device})
 	_, ok := once(ctx, d, string(c.device.UUID), func() bool {
@@ -183,8 +188,8 @@ type users struct {
 	late bool
 }
 
-// askProcesses lists the processes meanwhile; the channel gives one answer, at the deadline at the latest.
-func (d *Driver) askProcesses(ctx context.Context, cards []card, what gpu.What) <-chan users {
+// listProcesses lists the processes in a goroutine. The channel gets one value, at the deadline at the latest.
+func (d *Driver) listProcesses(ctx context.Context, cards []card, what gpu.What) <-chan users {
 	told := make(chan users, 1)
 	if what&gpu.Processes == 0 {
 		told <- users{}

@@ -8,16 +8,16 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// client is one open render node as /proc/PID/fdinfo shows it (torvalds/linux Documentation/gpu/drm-usage-stats.rst).
+// client is an open render node as in /proc/PID/fdinfo (torvalds/linux Documentation/gpu/drm-usage-stats.rst).
 type client struct {
 	pci, id           string
 	memory            gpu.Bytes
 	graphics, compute bool // has used these engines
 }
 
-// clients lists the processes with device memory behind an open render node. One client may be open in several descriptors
-// and processes (a display server hands it on); it counts once, for the first process. Partitions of one GPU
-// have one address and cannot be told apart here, so they are left to KFD.
+// clients lists the processes that have device memory through an open render node. One client may be open in several
+// descriptors and processes (a display server passes it on); it counts once, for the first process. Partitions of one
+// GPU have the same address and cannot be distinguished here, so only KFD lists their processes.
 func (f files) clients(cards []card) []gpu.Process {
 	owner := map[string]gpu.UUID{}
 	for _, c := range cards {
@@ -49,7 +49,7 @@ func (f files) clients(cards []card) []gpu.Process {
 	return out
 }
 
-// kind: who has computed is not only a display, whatever else it does.
+// kind: a client that has used the compute engine counts as a compute process too.
 func (c client) kind() gpu.Kind {
 	switch {
 	case c.compute && c.graphics:
@@ -60,7 +60,7 @@ func (c client) kind() gpu.Kind {
 	return gpu.GraphicsProcess
 }
 
-// open lists a process's clients of amdgpu. The descriptors of other users' processes are not for us: those have none.
+// open lists a process's clients of amdgpu; none if its descriptors cannot be read, as those of another user's process.
 func (f files) open(pid string) []client {
 	var out []client
 	for _, fd := range f.names("proc", pid, "fd") {
@@ -109,7 +109,7 @@ func worked(text string) bool {
 // amount reads "2048 KiB", "2 MiB" or "2048", which is in bytes.
 func amount(text string) (gpu.Bytes, bool) {
 	digits, unit, _ := strings.Cut(text, " ")
-	n, err := whole(digits, memoryLimit)
+	n, err := wholeNumber(digits, memoryLimit)
 	scale := map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
 	if err != nil || scale == 0 || n > memoryLimit/scale {
 		return 0, false

@@ -16,7 +16,7 @@ type reader struct {
 	answer
 }
 
-// parts are the steps of reading one device, the most needed first.
+// parts lists the steps of reading one device, the most important first.
 func (r *reader) parts(machine files, what gpu.What) []func() {
 	if r.card.dir == "" || strings.Contains(r.device.Problem, "lost") {
 		return nil
@@ -35,7 +35,8 @@ func (r *reader) problem(file, text string) {
 	r.problems = append(r.problems[:len(r.problems):len(r.problems)], fmt.Sprintf("cannot read %s: %s", file, text))
 }
 
-// number reads one file that holds one number; nil when there is none, or it fails, which becomes a problem.
+// number reads a file with one number. It returns nil if there is no such file, or if it cannot be read, which it
+// records as a problem.
 func (r *reader) number(most int64, parts ...string) *int64 {
 	text, err := r.text(parts...)
 	if err != nil {
@@ -44,7 +45,7 @@ func (r *reader) number(most int64, parts ...string) *int64 {
 		}
 		return nil
 	}
-	n, err := whole(text, most)
+	n, err := wholeNumber(text, most)
 	if err != nil {
 		r.problem(filepath.Join(parts...), gpu.Clean(err.Error()))
 		return nil
@@ -69,8 +70,8 @@ func (r *reader) scaled(unit int64, parts ...string) *int {
 	return nil
 }
 
-// identity finds the name and the size. Server boards carry their name (product_name); for the others libdrm has a
-// list by device and revision (mesa/drm data/amdgpu.ids), where it is installed.
+// identity reads the name and the memory size. Server boards have a name (product_name); for other boards libdrm has a
+// list by device and revision (mesa/drm data/amdgpu.ids), if it is installed.
 func (r *reader) identity(machine files) {
 	d := &r.device
 	code := strings.TrimPrefix(r.short("device"), "0x")
@@ -88,7 +89,7 @@ func (r *reader) identity(machine files) {
 	d.MemoryTotal = r.bytes("mem_info_vram_total")
 }
 
-// marketing looks a name up; a list knows many revisions of one device.
+// marketing returns the product name of a device and revision from libdrm's list.
 func (f files) marketing(device, revision string) string {
 	if device == "" {
 		return ""
@@ -108,8 +109,8 @@ func (f files) marketing(device, revision string) string {
 	return ""
 }
 
-// share is a partition's part of the memory: KFD's banks of device memory, heap types 1 and 2
-// (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.h HSA_MEM_HEAP_TYPE_FB_…).
+// share returns the memory of a partition: the sum of KFD's banks of device memory, heap types 1 and 2 (torvalds/linux
+// drivers/gpu/drm/amd/amdkfd/kfd_topology.h HSA_MEM_HEAP_TYPE_FB_…).
 func (r *reader) share(machine files) *gpu.Bytes {
 	var sum int64
 	banks := filepath.Join(nodeFolder, r.card.node, "mem_banks")
@@ -125,7 +126,7 @@ func (r *reader) share(machine files) *gpu.Bytes {
 	return new(gpu.Bytes(sum))
 }
 
-// memory in use is known for a whole GPU only.
+// memory reads the memory in use, which is known only for a whole GPU.
 func (r *reader) memory() {
 	d := &r.device
 	if r.card.portion {
@@ -136,14 +137,14 @@ func (r *reader) memory() {
 	}
 }
 
-// load reads the sensors. On many kernels that wakes a sleeping GPU, which takes a second and spends power, so one that
-// sleeps is left alone (torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c; power/runtime_status).
+// load reads the sensors. On many kernels that wakes a sleeping GPU, which takes a second and uses power, so load skips
+// a sleeping one (torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c; power/runtime_status).
 func (r *reader) load() {
 	if r.short("power", "runtime_status") == "suspended" {
 		return
 	}
 	d := &r.device
-	if !r.card.portion { // otherwise it is the sum of what all partitions do
+	if !r.card.portion { // the file has the sum of all partitions
 		if n := r.number(100, "gpu_busy_percent"); n != nil {
 			d.Utilization = new(float64(*n) / 100)
 		}
@@ -174,8 +175,8 @@ func (r *reader) sensors(dir string) {
 	d.ClockMemory = r.scaled(1e6, dir, "freq2_input")
 }
 
-// temperatures shows the edge sensor, as AMD's own tools do, or the hottest spot (junction) where there is no edge. How
-// much is left before the GPU slows down is the least of all sensors: the hottest spot reaches its limit first.
+// temperatures reads the edge sensor, as AMD's tools do, or the hottest spot (junction) if there is no edge sensor. The
+// margin before the GPU slows down is the smallest one of all sensors: the hottest spot reaches its limit first.
 func (r *reader) temperatures(dir string) {
 	d := &r.device
 	shown := 4
@@ -203,8 +204,8 @@ func (r *reader) temperatures(dir string) {
 	}
 }
 
-// health reads the memory errors since the driver was loaded and the pages set aside for them. Formats: the comments "RAS
-// sysfs Error Count Interface" and "gpu_vram_bad_pages" in torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c.
+// health reads the memory errors since the driver was loaded, and the retired pages. Formats: the comments "RAS sysfs
+// Error Count Interface" and "gpu_vram_bad_pages" in torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c.
 func (r *reader) health() {
 	d := &r.device
 	for _, file := range []string{"umc_err_count", "aca_umc"} {
@@ -229,7 +230,7 @@ func (r *reader) health() {
 	}
 }
 
-// retired reads lines such as "0x00000001 : 0x00001000 : R": R is out of use, P waits for it. They are set aside for errors
+// retired reads lines such as "0x00000001 : 0x00001000 : R": R is retired, P is pending. Pages are retired for errors
 // that could not be corrected.
 func retired(text string) *gpu.RetiredPages {
 	var out gpu.RetiredPages

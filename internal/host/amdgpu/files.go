@@ -3,7 +3,6 @@ package amdgpu
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,31 +10,28 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
 // files reads small files below one folder.
 type files struct{ root string }
 
-// fileLimit is above what sysfs can show in one file (a page) and above libdrm's list of names.
+// fileLimit is larger than a file of sysfs (a page) and than libdrm's list of names.
 const fileLimit = 256 << 10
 
 func (f files) path(parts ...string) string {
 	return filepath.Join(append([]string{f.root}, parts...)...)
 }
 
-// text is the content without surrounding space.
+// text returns the content without surrounding space.
 func (f files) text(parts ...string) (string, error) {
-	file, err := os.Open(f.path(parts...))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, fileLimit))
+	b, err := sys.ReadSome(f.path(parts...), fileLimit)
 	return strings.TrimSpace(string(b)), err
 }
 
-// short is the content of a file that may be missing or fail: then it is "".
+// short returns the content of a file, "" if it is missing or cannot be read.
 func (f files) short(parts ...string) string {
 	s, err := f.text(parts...)
 	if err != nil || len(s) > 256 {
@@ -44,7 +40,7 @@ func (f files) short(parts ...string) string {
 	return s
 }
 
-// names lists a folder in order; a folder that is missing or fails is empty.
+// names lists a folder in order; nothing if it is missing or cannot be read.
 func (f files) names(parts ...string) []string {
 	d, err := os.Open(f.path(parts...))
 	if err != nil {
@@ -56,24 +52,25 @@ func (f files) names(parts ...string) []string {
 	return names
 }
 
-// has reports whether a file is there, whatever it holds.
+// has reports whether a file exists.
 func (f files) has(parts ...string) bool {
 	_, err := os.Stat(f.path(parts...))
 	return err == nil
 }
 
-// usable asks whether this process may open a device node, without opening it: /dev/kfd would remember us as a user.
-// The kernel's device filters of containers answer here too (torvalds/linux fs/namei.c inode_permission).
+// usable checks whether this process may open a device node, without opening it: opening /dev/kfd would make this
+// process one of its users. access(2) also obeys the device filter of a container (torvalds/linux fs/namei.c
+// inode_permission).
 func (f files) usable(parts ...string) error {
 	return unix.Faccessat(unix.AT_FDCWD, f.path(parts...), unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 }
 
-// absent tells a reading that a device does not have from one that fails.
+// absent reports whether err means that the device does not have a reading, and not that the read failed.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODATA)
 }
 
-// reason is the error without the path, which the message around it has.
+// reason returns the error without the path, because the message that contains it has the path.
 func reason(err error) string {
 	var where *fs.PathError
 	if errors.As(err, &where) {
@@ -83,7 +80,7 @@ func reason(err error) string {
 }
 
 // properties reads the lines "name value" of KFD's files (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
-// Lines of another form are passed over: cache files have some, and newer kernels may add others.
+// It skips lines of another form: the files of caches have some, and newer kernels may add others.
 func properties(text string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -98,8 +95,8 @@ func properties(text string) map[string]uint64 {
 	return out
 }
 
-// whole reads a decimal number that is not absurd for what it counts.
-func whole(text string, most int64) (int64, error) {
+// wholeNumber parses a decimal number; it is an error if the number is negative or above most.
+func wholeNumber(text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number", cut(text))

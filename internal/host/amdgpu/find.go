@@ -21,17 +21,17 @@ const (
 	nodeFolder   = "sys/class/kfd/kfd/topology/nodes"
 )
 
-// card is one device: a KFD node, which is a GPU or a partition of one; or a GPU that only the graphics driver shows.
+// card is one device: a KFD node, which is a GPU or a partition of one; or a GPU that only the graphics driver lists.
 type card struct {
-	device  gpu.Device // what is known without touching the device
+	device  gpu.Device // the fields that are known without reading the device itself
 	dir     string     // of the PCI device, below the root
 	node    string     // KFD node, "" for graphics only
-	gpuID   string     // KFD's name for it among a process's files
+	gpuID   string     // KFD's name for it in a process's files
 	props   map[string]uint64
-	portion bool // one of several partitions: readings of the PCI device are not its own
+	portion bool // it is one of several partitions: readings of the PCI device are those of all of them
 }
 
-// findings is what exists.
+// findings is the list of devices with what is known of all together.
 type findings struct {
 	cards    []card
 	ways     [][]gpu.Link
@@ -47,9 +47,10 @@ func (f *findings) links(i int) []gpu.Link {
 	return f.ways[i]
 }
 
-// find lists the devices in ROCm's order: KFD nodes by number without those that this process may not use, which ROCm
-// leaves out of its numbering (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs that
-// KFD does not know come after; while nodes are hidden they cannot be told from those and are left out too.
+// find lists the devices in ROCm's order: KFD nodes by number, without those that this process may not use, which ROCm
+// does not number (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs without a KFD
+// node follow. If there are hidden nodes, a GPU without a node may be one of those, so GPUs without a node are left
+// out.
 func (d *Driver) find(what gpu.What) findings {
 	var out findings
 	hidden := 0
@@ -62,13 +63,13 @@ func (d *Driver) find(what gpu.What) findings {
 			hidden++
 		}
 	}
-	name(out.cards)
+	identify(out.cards)
 	compute := len(out.cards)
 	if hidden == 0 {
 		out.cards = append(out.cards, d.graphicsOnly(out.cards)...)
 	}
 	if len(out.cards) == 0 {
-		out.none = d.nothing(hidden)
+		out.none = d.noDevice(hidden)
 		return out
 	}
 	for i := range out.cards {
@@ -79,16 +80,16 @@ func (d *Driver) find(what gpu.What) findings {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
 	if what&gpu.Processes != 0 && d.elsewhere() && len(d.names(processFolder)) > 0 {
-		out.problems = append(out.problems, "AMD GPUs: ROCm's processes are not shown in a container or PID namespace, where their numbers mean others")
+		out.problems = append(out.problems, "AMD GPUs: cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine")
 	}
 	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
 	if what&gpu.Links != 0 {
-		out.ways = d.ways(out.cards)
+		out.ways = d.readLinks(out.cards)
 	}
 	return out
 }
 
-// nodes lists KFD's nodes by number; processors are among them.
+// nodes lists KFD's nodes by number, including those of processors.
 func (f files) nodes() []string {
 	nodes := slices.DeleteFunc(f.names(nodeFolder), func(s string) bool { _, err := strconv.ParseUint(s, 10, 32); return err != nil })
 	slices.SortFunc(nodes, func(a, b string) int {
@@ -107,7 +108,7 @@ const (
 	isCard
 )
 
-// readNode reads one KFD node. The kernel refuses to show nodes that the caller's device filter excludes
+// readNode reads one KFD node. The kernel does not show nodes that the device filter of the caller's cgroup excludes
 // (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c node_show).
 func (f files) readNode(node string) (card, nodeState) {
 	id, err := f.text(nodeFolder, node, "gpu_id")
@@ -133,7 +134,7 @@ func (f files) readNode(node string) (card, nodeState) {
 	c.at(f, fmt.Sprintf("%04x:%02x:%02x.%x", c.props["domain"]&0xffffffff, bus>>8&0xff, bus>>3&0x1f, bus&7))
 	if minor := c.props["drm_render_minor"]; minor > 0 && minor < 1<<20 {
 		c.device.Minor = new(int(minor))
-		// A render node that is missing here, or filtered, belongs to somebody else.
+		// A GPU with a render node that is missing or filtered is not given to this container or job.
 		if err := f.usable(c.renderNode()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
 			return c, isHidden
 		}
@@ -149,18 +150,18 @@ func (f files) readNode(node string) (card, nodeState) {
 
 func (c *card) renderNode() string { return fmt.Sprintf("dev/dri/renderD%d", *c.device.Minor) }
 
-// at places the card on the PCI bus.
+// at sets the card's PCI address and what follows from it.
 func (c *card) at(f files, pci string) {
 	c.device.PCI, c.dir = pci, f.path(pciFolder, pci)
 	if !f.has(pciFolder, pci) {
 		c.device.Problem = "the GPU is lost: nothing is left at PCI address " + pci
 	}
-	if n, err := whole(f.short(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1 is a machine without nodes
+	if n, err := wholeNumber(f.short(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1: a machine without nodes
 		c.device.NUMA = new(int(n))
 	}
 }
 
-// target writes the number as compilers do: 90402 is gfx942, 90010 is gfx90a.
+// target returns the name that compilers use for KFD's number: 90402 is gfx942, 90010 is gfx90a.
 func target(version uint64) string {
 	major, minor, step := version/10000, version/100%100, version%100
 	if major == 0 || major > 99 || minor > 15 || step > 15 {
@@ -169,8 +170,8 @@ func target(version uint64) string {
 	return fmt.Sprintf("gfx%d%x%x", major, minor, step)
 }
 
-// name gives every card its identity, and marks the partitions of one GPU.
-func name(cards []card) {
+// identify gives every card its UUID, and marks the partitions of one GPU.
+func identify(cards []card) {
 	at, same := map[string]int{}, map[gpu.UUID]int{}
 	for i := range cards {
 		c := &cards[i]
@@ -178,7 +179,7 @@ func name(cards []card) {
 			continue
 		}
 		at[c.device.PCI]++
-		// As ROCm writes it (ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_gpu_agent.cpp); 0 is none.
+		// ROCm's form (ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_gpu_agent.cpp); 0 means that it has none.
 		if c.device.UUID = gpu.UUID("PCI-" + c.device.PCI); c.props["unique_id"] != 0 {
 			c.device.UUID = gpu.UUID(fmt.Sprintf("GPU-%016x", c.props["unique_id"]))
 		}
@@ -195,7 +196,7 @@ func name(cards []card) {
 	}
 }
 
-// graphicsOnly lists what the driver has taken and KFD does not know: old GPUs, or a kernel without KFD.
+// graphicsOnly lists the GPUs that the driver uses and that have no KFD node: old GPUs, or all on a kernel without KFD.
 func (f files) graphicsOnly(known []card) []card {
 	address := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	var out []card
@@ -221,7 +222,7 @@ func (f files) graphicsOnly(known []card) []card {
 	return out
 }
 
-// denied lists what keeps the programs of this user from starting.
+// denied lists the reasons why ROCm programs of this user cannot start.
 func (f files) denied(cards []card) []string {
 	var out []string
 	if len(cards) == 0 {
@@ -242,7 +243,7 @@ func (f files) denied(cards []card) []string {
 	return out
 }
 
-// version is that of the driver where it is a module of its own, else that of the kernel, which it is a part of.
+// version returns the version of the driver if it is a separate module, else that of the kernel, of which it is a part.
 func (f files) version() string {
 	if v := f.short("sys/module/amdgpu/version"); v != "" {
 		return gpu.Clean(v)

@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// block makes reading a file hang, as a sick GPU does; the cleanup, and the returned function, end that.
+// block makes a read of the file hang, as a broken GPU does, until the test or the returned function ends it.
 func block(t *testing.T, root, name string) (release func()) {
 	t.Helper()
 	remove(t, root, name)

@@ -7,11 +7,12 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// linkXGMI is the type of AMD's direct links (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_crat.h CRAT_IOLINK_TYPE_XGMI).
+// linkXGMI is the type of AMD's direct links (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_crat.h
+// CRAT_IOLINK_TYPE_XGMI).
 const linkXGMI = 11
 
-// ways compares every two cards.
-func (d *Driver) ways(cards []card) [][]gpu.Link {
+// readLinks finds the link between every two cards.
+func (d *Driver) readLinks(cards []card) [][]gpu.Link {
 	direct := make([]map[string]bool, len(cards))
 	chains := make([][]string, len(cards))
 	for i := range cards {
@@ -34,7 +35,7 @@ func (d *Driver) ways(cards []card) [][]gpu.Link {
 	return out
 }
 
-// direct lists the nodes that XGMI joins to this one.
+// direct returns the nodes with an XGMI link to this one.
 func (f files) direct(node string) map[string]bool {
 	out := map[string]bool{}
 	if node == "" {
@@ -54,7 +55,7 @@ func (f files) direct(node string) map[string]bool {
 	return out
 }
 
-// chain is the way from the root of the bus down to the device's parent: its folder in sysfs is below its bridges.
+// chain returns the path in sysfs from the root of the PCI bus to the device's parent, with all bridges between.
 func (f files) chain(pci string) []string {
 	if pci == "" {
 		return nil
@@ -72,8 +73,8 @@ func (f files) chain(pci string) []string {
 	return out
 }
 
-// onBus is the class of a way over PCI Express. A bridge that both are below is a switch, or the switch inside a card that
-// carries two GPUs; the same root without one is the host bridge.
+// onBus returns the class of a link over PCI Express. A common bridge is a switch, or the switch on a card with two
+// GPUs. A common root without a common bridge is the host bridge.
 func onBus(a, b []string, near, far *int) gpu.Link {
 	common := 0
 	for common < len(a) && common < len(b) && a[common] == b[common] {
@@ -85,7 +86,7 @@ func onBus(a, b []string, near, far *int) gpu.Link {
 	case common == 1:
 		return gpu.LinkBridge
 	case near == nil && far == nil, near != nil && far != nil && *near == *far:
-		return gpu.LinkNode // a machine without nodes is one node
+		return gpu.LinkNode // a machine without NUMA counts as one node
 	}
 	return gpu.LinkSystem
 }

@@ -98,7 +98,7 @@ func FuzzFiles(f *testing.F) {
 		if p := retired(text); p.DoubleBit < 0 || p.DoubleBit > strings.Count(text, "\n")+1 {
 			t.Errorf("%d pages from %q", p.DoubleBit, text)
 		}
-		if n, err := whole(text, 100); err == nil && (n < 0 || n > 100) {
+		if n, err := wholeNumber(text, 100); err == nil && (n < 0 || n > 100) {
 			t.Errorf("%d from %q", n, text)
 		}
 	})

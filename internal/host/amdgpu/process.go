@@ -12,8 +12,8 @@ import (
 
 const processFolder = "sys/class/kfd/kfd/proc"
 
-// processes lists who uses the cards: ROCm programs from KFD, which shows those of all users, and others (desktop, Vulkan,
-// video) from their open render nodes, which only their owner and root may look at.
+// processes lists the processes on the cards: ROCm programs from KFD, which lists those of all users, and others
+// (desktop, Vulkan, video) from their open render nodes, which only their owner and root may read.
 func (f files) processes(cards []card) []gpu.Process {
 	var out []gpu.Process
 	if !f.elsewhere() {
@@ -37,16 +37,16 @@ func (f files) processes(cards []card) []gpu.Process {
 	return out
 }
 
-// elsewhere reports that we are in a PID namespace of our own. KFD's numbers are those of the machine, and here they would
-// name other processes, or a process of ours that has nothing to do with it. The number of the machine's own
-// namespace is fixed: PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
+// elsewhere reports whether this process is not in the machine's first PID namespace. KFD's PIDs are those of the first
+// namespace, and would be those of other processes here. The inode number of the first namespace is PROC_PID_INIT_INO
+// in torvalds/linux include/linux/proc_ns.h.
 func (f files) elsewhere() bool {
 	link, err := os.Readlink(f.path("proc/self/ns/pid"))
 	return err == nil && link != "pid:[4026531836]"
 }
 
-// compute reads KFD's folder for each process. KFD has a file for every GPU of the machine there, also for those that the
-// process never touches, so a process is on a GPU when it has memory or a queue on it; tools that only look have
+// compute reads KFD's folder of each process. KFD has a file there for every GPU of the machine, also for those that
+// the process does not use. So a process is on a GPU only if it has memory or a queue there; tools that only read have
 // neither. Source: torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_process.c.
 func (f files) compute(cards []card) []gpu.Process {
 	owner := map[string]gpu.UUID{}
@@ -76,14 +76,14 @@ func (f files) compute(cards []card) []gpu.Process {
 	return out
 }
 
-// kfdProcess is what one process has, by KFD's name of the GPU.
+// kfdProcess is what one process has on each GPU, by KFD's name of the GPU.
 type kfdProcess struct {
 	files
 	memory map[string]gpu.Bytes
 	queues map[string]bool
 }
 
-// read adds one folder. Newer kernels have one below for each further context of the process.
+// read adds the files of one folder. Newer kernels have a subfolder for each further context of the process.
 func (k *kfdProcess) read(folder string) {
 	for _, name := range k.names(folder) {
 		if strings.HasPrefix(name, "context_") && folder == "" {
@@ -91,7 +91,7 @@ func (k *kfdProcess) read(folder string) {
 			continue
 		}
 		if id, ok := strings.CutPrefix(name, "vram_"); ok {
-			if n, err := whole(k.short(folder, name), memoryLimit); err == nil {
+			if n, err := wholeNumber(k.short(folder, name), memoryLimit); err == nil {
 				k.memory[id] += gpu.Bytes(n)
 			}
 		}

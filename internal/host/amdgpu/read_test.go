@@ -39,7 +39,7 @@ used 283 MiB busy 0 at 31 of 100 margin 69, 138 of 750 W, 132 and 900 MHz`,
 ecc true 0 0 pages {0 0 false}
 ecc true 3 0 pages {0 1 true}
 ecc true 0 0 pages {0 0 false}`,
-			// The tool that only looks (1817) is on none, and the run is not on GPU 2.
+			// The tool that only reads (1817) is on no GPU, and the run is not on GPU 2.
 			processes: `
 41207 on GPU-0fd1c3d4e5f60719: 56 GiB compute
 41207 on GPU-a1b2c3d4e5f60718: 56.1 GiB compute`,
@@ -149,7 +149,7 @@ AMD GPU 4: cannot read hwmon/hwmon2/power1_average: "" is not a number`,
 	}
 }
 
-// A device that cannot be used must not look healthy, and one that answers must.
+// A device that cannot be used must not be called healthy, and one that answers must be.
 func TestHealthOfWhatIsRead(t *testing.T) {
 	for name, want := range map[string]string{
 		"mi300x":   "\nok\ndegraded\nok", // a page waits to be set aside
@@ -269,7 +269,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// ROCm numbers only what this process may open, so leaving out GPU 0 moves the others down.
+// ROCm numbers only the GPUs that this process may open, so without GPU 0 the others move down.
 func TestIndexFollowsWhatIsGiven(t *testing.T) {
 	root := tree(t, "mi300x")
 	remove(t, root, "dev/dri/renderD128")
@@ -293,11 +293,11 @@ func TestDevicesWithoutTheDoor(t *testing.T) {
 		"\nAMD GPUs: /dev/kfd is missing, so ROCm programs cannot start: in a container, add --device /dev/kfd")
 }
 
-// KFD numbers processes as the machine does; in a container another process has that number.
+// KFD has the PIDs of the machine; in a container another process may have that PID.
 func TestProcessesSeenFromAnotherNamespace(t *testing.T) {
 	for link, want := range map[string]string{
 		"pid:[4026531836]": "2 []",
-		"pid:[4026532999]": "0 [AMD GPUs: ROCm's processes are not shown in a container or PID namespace, where their numbers mean others]",
+		"pid:[4026532999]": "0 [AMD GPUs: cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine]",
 	} {
 		root := tree(t, "mi300x")
 		write(t, root, "proc/self/ns/pid@", link)
@@ -312,7 +312,8 @@ func TestProcessesSeenFromAnotherNamespace(t *testing.T) {
 	}
 }
 
-// unprivileged lets this thread touch files as nobody; it ends with the test, so nobody else gets it.
+// unprivileged lets this thread access files as the user nobody. The thread ends with the test, so it is not used
+// again.
 func unprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return

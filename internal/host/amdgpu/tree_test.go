@@ -26,7 +26,7 @@ func tree(t testing.TB, name string) string {
 	return root
 }
 
-// write puts one file, or one symbolic link, below root, over what is there.
+// write writes one file or symbolic link below root, in place of an existing one.
 func write(t testing.TB, root, name, data string) {
 	t.Helper()
 	link, isLink := strings.CutSuffix(name, "@")
@@ -59,7 +59,7 @@ func same(t testing.TB, what string, got, want any) {
 	}
 }
 
-// show writes a reading, or "-" where it is absent.
+// show formats a reading, "-" if it is absent.
 func show[T any](p *T) string {
 	if p == nil {
 		return "-"

@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// late is the error for a kernel that did not answer, or for a caller that no longer wants the answer.
+// late is the error for a kernel that did not answer in time, or for a cancelled ctx.
 func late(ctx context.Context, at string, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("cannot read the AMD GPUs: %w", context.Canceled)
@@ -32,8 +32,8 @@ func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond))
 }
 
-// nothing says why there is no device at all.
-func (f files) nothing(hidden int) *gpu.Unavailable {
+// noDevice returns the reason why there is no device at all.
+func (f files) noDevice(hidden int) *gpu.Unavailable {
 	switch {
 	case hidden > 0:
 		return &gpu.Unavailable{
@@ -58,8 +58,9 @@ func (f files) nothing(hidden int) *gpu.Unavailable {
 	return &gpu.Unavailable{Cause: gpu.NoDevice, Text: "cannot find an AMD GPU: the machine has none", Remedy: "see what it has: lspci -nn -d 1002:"}
 }
 
-// unclaimed is the address of an AMD display or processing device that no driver has taken. The file modalias says maker and
-// class at once (torvalds/linux drivers/pci/pci-sysfs.c); class 03 is display, 12 is a processing accelerator.
+// unclaimed returns the address of an AMD display or processing device without a driver, "" if there is none. The file
+// modalias has both vendor and class (torvalds/linux drivers/pci/pci-sysfs.c); class 03 is display, 12 is a processing
+// accelerator.
 func (f files) unclaimed() string {
 	for _, pci := range f.names("sys/bus/pci/devices") {
 		alias := f.short("sys/bus/pci/devices", pci, "modalias")
@@ -71,8 +72,8 @@ func (f files) unclaimed() string {
 	return ""
 }
 
-// refused says why ROCm programs of this user could not start. ROCm opens /dev/kfd and the render node of every GPU that
-// it lists (ROCm/ROCR-Runtime libhsakmt/src/openclose.c and topology.c). "" when they can.
+// refused says why ROCm programs of this user cannot start, "" if they can. ROCm opens /dev/kfd and the render node of
+// every GPU that it lists (ROCm/ROCR-Runtime libhsakmt/src/openclose.c and topology.c).
 func refused(node string, err error) string {
 	const groups = "sudo usermod -aG render,video $USER, then log in again"
 	switch {

@@ -1,35 +1,42 @@
-// Package batch starts many commands beside each other, each in a session of its own and with its output in a file, and
-// waits so that an end can be written down before the process is buried. It knows processes and descriptors, not what they are for.
+// Package batch runs many commands at the same time, each in a session of its own and with its output in a file. Its
+// wait leaves the process a zombie, so that the caller can record the end before it reaps the process. It does not know
+// what the commands are for.
+//
+//	pid, err := batch.Start(command, null)
+//	ended, err := batch.Await(pid)
+//	// record it, then:
+//	batch.Bury(pid)
 package batch
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
 
-// Command is one to start.
+// Command is a command to start.
 type Command struct {
 	Path, Dir string
-	Argv, Env []string // of a name that is there twice the first counts
+	Argv, Env []string // if a variable is in Env twice, the first counts
 	Log       *os.File // standard output and standard error; standard input is empty
-	Lease     *os.File // gets a high number; nil none
+	Lease     *os.File // inherited under a high number; nil for none
 }
 
-// leaseFD is far above what scripts use by number.
+// leaseFD is far above the descriptors that scripts use by number.
 const leaseFD = 200
 
-// Start starts a command and returns its PID, which is its own until Bury. It gets no other descriptor than those of Command. A
-// script without "#!" goes to the shell, as with execvp.
+// Start starts a command and returns its PID, which is not used again before Bury. The command gets only the
+// descriptors in Command, and null as its standard input. A script without "#!" is run by the shell, as execvp(3) does.
 func Start(c Command, null *os.File) (pid int, err error) {
 	// Driver libraries open files without O_CLOEXEC; before Linux 5.11 those are inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -55,13 +62,13 @@ func Start(c Command, null *os.File) (pid int, err error) {
 
 // Ended is how a process ended.
 type Ended struct {
-	Code   int    // -1 when a signal ended it
-	Signal string // that ended it: "SIGKILL"; "" none
+	Code   int    // -1 if a signal ended it
+	Signal string // that ended it: "SIGKILL"; "" for none
 }
 
-// Await waits until a child has ended, and leaves it to be buried.
+// Await waits until a child has ended, and leaves it a zombie.
 func Await(pid int) (Ended, error) {
-	// siginfo_t as waitid(2) fills it; the fields behind these are not needed.
+	// siginfo_t as waitid(2) fills it, with the fields that are needed.
 	var info struct {
 		signo, errno, code, _ int32
 		pid, uid, status      int32
@@ -83,7 +90,7 @@ func Await(pid int) (Ended, error) {
 	}
 }
 
-// Bury takes away a child that has ended; its number may then be another's.
+// Bury reaps a child that has ended. After that, another process may get its PID.
 func Bury(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
@@ -92,37 +99,32 @@ func Bury(pid int) {
 	}
 }
 
-// AwaitOther waits for a process that need not be a child, and was made at that time. known is false where it is gone and the
-// kernel does not say how it ended, which it does from Linux 6.15 on.
+// AwaitOther waits for the process with that PID and start time, which need not be a child. known is false if it is
+// gone and the kernel does not say how it ended; since Linux 6.15 the kernel does.
 func AwaitOther(pid int, start uint64) (ended Ended, known bool) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return Ended{}, false
 	}
-	defer unix.Close(fd)                            //nolint:errcheck // read only
-	if p, ok := one(pid); !ok || p.Start != start { // the number is another's by now
+	defer unix.Close(fd)                                        //nolint:errcheck // read only
+	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start { // the PID is another process's by now
 		return Ended{}, false
 	}
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
-		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	for range 100 { // until its parent has buried it, or if that takes its time, as long as it is not
+	sys.AwaitExit(fd)
+	for range 100 { // PIDFD_INFO_EXIT is known once the parent has reaped it, /proc as long as it has not
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		if err := unix.IoctlPidfdInfo(fd, &info); err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
 			return outcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
 		}
-		if p, ok := one(pid); ok && p.Dead && p.Start == start && readable(pid) {
-			return outcome(p.exit), true
+		if p, ok := sys.ReadProcess(pid); ok && p.Dead() && p.Start == start && readable(pid) {
+			return outcome(syscall.WaitStatus(p.Exit)), true
 		}
 		_, _ = unix.Poll(nil, 2)
 	}
 	return Ended{}, false
 }
 
-// readable reports whether the kernel tells us how the process ended: of somebody else's it says 0.
+// readable reports whether /proc/PID/stat has the exit status for this user: for other users' processes it is 0.
 func readable(pid int) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(fmt.Sprintf("/proc/%d", pid), &st)
@@ -136,60 +138,19 @@ func outcome(status syscall.WaitStatus) Ended {
 	return Ended{Code: status.ExitStatus()}
 }
 
-// Process is one that can be seen, ended or not.
-type Process struct {
-	PID, Parent, Session int
-	Start                uint64 // ticks since boot (proc_pid_stat(5), field 22)
-	Dead                 bool   // it has ended, and is not buried
-
-	exit syscall.WaitStatus // of a dead one
+// Processes lists all visible processes, ended or not, the oldest first.
+func Processes() []sys.Process {
+	return slices.SortedFunc(maps.Values(sys.Processes()), func(a, b sys.Process) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
 }
 
-// Processes lists all of them, the oldest first.
-func Processes() []Process {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var all []Process
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if p, ok := one(pid); ok {
-				all = append(all, p)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
-	return all
-}
-
-func one(pid int) (Process, bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := strings.LastIndexByte(string(stat), ')') // the name before it may hold anything
-	if err != nil || end < 0 {
-		return Process{}, false
-	}
-	fields := strings.Fields(string(stat[end+1:]))
-	if len(fields) < 20 {
-		return Process{}, false
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	session, err2 := strconv.Atoi(fields[3])
-	start, err3 := strconv.ParseUint(fields[19], 10, 64)
-	var exit uint64
-	if len(fields) > 49 { // field 52: for its owner and root, since Linux 3.5
-		exit, _ = strconv.ParseUint(fields[49], 10, 32)
-	}
-	p := Process{pid, parent, session, start, fields[0] == "Z" || fields[0] == "X", syscall.WaitStatus(exit)}
-	return p, errors.Join(err1, err2, err3) == nil
-}
-
-// End sends a signal ("SIGTERM") to a process, to all that descend from it and to all of its session, and reports whether one
-// of them lives. Those are noted in known, with their start, and count the next time too: what has lost its parent by then, and
-// has a session of its own, can be found in no other way.
+// End sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, and reports
+// whether one of them was alive. It adds them to known, with their start, and signals those in known the next time too:
+// a process that has lost its parent by then, and has a session of its own, cannot be found in another way.
 func End(leader int, signal string, known map[int]uint64) bool {
 	all := Processes()
-	if p, ok := one(leader); ok {
+	if p, ok := sys.ReadProcess(leader); ok {
 		known[leader] = p.Start
 	}
 	chosen, found := map[int]bool{}, false
@@ -203,15 +164,11 @@ func End(leader int, signal string, known map[int]uint64) bool {
 		}
 	}
 	for pid := range chosen {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if now, ok := one(pid); ok && !now.Dead && now.Start == known[pid] {
-			found = unix.PidfdSendSignal(fd, unix.SignalNum(signal), nil, 0) == nil || found
-			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		}
-		_ = unix.Close(fd)
+		err := sys.Signal(pid, func() bool {
+			now, ok := sys.ReadProcess(pid)
+			return ok && !now.Dead() && now.Start == known[pid]
+		}, unix.SignalNum(signal), unix.SIGCONT)
+		found = found || err == nil
 	}
 	return found
 }
@@ -219,10 +176,10 @@ func End(leader int, signal string, known map[int]uint64) bool {
 // Message writes to a pipe without waiting for its reader.
 func Message(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
 
-// Patient makes a pipe one that never holds its writer up.
+// Patient makes a pipe non-blocking, so that Message never waits.
 func Patient(pipe int) { _ = unix.SetNonblock(pipe, true) }
 
-// HungUp reports whether all who could write to a pipe are gone.
+// HungUp reports whether all writers of a pipe are gone.
 func HungUp(pipe int) bool {
 	fds := []unix.PollFd{{Fd: int32(pipe)}} //nolint:gosec // a descriptor
 	n, err := unix.Poll(fds, 0)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +34,8 @@ func begin(t *testing.T, script string) (pid int, log string) {
 	return pid, file.Name()
 }
 
-// TestStart: a command has its streams, its folder, the lease at 200 and nothing else; its number is its own until it is buried.
+// TestStart: a command has its streams, its folder, the lease at 200 and no other descriptor; its PID is not used again
+// before Bury.
 func TestStart(t *testing.T) {
 	leaked, err := os.Open("/")
 	if err != nil {
@@ -65,7 +68,7 @@ func TestStart(t *testing.T) {
 	Bury(pid)
 }
 
-// TestStartFails: what cannot be executed is an error, and a script without a first line is one for the shell.
+// TestStartFails: a file that cannot be executed is an error, and a script without "#!" is run by the shell.
 func TestStartFails(t *testing.T) {
 	dir := t.TempDir()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -90,11 +93,11 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestAwaitOther: the end of a process that is nobody's child here is known as well as the kernel tells, and a number that is
-// another's by now is not waited for.
+// TestAwaitOther: the end of a process that is not a child is known if the kernel reports it, and a PID that is another
+// process's by now is not waited for.
 func TestAwaitOther(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
-	// Its parent waits for it when told to, so that its end can be read also before Linux 6.15.
+	// Its parent reaps it only when told to, so that its exit status can be read before Linux 6.15 too.
 	cmd := exec.Command("sh", "-c", `sh -c 'while ! [ -e "$0" ]; do sleep 0.01; done; exit 3' "$0" & echo $!; read line; wait`, file)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -111,8 +114,8 @@ func TestAwaitOther(t *testing.T) {
 	if _, err := fmt.Fscan(out, &pid); err != nil {
 		t.Fatal(err)
 	}
-	p, ok := one(pid)
-	if !ok || p.Dead || p.Session == pid {
+	p, ok := sys.ReadProcess(pid)
+	if !ok || p.Dead() || p.Session == pid {
 		t.Fatalf("%+v, %v", p, ok)
 	}
 	if _, known := AwaitOther(pid, p.Start+1); known {
@@ -128,8 +131,8 @@ func TestAwaitOther(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestEnd: a signal reaches the process, what descends from it, and what is left of its session, also what has a session of its
-// own when the process that started it ended at an earlier signal.
+// TestEnd: a signal reaches the process, its descendants and its session, and also a process with a session of its own
+// that lost its parent at an earlier signal.
 func TestEnd(t *testing.T) {
 	pid, log := begin(t, `(sleep 60 & echo $!); setsid sh -c 'trap "" TERM; echo $$; sleep 60' & wait`)
 	var pids []string
@@ -151,7 +154,7 @@ func TestEnd(t *testing.T) {
 		var n int
 		_, _ = fmt.Sscan(text, &n)
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if p, ok := one(n); !ok || p.Dead {
+			if p, ok := sys.ReadProcess(n); !ok || p.Dead() {
 				break
 			}
 			if time.Now().After(end) {

@@ -1,5 +1,5 @@
-// Package dialog asks a person for a line, on the terminal of the session or in a window. It does not know what about, and
-// reads and writes nothing that is meant for somebody else: standard input and output may lead elsewhere.
+// Package dialog asks a user for a line of text, on the terminal of the session or in a window. It does not use
+// standard input and output, which may lead elsewhere.
 package dialog
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCancelled is for somebody who does not answer: Ctrl-C, Ctrl-D, or a window that was closed or where nothing was chosen.
+// ErrCancelled means that the user gave no answer: Ctrl-C, Ctrl-D, or a closed window.
 var ErrCancelled = errors.New("cancelled")
 
 // Terminal is the session's own, whatever standard input and output are.
@@ -50,16 +50,17 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	return t, nil
 }
 
-// take gets the terminal where only processes that have ended have it, for what a shell starts in its own group, and not as
-// a job. fish gives the terminal to the first command of PROGRAM | source, and does not take it back for what it reads from
-// there: whoever asks then would be stopped for ever.
+// take makes this process group the terminal's foreground group if the present one has ended. A shell may start a
+// program in a group of its own, but not as a job: fish gives the terminal to the first command of PROGRAM | source,
+// and does not take it back for the programs that it reads from there. Such a program would be stopped for ever when it
+// asks.
 func (t *Terminal) take(alive func(group int) bool) {
 	fd, mine := int(t.file.Fd()), unix.Getpgrp()
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {
 		return
 	}
-	runtime.LockOSThread() // for whom alone the signal that stops those in the background is blocked
+	runtime.LockOSThread() // SIGTTOU is blocked for this thread only
 	defer runtime.UnlockOSThread()
 	var stop, before unix.Sigset_t
 	stop.Val[0] = 1 << (unix.SIGTTOU - 1)
@@ -115,7 +116,7 @@ func (t *Terminal) Read() (string, error) {
 		return "", ErrCancelled
 	case err != nil:
 		return "", err
-	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D behind something
+	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D after text
 		_ = t.Show("\n")
 	}
 	return strings.TrimSpace(string(line)), nil
@@ -131,41 +132,42 @@ type Window struct {
 
 // Show asks, and returns the first cells of what was chosen, separated by blanks.
 func (w Window) Show(ctx context.Context) (string, error) {
-	for _, known := range []struct {
-		name string
-		args func() []string
-	}{{"zenity", w.zenity}, {"kdialog", w.kdialog}} {
-		path, err := exec.LookPath(known.name)
-		if err != nil {
-			continue
-		}
-		runtime.LockOSThread() // see window
-		defer runtime.UnlockOSThread()
-		cmd := window(ctx, path, known.args()...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
-		var exit *exec.ExitError
-		if errors.As(err, &exit) || err == nil && len(chosen) == 0 {
-			return "", ErrCancelled
-		}
-		return strings.Join(chosen, " "), err
+	out, err := show(ctx, w.zenity(), w.kdialog())
+	chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
+	if err == nil && len(chosen) == 0 {
+		err = ErrCancelled
 	}
-	return "", fmt.Errorf("neither zenity nor kdialog is installed: %w", exec.ErrNotFound)
+	return strings.Join(chosen, " "), err
 }
 
-// window is a program that shows one, until it is answered or we end: nobody would read the answer. The kernel ties that to the
-// thread that starts it (PR_SET_PDEATHSIG(2const)).
-func window(ctx context.Context, path string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	return cmd
+// show runs the first of these commands that is installed until it is answered, or until this process ends. It returns
+// ErrCancelled where the window was closed.
+func show(ctx context.Context, commands ...[]string) ([]byte, error) {
+	var names []string
+	for _, words := range commands {
+		path, err := exec.LookPath(words[0])
+		if err != nil {
+			names = append(names, words[0])
+			continue
+		}
+		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread ends that started the program (PR_SET_PDEATHSIG(2const))
+		defer runtime.UnlockOSThread()
+		cmd := exec.CommandContext(ctx, path, words[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return nil, ErrCancelled
+		}
+		return out, err
+	}
+	return nil, fmt.Errorf("none of these is installed: %s: %w", strings.Join(names, ", "), exec.ErrNotFound)
 }
 
 // zenity: https://help.gnome.org/users/zenity/stable/list.html
 func (w Window) zenity() []string {
-	args := []string{"--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
+	args := []string{"zenity", "--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
 	if w.Several {
 		args = append(args, "--multiple")
 	}
@@ -180,7 +182,7 @@ func (w Window) zenity() []string {
 
 // kdialog: https://develop.kde.org/docs/administration/kdialog/
 func (w Window) kdialog() []string {
-	args := []string{"--title", w.Title, "--separate-output"}
+	args := []string{"kdialog", "--title", w.Title, "--separate-output"}
 	kind := "--menu"
 	if w.Several {
 		kind = "--checklist"
@@ -196,25 +198,15 @@ func (w Window) kdialog() []string {
 	return args
 }
 
-// Alert shows a text until somebody has read it, or as a message that goes away by itself where nothing else is installed.
+// Alert shows a text until the user closes it, or as a notification if no dialog program is installed.
 func Alert(ctx context.Context, title, text string) error {
-	for _, known := range [][]string{
-		{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
-		{"kdialog", "--title", title, "--error", text},
-		{"xmessage", "-center", title + ": " + text},
-		{"notify-send", "--urgency=critical", "--", title, text},
-	} {
-		path, err := exec.LookPath(known[0])
-		if err != nil {
-			continue
-		}
-		runtime.LockOSThread() // see window
-		defer runtime.UnlockOSThread()
-		var exit *exec.ExitError
-		if err = window(ctx, path, known[1:]...).Run(); errors.As(err, &exit) { // it was closed, which is an answer too
-			return nil
-		}
-		return err
+	_, err := show(ctx,
+		[]string{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
+		[]string{"kdialog", "--title", title, "--error", text},
+		[]string{"xmessage", "-center", title + ": " + text},
+		[]string{"notify-send", "--urgency=critical", "--", title, text})
+	if errors.Is(err, ErrCancelled) { // it was read and closed
+		err = nil
 	}
-	return fmt.Errorf("none of zenity, kdialog, xmessage and notify-send is installed: %w", exec.ErrNotFound)
+	return err
 }

@@ -20,15 +20,14 @@ const limit = 4 << 20
 // entries is the most that is listed of one folder.
 const entries = 1000
 
-// Text is a file's content, when it was last changed, whose it is and who may write it. The error is os.ErrNotExist when there
-// is none.
+// Text is a file's content, its time of change, owner and mode. The error is os.ErrNotExist if there is no file.
 type Text struct {
 	Content  []byte
 	Modified time.Time
 	Access
 }
 
-// Access is whose a file or a folder is, and its permission bits.
+// Access is the owner of a file or a folder, and its permission bits.
 type Access struct {
 	UID, GID uint32
 	Mode     fs.FileMode
@@ -41,7 +40,7 @@ func (a Access) OwnedBy(uid uint32) bool { return a.UID == uid || a.UID == 0 }
 // a folder is sticky does not matter: it keeps what is there from others, and lets them add to it.
 func (a Access) OthersWrite() bool { return a.Mode&0o002 != 0 || a.Mode&0o020 != 0 && a.GID != a.UID }
 
-// Read reads the file behind path, through symbolic links.
+// Read reads the file at path, through symbolic links.
 func Read(path string) (Text, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
 	if err != nil {
@@ -115,7 +114,7 @@ func kind(mode fs.FileMode) string {
 	return "a device"
 }
 
-// bare leaves the path out, which whoever asks knows.
+// bare is the error without the path, which the caller knows.
 func bare(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {

@@ -17,9 +17,9 @@ const (
 	speaks = 30 * time.Second
 )
 
-// Named reads a whole file that the caller named, at most so many bytes of it. Unlike Read it also reads a pipe, because a shell
-// hands over the output of a program as one: --machine <(gpuard status --record). It never waits for ever: a named pipe
-// without a writer is an error after 2 s, and one whose writer is silent after 30 s.
+// Named reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes, because a
+// shell passes the output of a program as one: --machine <(gpuard status --record). A FIFO without a writer is an error
+// after 2 s, and one with a silent writer after 30 s.
 func Named(path string, most int64) ([]byte, error) { return named(path, most, comes, speaks) }
 
 func named(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
@@ -55,7 +55,7 @@ type pipe struct {
 	speaks time.Duration
 }
 
-// Read tells a pipe without a writer, which is at its end, from one whose writer has nothing to say yet (pipe(7)).
+// Read tells a pipe without a writer, which is at its end, from one with a writer that has not written yet (pipe(7)).
 func (p *pipe) Read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(p.fd, b)

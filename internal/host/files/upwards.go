@@ -17,9 +17,9 @@ type Folder struct {
 	stat unix.Stat_t
 }
 
-// Upwards opens the current folder and the folders above it, one after the other, until each says that it has what it looks for.
-// It stops behind the home folder, behind the root of a git repository, and before another file system begins. Otherwise it says
-// where it stopped, and why in a few words.
+// Upwards opens the current folder and its parents, one after the other, until each returns true. It stops after the
+// home folder, after the root of a git repository, and before another file system. Then it returns the last folder, and
+// in a few words why it stopped.
 func Upwards(home string, each func(*Folder) (found bool)) (last, why string, err error) {
 	path, err := unix.Getwd()
 	if err != nil {
@@ -84,8 +84,8 @@ func openFolder(at int, name, path string) (*Folder, error) {
 	return d, nil
 }
 
-// Look says whose an entry of the folder is and who may write it; of a symbolic link itself. The error is os.ErrNotExist where
-// there is no entry of this name, or a folder.
+// Look returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is os.ErrNotExist
+// if there is no such entry, or no folder.
 func (d *Folder) Look(name string) (Access, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -97,8 +97,8 @@ func (d *Folder) Look(name string) (Access, error) {
 	return Access{st.Uid, st.Gid, fs.FileMode(st.Mode & 0o777)}, nil
 }
 
-// Read reads a plain file of the folder, through symbolic links: they are the word of who may write the folder. The error is
-// os.ErrNotExist where there is none, or a folder.
+// Read reads a plain file of the folder, through symbolic links: users who may write the folder decide where they lead.
+// The error is os.ErrNotExist if there is none, or no folder.
 func (d *Folder) Read(name string) (Text, error) {
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

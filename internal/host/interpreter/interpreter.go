@@ -1,5 +1,8 @@
-// Package interpreter finds a Python that is there, asks what it could import, and runs a script of our own in it, which
-// imports nothing of the user's: no site packages, no start-up files, no bytecode written.
+// Package interpreter finds the installed Pythons, checks what they can import, and runs gpuard's own scripts. Such a
+// script imports nothing of the user's and writes no bytecode: it runs without site packages and start-up files.
+//
+//	pythons, err := interpreter.Find(os.Getenv)
+//	answer, err := interpreter.Run(ctx, pythons[0], script, request)
 package interpreter
 
 import (
@@ -14,14 +17,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gpuard/internal/host/sys"
 )
 
-// ErrNone is for a machine without Python.
+// ErrNone is the error of Find on a machine without Python.
 var ErrNone = errors.New("cannot read Python files: no python3 was found in VIRTUAL_ENV, CONDA_PREFIX or PATH; install one, or name it with --python PATH")
 
-// Find returns the Pythons of the environment, the likeliest first: of VIRTUAL_ENV, of CONDA_PREFIX, then python3 and python
-// on PATH. The environment is asked through lookup. Nothing is started: one of them may be too old, which Run tells. The error
-// is ErrNone when there is none.
+// Find returns the Pythons of the environment: those of VIRTUAL_ENV and CONDA_PREFIX, then python3 and python on PATH.
+// lookup returns the value of a variable. Find starts none of them; if one is too old, Run returns an error. The error
+// is ErrNone if there is none.
 func Find(lookup func(name string) string) ([]string, error) {
 	var found []string
 	add := func(folder, name string) {
@@ -44,8 +49,8 @@ func Find(lookup func(name string) string) ([]string, error) {
 	return found, nil
 }
 
-// Has reports whether a module can be imported there, without importing it. Other than Run, this looks where the user's own
-// programs would: in site packages, PYTHONPATH and start-up files.
+// Has reports whether a Python can import a module, without importing it. Unlike Run, it searches where the user's
+// programs do: in site packages and PYTHONPATH, and with start-up files.
 func Has(ctx context.Context, python, module string) bool {
 	cmd := exec.CommandContext(ctx, python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module)
 	cmd.WaitDelay = time.Second
@@ -57,14 +62,15 @@ func runs(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// most is how much a script may answer.
+// most is the size of the largest answer of a script, in bytes.
 const most = 256 << 20
 
-// Run gives the script its request on standard input and returns its standard output. Python runs apart from the user's
-// folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An error names the
-// interpreter and what it said last: a Python before 3.6 does not get further than its options, or the script's first lines.
+// Run runs a script with the request on standard input and returns its standard output. Python runs without the user's
+// folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An error
+// names the interpreter and the last line that it printed: a Python before 3.6 fails at the options, or at the script's
+// first lines.
 func Run(ctx context.Context, python, script string, request []byte) ([]byte, error) {
-	out, errs := &bounded{most: most}, &bounded{most: 1 << 20}
+	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-W", "ignore", "-c", script)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, errs
@@ -74,35 +80,20 @@ func Run(ctx context.Context, python, script string, request []byte) ([]byte, er
 	err := cmd.Run()
 	switch {
 	case err == nil:
-		return out.b.Bytes(), nil
+		return out.Text.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("cannot read Python files with %s: %w", python, ctx.Err())
-	case out.full:
+	case out.Full:
 		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, most>>20)
 	}
-	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.b.String()))
+	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.Text.String()))
 }
 
-// last is the last line that has words, as Python ends a traceback with the reason.
+// last returns the last line that is not empty: Python ends a traceback with the reason.
 func last(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if text := strings.TrimSpace(lines[len(lines)-1]); text != "" {
 		return ": " + text
 	}
 	return ""
-}
-
-// bounded keeps what is written until it would be more than most, then fails, which closes the pipe.
-type bounded struct {
-	b    bytes.Buffer
-	most int
-	full bool
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if w.b.Len()+len(p) > w.most {
-		w.full = true
-		return 0, errors.New("too much output")
-	}
-	return w.b.Write(p)
 }

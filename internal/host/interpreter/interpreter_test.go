@@ -30,7 +30,7 @@ func TestFind(t *testing.T) {
 	conda := program(t, filepath.Join(dir, "conda/bin/python"), "", 0o755)
 	three := program(t, filepath.Join(dir, "b/python3"), "", 0o755)
 	plain := program(t, filepath.Join(dir, "a/python"), "", 0o755)
-	program(t, filepath.Join(dir, "a/python3"), "", 0o644) // nobody may run it
+	program(t, filepath.Join(dir, "a/python3"), "", 0o644) // not executable
 	path := filepath.Join(dir, "a") + ":relative:" + filepath.Join(dir, "b")
 	for _, c := range []struct {
 		name string
@@ -72,7 +72,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A module that lies in the working folder, or in PYTHONPATH, is not imported.
+// A module in the working directory or in PYTHONPATH is not imported.
 func TestNothingOfTheUser(t *testing.T) {
 	gate.Need(t, "python3")
 	dir := t.TempDir()

@@ -1,5 +1,11 @@
-// Package interrupt catches the signals that end, stop or continue a process, while it has something to tidy up first.
-// It knows nothing of what that is.
+// Package interrupt catches the signals that end, stop or continue this process, so that it can clean up first. It does
+// not know what is cleaned up.
+//
+//	caught := interrupt.Catch()
+//	sig := <-caught.Signals
+//	cleanUp()
+//	caught.Stop()
+//	interrupt.Die(sig) // or Suspend, for SIGTSTP
 package interrupt
 
 import (
@@ -12,15 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caught are the signals that end, stop or continue a process, while it has something to tidy up first.
+// Caught receives the signals that end, stop or continue this process, until Stop.
 type Caught struct {
 	Signals <-chan os.Signal
 	caught  chan os.Signal
 	which   []os.Signal
 }
 
-// Catch begins to catch SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCONT. What was ignored when this process started stays so:
-// nohup ignores SIGHUP, and a shell ignores SIGTSTP in its command substitutions.
+// Catch begins to catch SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCONT. Signals that were ignored when this process
+// started stay ignored: nohup ignores SIGHUP, and a shell ignores SIGTSTP in its command substitutions.
 func Catch() *Caught {
 	c := &Caught{caught: make(chan os.Signal, 16)}
 	c.Signals = c.caught
@@ -29,7 +35,7 @@ func Catch() *Caught {
 			continue
 		}
 		if sig == unix.SIGTSTP {
-			signal.Ignore(sig) // for a moment: the runtime takes a signal back only after it let go of it
+			signal.Ignore(sig) // until Notify below: the runtime installs its handler only if it has given the signal up before
 		}
 		c.which = append(c.which, sig)
 	}
@@ -39,9 +45,9 @@ func Catch() *Caught {
 	return c
 }
 
-// Stop ends that: this process reacts to signals as it did before. What came and was not received yet stays in Signals.
+// Stop ends the catching: this process reacts to signals as before. Signals that were not received yet stay in Signals.
 func (c *Caught) Stop() {
-	if len(c.which) == 0 { // a reset of nothing would be one of everything
+	if len(c.which) == 0 { // signal.Reset without arguments resets all signals
 		return
 	}
 	signal.Stop(c.caught)
@@ -51,19 +57,19 @@ func (c *Caught) Stop() {
 	}
 }
 
-// Suspend stops this process as SIGTSTP does, and returns when it was continued.
+// Suspend stops this process as SIGTSTP does by default, and returns when it is continued.
 func Suspend() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before action
 	swap(unix.SIGTSTP, nil, &before)
 	swap(unix.SIGTSTP, &action{}, nil)
-	// To this very thread, so that it is stopped before the call returns.
+	// To this thread, so that it is stopped before the call returns.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP)
 	swap(unix.SIGTSTP, &before, nil)
 }
 
-// Die ends this process by the signal, whose default that is.
+// Die ends this process by the default action of the signal.
 func Die(sig os.Signal) {
 	if n, ok := sig.(unix.Signal); ok {
 		swap(n, &action{}, nil)
@@ -72,16 +78,17 @@ func Die(sig os.Signal) {
 	select {}
 }
 
-// Named is the signal of a name: "SIGTERM".
+// Named returns the signal with a name such as "SIGTERM".
 func Named(name string) unix.Signal { return unix.SignalNum(name) }
 
-// action is the kernel's struct sigaction with room to spare; zeros mean the default (include/linux/signal_types.h).
+// action is at least as large as the kernel's struct sigaction; zeros mean the default action
+// (include/linux/signal_types.h).
 type action struct {
 	handler uintptr
 	rest    [7]uintptr
 }
 
-// ignored asks the kernel: the Go runtime remembers an inherited SIG_IGN of SIGHUP and SIGINT only.
+// ignored reads the action from the kernel: the Go runtime remembers only for SIGHUP and SIGINT that they were ignored.
 func ignored(sig unix.Signal) bool {
 	const ignore = 1 // SIG_IGN
 	var a action
@@ -89,7 +96,8 @@ func ignored(sig unix.Signal) bool {
 	return a.handler == ignore
 }
 
-// swap is rt_sigaction(2). What the runtime has taken it does not give back for signals that stop a process, so this does.
+// swap is rt_sigaction(2). It is needed because the runtime does not restore the default action of signals that stop a
+// process.
 func swap(sig unix.Signal, set, old *action) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }

@@ -1,5 +1,12 @@
-// Package journal is a file of lines that only grows, written by one process at a time, and the lock that says which. A line
-// is there as a whole or not at all, also when its writer is killed or the disk is full. It does not know what the lines say.
+// Package journal keeps a file of lines that only grows, and a lock for its one writer at a time. A line is written
+// completely or not at all, also if its writer is killed or the disk is full. The package does not know what the lines
+// mean.
+//
+//	lock, err := journal.Lock(path+".lock", func() { warn("another process has it") })
+//	j, err := journal.Open(path)
+//	err = j.Mend()
+//	err = j.Next(func(line []byte) error { return replay(line) })
+//	err = j.Append(line)
 package journal
 
 import (
@@ -13,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Journal is an open file. It is for one goroutine at a time.
+// Journal is an open journal. Only one goroutine at a time may use it.
 type Journal struct {
 	file     *os.File
-	read     int64 // up to here the lines were given out
-	reserved int64 // up to here a write needs no room on the disk
+	read     int64 // offset up to which Next has returned the lines
+	reserved int64 // offset up to which disk space is allocated
 }
 
-// Open opens a journal, and makes it when it is missing: for its owner only. Reading begins with the first line.
+// Open opens a journal, and makes it with mode 0600 if it is missing. Next begins with the first line.
 func Open(path string) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -32,7 +39,7 @@ func Open(path string) (*Journal, error) {
 // Close closes the file.
 func (j *Journal) Close() error { return j.file.Close() }
 
-// Mend takes away the beginning of a line whose writer was killed. Only who holds the lock may.
+// Mend removes an incomplete last line, which a killed writer left. Only the holder of the lock may call it.
 func (j *Journal) Mend() error {
 	info, err := j.file.Stat()
 	if err != nil {
@@ -58,8 +65,8 @@ func (j *Journal) Mend() error {
 	return j.failed(err)
 }
 
-// Reserve makes room for that many bytes more, so that what has begun can be written to its end also when the disk becomes full.
-// A file system that cannot promise that promises nothing.
+// Reserve allocates disk space for that many more bytes, so that they can be written even if the disk becomes full. It
+// does nothing on a file system without fallocate(2).
 func (j *Journal) Reserve(more int64) error {
 	const ahead = 16 << 10
 	info, err := j.file.Stat()
@@ -76,18 +83,18 @@ func (j *Journal) Reserve(more int64) error {
 	return j.failed(err)
 }
 
-// Append writes a line, which has no line break in it. After an error nothing of it is there.
+// Append writes a line, which must not contain a line break. After an error, no part of it is in the file.
 func (j *Journal) Append(line []byte) error {
 	n, err := j.file.Write(append(line, '\n'))
 	if err != nil && n > 0 {
 		if info, serr := j.file.Stat(); serr == nil {
-			_ = j.file.Truncate(info.Size() - int64(n)) // else the next to open it mends it
+			_ = j.file.Truncate(info.Size() - int64(n)) // if that fails, the next Mend removes it
 		}
 	}
 	return j.failed(err)
 }
 
-// Next gives out the complete lines that it has not given out before; f's error ends that.
+// Next calls f for each complete line since the last call, until f returns an error.
 func (j *Journal) Next(f func(line []byte) error) error {
 	part := make([]byte, 64<<10)
 	for {
@@ -123,8 +130,8 @@ func (j *Journal) failed(err error) error {
 	return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
 }
 
-// Lock takes the lock file at path; while somebody else has it, busy is called once, and then the lock is waited for. The lock
-// is the open file's: whoever inherits the descriptor has it too.
+// Lock locks the file at path. If another process has the lock, it calls busy once and waits. The lock belongs to the
+// open file: a process that inherits the descriptor has it too.
 func Lock(path string, busy func()) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -145,7 +152,7 @@ func Lock(path string, busy func()) (*os.File, error) {
 	return file, nil
 }
 
-// Replace writes a file as a whole, for its owner only: readers see the old content or the new.
+// Replace writes a file in one step, with mode 0600: readers get the old content or the new.
 func Replace(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
 	if err != nil {

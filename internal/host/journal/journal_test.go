@@ -37,7 +37,8 @@ func lines(t *testing.T, j *Journal) string {
 	return strings.Join(all, "|")
 }
 
-// TestJournal: lines come back once, also those of another writer; half a line does not, and is taken away.
+// TestJournal: Next returns each line once, also those of another writer. It does not return an incomplete line, and
+// Mend removes it.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j")
 	j, other := open(t, path), open(t, path)
@@ -74,7 +75,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestMend: whatever a writer left that was killed, the complete lines stay.
+// TestMend: after a writer was killed at any point, the complete lines stay.
 func TestMend(t *testing.T) {
 	for text, want := range map[string]string{"": "", "a": "", "a\n": "a\n", "a\nb": "a\n", "a\n" + strings.Repeat("b", 10000): "a\n", strings.Repeat("b", 10000): ""} {
 		path := filepath.Join(t.TempDir(), "j")
@@ -91,7 +92,7 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// TestFull: on a full disk nothing of a line is there, and what was reserved can be written all the same.
+// TestFull: on a full disk no part of a line is written, and reserved bytes can still be written.
 func TestFull(t *testing.T) {
 	gate.Need(t, "privileged")
 	dir := t.TempDir()
@@ -128,7 +129,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestLock: one has it, the other says that it waits, and gets it then.
+// TestLock: one process has the lock; the other one calls busy, waits, and gets it.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Lock(path, func() { t.Error("nobody has it") })
@@ -150,7 +151,7 @@ func TestLock(t *testing.T) {
 	_ = second.Close()
 }
 
-// TestReplace: a file is whole or as before, and nothing is left beside it.
+// TestReplace: the file has the old content or the new, and no other file remains.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

@@ -1,11 +1,13 @@
-// Package kmod reads what the kernel shows of GPU drivers without asking any of them: loaded modules and their versions, and
-// the device files that programs open. It opens no device and judges nothing.
+// Package kmod reads files of the kernel about GPU drivers: loaded modules with their versions, and the device files
+// that programs open. It calls no driver, opens no device and judges nothing.
+//
+//	driver, err := kmod.Driver("/") // driver.Module == "": NVIDIA's module is not loaded
+//	nodes, err := kmod.Nodes("/")
 package kmod
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,19 +15,21 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/sys"
 )
 
-// Driver reads the kernel's side of NVIDIA's driver from the files below root ("/" for this machine). The libraries of the
-// result are left empty. A module that is not loaded is no error; the error is that the kernel's files cannot be read.
-func Driver(root string) (site.Driver, error) {
-	var d site.Driver
+// Driver reads the kernel part of NVIDIA's driver from the files below root ("/" for this machine). It does not fill
+// the libraries of the result. A module that is not loaded is no error; the error says that the kernel's files cannot
+// be read.
+func Driver(root string) (hostinfo.Driver, error) {
+	var d hostinfo.Driver
 	banner, err := text(root, "proc/driver/nvidia/version")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, fmt.Errorf("cannot read the version of NVIDIA's kernel module: %w", err)
 	}
 	d.Module, d.Open = module(banner)
-	if d.Module == "" { // of a module that has no card the first file is missing
+	if d.Module == "" { // without a card, the first file is missing
 		if version, err := text(root, "sys/module/nvidia/version"); err == nil && isVersion(strings.TrimSpace(version)) {
 			d.Module = strings.TrimSpace(version)
 		}
@@ -50,9 +54,9 @@ func Driver(root string) (site.Driver, error) {
 	return d, nil
 }
 
-// module reads the first line of /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue
-// Jun …", and of the open modules "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build …"
-// (NVIDIA/open-gpu-kernel-modules src/nvidia/arch/nvalloc/unix/include/nv.h, the NVRM_ID).
+// module reads the first line of /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+// 535.54.03  Tue Jun …", and of the open modules "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06
+// Release Build …" (NVIDIA/open-gpu-kernel-modules src/nvidia/arch/nvalloc/unix/include/nv.h, the NVRM_ID).
 func module(banner string) (version string, open *bool) {
 	line, _, _ := strings.Cut(banner, "\n")
 	if !strings.HasPrefix(line, "NVRM version:") {
@@ -75,7 +79,7 @@ func isVersion(s string) bool {
 	return !slices.ContainsFunc(parts, func(p string) bool { return p == "" || strings.Trim(p, "0123456789") != "" })
 }
 
-// Minors says for each card that NVIDIA's module knows, by PCI address ("0000:17:00.0"), the N of its /dev/nvidiaN.
+// Minors returns the N of /dev/nvidiaN for each card of NVIDIA's module, by PCI address ("0000:17:00.0").
 func Minors(root string) map[string]int {
 	found := map[string]int{}
 	folders, _ := filepath.Glob(filepath.Join(root, "proc/driver/nvidia/gpus/*"))
@@ -94,12 +98,12 @@ func Minors(root string) map[string]int {
 	return found
 }
 
-// fabric lists the NVSwitches that NVIDIA's driver has, which are PCI devices of class 0x0680 and take the driver nvidia-nvswitch
-// (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/linux_nvswitch.c), and says whether its links are switched off. The
-// file /dev/nvidia-nvswitchctl says nothing: it is there on machines without a switch, too. Those of a virtual machine, which
-// vfio-pci has, are not ours.
+// fabric lists the NVSwitches of NVIDIA's driver, which are PCI devices of class 0x0680 with the driver nvidia-nvswitch
+// (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/linux_nvswitch.c), and reports whether NVLink is switched off. It
+// ignores /dev/nvidia-nvswitchctl, which exists on machines without a switch too, and switches with the driver
+// vfio-pci, which belong to a virtual machine.
 func fabric(root string) (switches []string, off bool) {
-	entries, _ := list(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch")) // not there: none
+	entries, _ := list(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch")) // without the folder there is none
 	for _, name := range entries {
 		if strings.Count(name, ":") == 2 {
 			switches = append(switches, name)
@@ -114,17 +118,12 @@ func fabric(root string) (switches []string, off bool) {
 	return switches, off
 }
 
-// longest is more than any of these files has.
+// longest is the size up to which these files are read, in bytes; all are smaller.
 const longest = 64 << 10
 
-// text is a file of the kernel.
+// text returns the content of a file of the kernel.
 func text(root, path string) (string, error) {
-	file, err := os.Open(filepath.Join(root, path))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, longest))
+	data, err := sys.ReadSome(filepath.Join(root, path), longest)
 	return string(data), err
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // machine writes files below a new root: name to content, "-> target" is a link, "/" at the end of a name is a folder.
@@ -40,31 +40,31 @@ func TestDriver(t *testing.T) {
 	const secure = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  site.Driver
+		want  hostinfo.Driver
 	}{
-		"closed":                                 {map[string]string{"proc/driver/nvidia/version": closed}, site.Driver{Module: "535.54.03", Open: new(false)}},
-		"open":                                   {map[string]string{"proc/driver/nvidia/version": open}, site.Driver{Module: "580.65.06", Open: new(true)}},
-		"no card":                                {map[string]string{"sys/module/nvidia/version": "550.54.15\n"}, site.Driver{Module: "550.54.15"}},
-		"both":                                   {map[string]string{"proc/driver/nvidia/version": open, "sys/module/nvidia/version": "1.2\n"}, site.Driver{Module: "580.65.06", Open: new(true)}},
-		"compiler's version is not the driver's": {map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA\nGCC version: gcc version 11.3.0\n"}, site.Driver{}},
-		"another text":                           {map[string]string{"proc/driver/nvidia/version": "550.54.15\n", "sys/module/nvidia/version": "unknown\n"}, site.Driver{}},
-		"nouveau":                                {map[string]string{"sys/module/nouveau/": "", "sys/module/vfio_pci/": ""}, site.Driver{Others: []string{"nouveau", "vfio_pci"}}},
-		"WSL":                                    {map[string]string{"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n", "dev/dxg": ""}, site.Driver{WSL: true, Kernel: "5.15.90.1-microsoft-standard-WSL2"}},
-		"WSL without a GPU":                      {map[string]string{"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n"}, site.Driver{Kernel: "5.15.90.1-microsoft-standard-WSL2"}},
-		"a Jetson":                               {map[string]string{"proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0000\x00nvidia,tegra234\x00"}, site.Driver{Tegra: true}},
-		"a container on a Jetson":                {map[string]string{"sys/module/nvgpu/": ""}, site.Driver{Tegra: true}},
-		"another board":                          {map[string]string{"proc/device-tree/compatible": "raspberrypi,5-model-b\x00"}, site.Driver{}},
-		"Secure Boot":                            {map[string]string{secure: "\x06\x00\x00\x00\x01"}, site.Driver{SecureBoot: true}},
-		"no Secure Boot":                         {map[string]string{secure: "\x06\x00\x00\x00\x00"}, site.Driver{}},
+		"closed":                                 {map[string]string{"proc/driver/nvidia/version": closed}, hostinfo.Driver{Module: "535.54.03", Open: new(false)}},
+		"open":                                   {map[string]string{"proc/driver/nvidia/version": open}, hostinfo.Driver{Module: "580.65.06", Open: new(true)}},
+		"no card":                                {map[string]string{"sys/module/nvidia/version": "550.54.15\n"}, hostinfo.Driver{Module: "550.54.15"}},
+		"both":                                   {map[string]string{"proc/driver/nvidia/version": open, "sys/module/nvidia/version": "1.2\n"}, hostinfo.Driver{Module: "580.65.06", Open: new(true)}},
+		"compiler's version is not the driver's": {map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA\nGCC version: gcc version 11.3.0\n"}, hostinfo.Driver{}},
+		"another text":                           {map[string]string{"proc/driver/nvidia/version": "550.54.15\n", "sys/module/nvidia/version": "unknown\n"}, hostinfo.Driver{}},
+		"nouveau":                                {map[string]string{"sys/module/nouveau/": "", "sys/module/vfio_pci/": ""}, hostinfo.Driver{Others: []string{"nouveau", "vfio_pci"}}},
+		"WSL":                                    {map[string]string{"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n", "dev/dxg": ""}, hostinfo.Driver{WSL: true, Kernel: "5.15.90.1-microsoft-standard-WSL2"}},
+		"WSL without a GPU":                      {map[string]string{"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n"}, hostinfo.Driver{Kernel: "5.15.90.1-microsoft-standard-WSL2"}},
+		"a Jetson":                               {map[string]string{"proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0000\x00nvidia,tegra234\x00"}, hostinfo.Driver{Tegra: true}},
+		"a container on a Jetson":                {map[string]string{"sys/module/nvgpu/": ""}, hostinfo.Driver{Tegra: true}},
+		"another board":                          {map[string]string{"proc/device-tree/compatible": "raspberrypi,5-model-b\x00"}, hostinfo.Driver{}},
+		"Secure Boot":                            {map[string]string{secure: "\x06\x00\x00\x00\x01"}, hostinfo.Driver{SecureBoot: true}},
+		"no Secure Boot":                         {map[string]string{secure: "\x06\x00\x00\x00\x00"}, hostinfo.Driver{}},
 		"built": {map[string]string{"proc/sys/kernel/osrelease": "6.8.0-45-generic\n", "lib/modules/6.8.0-45-generic/modules.dep": "updates/dkms/nvidia-drm.ko.zst: updates/dkms/nvidia.ko.zst\nupdates/dkms/nvidia.ko.zst:\n"},
-			site.Driver{Kernel: "6.8.0-45-generic", Built: new(true)}},
+			hostinfo.Driver{Kernel: "6.8.0-45-generic", Built: new(true)}},
 		"built by Debian": {map[string]string{"proc/sys/kernel/osrelease": "6.1.0-9-amd64\n", "lib/modules/6.1.0-9-amd64/modules.dep": "updates/dkms/nvidia-current.ko:\n"},
-			site.Driver{Kernel: "6.1.0-9-amd64", Built: new(true)}},
+			hostinfo.Driver{Kernel: "6.1.0-9-amd64", Built: new(true)}},
 		"not built": {map[string]string{"proc/sys/kernel/osrelease": "6.8.0-47-generic\n", "lib/modules/6.8.0-45-generic/modules.dep": "updates/dkms/nvidia.ko:\n",
 			"lib/modules/6.8.0-47-generic/modules.dep": "kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko.zst:\nkernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\nupdates/nvidia-current-drm.ko: x/nvidia.ko\n"},
-			site.Driver{Kernel: "6.8.0-47-generic", Built: new(false)}},
-		"a kernel that is no folder": {map[string]string{"proc/sys/kernel/osrelease": "../x\n"}, site.Driver{Kernel: "../x"}},
-		"nothing":                    {nil, site.Driver{}},
+			hostinfo.Driver{Kernel: "6.8.0-47-generic", Built: new(false)}},
+		"a kernel that is no folder": {map[string]string{"proc/sys/kernel/osrelease": "../x\n"}, hostinfo.Driver{Kernel: "../x"}},
+		"nothing":                    {nil, hostinfo.Driver{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestDriverModprobe(t *testing.T) {
 	}
 }
 
-// TestDriverUnreadable: a file that is there and cannot be read is not the same as no driver.
+// TestDriverUnreadable: a file that exists and cannot be read is an error, and not the same as no driver.
 func TestDriverUnreadable(t *testing.T) {
 	t.Parallel()
 	if d, err := Driver(machine(t, map[string]string{"proc/driver/nvidia/version/": ""})); err == nil {
@@ -100,7 +100,7 @@ func TestDriverUnreadable(t *testing.T) {
 	}
 }
 
-// TestFabric: the switches that the driver has; its control file and its other entries are none.
+// TestFabric: the driver's switches are listed; its control file and other entries are not switches.
 func TestFabric(t *testing.T) {
 	const folder = "sys/bus/pci/drivers/nvidia-nvswitch/"
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestNodesClosed: for everybody but root a file that may not be opened says so.
+// TestNodesClosed: a device file that a user other than root may not open has a Problem.
 func TestNodesClosed(t *testing.T) {
 	t.Parallel()
 	root := machine(t, map[string]string{"dev/nvidia0": ""})

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// built reports whether the running kernel has NVIDIA's module in its folder; nil where that folder cannot be read, as in
-// containers and where a distribution keeps it elsewhere.
+// built reports whether NVIDIA's module is in the running kernel's folder of modules. It is nil if that folder cannot
+// be read, as in containers and on distributions that keep it elsewhere.
 func built(root, kernel string) *bool {
 	if kernel == "" || strings.Contains(kernel, "/") {
 		return nil
@@ -35,9 +35,9 @@ func built(root, kernel string) *bool {
 	return new(false)
 }
 
-// isModule reports whether a file is the module that drives the cards: nvidia.ko, and of Debian's packages nvidia-current.ko,
-// nvidia-tesla-535.ko, nvidia-legacy-390xx.ko, which an alias gives the usual name. The kernel's own nvidia-wmi-ec-backlight.ko
-// is something else, and nvidia-drm.ko and its like come beside it.
+// isModule reports whether a file is the driver of the cards: nvidia.ko, or in Debian's packages nvidia-current.ko,
+// nvidia-tesla-535.ko or nvidia-legacy-390xx.ko, which have an alias of the usual name. The kernel's own
+// nvidia-wmi-ec-backlight.ko is another driver, and nvidia-drm.ko and similar are additional modules.
 func isModule(file string) bool {
 	name, _, found := strings.Cut(file, ".ko")
 	debian := slices.ContainsFunc([]string{"nvidia-current", "nvidia-tesla", "nvidia-legacy"}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
@@ -45,8 +45,8 @@ func isModule(file string) bool {
 	return found && (name == "nvidia" || debian && !beside)
 }
 
-// secureBoot reads the firmware's variable (UEFI specification, chapter "Globally Defined Variables"): four bytes of attributes
-// before its value, as the kernel's Documentation/filesystems/efivarfs.rst has it.
+// secureBoot reads the firmware's variable (UEFI specification, chapter "Globally Defined Variables"). The file has
+// four bytes of attributes before the value (the kernel's Documentation/filesystems/efivarfs.rst).
 func secureBoot(root string) bool {
 	value, err := text(root, "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 	return err == nil && len(value) == 5 && value[4] == 1

@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
-// Nodes lists the device files that GPU programs open, as far as they are there: NVIDIA's control, memory and card files,
-// Windows' /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are those on the machine whose files lie
-// below root. A machine without any has none; the error is that /dev cannot be listed.
-func Nodes(root string) ([]site.Node, error) {
+// Nodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
+// /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are without root. The error says that /dev
+// cannot be listed.
+func Nodes(root string) ([]hostinfo.Node, error) {
 	names, err := list(filepath.Join(root, "dev"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the device files: %w", err)
@@ -36,7 +36,7 @@ func Nodes(root string) ([]site.Node, error) {
 		}
 	}
 	slices.Sort(paths)
-	var nodes []site.Node
+	var nodes []hostinfo.Node
 	for _, path := range paths {
 		if n, ok := node(root, "/dev/"+path); ok {
 			nodes = append(nodes, n)
@@ -45,24 +45,25 @@ func Nodes(root string) ([]site.Node, error) {
 	return nodes, nil
 }
 
-func node(root, path string) (site.Node, bool) {
+func node(root, path string) (hostinfo.Node, bool) {
 	info, err := os.Stat(filepath.Join(root, path))
 	if err != nil || info.IsDir() {
-		return site.Node{}, false
+		return hostinfo.Node{}, false
 	}
-	n := site.Node{Path: path, Mode: uint32(info.Mode().Perm())}
+	n := hostinfo.Node{Path: path, Mode: uint32(info.Mode().Perm())}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		n.UID, n.GID = st.Uid, st.Gid
 	}
-	// access(2) asks the device cgroup too, with EPERM (torvalds/linux fs/namei.c inode_permission), and wakes no device.
+	// access(2) fails with EPERM if the device cgroup refuses (torvalds/linux fs/namei.c inode_permission). It wakes no
+	// device.
 	if err := unix.Access(filepath.Join(root, path), unix.R_OK|unix.W_OK); err != nil {
 		n.Problem, n.Kept = err.Error(), errors.Is(err, unix.EPERM)
 	}
 	return n, true
 }
 
-// many is more than any machine has in /dev.
-const many = 8192
+// maxEntries is more than any machine has in /dev.
+const maxEntries = 8192
 
 func list(folder string) ([]string, error) {
 	dir, err := os.Open(folder)
@@ -70,7 +71,7 @@ func list(folder string) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	entries, err := dir.ReadDir(many)
+	entries, err := dir.ReadDir(maxEntries)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

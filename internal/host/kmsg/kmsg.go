@@ -1,11 +1,14 @@
-// Package kmsg reads NVIDIA's driver errors (XIDs) from the end of the kernel's log. It reads a bounded piece, once, and
-// judges nothing. Where this user may not read the log, that is one refused system call.
+// Package kmsg reads NVIDIA's driver errors (XIDs) from the end of the kernel's log. It reads a limited part, once, and
+// judges nothing. If this user may not read the log, it costs one refused system call.
 //
-// Lines come from the syslog(2) call and not from /dev/kmsg: the device gives one record per read, oldest first, which takes
-// a tenth of a second for a log of 100,000 lines, and cannot be read from its end. The call returns the end in one piece.
-// It has one weakness: a program's file name, which the kernel prints in some messages, may hold a line break, and then a
-// part of it stands there like a line of the kernel. Such lines of one message have one time stamp, so a line is not
-// believed when the line before it, of somebody else, has the same stamp.
+//	errors, err := kmsg.Read("/")
+//	for _, e := range errors { // e.PCI has had XID e.XID.Code at e.XID.At
+//
+// It calls syslog(2) and does not read /dev/kmsg: the device returns one record per read, oldest first, which takes a
+// tenth of a second for a log of 100,000 lines, and cannot be read from its end. The call returns the end in one piece.
+// It has one weakness: the kernel prints a program's file name in some messages, and that may contain a line break, so
+// that a part of it appears as a line of its own. The lines of one message have the same time stamp. So a line is
+// ignored if the line before it is not of the driver and has the same stamp.
 package kmsg
 
 import (
@@ -23,30 +26,31 @@ import (
 
 // Error is one XID in the log, or the end of others.
 type Error struct {
-	PCI   string // "0000:05:00", lower case: domain, bus and device; "" all devices
+	PCI   string // "0000:05:00", lower case: domain, bus and device; "" for all devices
 	XID   gpu.XID
-	After bool // no error: the device needs no recovery any more, or the driver was loaded anew; what came before is over
+	After bool // no error: the device has recovered or the driver was loaded again, and earlier errors do not count
 }
 
 // tail is how much of the log is read, in bytes: some 1,500 lines, in about a millisecond.
 const tail = 128 << 10
 
-// limit is how many errors of one device and code are told, the newest: a program that fails in a loop repeats itself.
+// limit is how many errors of one device and code are returned, the newest: a program that fails in a loop repeats
+// them.
 const limit = 4
 
 // Actions of syslog(2) (torvalds/linux include/linux/syslog.h).
 const (
-	readAll   = 3  // SYSLOG_ACTION_READ_ALL: the last part of the log that fits; nothing is taken out of it
+	readAll   = 3  // SYSLOG_ACTION_READ_ALL: the last part of the log that fits; it stays in the log
 	sizeOfLog = 10 // SYSLOG_ACTION_SIZE_BUFFER
 )
 
-// Read returns the errors at the end of the log of the machine whose files lie below root, oldest first, at most four of
-// each device and code. For "/" it is the kernel's own log; elsewhere the file dev/kmsg below root, with the lines that the
-// kernel would give ("<4>[   12.345678] NVRM: Xid (PCI:0000:05:00): 79, …"). The error is that the log cannot be read: most
-// machines let only root do so.
+// Read returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/" it
+// reads the kernel's log; for another root the file dev/kmsg below it, with lines in the kernel's form ("<4>[
+// 12.345678] NVRM: Xid (PCI:0000:05:00): 79, …"). The error says that the log cannot be read: on most machines only
+// root may.
 func Read(root string) ([]Error, error) {
 	size, err := tail, error(nil)
-	if root == "/" { // asks for the same permission as reading, and costs next to nothing when it is refused
+	if root == "/" { // needs the same permission as reading, and costs next to nothing if refused
 		if filtered() {
 			return nil, unix.EPERM
 		}
@@ -68,8 +72,9 @@ func Read(root string) ([]Error, error) {
 	return Parse(buffer[:n], booted()), nil
 }
 
-// filtered reports whether some system calls end this process (seccomp(2)). syslog(2) is not among those that a service may make
-// with SystemCallFilter=@system-service, which is what most of systemd's hardening has (systemd: src/shared/seccomp-util.c).
+// filtered reports whether this process has a seccomp filter (seccomp(2)), which may end it at some system calls. With
+// SystemCallFilter=@system-service, as in most hardened services of systemd, syslog(2) is one of these (systemd:
+// src/shared/seccomp-util.c).
 func filtered() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	return err == nil && mode != 0
@@ -92,8 +97,8 @@ func lastOf(path string, buffer []byte) (int, error) {
 	return n, err
 }
 
-// booted is when the kernel's log clock began, on the wall clock of now. That clock stands still during suspend, like
-// CLOCK_MONOTONIC (kernel/printk/printk.c, local_clock).
+// booted returns the wall clock time at which the clock of the kernel's log started. Like CLOCK_MONOTONIC, that clock
+// does not count during suspend (kernel/printk/printk.c, local_clock).
 func booted() time.Time {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
@@ -102,8 +107,8 @@ func booted() time.Time {
 	return time.Now().Add(-time.Duration(ts.Nano())).Round(time.Millisecond) // so that readings agree
 }
 
-// Parse finds the errors in lines of the kernel's log whose clock began at start. Errors that are over are left out, and so
-// is whatever is not exactly a line of the driver.
+// Parse finds the errors in lines of the kernel's log. start is the time at which the log's clock started. It skips
+// errors before a recovery, and lines that are not exactly in the driver's form.
 func Parse(text []byte, start time.Time) []Error {
 	var found []Error
 	var before stamped
@@ -125,7 +130,7 @@ func Parse(text []byte, start time.Time) []Error {
 	return few(found)
 }
 
-// stamped is one line: who wrote it is in text, when in stamp.
+// stamped is one line of the log.
 type stamped struct {
 	stamp  string
 	since  time.Duration // since the start of the log's clock
@@ -133,8 +138,8 @@ type stamped struct {
 	driver bool
 }
 
-// stamp takes "<4>[   12.345678] " or "<4>[   12.345678][ T123] " off a line. A level above 7 is a line that a program
-// wrote; a line without a time cannot be told from a part of another one.
+// stamp cuts "<4>[   12.345678] " or "<4>[   12.345678][ T123] " off a line. A line with a level above 7 was written by
+// a program. A line without a time may be a part of another one.
 func stamp(line []byte) (stamped, bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	if len(line) < 5 || line[0] != '<' || line[1] < '0' || line[1] > '7' || line[2] != '>' || line[3] != '[' {
@@ -147,17 +152,16 @@ func stamp(line []byte) (stamped, bool) {
 	if !ok || !dotted || len(micros) != 6 || err1 != nil || err2 != nil {
 		return stamped{}, false
 	}
-	if bytes.HasPrefix(rest, []byte("[")) { // the task or processor, where the kernel is built to say it
+	if bytes.HasPrefix(rest, []byte("[")) { // the task or processor, depending on the kernel's configuration
 		_, rest, _ = bytes.Cut(rest, []byte("]"))
 	}
 	text, spaced := bytes.CutPrefix(rest, []byte(" "))
 	return stamped{stamp: string(clock), since: time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, text: text}, spaced
 }
 
-// xid reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (the form is shown in
-// docs.nvidia.com/deploy/xid-errors). The process may be '<unknown>', and behind the address of a device with slices may stand
-// which of them it was, " GPU-I:02 GPU-CI:00" (NVIDIA/open-gpu-kernel-modules src/nvidia/src/kernel/gpu/rc/kernel_rc.c): the
-// error counts for the device.
+// xid reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (docs.nvidia.com/deploy/xid-errors). The process
+// may be '<unknown>'. The address of a MIG device may be followed by its instances, " GPU-I:02 GPU-CI:00"
+// (NVIDIA/open-gpu-kernel-modules src/nvidia/src/kernel/gpu/rc/kernel_rc.c); the error counts for the whole device.
 func xid(text string, since time.Duration, start time.Time) (Error, bool) {
 	rest, ok := strings.CutPrefix(text, "NVRM: Xid (PCI:")
 	place, rest, closed := strings.Cut(rest, "): ")
@@ -179,7 +183,7 @@ func xid(text string, since time.Duration, start time.Time) (Error, bool) {
 	return e, true
 }
 
-// clockAt is the wall clock of a line; zero where it is not known when the log's clock began.
+// clockAt returns the wall clock time of a line; zero if start is not known.
 func clockAt(start time.Time, since time.Duration) time.Time {
 	if start.IsZero() {
 		return start
@@ -201,7 +205,7 @@ func addressed(s string) bool {
 	return true
 }
 
-// few keeps the newest errors of each device and code, and what came after a recovery.
+// few keeps the newest errors of each device and code after its last recovery.
 func few(found []Error) []Error {
 	type kind struct {
 		pci  string

@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestUnknownStart: where the clock cannot be read an error counts, at a time that is not known.
+// TestUnknownStart: if the clock cannot be read, an error counts without a time.
 func TestUnknownStart(t *testing.T) {
 	got := Parse([]byte("<4>[   12.500000] NVRM: Xid (PCI:0000:05:00): 79\n"), time.Time{})
 	if len(got) != 1 || !got[0].XID.At.IsZero() {
@@ -68,7 +68,7 @@ func TestUnknownStart(t *testing.T) {
 	}
 }
 
-// TestRecovered: the driver says itself when a device needs nothing any more.
+// TestRecovered: the driver reports when a device has recovered.
 func TestRecovered(t *testing.T) {
 	log := `<4>[   10.000000] NVRM: Xid (PCI:0000:05:00): 119, pid=7, name=x, Timeout after 6s of waiting for RPC response
 <4>[   10.000001] NVRM: Xid (PCI:0000:06:00): 119, pid=7, name=x, Timeout
@@ -87,7 +87,7 @@ func TestRecovered(t *testing.T) {
 	}
 }
 
-// TestManyErrors: what repeats itself does not push out what happened once.
+// TestManyErrors: repeated errors do not displace one that happened once.
 func TestManyErrors(t *testing.T) {
 	var log strings.Builder
 	log.WriteString("<4>[    1.000000] NVRM: Xid (PCI:0000:05:00): 62, x\n")
@@ -118,17 +118,17 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestReadKernel: the kernel's own log can be read, or is refused; both within a moment.
+// TestReadKernel: the kernel's log can be read or is refused, both quickly.
 func TestReadKernel(t *testing.T) {
 	began := time.Now()
 	got, err := Read("/")
-	if took := time.Since(began); took > 10*time.Second { // whoever waits for the next message waits for long
+	if took := time.Since(began); took > 10*time.Second { // a read that waits for the next message takes long
 		t.Errorf("it took %v", took)
 	}
 	t.Log(len(got), "errors,", err)
 }
 
-// TestReadFiltered: where the call would end the process, it is not made.
+// TestReadFiltered: Read does not make a system call that may end the process.
 func TestReadFiltered(t *testing.T) {
 	done := make(chan error)
 	go func() {

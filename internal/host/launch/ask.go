@@ -25,10 +25,10 @@ type Question struct {
 	Dir  string
 }
 
-// Of makes it a question to the program that a process runs, in the folder that it works in. Both are opened through the
-// process's own folder in procfs, which belongs to that process for ever, whoever gets its number later. same is asked after
-// that, whether it is the process that is meant: it finds it as a number in a folder like procfs. Close what is returned
-// when the question was asked.
+// Of directs the question to the program that a process runs, in its working directory. Both are opened through the
+// process's folder in procfs, which stays that of this process even if its PID is used again. After that, same is asked
+// whether it is the right process; it gets the PID as a number in a folder like procfs. Close the result when the
+// question was asked.
 func (q *Question) Of(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
 	o := &opened{}
 	folder, err := o.open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
@@ -148,7 +148,8 @@ func first(env []string) []string {
 	return out
 }
 
-// head keeps the first bytes and drops the rest: who prints more must not block, nor fill our memory.
+// head keeps the first bytes and drops the rest, so that a program that prints more neither blocks nor fills our
+// memory.
 type head struct {
 	b    bytes.Buffer
 	most int

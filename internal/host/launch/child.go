@@ -29,7 +29,7 @@ type Command struct {
 	Born func(*Child) error
 }
 
-// Child is a command that runs beside us in our own process group, with our terminal.
+// Child is a command that runs as a child in our own process group, with our terminal.
 type Child struct {
 	process *os.Process
 	ended   chan struct{}
@@ -128,13 +128,17 @@ func (c *Child) Wait() string {
 }
 
 // Outcome waits for its end: the exit code, or the name of the signal that ended it ("SIGKILL"), for how long it ran, and the
-// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss).
+// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss). The
+// memory is 0, unknown, if it is no more than this process's own, which a child starts with until its exec.
 func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int64) {
 	<-c.ended
 	if c.status.Signaled() {
 		signal = unix.SignalName(c.status.Signal())
 	}
-	return c.status.ExitStatus(), signal, c.ran, c.usage.Maxrss << 10
+	if peak = c.usage.Maxrss << 10; peak <= ownPeak() {
+		peak = 0
+	}
+	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
 // Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". "" is a
@@ -147,7 +151,7 @@ func (c *Child) Signal() string {
 	return c.Meant(c.began)
 }
 
-// Meant is the last signal that somebody sent to end the child since then, through us or with us: "SIGINT"; "" none.
+// Meant is the last signal since then that was sent to end the child, to it or to us: "SIGINT"; "" none.
 func (c *Child) Meant(since time.Time) string {
 	v := c.last.Load()
 	if v == 0 || c.began.Add(time.Duration(v>>7)).Before(since) {
@@ -182,8 +186,8 @@ func (c *Child) Send(name string) {
 	_ = c.process.Signal(unix.SignalNum(name))
 }
 
-// Hold starts the holder for the child, whose descriptor keep is of the lease, and closes what this process has of it. It is
-// for Born.
+// Hold starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's lock.
+// It is for Born.
 func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
 	pidfd, err := Pidfd(c.PID())
 	if err == nil {
@@ -235,7 +239,7 @@ func (c *Child) wait() {
 				c.resume()
 			}
 			continue
-		case err != nil: // somebody else has buried it: how it ended is not known, and so was no success
+		case err != nil: // another process has reaped it: its exit status is unknown, so it is no success
 			status = 0xff << 8
 		}
 		c.finish(status, usage)
@@ -250,8 +254,8 @@ func (c *Child) finish(status unix.WaitStatus, usage unix.Rusage) {
 	})
 }
 
-// resume lets a child go on that does not do so by itself: who continues a job continues its whole process group, but the
-// child may have made one of its own.
+// resume continues a child that stays stopped. A shell continues the whole process group of a job, but the child may
+// have made a group of its own.
 func (c *Child) resume() {
 	for range 20 {
 		if !stopped(c.PID()) {
@@ -260,4 +264,13 @@ func (c *Child) resume() {
 		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
 	}
 	_ = c.process.Signal(unix.SIGCONT)
+}
+
+// ownPeak is the most memory that this process has had, in bytes.
+func ownPeak() int64 {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return usage.Maxrss << 10
 }

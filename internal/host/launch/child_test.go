@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// roleBeside runs a command beside itself, in the group that descriptor 3 is.
+// roleBeside runs a command as a child, in the process group that descriptor 3 names.
 func roleBeside(args []string) error {
 	child, err := Command{Path: args[0], Argv: args, Env: os.Environ(), Group: os.NewFile(3, "group")}.Start()
 	if err == nil {

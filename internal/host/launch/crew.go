@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Crew is several commands that run beside us in our own process group, with our terminal. The signals of a terminal reach all
-// of them and us, and those that are sent to this process alone are passed on to each once. What stops this process (Ctrl-Z)
-// stops them by itself.
+// Crew is several commands that run as children in our own process group, with our terminal. Signals of the terminal
+// reach all of them and us; those that are sent to this process alone are passed on to each once. What stops this
+// process (Ctrl-Z) stops them too.
 type Crew struct {
 	command Command
 	signals *passing
@@ -21,7 +21,7 @@ type Crew struct {
 
 	mu      sync.Mutex
 	running map[int]*os.Process // by number
-	meant   time.Time           // when somebody last wanted them to end
+	meant   time.Time           // the last signal to end them
 	by      os.Signal           // how
 }
 
@@ -91,7 +91,7 @@ func (c *Crew) wait(number int, process *os.Process) {
 // Ended tells each end once.
 func (c *Crew) Ended() <-chan Ended { return c.ended }
 
-// Meant reports whether somebody wanted all to end, by a signal that came since then.
+// Meant reports whether a signal to end all has come since then.
 func (c *Crew) Meant(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

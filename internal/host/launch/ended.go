@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal names the signal that ended the process behind pidfd, "" for none. The process need not be a child of ours. known is
-// false where the kernel does not tell, which it does from Linux 6.15 on, once the process's parent has heard of the end.
+// Signal names the signal that ended the process of a pidfd, "" for none. It need not be a child of ours. known is
+// false if the kernel does not tell: it does from Linux 6.15 on, once the process's parent has waited for it.
 func Signal(pidfd *os.File) (name string, known bool) {
 	for end := time.Now().Add(200 * time.Millisecond); ; time.Sleep(2 * time.Millisecond) {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSignal: how a process ended that somebody else has waited for. A kernel that cannot tell says so, for every end alike.
+// TestSignal: how a process ended that another process has waited for. A kernel that cannot tell says so for every end.
 func TestSignal(t *testing.T) {
 	told := 0
 	cases := []struct{ script, want string }{

@@ -112,7 +112,7 @@ func TestExecDescriptors(t *testing.T) {
 		number, target, _ := strings.Cut(line, " ")
 		n, _ := strconv.Atoi(number)
 		switch {
-		case filepath.Base(target) != "library" && filepath.Base(target) != "caller": // of whoever runs this test
+		case filepath.Base(target) != "library" && filepath.Base(target) != "caller": // of the program that runs this test
 		case filepath.Base(target) == "library" && n < lowestFD:
 			t.Errorf("the library's descriptor %d is passed on", n)
 		default:

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unsafe"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -21,10 +23,10 @@ const (
 	VerifierFlag = "__verify"
 )
 
-// StartHolder starts this program again as a holder of lock that watches this very process. It returns when the
-// holder is on its way and is nobody's child but init's: as the command's child it would make the command's
-// wait for any child block for ever. args follow HolderFlag, pidfd and lock descriptor on its command line.
-// The holder closes spare, if there is one, so that closing it here takes no time; it is for descriptors whose last close is slow.
+// StartHolder starts this program again as a holder of lock that watches this process. When it returns, the holder runs
+// as a child of init: as the command's child it would make the command wait for ever when it waits for any child. args
+// follow HolderFlag, pidfd and lock descriptor on its command line. The holder closes spare, if there is one, so that
+// closing it here takes no time; it is for descriptors whose last close is slow.
 func StartHolder(lock int, spare *os.File, args ...string) error {
 	dieAtOnce()
 	self, err := Pidfd(os.Getpid())
@@ -44,7 +46,7 @@ func Pidfd(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// StartHolderFor is StartHolder for the process behind pidfd.
+// StartHolderFor is StartHolder for the process of a pidfd.
 func StartHolderFor(process *os.File, lock int, args ...string) error {
 	return startHolder(process, lock, nil, args)
 }
@@ -66,8 +68,8 @@ func startHolder(process *os.File, lock int, spare *os.File, args []string) erro
 	return err
 }
 
-// beside starts this program again as a child of init, with two or three descriptors and no stream. The first two begin its
-// command line. what names it in errors.
+// beside starts this program again as a child of init, with two or three descriptors and no streams. The first two
+// begin its command line. what names it in errors.
 func beside(what, flag string, env []string, keep []int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -247,20 +249,14 @@ type Watch struct {
 
 // Watching reads the two descriptors of a holder's command line.
 func Watching(pidfd, lock string) (*Watch, error) {
-	p, err1 := strconv.Atoi(pidfd)
-	l, err2 := strconv.Atoi(lock)
-	if err1 != nil || err2 != nil || p < 3 || l < 3 {
+	fds, ok := sys.Inherited(pidfd, lock)
+	if !ok {
 		return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
-	for _, fd := range []uintptr{uintptr(p), uintptr(l)} { //nolint:gosec // not negative
-		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
-		}
-	}
-	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && spare != p && spare != l {
+	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && !slices.Contains(fds, spare) {
 		go unix.Close(spare) //nolint:errcheck // it may take a while, and nothing was written
 	}
-	return &Watch{pidfd: p, lock: os.NewFile(uintptr(l), "lease")}, nil
+	return &Watch{pidfd: fds[0], lock: os.NewFile(uintptr(fds[1]), "lease")}, nil
 }
 
 // Wait blocks until the watched process is gone; each is called in between every so often.

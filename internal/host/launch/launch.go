@@ -1,5 +1,9 @@
-// Package launch starts the command in gpuard's own process and a small holder beside it. It knows about
-// descriptors, processes and signals; it does not know what a lease means.
+// Package launch turns this process into the command, and starts a small holder for it. It knows descriptors, processes
+// and signals; it does not know what a lease means.
+//
+//	path, err := launch.Find("python")
+//	err = launch.StartHolder(lock, nil, folder, lease)
+//	err = launch.Exec(path, argv, env, open, lock) // returns only on an error
 package launch
 
 import (
@@ -141,8 +145,8 @@ func closeOpened(before map[int]bool, keep int) {
 	}
 }
 
-// CanHold reports whether a holder may run beside the command. In PID 1 of a PID namespace, or under a subreaper
-// mark on this very process, the holder would become the command's child and its wait would never end.
+// CanHold reports whether a holder may run. In PID 1 of a PID namespace, or with a subreaper mark on this very process,
+// the holder would become the command's child, and a command that waits for all its children would never end.
 func CanHold() bool {
 	if os.Getpid() == 1 {
 		return false

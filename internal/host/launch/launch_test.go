@@ -197,7 +197,7 @@ func TestOpenDescriptors(t *testing.T) {
 	}
 }
 
-// roleCan: whether a holder may run beside a process with and without a subreaper mark.
+// roleCan: whether a holder may run, with and without a subreaper mark.
 func roleCan([]string) error {
 	before := CanHold()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

@@ -15,10 +15,10 @@ func (w *Watch) Gone() bool {
 	return unix.Fstat(int(w.lock.Fd()), &st) == nil && st.Nlink == 0
 }
 
-// Linger keeps the lease while a next start of the command may come, and returns when that has taken it over (Gone) or is not
-// to be expected any more: file is not there any more for rest, since who starts it again may be writing it anew, parent has
-// ended (a pidfd), or most is over. The files are watched by inotify; what it does not tell is looked at now and then, also
-// where the user's share of it is used up (inotify(7), max_user_instances).
+// Linger keeps the lease while a next start of the command may come. It returns when that start has taken it over
+// (Gone), or is not to be expected any more: file has been missing for rest (the user may be writing it anew), parent
+// (a pidfd) has ended, or most is over. inotify watches the files; changes that it does not report are polled for, also
+// if the user has no inotify instance left (inotify(7), max_user_instances).
 func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) {
 	in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -31,7 +31,7 @@ func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) {
 	}
 	var missing time.Time
 	for end := time.Now().Add(most); ; {
-		// Before each look, or what happens in between would not be seen; and again each time, since the file may be another
+		// Before each check, or a change in between would be missed; and each time anew, since the file may be another
 		// one under the same name by now.
 		told := watched("/proc/self/fd/"+strconv.Itoa(int(w.lock.Fd()))) && watched(file)
 		now, last := time.Now(), end

@@ -1,8 +1,6 @@
 package launch
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -10,12 +8,14 @@ import (
 	"syscall"
 	"unsafe"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
 // passing is what this process does with signals while a child runs, or several.
 type passing struct {
-	meant   func(syscall.Signal) // is told of each that ends programs, whoever got it
+	meant   func(syscall.Signal) // called with each signal that ends programs, to whichever process it was sent
 	send    func(os.Signal)      // passes one on
 	caught  chan os.Signal
 	done    chan struct{} // closed when nothing is passed on any more
@@ -46,8 +46,8 @@ func passedOn() []unix.Signal {
 	return []unix.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2}
 }
 
-// taken are the signals whose default the runtime does not know how to bring back, and which are taken from it for that:
-// those of DefaultSignals, and the ones that stop.
+// taken are the signals that Go's runtime must not handle, because it cannot restore their default: those of
+// DefaultSignals, and those that stop.
 func taken(sig unix.Signal) bool {
 	return slices.Contains(append(fromRuntime(), unix.SIGTSTP, unix.SIGTTIN), sig)
 }
@@ -106,10 +106,10 @@ func inFront() bool {
 	return found && group == unix.Getpgrp()
 }
 
-// follows reports whether this process stops too when the child was stopped by the signal: for the shell of our terminal, which
-// shows that, and continues both of us. Without a terminal nobody would continue more than the child (kill -CONT, a scheduler
-// that resumes one process after the other), and this process would stay stopped for ever. The same is true of SIGSTOP in the
-// background, which comes to the child alone: else it would have stopped us by itself.
+// follows reports whether this process stops too when the signal has stopped the child: for the shell of our terminal,
+// which shows that, and continues both. Without a terminal the sender would continue only the child (kill -CONT, or a
+// scheduler that resumes one process after the other), and this process would stay stopped for ever. So it is for
+// SIGSTOP in the background, which was sent to the child alone: otherwise it would have stopped us too.
 func follows(sig unix.Signal) bool {
 	if sig == unix.SIGSTOP {
 		return inFront()
@@ -162,7 +162,6 @@ func swapHandler(sig unix.Signal, set, old *action) {
 
 // stopped reports whether a process is stopped (proc_pid_stat(5), field 3).
 func stopped(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(stat, ')')
-	return err == nil && end >= 0 && bytes.HasPrefix(stat[end:], []byte(") T"))
+	p, ok := sys.ReadProcess(pid)
+	return ok && p.State == 'T'
 }

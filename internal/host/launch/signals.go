@@ -38,9 +38,9 @@ func fromRuntime() []unix.Signal {
 	}
 }
 
-// dieAtOnce leaves the signals that end a process to the kernel, from some time before the command takes this process's place. The
-// Go runtime's handler would run in one of its threads, and exec ends the threads: a signal that is being handled just then
-// would be lost, and the command would go on as if nobody had asked it to end.
+// dieAtOnce leaves the signals that end a process to the kernel, from shortly before exec on. Go's handler would run in
+// one of the threads, which exec ends: a signal that is being handled just then would be lost, and the command would
+// run on as if none had been sent.
 func dieAtOnce() {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if !signal.Ignored(sig) {

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
 
-// StartVerifier starts this program again, beside the command and nobody's child like a holder, to watch where the command
-// runs, which is or will be process pid. It has no part in the lease: a driver that hangs may keep it for ever, and must not keep the lease. It inherits our
-// standard error, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its command line.
+// StartVerifier starts this program again, as a child of init like a holder, to watch where the command runs, which is
+// or will be process pid. It has no part in the lease: a driver that hangs may keep the verifier for ever, and must not
+// keep the lease. It inherits our standard error, and writes one line there. args follow VerifierFlag, pidfd and the
+// stream's number on its command line.
 func StartVerifier(pid int, args ...string) error {
 	process, err := Pidfd(pid)
 	if err != nil {
@@ -28,36 +30,26 @@ func StartVerifier(pid int, args ...string) error {
 
 // Verifying reads the two descriptors of a verifier's command line: the command's pidfd, and where to write.
 func Verifying(pidfd, stream string) (process, out *os.File, err error) {
-	p, err1 := strconv.Atoi(pidfd)
-	s, err2 := strconv.Atoi(stream)
-	if err1 != nil || err2 != nil || p < 3 || s < 3 {
+	fds, ok := sys.Inherited(pidfd, stream)
+	if !ok {
 		return nil, nil, errors.New("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
-	for _, fd := range []uintptr{uintptr(p), uintptr(s)} { //nolint:gosec // not negative
-		if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return nil, nil, errors.New("cannot verify by hand: gpuard run --verify starts its verifier itself")
-		}
-	}
-	return os.NewFile(uintptr(p), "pidfd"), os.NewFile(uintptr(s), "standard error"), nil
+	return os.NewFile(uintptr(fds[0]), "pidfd"), os.NewFile(uintptr(fds[1]), "standard error"), nil
 }
 
-// Exited is closed when the process behind pidfd has ended; it need not be a child of ours. pidfd must stay open until then.
+// Exited returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours. pidfd
+// must stay open until then.
 func Exited(pidfd *os.File) <-chan struct{} {
 	ended := make(chan struct{})
 	fd := int(pidfd.Fd())
 	go func() {
 		defer close(ended)
-		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
-			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-				return
-			}
-		}
+		sys.AwaitExit(fd)
 	}()
 	return ended
 }
 
-// Send sends a signal to the process behind pidfd, and to no other that got its number.
+// Send sends a signal to the process of a pidfd, and to no other that has its PID by now.
 func Send(pidfd *os.File, sig unix.Signal) error {
 	return unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, 0)
 }

@@ -32,7 +32,7 @@ type witness struct {
 // counted are the numbers of the standard signals, and of none: 0.
 const counted = 32
 
-// The signals that mean something to the witness: real-time ones, which nobody else uses here.
+// The signals to the witness: real-time ones, which have no other use here.
 const (
 	tellCounts = 40
 	orphaned   = 41 // a thread of its parent has ended, perhaps the last
@@ -94,7 +94,7 @@ func newWitness(signals []os.Signal) (*witness, error) {
 // stop ends the witness.
 func (w *witness) stop() {
 	_ = w.answer.Close()
-	_ = unix.Kill(w.pid, unix.SIGKILL) // nobody else waits for it, so it has its number still
+	_ = unix.Kill(w.pid, unix.SIGKILL) // no other goroutine reaps it, so its PID is still its own
 	for {
 		if _, err := unix.Wait4(w.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
@@ -171,8 +171,8 @@ func rawWitness(a *witnessArgs) (uintptr, syscall.Errno) {
 		return pid, errno
 	}
 	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(a.name)), 0)
-	// Who signals processes by their command lines or names (pkill -f "gpuard run", pkill gpuard) means this process, and not
-	// the group: the witness must not look like it.
+	// A user who signals processes by their command lines or names (pkill -f "gpuard run", pkill gpuard) means this
+	// process, and not the group: the witness must have another name.
 	for _, arg := range a.line {
 		for i := range arg {
 			arg[i] = 0

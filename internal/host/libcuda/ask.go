@@ -14,19 +14,20 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Flag is the first argument of a process that was started by Ask; such a process must call Serve and end.
+// Flag is the first argument of a process that Ask starts. Such a process must call Serve and end.
 const Flag = "__probe"
 
 const schema = "gpuard.probe/1"
 
-// message is what the child prints, on a line of its own: the driver or a preloaded library may print too.
+// message is the line that the child prints. It is a line of its own, because the driver or a preloaded library may
+// print too.
 type message struct {
 	Schema string `json:"schema"`
 	Answer
 	Unavailable *gpu.Unavailable `json:"unavailable"`
 }
 
-// Serve is the child: it lists, and writes the answer or the reason for none.
+// Serve is the work of the child: it lists the devices, and writes the answer or the reason why there is none.
 func Serve(w io.Writer) error {
 	a, err := List()
 	m := message{Schema: schema, Answer: a}
@@ -41,8 +42,8 @@ func Serve(w io.Writer) error {
 	return err
 }
 
-// Ask starts this program again with Flag and exactly this environment, and waits for its answer, at most for limit.
-// The error is a *gpu.Unavailable, also when the driver hangs or ends the child.
+// Ask starts this program again with Flag and exactly this environment, and waits at most limit for its answer.
+// The error is a *gpu.Unavailable, also if the driver hangs or ends the child.
 func Ask(ctx context.Context, env []string, limit time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -54,7 +55,7 @@ func Ask(ctx context.Context, env []string, limit time.Duration) (Answer, error)
 	case end := <-c.ended:
 		return end.answer()
 	case <-ctx.Done():
-		// It is not waited for: a process that hangs inside the kernel driver cannot be killed.
+		// It does not wait for the end: a process that hangs in the kernel driver cannot be killed.
 		_ = c.process.Kill()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return Answer{}, fmt.Errorf("cannot ask the CUDA driver: %w", context.Canceled)
@@ -63,7 +64,7 @@ func Ask(ctx context.Context, env []string, limit time.Duration) (Answer, error)
 	}
 }
 
-// child is a process that was asked.
+// child is a process that Ask started.
 type child struct {
 	process *os.Process
 	ended   chan ending
@@ -76,7 +77,7 @@ type ending struct {
 	err         error
 }
 
-// start uses os.StartProcess, because exec.Cmd would drop all but the last value of a variable that is there twice.
+// start uses os.StartProcess, because exec.Cmd drops all but the last value of a variable that is set twice.
 func start(env []string) (*child, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -117,7 +118,7 @@ func (c *child) collect(out, errs *os.File) {
 	c.ended <- e
 }
 
-// all reads to the end and keeps the first MiB: a child that prints more must not block, nor fill our memory.
+// all reads to the end and keeps the first MiB: a child that prints more must not block or fill the memory.
 func all(f *os.File) []byte {
 	defer f.Close()
 	const most = 1 << 20
@@ -151,7 +152,7 @@ func (e ending) answer() (Answer, error) {
 	}
 }
 
-// firstLine of what a child complained about, cut to a size for one message.
+// firstLine returns the first line of a child's standard error, cut to 200 bytes.
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	const most = 200

@@ -11,7 +11,7 @@ import (
 // lib is the handle of the opened library.
 type lib uintptr
 
-// address of a function; 0 means that this library has none of that name.
+// address returns the address of a library function, 0 if the library does not have it.
 func (l lib) address(name string) uintptr {
 	found, err := purego.Dlsym(uintptr(l), name)
 	if err != nil {
@@ -22,8 +22,8 @@ func (l lib) address(name string) uintptr {
 
 func (l lib) lacks(name string) bool { return l.address(name) == 0 }
 
-// call calls one function that returns CUresult. Pointers must be converted to uintptr in the call itself: the
-// directive keeps what they point to in place until the call is over.
+// call calls a function that returns CUresult. Pointers must be converted to uintptr in the call itself: the directive
+// keeps the memory that they point to in place until the call returns.
 //
 //go:uintptrescapes
 func (l lib) call(name string, arguments ...uintptr) int {
@@ -40,7 +40,7 @@ func invoke(address uintptr, arguments ...uintptr) uintptr {
 	return result
 }
 
-// text calls a function of the form f(char *buffer, int length, CUdevice device); "" when it fails.
+// text calls a function of the form f(char *buffer, int length, CUdevice device); "" if it fails.
 func (l lib) text(name string, size int, device int32) string {
 	buffer := make([]byte, size)
 	if l.call(name, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size), uintptr(device)) != success {
@@ -56,13 +56,13 @@ func (l lib) uuid(name string, device int32) (id [16]byte, ok bool) {
 	return id, code == success
 }
 
-// word is the name of a code, such as "CUDA_ERROR_NO_DEVICE".
-func (l lib) word(code int) string {
+// codeName returns the name of a code, such as "CUDA_ERROR_NO_DEVICE".
+func (l lib) codeName(code int) string {
 	var name uintptr
 	if l.call("cuGetErrorName", uintptr(code), uintptr(unsafe.Pointer(&name))) != success || name == 0 {
 		return fmt.Sprintf("CUresult %d", code)
 	}
-	// The text is the library's, so the collector does not know the address.
+	// The memory belongs to the library, so the garbage collector does not move it.
 	start := *(*unsafe.Pointer)(unsafe.Pointer(&name))
 	const limit = 256
 	for n := range limit {

@@ -1,6 +1,9 @@
 // Package libcuda asks NVIDIA's CUDA driver library, libcuda.so.1, which devices a process sees. The library reads the
-// environment once, when it is initialised, so the question is put by a child process that has exactly the environment
-// in question. It decides nothing and knows no rule of the variables: its answer is what such rules are measured by.
+// environment once, when it is initialised, so a child process with exactly that environment asks. The package decides
+// nothing and knows no rules of the variables: its answer is the reference for such rules.
+//
+//	answer, err := libcuda.Ask(ctx, []string{"CUDA_VISIBLE_DEVICES=GPU-5c"}, 10*time.Second)
+//	for number, device := range answer.Devices { // device.UUID
 package libcuda
 
 import (
@@ -17,24 +20,24 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Shown is one device as the driver shows it. Its position in the answer is the number that programs use.
+// Shown is one device as the driver reports it. Its index in the answer is the number that programs use.
 type Shown struct {
-	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L writes them; "" when the library cannot say
-	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" when the library cannot say
+	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L prints them; "" if not known
+	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" if not known
 	Name string   `json:"name"`
 }
 
-// Answer is what one process sees.
+// Answer is what a process with that environment sees.
 type Answer struct {
 	Devices []Shown `json:"devices"` // in the order of their ordinals; never nil
 	Code    int     `json:"code"`    // what cuInit returned (CUresult); 0 is success
 	Word    string  `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
-	CUDA    string  `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" when it does not say
+	CUDA    string  `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" if not known
 	Library string  `json:"library"` // the file that the loader found
-	Parents bool    `json:"parents"` // the library names a MIG device by its GPU, since it has no cuDeviceGetUuid_v2
+	Parents bool    `json:"parents"` // the UUID of a MIG device is that of its GPU: the library has no cuDeviceGetUuid_v2
 }
 
-// CUresult values with a meaning here ("CUDA Driver API", module "Data types used by CUDA driver").
+// The CUresult values that this package distinguishes ("CUDA Driver API", module "Data types used by CUDA driver").
 const (
 	success          = 0
 	notInitialized   = 3
@@ -43,13 +46,13 @@ const (
 	invalidDevice    = 101
 	systemNotReady   = 802
 	driverMismatch   = 803
-	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND, also our answer for a function that the library lacks
+	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks
 )
 
-// List loads the library in this process, initialises it, and lists what it shows under this process's environment, as
-// it was at the start of the process. cuInit may answer that there is no usable device (3, 100, 101): that is an empty list
-// with its code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable.
-// It blocks for as long as the driver does; Ask has a deadline.
+// List loads the library in this process, initialises it, and lists the devices that it reports under the environment
+// with which this process was started. If cuInit returns that there is no usable device (3, 100, 101), the list is
+// empty and has the code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable. It
+// blocks as long as the driver does; Ask has a deadline.
 func List() (Answer, error) {
 	runtime.LockOSThread() // the loader keeps its error text per thread
 	defer runtime.UnlockOSThread()
@@ -70,7 +73,7 @@ func List() (Answer, error) {
 		a.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	}
 	a.Code = l.call("cuInit", 0)
-	a.Word = l.word(a.Code)
+	a.Word = l.codeName(a.Code)
 	switch a.Code {
 	case success:
 		return l.devices(a)
@@ -97,7 +100,8 @@ func (l lib) devices(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// describe reads what identifies a device. A function that fails leaves its part empty: the others still say which one it is.
+// describe reads what identifies a device. If a function fails, its field stays empty and the others still identify the
+// device.
 func (l lib) describe(device int32) Shown {
 	d := Shown{Name: l.text("cuDeviceGetName", 256, device), PCI: address(l.text("cuDeviceGetPCIBusId", 64, device))}
 	own, ok := l.uuid("cuDeviceGetUuid_v2", device)
@@ -105,8 +109,9 @@ func (l lib) describe(device int32) Shown {
 	if !ok {
 		own, ok = whole, older
 	}
-	// The 16 bytes do not say what they name. The older function names the GPU and the newer one the MIG device, and the
-	// driver writes the profile behind the name: "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+	// The 16 bytes do not say whether they are of a GPU or a MIG device. The older function returns those of the GPU,
+	// the newer one those of the MIG device. For a MIG device, the driver adds the profile to the name: "NVIDIA
+	// A100-SXM4-80GB MIG 1g.10gb".
 	kind := "GPU-"
 	if older && own != whole || !l.lacks("cuDeviceGetUuid_v2") && strings.Contains(d.Name, " MIG ") {
 		kind = "MIG-"
@@ -121,7 +126,7 @@ func hyphens(id [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// address brings a PCI address into the kernel's form: lower case, four digits of domain.
+// address converts a PCI address to the kernel's form: lower case, with four digits of domain.
 func address(s string) string {
 	s = strings.ToLower(s)
 	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) > 4 {
@@ -132,7 +137,8 @@ func address(s string) string {
 
 const library = "libcuda.so.1"
 
-// loaded is the file behind the name: a toolkit's stub or a container's compatibility library explains many surprises.
+// loaded returns the path of the loaded file. It is in messages because it may be a toolkit's stub, or a container's
+// compatibility library.
 func loaded() string {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {

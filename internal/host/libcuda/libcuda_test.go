@@ -42,7 +42,7 @@ func ask(t *testing.T, d *fakegpu.Driver, env ...string) (Answer, error) {
 	return Ask(t.Context(), append(d.Env(), env...), 20*time.Second)
 }
 
-// machine is two devices and a table for them.
+// machine has two devices and a table of answers for them.
 func machine(t *testing.T) (*fakegpu.Driver, []fakegpu.Seen) {
 	t.Helper()
 	first, second := fakegpu.A100(0).With("pci", "00000001:AF:00.0"), fakegpu.H100(1).MIG("1g.10gb")
@@ -176,7 +176,7 @@ func TestHangingDriver(t *testing.T) {
 	}
 }
 
-// The first of two values counts for getenv(3), and only an environment that is passed on unchanged shows that.
+// getenv(3) returns the first of two values, so the environment must be passed on unchanged.
 func TestTheEnvironmentIsPassedOnExactly(t *testing.T) {
 	d, seen := machine(t)
 	odd := " 0 ,\xff%\n1"
@@ -199,7 +199,7 @@ func TestTheEnvironmentIsPassedOnExactly(t *testing.T) {
 			t.Errorf("%q: %+v, %v", c.env, got, err)
 		}
 	}
-	t.Setenv("CUDA_VISIBLE_DEVICES", "0") // ours must not reach the child
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0") // the parent's must not reach the child
 	if _, err := Ask(t.Context(), append(d.Env(), "CUDA_VISIBLE_DEVICES=1"), 20*time.Second); err != nil {
 		t.Error(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-const find = "look at which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
+const find = "see which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
 
-// cannotLoad tells a missing library from one that is there and does not load. The loader names the file that it did
-// not find; another name is a file that the library needs.
+// cannotLoad distinguishes a missing library from one that cannot be loaded. The loader's error begins with the missing
+// file; if that is another one, the library needs it.
 func cannotLoad(loader error) *gpu.Unavailable {
 	if strings.HasPrefix(loader.Error(), library+": cannot open shared object file: No such file") {
 		return &gpu.Unavailable{
@@ -55,9 +55,9 @@ func refused(function string, a Answer) *gpu.Unavailable {
 	return u
 }
 
-// failed is for a call after cuInit.
+// failed returns the error of a call after cuInit.
 func (l lib) failed(call string, code int) *gpu.Unavailable {
-	return refused(call, Answer{Code: code, Word: l.word(code)})
+	return refused(call, Answer{Code: code, Word: l.codeName(code)})
 }
 
 func late(limit time.Duration) *gpu.Unavailable {

@@ -1,11 +1,12 @@
-// Package limits reads what this process and its children may use beside GPUs: shared memory, locked memory, processors. It
-// judges nothing.
+// Package limits reads the limits of this process and its children other than GPUs: shared memory, locked memory,
+// processors. It judges nothing.
+//
+//	l, err := limits.Read("/") // l.Shm == nil: there is no /dev/shm
 package limits
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -16,20 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/sys"
 )
 
-// Read reads the limits of this process on the machine whose files lie below root ("/" for this one). The error is that
-// /dev/shm is there and cannot be looked at; everything else that cannot be read is absent.
-func Read(root string) (site.Limits, error) {
-	l := site.Limits{CPUs: cpus(root), Memlock: memlock(root), RDMA: rdma(root)}
+// Read reads the limits of this process from the files below root ("/" for this machine). The error says that /dev/shm
+// exists and cannot be read; every other limit that cannot be read is absent.
+func Read(root string) (hostinfo.Limits, error) {
+	l := hostinfo.Limits{CPUs: cpus(root), Memlock: memlock(root), RDMA: rdma(root)}
 	var shm unix.Statfs_t
 	err := unix.Statfs(filepath.Join(root, "dev/shm"), &shm)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return l, nil
 	case err != nil:
-		return l, fmt.Errorf("cannot look at /dev/shm: %w", err)
+		return l, fmt.Errorf("cannot read the size of /dev/shm: %w", err)
 	}
 	size := func(blocks uint64) *gpu.Bytes {
 		return new(gpu.Bytes(min(blocks*uint64(shm.Bsize), math.MaxInt64))) //nolint:gosec // a size of blocks is positive, and the result is cut
@@ -38,7 +40,8 @@ func Read(root string) (site.Limits, error) {
 	return l, nil
 }
 
-// memlock is the limit of locked memory; nil where there is none, also because this process may pass it by.
+// memlock returns the limit of locked memory; nil if there is none, or if this process has CAP_IPC_LOCK, for which it
+// does not count.
 func memlock(root string) *gpu.Bytes {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil || limit.Cur > math.MaxInt64 {
@@ -55,7 +58,7 @@ func memlock(root string) *gpu.Bytes {
 	return new(gpu.Bytes(limit.Cur))
 }
 
-// rdma names the cards of the class that NVIDIA and others call InfiniBand, RoCE included.
+// rdma returns the names of InfiniBand and RoCE cards.
 func rdma(root string) []string {
 	entries, err := os.ReadDir(filepath.Join(root, "sys/class/infiniband"))
 	if err != nil {
@@ -68,8 +71,8 @@ func rdma(root string) []string {
 	return names
 }
 
-// cpus is how many processors this process may use: those it may run on, or the smaller share of time that a control group
-// of it or around it has. 0 is unknown.
+// cpus returns the number of processors that this process may use: the size of its affinity mask, or the CPU quota of
+// its cgroup or one above, if that is smaller. 0 is unknown.
 func cpus(root string) float64 {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -94,7 +97,7 @@ func cpus(root string) float64 {
 	return n
 }
 
-// upwards is the least of n and what the group and those around it may use.
+// upwards returns the smallest of n and the quotas of a cgroup and those above it.
 func upwards(n float64, root, hierarchy, path string, quota func(dir string) float64) float64 {
 	for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
 		if q := quota(filepath.Join(root, hierarchy, path)); q > 0 {
@@ -106,7 +109,7 @@ func upwards(n float64, root, hierarchy, path string, quota func(dir string) flo
 	}
 }
 
-// share is quota by period; 0 where there is no quota ("max", "-1", no such file).
+// share returns quota divided by period; 0 if there is no quota ("max", "-1", no such file).
 func share(quota, period string) float64 {
 	q, err1 := strconv.ParseFloat(quota, 64)
 	p, err2 := strconv.ParseFloat(period, 64)
@@ -116,13 +119,8 @@ func share(quota, period string) float64 {
 	return q / p
 }
 
-// text is a small file of the kernel; "" when it cannot be read.
+// text returns the content of a file of the kernel; "" if it cannot be read.
 func text(elements ...string) string {
-	file, err := os.Open(filepath.Join(elements...))
-	if err != nil {
-		return ""
-	}
-	defer file.Close() //nolint:errcheck // read only
-	content, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	content, _ := sys.ReadSome(filepath.Join(elements...), 64<<10)
 	return string(content)
 }

@@ -7,24 +7,25 @@ import (
 	"runtime"
 )
 
-// entry is one library of the loader's cache.
+// entry is one library in the loader's cache.
 type entry struct{ name, path string }
 
-// Layout of /etc/ld.so.cache (bminor/glibc sysdeps/generic/dl-cache.h, struct cache_file_new and file_entry_new): a head of 48
-// bytes, then 24 bytes for each library, then the names. A cache that old loaders can read too has another table before that.
+// Layout of /etc/ld.so.cache (bminor/glibc sysdeps/generic/dl-cache.h, struct cache_file_new and file_entry_new): a
+// header of 48 bytes, then 24 bytes for each library, then the names. A cache that old loaders can read too has another
+// table before these.
 const (
 	newMagic  = "glibc-ld.so.cache1.1"
 	oldMagic  = "ld.so-1.7.0"
 	headSize  = 48
 	entrySize = 24
-	oldHead   = 16 // 11 bytes of magic, one byte to align, the count
+	oldHead   = 16 // 11 bytes of magic, one byte of padding, the count
 	oldEntry  = 12
 	alignment = 8
 )
 
-// ours are the flags of libraries that a program of this architecture loads (FLAG_ELF_LIBC6 and FLAG_…_LIB64 of the same file); 0 where
-// we do not know them: all are taken.
-func ours() int32 {
+// nativeFlags returns the flags of libraries for programs of this architecture (FLAG_ELF_LIBC6 and FLAG_…_LIB64 of the
+// same file); 0 if they are not known, which accepts all.
+func nativeFlags() int32 {
 	switch runtime.GOARCH {
 	case "amd64":
 		return 0x0303
@@ -36,7 +37,8 @@ func ours() int32 {
 
 var errCache = errors.New("it is not what ldconfig writes")
 
-// parseCache reads the cache. Every offset in it is checked: a file that is cut off or damaged is an error and never half read.
+// parseCache parses the cache. It checks every offset: a truncated or damaged file is an error and never gives a part
+// of the libraries.
 func parseCache(data []byte, flags int32) ([]entry, error) {
 	order := binary.NativeEndian
 	if bytes.HasPrefix(data, []byte(oldMagic)) {
@@ -60,7 +62,7 @@ func parseCache(data []byte, flags int32) ([]entry, error) {
 	var found []entry
 	for i := range count {
 		at := data[headSize+i*entrySize:]
-		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 { // of other architectures, or for some processors only
+		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 { // another architecture, or only for some processors
 			continue
 		}
 		name, ok1 := cString(data, order.Uint32(at[4:]))
@@ -73,7 +75,7 @@ func parseCache(data []byte, flags int32) ([]entry, error) {
 	return found, nil
 }
 
-// cString is the text at an offset, up to its zero byte.
+// cString returns the text at an offset, up to its zero byte.
 func cString(data []byte, at uint32) (string, bool) {
 	if uint64(at) >= uint64(len(data)) {
 		return "", false

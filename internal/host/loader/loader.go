@@ -1,5 +1,8 @@
-// Package loader finds shared libraries and CUDA toolkits where programs would: the folders of LD_LIBRARY_PATH, the cache of
-// ldconfig, the default folders, and PATH. It loads and runs nothing.
+// Package loader finds shared libraries and CUDA toolkits where programs find them: in the folders of LD_LIBRARY_PATH,
+// the cache of ldconfig, the default folders, and PATH. It loads and runs nothing.
+//
+//	libraries, err := loader.Search{Root: "/", Path: os.Getenv("LD_LIBRARY_PATH")}.Libraries()
+//	driver, ok := loader.First(libraries, "libcuda.so.1")
 package loader
 
 import (
@@ -14,22 +17,24 @@ import (
 	"strings"
 	"syscall"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
-// Search is where to look. Root is put before every path ("/" for this machine); the results name paths below it.
+// Search says where to search. Root is put before every path ("/" for this machine); the paths in results are without
+// it.
 type Search struct {
 	Root string
-	Path string // LD_LIBRARY_PATH, "" when it is not set
+	Path string // LD_LIBRARY_PATH, "" if it is not set
 }
 
-// Libraries lists the libraries of the driver and of CUDA in the order in which the loader would take them: of several with
-// one name the first counts (ld.so(8)). A library that a program's own RPATH names is not seen, which is how wheels bring theirs. The error is
-// a cache that cannot be read; what the other folders hold is told all the same.
-func (s Search) Libraries() ([]site.Library, error) {
-	var found []site.Library
+// Libraries lists the libraries of the driver and of CUDA in the order in which the loader searches them: of several
+// with the same name, it loads the first (ld.so(8)). It does not find libraries by a program's own RPATH, as Python
+// wheels have them. The error says that the cache cannot be read; the libraries in the other folders are returned with
+// it.
+func (s Search) Libraries() ([]hostinfo.Library, error) {
+	var found []hostinfo.Library
 	for _, folder := range strings.FieldsFunc(s.Path, func(r rune) bool { return r == ':' || r == ';' }) {
-		if filepath.IsAbs(folder) { // a relative one depends on where a program is started
+		if filepath.IsAbs(folder) { // a relative one depends on the working directory of the program
 			found = append(found, s.folder(folder, "LD_LIBRARY_PATH")...)
 		}
 	}
@@ -45,14 +50,14 @@ func (s Search) Libraries() ([]site.Library, error) {
 	return s.once(found), err
 }
 
-// once leaves out what another folder shows again: on most machines /lib is a link to /usr/lib.
-func (s Search) once(found []site.Library) []site.Library {
+// once drops files that are found again in another folder: on most machines /lib is a link to /usr/lib.
+func (s Search) once(found []hostinfo.Library) []hostinfo.Library {
 	type file struct {
 		name     string
 		dev, ino uint64
 	}
 	seen := map[file]bool{}
-	return slices.DeleteFunc(found, func(l site.Library) bool {
+	return slices.DeleteFunc(found, func(l hostinfo.Library) bool {
 		info, err := os.Stat(filepath.Join(s.Root, s.resolve(l.Path)))
 		if err != nil {
 			return false
@@ -68,11 +73,11 @@ func (s Search) once(found []site.Library) []site.Library {
 	})
 }
 
-// First is the library of that name that the loader would take.
-func First(libraries []site.Library, name string) (site.Library, bool) {
-	i := slices.IndexFunc(libraries, func(l site.Library) bool { return l.Name == name })
+// First returns the library of that name that the loader would load.
+func First(libraries []hostinfo.Library, name string) (hostinfo.Library, bool) {
+	i := slices.IndexFunc(libraries, func(l hostinfo.Library) bool { return l.Name == name })
 	if i < 0 {
-		return site.Library{}, false
+		return hostinfo.Library{}, false
 	}
 	return libraries[i], true
 }
@@ -85,22 +90,22 @@ func (s Search) cache() ([]entry, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the loader's cache: %w", err)
 	}
-	entries, err := parseCache(data, ours())
+	entries, err := parseCache(data, nativeFlags())
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the loader's cache /etc/ld.so.cache: %w", err)
 	}
 	return entries, nil
 }
 
-// defaults are the folders that the loader looks in at last. Debian builds it with the first two of them.
+// defaults lists the folders that the loader searches last. Debian's loader is built with the first two.
 func defaults() []string {
 	triple := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	return []string{"/lib/" + triple, "/usr/lib/" + triple, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
-// Elsewhere is the path of a library in a folder where some systems keep the driver and the loader does not look by itself:
-// NixOS (NixOS/nixpkgs pkgs/build-support/add-driver-runpath), Windows' driver under WSL, and the pods of Google's Kubernetes and of images
-// that follow NVIDIA's old ones. "" where none has it.
+// Elsewhere returns the path of a library in a folder that the loader does not search by default, and in which some
+// systems keep the driver: NixOS (NixOS/nixpkgs pkgs/build-support/add-driver-runpath), WSL, and pods of Google's
+// Kubernetes and images like NVIDIA's old ones. It is "" if none has it.
 func (s Search) Elsewhere(name string) string {
 	for _, folder := range []string{"/run/opengl-driver/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"} {
 		if path := filepath.Join(folder, name); exists(s.Root, s.resolve(path)) {
@@ -111,13 +116,13 @@ func (s Search) Elsewhere(name string) string {
 }
 
 // folder lists the wanted libraries of one folder by name.
-func (s Search) folder(folder, from string) []site.Library {
+func (s Search) folder(folder, from string) []hostinfo.Library {
 	entries, err := os.ReadDir(filepath.Join(s.Root, folder))
 	if err != nil {
-		return nil // the loader goes on in silence, too
+		return nil // the loader ignores it too
 	}
-	var found []site.Library
-	linked := map[string]bool{} // files that a link of another name leads to
+	var found []hostinfo.Library
+	linked := map[string]bool{} // files that are the target of a link with another name
 	for _, e := range entries {
 		version, ok := wanted(e.Name())
 		path := filepath.Join(folder, e.Name())
@@ -130,11 +135,11 @@ func (s Search) folder(folder, from string) []site.Library {
 		}
 		found = append(found, l)
 	}
-	return slices.DeleteFunc(found, func(l site.Library) bool { return linked[l.Name] })
+	return slices.DeleteFunc(found, func(l hostinfo.Library) bool { return linked[l.Name] })
 }
 
-func (s Search) library(name, path, from string) site.Library {
-	l := site.Library{Name: name, Path: path, From: from}
+func (s Search) library(name, path, from string) hostinfo.Library {
+	l := hostinfo.Library{Name: name, Path: path, From: from}
 	short, _ := wanted(name)
 	if long, ok := wanted(filepath.Base(s.resolve(path))); ok && len(long) > len(short) {
 		l.Version = long
@@ -142,7 +147,7 @@ func (s Search) library(name, path, from string) site.Library {
 	return l
 }
 
-// wanted reports whether a file is a library of the driver or of CUDA, and the version behind ".so.".
+// wanted reports whether a file is a library of the driver or of CUDA, and returns the version after ".so.".
 func wanted(name string) (version string, ok bool) {
 	stem, version, found := strings.Cut(name, ".so.")
 	if !found || version == "" || strings.Trim(version, "0123456789.") != "" {
@@ -154,7 +159,7 @@ func wanted(name string) (version string, ok bool) {
 	return version, strings.HasPrefix(name, "lib") && (slices.Contains(known, stem) || strings.HasPrefix(stem, "cudnn_"))
 }
 
-// resolve follows the links of a file inside root.
+// resolve follows the links of a file within Root.
 func (s Search) resolve(path string) string {
 	for range 16 {
 		target, err := os.Readlink(filepath.Join(s.Root, path))
@@ -169,7 +174,8 @@ func (s Search) resolve(path string) string {
 	return path
 }
 
-// loadable reports whether the loader would stop at this file: it goes on past libraries of another architecture or word size.
+// loadable reports whether the loader's search ends at this file. It skips libraries of another architecture or word
+// size.
 func (s Search) loadable(path string) bool {
 	file, err := open(filepath.Join(s.Root, s.resolve(path)))
 	if err != nil {
@@ -178,13 +184,14 @@ func (s Search) loadable(path string) bool {
 	defer file.Close() //nolint:errcheck // read only
 	head := make([]byte, 20)
 	if n, _ := file.Read(head); n < len(head) || string(head[:4]) != "\x7fELF" {
-		return true // the loader fails here and does not go on
+		return true // the loader fails here and does not search further
 	}
 	machine := map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH] // EM_X86_64, EM_AARCH64
 	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
 }
 
-// open opens a file for reading. Nothing is waited for: in a folder that anybody may write into, a pipe can have any name.
+// open opens a regular file for reading. It never blocks: in a folder that other users may write, a FIFO can have any
+// name.
 func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

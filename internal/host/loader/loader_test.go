@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
-// machine writes files below a new root: each "name text", "name -> target" for a link.
+// machine writes files below a new root: each is "name text", or "name -> target" for a link.
 func machine(t *testing.T, files ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -38,7 +38,7 @@ func machine(t *testing.T, files ...string) string {
 	return root
 }
 
-// cached is what ldconfig writes for libraries, each "name path".
+// cached makes a cache as ldconfig writes it, of libraries "name path".
 func cached(flags int32, libraries ...string) []byte {
 	type place struct{ name, path uint32 }
 	var names []byte
@@ -65,14 +65,14 @@ func cached(flags int32, libraries ...string) []byte {
 	return append(data, names...)
 }
 
-func told(found []site.Library) (lines []string) {
+func told(found []hostinfo.Library) (lines []string) {
 	for _, l := range found {
 		lines = append(lines, strings.TrimSpace(l.Name+" "+l.Path+" "+l.Version)+" "+l.From)
 	}
 	return lines
 }
 
-// TestLibraries: where the loader would look, in its order, each file once.
+// TestLibraries: the folders that the loader searches, in its order, each file once.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	root := machine(t,
@@ -81,7 +81,7 @@ func TestLibraries(t *testing.T) {
 		"usr/lib/alternative/libcuda.so.550.54.15", "etc/alternatives/libcuda -> /usr/lib/alternative/libcuda.so.550.54.15", "usr/lib/libcuda.so.1 -> /etc/alternatives/libcuda",
 		"opt/cuda/libcudart.so.11.0 -> libcudart.so.11.8.89", "opt/cuda/libcudart.so.11.8.89", "usr/lib/libcudnn.so.9 -> libcudnn.so.9.5.1", "usr/lib/libcudnn.so.9.5.1",
 		"usr/lib/libnccl.so.2 -> libnccl.so.2.21.5", "usr/lib/libnccl.so.2.21.5", "lib -> usr/lib")
-	cache := cached(ours(), "libcudart.so.11.0 /opt/cuda/libcudart.so.11.0", "libcudart.so.12 /opt/gone/libcudart.so.12", "libz.so.1 /usr/lib/libz.so.1", "libcudnn.so.9 /usr/lib/libcudnn.so.9")
+	cache := cached(nativeFlags(), "libcudart.so.11.0 /opt/cuda/libcudart.so.11.0", "libcudart.so.12 /opt/gone/libcudart.so.12", "libz.so.1 /usr/lib/libz.so.1", "libcudnn.so.9 /usr/lib/libcudnn.so.9")
 	if err := os.WriteFile(filepath.Join(root, "etc/ld.so.cache"), cache, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestLibrariesOfOtherMachines: the loader goes on past a library that this processor cannot run.
+// TestLibrariesOfOtherMachines: the loader skips a library that this processor cannot run.
 func TestLibrariesOfOtherMachines(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -126,7 +126,7 @@ func TestLibrariesOfOtherMachines(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	data := cached(0x0803, "libcuda.so.1 /c/libcuda.so.1") // of the x32 or another architecture
+	data := cached(0x0803, "libcuda.so.1 /c/libcuda.so.1") // x32 or another architecture
 	if err := os.WriteFile(filepath.Join(root, "etc/ld.so.cache"), data, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestLibrariesOfOtherMachines(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: what cannot be read is told, and the other folders still count.
+// TestDamagedCache: a cache that cannot be read is an error, and the other folders are still searched.
 func TestDamagedCache(t *testing.T) {
 	t.Parallel()
 	whole := cached(0, "libcuda.so.1 /usr/lib/libcuda.so.1", "libnccl.so.2 /usr/lib/libnccl.so.2")
@@ -160,7 +160,7 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// TestOwnCache reads the cache of the machine that the test runs on, as far as it has one.
+// TestOwnCache reads the cache of this machine, if it has one.
 func TestOwnCache(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("/etc/ld.so.cache")
@@ -204,7 +204,7 @@ func TestToolkits(t *testing.T) {
 		"opt/conda/bin/nvcc", "opt/conda/targets/x86_64-linux/include/cuda.h "+header,
 		"usr/lib/nvidia-cuda-toolkit/bin/nvcc", "usr/bin/nvcc -> ../lib/nvidia-cuda-toolkit/bin/nvcc", "usr/include/cuda.h "+header,
 		"home/ann/notes/nvcc.txt", "home/ann/runtime/lib/x")
-	show := func(found []site.Toolkit) (lines []string) {
+	show := func(found []hostinfo.Toolkit) (lines []string) {
 		for _, k := range found {
 			lines = append(lines, fmt.Sprintf("%s %s nvcc=%v path=%v %v", k.Folder, k.Version, k.NVCC, k.OnPath, k.Homes))
 		}
@@ -239,7 +239,7 @@ func setOf(lines []string) map[string]bool {
 	return set
 }
 
-// TestElsewhere: what lies where the loader does not look is found there, through the links that NixOS has.
+// TestElsewhere: a library in a folder that the loader does not search is found, also through NixOS's links.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -263,7 +263,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestPipes: a pipe with the name of a library or of a toolkit's file is passed over and never waited for.
+// TestPipes: a FIFO with the name of a library or of a toolkit's file is skipped and does not block.
 func TestPipes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -11,21 +11,21 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
-// Toolkits lists the CUDA toolkits of the machine below root: the one whose nvcc is first on path, the folders in homes
-// (CUDA_HOME and its like, "" for none) as far as they exist, and those in the usual places, each once. Versions come from the
-// toolkits' own files.
-func Toolkits(root, path string, homes ...string) []site.Toolkit {
+// Toolkits lists the CUDA toolkits of the machine below root, each once: the one with the first nvcc on path, the
+// folders in homes (CUDA_HOME and similar, "" for none) that exist, and those in the usual places. Versions are read
+// from the toolkits' files.
+func Toolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 	s := Search{Root: root}
-	var found []site.Toolkit
-	add := func(folder string) *site.Toolkit {
+	var found []hostinfo.Toolkit
+	add := func(folder string) *hostinfo.Toolkit {
 		folder = s.folderOf(folder)
-		i := slices.IndexFunc(found, func(t site.Toolkit) bool { return t.Folder == folder })
+		i := slices.IndexFunc(found, func(t hostinfo.Toolkit) bool { return t.Folder == folder })
 		if i < 0 {
 			i = len(found)
-			found = append(found, site.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
+			found = append(found, hostinfo.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
 		}
 		return &found[i]
 	}
@@ -54,10 +54,10 @@ func Toolkits(root, path string, homes ...string) []site.Toolkit {
 			add(folder)
 		}
 	}
-	return slices.DeleteFunc(found, func(t site.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
+	return slices.DeleteFunc(found, func(t hostinfo.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
 }
 
-// folderOf follows the links of a folder, part by part: /usr/local/cuda is one, often by way of /etc/alternatives.
+// folderOf follows the links of a folder, part by part: /usr/local/cuda is a link, often through /etc/alternatives.
 func (s Search) folderOf(folder string) string {
 	at := "/"
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(folder), "/"), "/") {
@@ -66,8 +66,8 @@ func (s Search) folderOf(folder string) string {
 	return at
 }
 
-// versionOf reads the version of the toolkit in a folder: version.json since CUDA 11.1, version.txt before, else the number
-// in its cuda.h, which is what distributions and conda have. "" when none says it.
+// versionOf reads the version of the toolkit in a folder: from version.json since CUDA 11.1, from version.txt before,
+// or else from cuda.h, which distributions and conda have. It is "" if there is none.
 func (s Search) versionOf(folder string) string {
 	var inside struct{ CUDA struct{ Version string } }
 	if data, err := s.head(folder, "version.json"); err == nil && json.Unmarshal(data, &inside) == nil {
@@ -81,7 +81,7 @@ func (s Search) versionOf(folder string) string {
 		}
 	}
 	headers := []string{"include/cuda.h", "targets/x86_64-linux/include/cuda.h", "targets/sbsa-linux/include/cuda.h"}
-	if folder == "/usr/lib/nvidia-cuda-toolkit" { // Debian's package has its headers among the others
+	if folder == "/usr/lib/nvidia-cuda-toolkit" { // Debian's package has its headers in /usr/include
 		headers = []string{"../../include/cuda.h"}
 	}
 	for _, header := range headers {
@@ -111,7 +111,7 @@ func (s Search) defined(path string) (string, bool) {
 	return "", false
 }
 
-// short is "12.4" of "12.4.127".
+// short returns "12.4" of "12.4.127".
 func short(version string) (string, bool) {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
@@ -125,7 +125,7 @@ func short(version string) (string, bool) {
 	return parts[0] + "." + parts[1], true
 }
 
-// head is the beginning of a small file.
+// head returns the beginning of a file.
 func (s Search) head(folder, name string) ([]byte, error) {
 	file, err := open(filepath.Join(s.Root, folder, name))
 	if err != nil {

@@ -1,6 +1,11 @@
-// Package logfile copies the output of a command into a file and to where it would have gone without that. The copying is
-// done by a process of its own (this program again), so that the command does not lose its output, and die of writing, when
-// the one who started it is killed.
+// Package logfile copies the output of a command into a file, and to this process's own standard output and error. A
+// process of its own (this program again) copies, so that the command keeps its output, and does not die of SIGPIPE, if
+// the process that started it is killed.
+//
+//	log, err := logfile.Start(path, 10<<20, true)
+//	cmd.Stdout, cmd.Stderr = log.Out, log.Err
+//	err = cmd.Run()
+//	log.Close(time.Second)
 package logfile
 
 import (
@@ -19,22 +24,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its input is what the command
-// writes to standard output, its descriptor 3 what it writes to standard error.
+// Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
+// the command's standard output, its descriptor 3 the command's standard error.
 const Flag = "__log"
 
-// Log is a file that a command's output goes to.
+// Log is a file for the output of a command.
 type Log struct {
-	Out, Err *os.File // for the command, instead of ours
+	Out, Err *os.File // standard output and error for the command
 	PID      int      // of the process that copies
 
 	path  string
 	ended chan struct{}
 }
 
-// Start begins a log. What the file holds already stays. It is made when it is missing, readable by its owner's group and
-// others as the umask allows. At limit bytes it becomes path.1, and begins anew. Without show nothing goes where it would have
-// gone without the log.
+// Start starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
+// the file is renamed to path.1 and a new one begins. Without show, the output goes only to the file.
 func Start(path string, limit int64, show bool) (*Log, error) {
 	file, err := open(path)
 	if err != nil {
@@ -56,7 +60,7 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	if show { // else /dev/null
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that Ctrl-C and Ctrl-Z do not reach it
 	err = cmd.Start()
 	_ = out.Close()
 	_ = errs.Close()
@@ -71,8 +75,8 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	return l, nil
 }
 
-// Check reports whether the file can be written. It is made when it is missing. The reader of a named pipe sees its end when the
-// last writer closes it, so the caller keeps the file open until the log is over.
+// Check opens the file for writing, to report an error early, and makes it if it is missing. The reader of a named pipe
+// sees its end when the last writer closes it, so the caller keeps the result open until the log ends.
 func Check(path string) (io.Closer, error) {
 	for end := time.Now().Add(comes); ; time.Sleep(10 * time.Millisecond) {
 		file, err := open(path)
@@ -82,27 +86,28 @@ func Check(path string) (io.Closer, error) {
 	}
 }
 
-// comes is how long the reader of a named pipe may take to open it: it may have been started a moment ago.
+// comes is how long Check waits for a reader of a named pipe, which may have just been started.
 const comes = 2 * time.Second
 
-// Note writes a line into the file alone.
+// Note writes a line only into the file.
 func (l *Log) Note(line string) error { return Note(l.path, line) }
 
-// Note writes a line into a log, whoever copies into it.
+// Note writes a line into a log, also one that another process copies into.
 func Note(path, line string) error {
 	file, err := open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()                                     //nolint:errcheck // the write says it
-	_ = file.SetWriteDeadline(time.Now().Add(time.Second)) // of a pipe that nobody reads just now; other files have none
+	_ = file.SetWriteDeadline(time.Now().Add(time.Second)) // for a full pipe; regular files have no deadline
 	if _, err := fmt.Fprintln(file, line); err != nil {
 		return fmt.Errorf("cannot log to %s: %w", path, err)
 	}
 	return nil
 }
 
-// Close ends our part of the log and waits until all is copied, but not for processes that still write.
+// Close closes this process's ends of the pipes, and waits until everything is copied. It waits at most patience for
+// processes that still write.
 func (l *Log) Close(patience time.Duration) {
 	_ = l.Out.Close()
 	_ = l.Err.Close()
@@ -115,7 +120,7 @@ func (l *Log) Close(patience time.Duration) {
 }
 
 func open(path string) (*os.File, error) {
-	// Not to block: a named pipe without a reader would wait for one for ever.
+	// O_NONBLOCK: the open of a named pipe without a reader would wait for one.
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o666) //nolint:gosec // the umask decides, as for a shell's >>
 	if info, serr := os.Stat(path); errors.Is(err, unix.ENXIO) && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return nil, fmt.Errorf("cannot log to %s: it is a named pipe that no program reads (%w); start the reader first, or name a file: --log FILE", path, unix.ENXIO)
@@ -126,10 +131,10 @@ func open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Copying reports whether this process was started to copy; Copy is then all that it does.
+// Copying reports whether this process was started to copy. Then it must call Copy and end.
 func Copying() bool { return len(os.Args) > 1 && os.Args[1] == Flag }
 
-// Copy is the life of the process that copies. args are file and limit.
+// Copy copies until both inputs end. args are the file and the limit.
 func Copy(args []string) error {
 	if len(args) != 2 {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
@@ -155,7 +160,8 @@ type stream struct {
 	to   int
 }
 
-// copy ends when nobody can write any more, or when nobody reads what went to a pipe: then the command learns that too.
+// copy ends when all writers have closed the pipe. It also ends when the reader of gpuard's own output is gone: then
+// the command gets SIGPIPE, as it would without the log.
 func (s stream) copy(w *writer) {
 	defer s.from.Close() //nolint:errcheck // read only
 	part := make([]byte, max(1, min(32<<10, w.limit/4)))
@@ -169,7 +175,7 @@ func (s stream) copy(w *writer) {
 				case errors.Is(err, unix.EPIPE):
 					return
 				case err != nil:
-					show = false // the terminal is gone, the log goes on
+					show = false // the terminal is gone; the file still gets the output
 				}
 			}
 		}
@@ -179,13 +185,13 @@ func (s stream) copy(w *writer) {
 	}
 }
 
-// writeAll writes without the Go runtime's death by SIGPIPE on these two descriptors.
+// writeAll writes with write(2) directly, because the Go runtime ends the process at EPIPE on descriptors 1 and 2.
 func writeAll(fd int, b []byte) error {
 	for len(b) > 0 {
 		n, err := unix.Write(fd, b)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN): // somebody made the terminal non-blocking
+		case errors.Is(err, unix.EAGAIN): // another process made the terminal non-blocking
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000) //nolint:gosec // a descriptor
 		case err != nil:
 			return err
@@ -196,7 +202,7 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// writer is the file, which more than one process may write.
+// writer writes the file. Other processes may append to it too.
 type writer struct {
 	mu     sync.Mutex
 	path   string
@@ -206,7 +212,7 @@ type writer struct {
 	failed error
 }
 
-// write never fails the command: a full disk costs the log, which is said once.
+// write does not fail the command. If the disk is full, the log is not complete, which is reported once.
 func (w *writer) write(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,7 +228,7 @@ func (w *writer) write(b []byte) {
 	}
 }
 
-// ready opens the file, or begins a new one when the old is full.
+// ready opens the file, or rotates it if it is full.
 func (w *writer) ready(more int64) error {
 	if w.file != nil && w.size > 0 && w.size+more > w.limit {
 		w.close()

@@ -51,7 +51,7 @@ func start(path, script string) *exec.Cmd {
 	return cmd
 }
 
-// TestRotation: the file and its predecessor are small, and together end with all that was written last.
+// TestRotation: the file and path.1 stay small, and together end with the last output.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	out, err := start(path, "seq 5000").Output()
@@ -68,7 +68,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestLater: what writes on in the background is logged, and not waited for longer than asked.
+// TestLater: output of a background process is logged, and Close waits no longer than its patience.
 func TestLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	cmd := start(path, "echo now; (until test -e "+path+".go; do sleep 0.02; done; echo later) & exit 0")
@@ -89,11 +89,11 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// TestBroken: a log that cannot be written is said once, and costs the command nothing.
+// TestBroken: a log that cannot be written is reported once, and does not fail the command.
 func TestBroken(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")
-	// Not a regular file: a device that is always full. It is not renamed either.
+	// A device that is always full. It is not a regular file, so it is not renamed.
 	if err := os.Symlink("/dev/full", path); err != nil {
 		t.Fatal(err)
 	}

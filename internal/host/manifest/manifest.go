@@ -1,5 +1,10 @@
-// Package manifest keeps the record of what gpuard setup wrote: one file, changed under a lock, that goes away with its last
-// entry. It writes none of the files that the record is about.
+// Package manifest keeps the record of the files that gpuard setup wrote: one file, changed under a lock and removed
+// with its last entry. It writes none of the files that are recorded.
+//
+//	m, err := manifest.Open(path, func() { warn("another gpuard setup runs") })
+//	err = m.Prepare(files) // makes their folders
+//	m.Entries = append(m.Entries, entry)
+//	err = m.Close() // saves and unlocks
 package manifest
 
 import (
@@ -22,19 +27,19 @@ import (
 
 const schema = "gpuard.record/1"
 
-// limit is the largest record that is read, in bytes: of some ten thousand files.
+// limit is the size of the largest record that is read, in bytes: enough for some ten thousand files.
 const limit = 4 << 20
 
-// Manifest is the record, locked.
+// Manifest is the locked record.
 type Manifest struct {
 	edit.Record
 
 	path   string
-	folder *sys.Dir // locked; the record lies in it
-	saved  []byte   // what the file says; nil: not known
+	folder *sys.Dir // contains the record, and is locked
+	saved  []byte   // content of the file; nil: not known
 }
 
-// Peek reads the record without locking it; one that is not there is empty.
+// Peek reads the record without locking it. A record that does not exist is empty.
 func Peek(path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
 	dir, err := sys.Enter(filepath.Dir(path))
@@ -50,7 +55,7 @@ func Peek(path string) (edit.Record, error) {
 
 func peek(dir *sys.Dir, path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
-	data, err := read(dir, filepath.Base(path))
+	data, err := readRecord(dir, filepath.Base(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -63,8 +68,9 @@ func peek(dir *sys.Dir, path string) (edit.Record, error) {
 	return r, nil
 }
 
-// read is what a record says: a file of this user's or of root's, of a size that records have.
-func read(dir *sys.Dir, name string) ([]byte, error) {
+// readRecord returns the content of a record. It must be a regular file of this user or root, and not larger than
+// limit.
+func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 	fd, err := dir.Open(name, unix.O_RDONLY)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, errors.New("it is a symbolic link; put the file itself there")
@@ -88,22 +94,22 @@ func read(dir *sys.Dir, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Open locks the record, and makes its folder where there is none. Close ends that. busy is called when somebody else has
-// had the lock for a second.
+// Open locks the record, and makes its folder if there is none. Close unlocks it. busy is called if another process
+// still holds the lock after a second.
 func Open(path string, busy func()) (*Manifest, error) {
 	for {
-		m, err := try(path, busy)
+		m, err := tryOpen(path, busy)
 		if m != nil || err != nil {
 			return m, err
 		}
 	}
 }
 
-// try is nil without an error when the folder went away while its lock was waited for.
-func try(path string, busy func()) (*Manifest, error) {
+// tryOpen returns nil without an error if the folder was removed while it waited for the lock.
+func tryOpen(path string, busy func()) (*Manifest, error) {
 	dir := filepath.Dir(path)
 	made := missing(dir)
-	if err := rootsOwn(dir); err != nil {
+	if err := refuseForeignHome(dir); err != nil {
 		return nil, err
 	}
 	if err := create(made); err != nil {
@@ -116,7 +122,7 @@ func try(path string, busy func()) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
-	if err := locked(folder.File, busy); err != nil {
+	if err := flock(folder.File, busy); err != nil {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot lock the record of what is set up in %s: %w", dir, err)
 	}
@@ -144,7 +150,7 @@ func try(path string, busy func()) (*Manifest, error) {
 	return m, err
 }
 
-// enter opens a folder so that it can be locked.
+// enter opens a folder by a descriptor that can be locked, unlike that of sys.Enter.
 func enter(path string) (*sys.Dir, error) {
 	at, err := sys.Enter(path)
 	if err != nil {
@@ -154,7 +160,8 @@ func enter(path string) (*sys.Dir, error) {
 	return at.Dir(".")
 }
 
-// create makes folders, the outermost first, as everybody makes them; those of root are for everybody, whatever root's umask.
+// create makes folders, the outermost first. Those of root get mode 0755 whatever the umask, so that all users can read
+// them.
 func create(folders []string) error {
 	for _, path := range folders {
 		above, err := sys.Enter(filepath.Dir(path))
@@ -174,8 +181,9 @@ func create(folders []string) error {
 	return nil
 }
 
-// rootsOwn is an error where root would make folders in the home of somebody, who could not write there from then on.
-func rootsOwn(dir string) error {
+// refuseForeignHome returns an error if root would make folders in the home of another user, who could not write there
+// then.
+func refuseForeignHome(dir string) error {
 	for ; os.Geteuid() == 0; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
@@ -189,7 +197,8 @@ func rootsOwn(dir string) error {
 	return nil
 }
 
-func locked(f *os.File, busy func()) error {
+// flock locks f, and calls busy if that takes longer than a second.
+func flock(f *os.File, busy func()) error {
 	done := make(chan error, 1)
 	go func() {
 		for {
@@ -208,7 +217,7 @@ func locked(f *os.File, busy func()) error {
 	}
 }
 
-// missing are the folders of a path that are not there, the outermost first.
+// missing returns the folders of a path that do not exist, the outermost first.
 func missing(dir string) (list []string) {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
@@ -227,7 +236,7 @@ func (m *Manifest) remember(folders []string) {
 	}
 }
 
-// Prepare makes the folders for files, after it has remembered which of them were not there, and saves the record.
+// Prepare makes the folders for files. Before that it records the missing ones and saves the record.
 func (m *Manifest) Prepare(files []string) error {
 	var dirs []string
 	for _, file := range files {
@@ -243,14 +252,14 @@ func (m *Manifest) Prepare(files []string) error {
 	return nil
 }
 
-// Save writes the record, wholly or not at all.
+// Save replaces the record in one step.
 func (m *Manifest) Save() error {
 	data, err := json.MarshalIndent(m.Record, "", "  ")
 	if err != nil {
 		return err
 	}
 	name := filepath.Base(m.path)
-	next := name + ".new" // nobody else writes it: the folder is locked. A killed process may have left one
+	next := name + ".new" // no other process writes it: the folder is locked. A killed process may have left one
 	err = m.folder.Remove(next)
 	if errors.Is(err, unix.EISDIR) {
 		err = m.folder.Rmdir(next)
@@ -266,7 +275,7 @@ func (m *Manifest) Save() error {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
-	if os.Geteuid() == 0 && err == nil { // everybody may see what root set up
+	if os.Geteuid() == 0 && err == nil { // all users may read what root set up
 		err = f.Chmod(0o644)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
@@ -280,23 +289,23 @@ func (m *Manifest) Save() error {
 	return nil
 }
 
-// Close saves the record and unlocks it. Folders that were made and are empty go; so does a record without an entry.
+// Close saves the record and unlocks it. It removes recorded folders that are empty, and a record without entries.
 func (m *Manifest) Close() error {
 	defer m.folder.Close() //nolint:errcheck // nothing is written through it
 	if len(m.Entries) == 0 {
 		if err := m.folder.Remove(filepath.Base(m.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
 		}
-		_ = m.folder.Remove(filepath.Base(m.path) + ".new") // of a process that was killed
+		_ = m.folder.Remove(filepath.Base(m.path) + ".new") // left by a killed process
 		m.empty()
-		_ = rmdir(filepath.Dir(m.path)) // it has gpuard's name, so it goes whoever made it, when nothing else is in it
+		_ = rmdir(filepath.Dir(m.path)) // gpuard's own folder, even if another process made it; it stays if it is not empty
 		return nil
 	}
 	m.empty()
 	return m.Save()
 }
 
-// Tidy removes what somebody left who was killed, of a record without entries.
+// Tidy removes the files that a killed process left of a record without entries.
 func Tidy(path string, busy func()) error {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -308,7 +317,7 @@ func Tidy(path string, busy func()) error {
 	return m.Close()
 }
 
-// empty removes folders that were made and that nobody uses, the innermost first.
+// empty removes the recorded folders that are empty, the innermost first.
 func (m *Manifest) empty() {
 	inward := slices.SortedFunc(slices.Values(m.Folders), func(a, b string) int { return len(b) - len(a) })
 	for _, dir := range inward {

@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestOddRecord: what is no record of ours is neither waited for, nor read to its end, nor written over.
+// TestOddRecord: a file that is not a record of gpuard does not block, is not read to its end, and is not overwritten.
 func TestOddRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		put  func(path string) error
@@ -32,7 +32,7 @@ func TestOddRecord(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "setup.json")
 		if err := c.put(path); err != nil {
 			if os.Geteuid() != 0 && errors.Is(err, os.ErrPermission) {
-				continue // only root gives a file away
+				continue // only root can change the owner of a file
 			}
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestOddRecord(t *testing.T) {
 	}
 }
 
-// TestOddRest: whatever lies where the next record is written does not stop it.
+// TestOddRest: a file or folder under the temporary name of the record does not prevent Save.
 func TestOddRest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "setup.json")
 	if err := syscall.Mkfifo(path+".new", 0o600); err != nil {
@@ -70,8 +70,7 @@ func TestOddRest(t *testing.T) {
 	}
 }
 
-// TestBusy: who waits for somebody else is told so, and goes on when the other one is done, with the lock of the folder that is
-// there by then.
+// TestBusy: Open calls busy while another process has the lock, and then locks the folder that exists by then.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
@@ -110,7 +109,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestRootMakesNothingBehindALink: where another user has put a link, root makes and removes no folder behind it, and keeps no record.
+// TestRootMakesNothingBehindALink: root follows no link of another user to make or remove a folder, and keeps no
+// record.
 func TestRootMakesNothingBehindALink(t *testing.T) {
 	gate.Need(t, "root")
 	const mallory = 4003

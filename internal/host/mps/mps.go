@@ -1,8 +1,13 @@
-// Package mps starts, asks and ends the control daemon of NVIDIA's Multi-Process Service for one user. It decides nothing:
-// whether a job goes through it, and how much it may use, is said in that job's environment.
+// Package mps starts, queries and ends the control daemon of NVIDIA's Multi-Process Service for one user. It decides
+// nothing: the job's environment says whether it uses the daemon, and how much of a device.
 //
 // Commands, variables and files are those of docs.nvidia.com/deploy/mps (Legacy MPS v2 interface, Appendix: Environment
 // Variables, Appendix: Tools and Interface Reference).
+//
+//	control, err := mps.Find(ctx, pipe, os.TempDir(), uid)
+//	unlock, err := control.Lock()
+//	err = control.Start(ctx) // then run jobs with PipeVariable=control.Pipe
+//	unlock()
 package mps
 
 import (
@@ -25,7 +30,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// PipeVariable is where clients and daemon meet; LogVariable is where the daemon writes its log.
+// PipeVariable names the folder through which clients reach the daemon; LogVariable names the folder of its log.
 const (
 	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
 	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
@@ -34,14 +39,14 @@ const (
 // program is part of NVIDIA's driver.
 const program = "nvidia-cuda-mps-control"
 
-// Control is one daemon's meeting place.
+// Control is the folder of one daemon.
 type Control struct {
 	Pipe string // folder
 	path string // of the program
 }
 
-// Find says where the daemon would be for this user: in pipe, which the user named and where one answers, else in a folder of
-// our own below temporary. The error says why there can be none.
+// Find returns the folder for this user's daemon: pipe, if the user named it and a daemon answers there, else gpuard's
+// own folder below temporary. The error says why there can be no daemon.
 func Find(ctx context.Context, pipe, temporary string, uid int) (*Control, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -56,7 +61,7 @@ func Find(ctx context.Context, pipe, temporary string, uid int) (*Control, error
 	return &Control{filepath.Join(temporary, Folder(uid)), path}, nil
 }
 
-// At is the daemon of a job that names this folder, if the folder is that user's.
+// At returns the daemon in the folder pipe that a job names. It is an error if the folder is not that user's.
 func At(pipe string, uid int) (*Control, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -68,10 +73,10 @@ func At(pipe string, uid int) (*Control, error) {
 	return &Control{pipe, path}, nil
 }
 
-// Folder is the name of our own folder for a user.
+// Folder is the name of gpuard's own folder for a user.
 func Folder(uid int) string { return fmt.Sprintf("gpuard-mps-%d", uid) }
 
-// own refuses a folder that somebody else could change.
+// own returns an error for a folder that another user could change.
 func own(path string, uid int) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -87,7 +92,7 @@ func own(path string, uid int) error {
 // Log is the folder of the daemon's log.
 func (c *Control) Log() string { return filepath.Join(c.Pipe, "log") }
 
-// Lock keeps others of this user from starting or ending the daemon until the returned function is called.
+// Lock keeps other processes of this user from starting or ending the daemon until the returned function is called.
 func (c *Control) Lock() (func(), error) {
 	if err := os.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -111,8 +116,8 @@ func (c *Control) Lock() (func(), error) {
 	}
 }
 
-// Start starts the daemon, or finds it running. It sees every GPU of the machine, whatever this process sees: jobs name
-// theirs by UUID, and a daemon that sees fewer would count them anew.
+// Start starts the daemon, if it does not run yet. The daemon sees every GPU of the machine, even if this process sees
+// fewer: jobs name their devices by UUID, and a daemon that sees fewer would number them differently.
 func (c *Control) Start(ctx context.Context) error {
 	if _, err := c.ask(ctx, "get_server_list"); err == nil {
 		return nil
@@ -138,7 +143,7 @@ func (c *Control) Start(ctx context.Context) error {
 	return fmt.Errorf("the daemon does not answer: %w; its log is in %s", err, c.Log())
 }
 
-// Clients lists the processes that go through any server of the daemon, lowest first.
+// Clients lists the PIDs of the clients of all servers of the daemon, lowest first.
 func (c *Control) Clients(ctx context.Context) ([]int, error) {
 	servers, err := c.numbers(ctx, "get_server_list")
 	if err != nil {
@@ -162,7 +167,7 @@ func (c *Control) Quit(ctx context.Context) error {
 	return err
 }
 
-// numbers reads one process id per line.
+// numbers runs a command that prints one process id per line.
 func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
 	text, err := c.ask(ctx, command)
 	if err != nil {
@@ -179,7 +184,7 @@ func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
 	return list, nil
 }
 
-// ask gives the program one command on its standard input, as it wants it.
+// ask runs the control program with one command on its standard input, and returns its output.
 func (c *Control) ask(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -194,7 +199,7 @@ func (c *Control) ask(ctx context.Context, command string) (string, error) {
 	return out.String(), nil
 }
 
-// command has an environment without any mask or limit: the daemon's own would count for every client.
+// command has an environment without any mask or limit, because the daemon's would apply to every client.
 func (c *Control) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Env = []string{PipeVariable + "=" + c.Pipe, LogVariable + "=" + c.Log()}
@@ -207,8 +212,8 @@ func (c *Control) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// closedOnExec keeps what this process inherited for its command away from a daemon, which would keep a caller's pipe open
-// for ever, and returns how to undo that.
+// closedOnExec makes the descriptors that this process inherited for its command close on exec, because the daemon
+// would keep a caller's pipe open for ever. The returned function undoes that.
 func closedOnExec() func() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	var changed []int

@@ -14,7 +14,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// installed makes the fake program the one in PATH.
+// installed puts the fake program first in PATH.
 func installed(t *testing.T) *fakegpu.Driver {
 	t.Helper()
 	d := fakegpu.New(t, fakegpu.A100(0))
@@ -80,7 +80,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestOthersFolder: nobody else's folder is a meeting place, whatever the environment says.
+// TestOthersFolder: a folder of another user is refused, even if the environment names it.
 func TestOthersFolder(t *testing.T) {
 	installed(t)
 	loose := t.TempDir()

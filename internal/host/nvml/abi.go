@@ -1,8 +1,7 @@
 package nvml
 
-// The layouts and numbers of NVIDIA's C interface that this package relies on, written from
-// NVIDIA/go-nvml gen/nvml/nvml.h (NVML 13). abi_test.go compiles a C program against that header
-// and compares every size, offset and number below with it.
+// The layouts and numbers of NVIDIA's C interface that this package uses, from NVIDIA/go-nvml gen/nvml/nvml.h (NVML
+// 13). abi_test.go compiles a C program against that header and compares every size, offset and number below.
 
 // Buffer sizes, terminator included.
 const (
@@ -11,7 +10,7 @@ const (
 	versionSize = 80 // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE, NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
 )
 
-// memory is nvmlMemory_t; used includes what the driver reserves.
+// memory is nvmlMemory_t; used includes the memory that the driver reserves.
 type memory struct {
 	total, free, used uint64
 }
@@ -78,7 +77,7 @@ type eventData struct {
 	gpuInstance, computeInstance uint32
 }
 
-// Versions that a caller writes into a structure: its size and, from bit 24, its number (NVML_STRUCT_VERSION).
+// The version that a caller writes into a structure: its size, and its number from bit 24 (NVML_STRUCT_VERSION).
 const (
 	memoryV2Version      = 40 | 2<<24
 	temperatureV1Version = 12 | 1<<24

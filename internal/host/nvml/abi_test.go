@@ -13,7 +13,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// fact is one expression of C and what this package takes it to be.
+// fact is a C expression and the value that this package assumes.
 type fact struct {
 	c    string
 	want uint64
@@ -142,7 +142,7 @@ func numbers() []fact {
 	}
 }
 
-// Names that are used by position, as bits or as places in a list of words.
+// Names that are used by position: as bits, or as indexes in a list of names.
 func TestWordsStandWhereTheHeaderHasThem(t *testing.T) {
 	events := []string{"GpuIdle", "ApplicationsClocksSetting", "SwPowerCap", "", "SyncBoost", "SwThermalSlowdown", "", "", "DisplayClockSetting"}
 	var facts []fact

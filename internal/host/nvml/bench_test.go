@@ -18,7 +18,7 @@ import (
 
 const runNeeds = gpu.Identity | gpu.Load | gpu.Processes
 
-// openAt initialises the library at a path; Open itself takes what the loader finds.
+// openAt initialises the library at a path; Open takes the one that the loader finds.
 func openAt(t testing.TB, path string) *Library {
 	t.Helper()
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
@@ -28,7 +28,7 @@ func openAt(t testing.TB, path string) *Library {
 	l := newLibrary()
 	l.handle = handle
 	if s := l.call("nvmlInit_v2"); s != success {
-		t.Fatal(l.words(s))
+		t.Fatal(l.errorText(s))
 	}
 	if err := l.survey(); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,8 @@ func openAt(t testing.TB, path string) *Library {
 	return l
 }
 
-// instant builds a library that answers every function this package names at once, so that what is measured is this package.
+// instant builds a library that has every function this package names and returns immediately, to measure this package
+// alone.
 func instant(b *testing.B) string {
 	b.Helper()
 	gate.Need(b, "cc")

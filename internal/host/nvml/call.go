@@ -7,8 +7,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// address finds a function of the library when it is first needed; 0 means that this library has none of that name.
-// A start that reads little also looks up little.
+// address returns the address of a library function, 0 if the library does not have it. It looks a function up when it
+// is first called, so that a short reading does not pay for all of them.
 func (l *Library) address(name string) uintptr {
 	l.mu.RLock()
 	address, known := l.addresses[name]
@@ -26,9 +26,9 @@ func (l *Library) address(name string) uintptr {
 	return address
 }
 
-// call calls one function that returns nvmlReturn_t. A function that the library lacks answers functionNotFound, as the
-// library itself does for a function that the driver lacks. Pointers must be converted to uintptr in the call itself:
-// the directive keeps what they point to in place until the call is over.
+// call calls a function that returns nvmlReturn_t. For a function that the library lacks it returns functionNotFound,
+// as the library does for a function that the driver lacks. Pointers must be converted to uintptr in the call itself:
+// the directive keeps the memory that they point to in place until the call returns.
 //
 //go:uintptrescapes
 func (l *Library) call(name string, arguments ...uintptr) status {
@@ -64,7 +64,8 @@ func upToZero(buffer []byte) string {
 	return string(text)
 }
 
-// cString copies a C string of the library; the address is the library's, so the collector does not know it.
+// cString copies a C string of the library. The memory belongs to the library, so the garbage collector does not move
+// it.
 func cString(address uintptr) string {
 	if address == 0 {
 		return ""

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// reading is what a child found.
+// reading is what a child read.
 type reading struct {
 	Machine     gpu.Machine
 	First       gpu.Machine // of two readings
@@ -85,7 +85,6 @@ func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Mac
 	if err != nil {
 		return gpu.Machine{}, err
 	}
-	defer l.Close()
 	pause := os.Getenv(childTwice)
 	if pause == "" {
 		return l.Read(ctx, what)

@@ -7,14 +7,14 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// reader asks the driver about one device. It belongs to one goroutine; only copies of its answer leave it.
+// reader reads one device. It belongs to one goroutine, which sends only copies of its answer.
 type reader struct {
 	lib    *Library
 	slices []uintptr // handles of device.MIG, by position
 	answer
 }
 
-// parts is how many parts a reading has at most: identity, size, load, processes, health and links.
+// parts is the highest number of parts in a reading: identity, size, load, processes, health and links.
 const parts = 6
 
 func (r *reader) parts(what gpu.What) []func() {
@@ -30,8 +30,8 @@ func (r *reader) parts(what gpu.What) []func() {
 	return list
 }
 
-// ok notes what a call answered. A device that is gone stops the reading; a reading that this device does not have is
-// silent; everything else is a problem worth showing.
+// ok records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its
+// reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
 func (r *reader) ok(name string, s status) bool {
 	if s == success {
 		return true
@@ -39,12 +39,12 @@ func (r *reader) ok(name string, s status) bool {
 	if words, fatal := s.fatal(); fatal {
 		r.device.Problem = words
 	} else if !s.absent() {
-		r.problems = append(r.problems, fmt.Sprintf("cannot read %s: %s", name, r.lib.words(s)))
+		r.problems = append(r.problems, fmt.Sprintf("cannot read %s: %s", name, r.lib.errorText(s)))
 	}
 	return false
 }
 
-// gone reports that the driver has given this device up, so that asking on is pointless and may be slow.
+// gone reports that the device is lost, so that further calls would fail and may be slow.
 func (r *reader) gone() bool { return r.device.Problem != "" }
 
 // number calls f(device, unsigned int *). The pointer is nil when the reading is absent.
@@ -85,8 +85,8 @@ func (r *reader) pair(name string) (first, second uint32, ok bool) {
 // denied is the problem of a device that this process may not open.
 const denied = "no permission to use this GPU"
 
-// identity finds the handle and what names the device. The handle itself is part of it because getting it starts the
-// device, which takes seconds without persistence mode, and hangs on a sick one.
+// identity gets the handle and reads what identifies the device. The call that gets the handle initialises the device,
+// which takes seconds without persistence mode and can hang if the device is broken.
 func (r *reader) identity() {
 	const byIndex = "nvmlDeviceGetHandleByIndex_v2"
 	switch s := r.lib.call(byIndex, uintptr(r.index), uintptr(unsafe.Pointer(&r.handle))); {
@@ -94,7 +94,7 @@ func (r *reader) identity() {
 		r.device.Problem = denied
 	case s != success:
 		if r.ok(byIndex, s); !r.gone() {
-			r.device.Problem = "cannot open the device: " + r.lib.words(s)
+			r.device.Problem = "cannot open the device: " + r.lib.errorText(s)
 		}
 	}
 	if r.gone() {
@@ -103,7 +103,7 @@ func (r *reader) identity() {
 	uuid, s := r.lib.text("nvmlDeviceGetUUID", r.handle, uuidSize)
 	if s != success {
 		if r.ok("nvmlDeviceGetUUID", s); !r.gone() {
-			r.device.Problem = "cannot read its UUID: " + r.lib.words(s)
+			r.device.Problem = "cannot read its UUID: " + r.lib.errorText(s)
 		}
 		return
 	}
@@ -118,7 +118,7 @@ func (r *reader) identity() {
 	}
 }
 
-// size reads how large the device is and how it is split: a device that hangs here keeps its name.
+// size reads memory and MIG devices. It is a part of its own, so that a device that hangs here keeps its identity.
 func (r *reader) size(what gpu.What) {
 	d := &r.device
 	m := r.memory(r.handle)
@@ -129,7 +129,7 @@ func (r *reader) size(what gpu.What) {
 	r.mig(what)
 }
 
-// pci is the address as the kernel writes it in /sys/bus/pci/devices, which NVML writes in capitals and with a longer domain.
+// pci returns the PCI address in the form of /sys/bus/pci/devices; NVML's own form has capitals and a longer domain.
 func (r *reader) pci() string {
 	var info pciInfo
 	if r.gone() || !r.ok("nvmlDeviceGetPciInfo_v3", r.lib.call("nvmlDeviceGetPciInfo_v3", r.handle, uintptr(unsafe.Pointer(&info)))) {
@@ -142,10 +142,10 @@ func (p *pciInfo) address() string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", p.domain, p.bus, p.device)
 }
 
-// memorySizes are the readings of one device or slice; nil is absent.
+// memorySizes is the memory of one device or slice; nil means that it cannot be read.
 type memorySizes struct{ total, used, reserved *gpu.Bytes }
 
-// memory asks version 2 first: version 1 counts the driver's own reserve as used.
+// memory prefers version 2: version 1 counts the memory that the driver reserves as used.
 func (r *reader) memory(handle uintptr) memorySizes {
 	if r.gone() {
 		return memorySizes{}

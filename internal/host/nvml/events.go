@@ -9,15 +9,15 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// listenFor is how long one wait inside the driver lasts, in milliseconds, and so how late a listener notices that it is no
-// longer wanted.
+// listenFor is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has
+// ended.
 const listenFor = 500
 
-// Events reports the errors (XIDs) of the whole devices ids from now on, as the driver tells them
-// (nvmlEventTypeXidCriticalError in NVIDIA/go-nvml gen/nvml/nvml.h). What happened before is in the kernel log only. Each
-// device has a listener of its own: one that hangs in the driver, or is lost, costs the others nothing. The channel is
-// closed when nobody listens any more: ctx has ended, or no device can be listened to. Whoever receives must go on until
-// then, or end ctx.
+// Events sends the errors (XIDs) that the driver reports for the devices ids from now on (nvmlEventTypeXidCriticalError
+// in NVIDIA/go-nvml gen/nvml/nvml.h). ids are whole devices, not slices. Earlier errors are only in the kernel log.
+// Each device has a listener of its own, so a device that hangs or is lost does not affect the others. The channel is
+// closed when the last listener ends: because ctx has ended, or because listening to the device fails. The caller must
+// receive until then or end ctx.
 func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	out := make(chan gpu.Event)
 	var listeners sync.WaitGroup
@@ -25,8 +25,8 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 		l.listening.Add(1)
 		listeners.Go(func() {
 			defer l.listening.Add(-1)
-			l.shut.Lock()   // not while the library is shut down
-			l.shut.Unlock() //nolint:staticcheck // one that comes later sees this listener
+			l.shut.Lock()   // waits while the library is initialised again
+			l.shut.Unlock() //nolint:staticcheck // a later recount sees this listener in listening
 			l.listen(ctx, id, out)
 		})
 	}
@@ -37,7 +37,7 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	return out
 }
 
-// listen waits for one device until ctx ends or the driver says anything but "nothing happened".
+// listen sends the errors of one device until ctx ends or a driver call fails.
 func (l *Library) listen(ctx context.Context, id gpu.UUID, out chan<- gpu.Event) {
 	name := append([]byte(id), 0)
 	var handle, set uintptr

@@ -13,7 +13,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// beListener prints the events of devices, one per line, and at the end that nobody listens any more.
+// beListener prints the events of devices, one per line, and a last line when the channel is closed.
 func beListener(ids []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -34,10 +34,10 @@ func beListener(ids []string) {
 		fmt.Println(e.Device, e.XID.Code, e.XID.Source, time.Since(e.XID.At) < time.Minute)
 	}
 	fmt.Println("nobody listens")
-	l.Close()
 }
 
-// TestEvents: each device's errors are told as they happen, whatever its neighbours do, and an end of the caller ends all.
+// TestEvents: the errors of each device are sent as they happen, whatever the other devices do, until the caller ends
+// ctx.
 func TestEvents(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
 	id := func(i int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x", i) }
@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 		}
 		close(lines)
 	}()
-	// Nobody says when a listener is ready, so errors go on until one is heard.
+	// A listener does not report that it is ready, so errors are repeated until one arrives.
 	for i, code := range []int{79, 13} {
 		want := fmt.Sprintf("%s %d nvml true", id(i), code)
 		heard := false
@@ -87,13 +87,13 @@ func TestEvents(t *testing.T) {
 	same(t, "at the end", last, "nobody listens")
 }
 
-// TestEventsEnd: who is told that something is wrong with listening does not ask again and again.
+// TestEventsEnd: a listener ends at an error of the driver, and does not retry.
 func TestEventsEnd(t *testing.T) {
 	for _, function := range []string{"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"} {
 		d := fakegpu.New(t, fakegpu.A100(0))
 		d.Fail(function, fakegpu.Any, 15) // NVML_ERROR_GPU_IS_LOST
 		cmd := childCommand(t, append(d.Env(), childListens+"=GPU-fa4e0000-0000-4000-8000-000000000000"), 0, 0)
-		in, err := cmd.StdinPipe() // stays open: nobody tells it to end
+		in, err := cmd.StdinPipe() // stays open, so it must end by itself
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// patience is a deadline that a busy machine keeps too, for all but what hangs. Two of them are more than any reading may cost.
+// patience is a deadline that only a hanging call misses, even on a busy machine. No reading may take twice as long.
 const patience = 1500 * time.Millisecond
 
 func TestADeviceThatHangsDoesNotHideTheOthers(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHangingComparisonCostsOnlyTheLinks(t *testing.T) {
 	same(t, "the problems", r.Machine.Problems, []string{"GPU 2: cannot compare it with other GPUs: no answer in time"})
 }
 
-// A long-lived process reads again and again: a device that hangs must not cost another thread each time, and keeps its name.
+// A process reads again and again: a device that hangs must not cost another thread each time, and keeps its identity.
 func TestTheNextReading(t *testing.T) {
 	t.Parallel()
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))

@@ -6,7 +6,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// health reads error counters and modes. Each is absent on some generation of devices.
+// health reads error counters and modes. None of them exists on every generation of devices.
 func (r *reader) health() {
 	d := &r.device
 	if current, _, ok := r.pair("nvmlDeviceGetEccMode"); ok {
@@ -19,12 +19,12 @@ func (r *reader) health() {
 	d.RecoveryAction = r.recoveryAction()
 	d.Persistence = r.flag("nvmlDeviceGetPersistenceMode")
 	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
-		d.ComputeMode = word([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
+		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
 	}
 }
 
-// word is the name of an enumeration's value; a value that this version does not know is shown, not taken for absent.
-func word(names []string, value int) string {
+// enumName returns the name of an enumeration's value, "unknown" for a value that is newer than this list.
+func enumName(names []string, value int) string {
 	if value >= 0 && value < len(names) {
 		return names[value]
 	}
@@ -50,7 +50,7 @@ func (r *reader) remappedRows() *gpu.RemappedRows {
 	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: v[2] != 0, Failed: v[3] != 0}
 }
 
-// retiredPages counts without fetching the addresses: with no room for any, the driver answers with the number.
+// retiredPages counts pages without their addresses: with a buffer of size 0, the driver returns the number.
 func (r *reader) retiredPages() *gpu.RetiredPages {
 	const name = "nvmlDeviceGetRetiredPages"
 	count := func(cause uintptr) (int, bool) {
@@ -73,17 +73,17 @@ func (r *reader) retiredPages() *gpu.RetiredPages {
 	return &gpu.RetiredPages{SingleBit: single, DoubleBit: double, Pending: pending != nil && *pending}
 }
 
-// recoveryAction is what the driver wants done with the device (nvmlDeviceGpuRecoveryAction_t), "" when it does not say.
+// recoveryAction returns the action that the driver recommends (nvmlDeviceGpuRecoveryAction_t), "" if it reports none.
 func (r *reader) recoveryAction() string {
 	const name = "nvmlDeviceGetFieldValues"
 	field := fieldValue{id: fieldRecovery}
 	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, 1, uintptr(unsafe.Pointer(&field)))) || !r.ok(name, field.status) {
 		return ""
 	}
-	return word([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.number()))
+	return enumName([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.number()))
 }
 
-// number reads the union by its kind; every kind that is asked for is a whole number.
+// number reads the union by its kind; all fields that are read here are whole numbers.
 func (f *fieldValue) number() uint64 {
 	if f.kind == kindUint32 || f.kind == kindInt32 {
 		return uint64(*(*uint32)(unsafe.Pointer(&f.value)))

@@ -8,20 +8,20 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// linkEnds is what is at the other ends of a device's active NVLinks.
+// linkEnds lists the other ends of a device's active NVLinks.
 type linkEnds struct {
 	peers    []string // PCI addresses
-	toSwitch bool     // an NVSwitch joins all devices that are attached to one
+	toSwitch bool     // a link ends at an NVSwitch, which joins all devices that have such a link
 }
 
-// readEnds follows the NVLinks of one device, and finds the memory node it is near.
+// readEnds reads the NVLinks of one device and its NUMA node.
 func (r *reader) readEnds() {
 	r.device.NUMA = r.numa()
 	for i := range uintptr(linkMax) {
 		var active uint32
 		const state = "nvmlDeviceGetNvLinkState"
 		if r.gone() || !r.ok(state, r.lib.call(state, r.handle, i, uintptr(unsafe.Pointer(&active)))) {
-			return // the first link that does not exist is the end of them
+			return // link numbers have no gaps
 		}
 		if active != 0 {
 			r.readEnd(i)
@@ -43,8 +43,8 @@ func (r *reader) readEnd(link uintptr) {
 	}
 }
 
-// numa is the node of the processor next to the device. Where a device's memory is a node of its own (Grace Hopper) and the
-// driver does not say which processor is near, it is that node.
+// numa returns the NUMA node of the processor next to the device. If the driver does not report it, and the device's
+// memory is a node of its own (Grace Hopper), it returns that node.
 func (r *reader) numa() *int {
 	var nodes [4]uint64 // a bit for each node
 	const near = "nvmlDeviceGetMemoryAffinity"
@@ -58,14 +58,13 @@ func (r *reader) numa() *int {
 	return r.number("nvmlDeviceGetNumaNodeId")
 }
 
-// row is how one device reaches those before it; "" is unknown, nil links are a row that did not come in time.
+// row has the links from one device to the devices before it in the list; "" is unknown.
 type row struct {
 	index int
 	links []gpu.Link
 }
 
-// link compares the devices that answered and gives every one of them its Links.
-// What is late is left out: a device without Links is one whose links are not known.
+// link finds the Links between the devices that answered. A device that is late gets none: its links are not known.
 func (l *Library) link(ctx context.Context, answers []answer) {
 	reason := "an earlier comparison hangs"
 	before := make([][]gpu.Link, len(answers))
@@ -75,15 +74,15 @@ func (l *Library) link(ctx context.Context, answers []answer) {
 	}
 	for i := range answers {
 		if before[i] != nil {
-			answers[i].device.Links = whole(before, i)
+			answers[i].device.Links = fullRow(before, i)
 		} else if answers[i].complete() {
 			answers[i].problems = append(answers[i].problems, "cannot compare it with other GPUs: "+reason)
 		}
 	}
 }
 
-// whole makes the row of one device from its own half and the halves of those after it.
-func whole(before [][]gpu.Link, i int) []gpu.Link {
+// fullRow makes the row of device i from its own links to earlier devices and from the links of later devices to it.
+func fullRow(before [][]gpu.Link, i int) []gpu.Link {
 	all := append(slices.Clone(before[i]), gpu.LinkSelf)
 	for _, later := range before[i+1:] {
 		var link gpu.Link
@@ -95,7 +94,8 @@ func whole(before [][]gpu.Link, i int) []gpu.Link {
 	return all
 }
 
-// rows compares in one goroutine for each device. They outlive the call when the driver hangs, so answers is theirs.
+// rows compares each device with the earlier ones, in a goroutine per device. The goroutines outlive the call if the
+// driver hangs, so answers must not be changed by the caller. A row that is late is nil.
 func (l *Library) rows(ctx context.Context, answers []answer) [][]gpu.Link {
 	said := make(chan row, len(answers))
 	before := make([][]gpu.Link, len(answers))
@@ -123,7 +123,7 @@ func (l *Library) rows(ctx context.Context, answers []answer) [][]gpu.Link {
 	return before
 }
 
-// compare finds how the last of the devices reaches the ones before it.
+// compare finds the links from the last of the devices to the others.
 func (l *Library) compare(answers []answer) []gpu.Link {
 	self := &answers[len(answers)-1]
 	links := make([]gpu.Link, len(answers)-1)
@@ -132,25 +132,25 @@ func (l *Library) compare(answers []answer) []gpu.Link {
 		if !other.complete() {
 			continue
 		}
-		if joined(self, other) {
+		if joinedByNVLink(self, other) {
 			links[i] = gpu.LinkNVLink
 			continue
 		}
 		var level uint32
 		if l.call("nvmlDeviceGetTopologyCommonAncestor", self.handle, other.handle, uintptr(unsafe.Pointer(&level))) == success {
-			links[i] = class(level)
+			links[i] = linkClass(level)
 		}
 	}
 	return links
 }
 
-func joined(a, b *answer) bool {
+func joinedByNVLink(a, b *answer) bool {
 	return a.ends.toSwitch && b.ends.toSwitch ||
 		slices.Contains(a.ends.peers, b.device.PCI) || slices.Contains(b.ends.peers, a.device.PCI)
 }
 
-// class puts nvmlGpuTopologyLevel_t into words. Devices of one board (level 0) have a switch between them.
-func class(level uint32) gpu.Link {
+// linkClass translates nvmlGpuTopologyLevel_t. Devices of one board (level 0) have a switch between them.
+func linkClass(level uint32) gpu.Link {
 	switch {
 	case level <= 20:
 		return gpu.LinkSwitch

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// load reads what changes from second to second. Memory was read with the identity, by the same call.
+// load reads what changes from second to second, except for memory, which size reads.
 func (r *reader) load() {
 	d := &r.device
 	var busy utilization
@@ -30,7 +30,7 @@ func watts(milliwatts *int) *float64 {
 	return new(float64(*milliwatts) / 1000)
 }
 
-// temperature asks the older function first: it is in every driver of today, though NVML 13 calls it deprecated.
+// temperature calls the older function first: every present driver has it, though NVML 13 calls it deprecated.
 func (r *reader) temperature() *int {
 	if t := r.numberOf("nvmlDeviceGetTemperature", sensorGPU); t != nil || r.gone() {
 		return t
@@ -42,7 +42,7 @@ func (r *reader) temperature() *int {
 	return new(int(now.celsius))
 }
 
-// margin is the distance to the slowdown, which newer devices report instead of a threshold.
+// margin returns the distance to the slowdown in °C, which newer devices report instead of a threshold.
 func (r *reader) margin() *int {
 	left := marginV1{version: marginV1Version}
 	const name = "nvmlDeviceGetMarginTemperature"
@@ -52,7 +52,7 @@ func (r *reader) margin() *int {
 	return new(int(left.celsius))
 }
 
-// clockEvents reads the reasons for the present clocks, under the name of driver 535 and later or the one before.
+// clockEvents reads the reasons for the present clocks. Driver 535 renamed the function.
 func (r *reader) clockEvents() []string {
 	for _, name := range []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"} {
 		var bits uint64
@@ -70,7 +70,7 @@ func (r *reader) clockEvents() []string {
 	return nil
 }
 
-// eventNames puts the bits nvmlClocksEventReason… of nvml.h into words, lowest first. The result is never nil.
+// eventNames translates the bits nvmlClocksEventReason… of nvml.h, lowest first. The result is never nil.
 func eventNames(bits uint64) []string {
 	words := [...]string{"gpu_idle", "applications_clocks", "sw_power_cap", "hw_slowdown", "sync_boost",
 		"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"}

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// mig reads the mode and, where it is on, the slices.
+// mig reads the MIG mode and, if it is on, the MIG devices.
 func (r *reader) mig(what gpu.What) {
 	current, _, ok := r.pair("nvmlDeviceGetMigMode")
 	if !ok {
@@ -31,7 +31,7 @@ func (r *reader) mig(what gpu.What) {
 			if r.gone() {
 				return
 			}
-			continue // "not found" is a free place
+			continue // "not found" is an unused index
 		}
 		if slice, ok := r.slice(handle, i, what); ok {
 			r.device.MIG = append(r.device.MIG, slice)
@@ -40,12 +40,12 @@ func (r *reader) mig(what gpu.What) {
 	}
 }
 
-// slice reads one MIG device. Without a UUID nobody can be given it, so it is only mentioned.
+// slice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem.
 func (r *reader) slice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
 	uuid, s := r.lib.text("nvmlDeviceGetUUID", handle, uuidSize)
 	if s != success {
 		if r.ok("nvmlDeviceGetUUID", s); !r.gone() {
-			r.problems = append(r.problems, fmt.Sprintf("cannot read the UUID of MIG device %d: %s", index, r.lib.words(s)))
+			r.problems = append(r.problems, fmt.Sprintf("cannot read the UUID of MIG device %d: %s", index, r.lib.errorText(s)))
 		}
 		return gpu.MIGDevice{}, false
 	}
@@ -66,7 +66,7 @@ func (r *reader) id(name string, handle uintptr) int {
 	return int(value)
 }
 
-// profile is the end of the slice's name ("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), else made from its attributes.
+// profile is the end of the slice's name ("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), or is made from its attributes.
 func (r *reader) profile(handle uintptr) string {
 	name, s := r.lib.text("nvmlDeviceGetName", handle, nameSize)
 	if _, profile, found := strings.Cut(name, " MIG "); found && r.ok("nvmlDeviceGetName", s) {
@@ -80,8 +80,8 @@ func (r *reader) profile(handle uintptr) string {
 	return a.profile(*r.device.MemoryTotal)
 }
 
-// profile names the slice as nvidia-smi does. The memory in the name is not the slice's size: it is the slice's share of
-// the device in eighths, times the device's size in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
+// profile names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the
+// device in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
 func (a *attributes) profile(device gpu.Bytes) string {
 	eighths := math.Round(float64(a.memoryMiB) * float64(gpu.MiB) / float64(device) * 8)
 	size := math.Round(eighths / 8 * math.Ceil(float64(device)/float64(gpu.GiB)))

@@ -1,6 +1,10 @@
-// Package nvml reads NVIDIA devices through the driver's own library, libnvidia-ml, opened at run time without cgo.
+// Package nvml reads NVIDIA devices through the driver's library, libnvidia-ml, which it opens at run time without cgo.
 // It only reads: it changes no setting of a device, decides nothing, and knows nothing of leases.
-// Every driver call can hang, so each one runs where somebody else watches the clock.
+// Any driver call can hang, so calls run in goroutines of their own, and the caller waits no longer than a deadline.
+//
+//	lib, err := nvml.Open(ctx, nvml.Deadline(2*time.Second)) // a *gpu.Unavailable says why there is no GPU
+//	machine, err := lib.Read(ctx, gpu.Load|gpu.Processes)
+//	for _, d := range machine.Devices { // d.Problem != "": this device is lost or did not answer }
 package nvml
 
 import (
@@ -19,20 +23,20 @@ type Library struct {
 	driver    string
 	cuda      string
 	count     int
-	deadline  time.Duration
+	deadline  time.Duration          // of one call of Open or Read
 	kernel    string                 // folder with an entry for each device that the kernel driver has
-	entries   []string               // of it, when the devices were counted
+	entries   []string               // its entries when the devices were counted
 	counted   bool                   // the library is initialised, and count is right
-	step      atomic.Pointer[string] // what Open is doing, for the message when it hangs
+	step      atomic.Pointer[string] // the driver call that Open is in, for the message if it hangs
 	mu        sync.RWMutex
 	addresses map[string]uintptr // functions looked up so far
 
-	turn      chan struct{} // holds one token while nobody reads: readings do not overlap
-	busy      []atomic.Bool // by index: a goroutine is inside the driver for this device
+	turn      chan struct{} // has one token while no reading runs: readings do not overlap
+	busy      []atomic.Bool // by index: a goroutine is in a driver call for this device
 	linking   atomic.Int32  // goroutines that compare devices
 	listening atomic.Int32  // goroutines that wait for events
-	shut      sync.Mutex    // held while the library is initialised again: no listener begins meanwhile
-	known     []gpu.Device  // by index: the identity last read, for a device that stops answering
+	shut      sync.Mutex    // held while the library is initialised again: no listener starts meanwhile
+	known     []gpu.Device  // by index: the last identity that was read, for a device that stops answering
 }
 
 // Option changes how the library is opened.
@@ -41,12 +45,13 @@ type Option func(*Library)
 // Deadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
 func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
 
-// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is /proc/driver/nvidia/gpus.
+// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is
+// /proc/driver/nvidia/gpus.
 func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder } }
 
 // Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
-// The error is a *gpu.Unavailable that tells the reasons for "no GPU" apart.
-// A call that hangs keeps its thread for as long as the driver blocks it; Open returns at the deadline nevertheless.
+// The error is a *gpu.Unavailable with the cause.
+// If a driver call hangs, Open returns at the deadline, and the call keeps its thread as long as the driver blocks it.
 func Open(ctx context.Context, options ...Option) (*Library, error) {
 	l := newLibrary()
 	for _, option := range options {
@@ -75,34 +80,12 @@ func newLibrary() *Library {
 	return l
 }
 
-// limit is the time this call has: the library's deadline, or less where the caller's context ends earlier.
+// limit returns the time for one call: the library's deadline, or less if ctx ends earlier.
 func (l *Library) limit(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return max(0, min(l.deadline, time.Until(end)))
 	}
 	return l.deadline
-}
-
-// Close tells the driver that this process is done with it. A program that ends or executes another one need not call it.
-// It does nothing while a call hangs or somebody listens for events: shutting the library down under a call that still runs would crash the process.
-func (l *Library) Close() {
-	select {
-	case <-l.turn: // never given back: a closed library reads no more
-	default:
-		return
-	}
-	if l.hangs() || l.listening.Load() > 0 {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		l.call("nvmlShutdown")
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(l.deadline):
-	}
 }
 
 func (l *Library) hangs() bool {

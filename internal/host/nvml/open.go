@@ -34,19 +34,19 @@ func (l *Library) start() error {
 
 const initialise = "nvmlInit_v2"
 
-// initialise lets the library find the devices.
+// initialise initialises the library, which finds the devices.
 func (l *Library) initialise() error {
 	l.entries = l.devices()
 	l.step.Store(new(initialise))
 	if s := l.call(initialise); s != success {
 		version, _ := l.systemText("nvmlSystemGetNVMLVersion", versionSize)
-		return refused(s, l.words(s), version, control())
+		return refused(s, l.errorText(s), version, control())
 	}
 	return l.survey()
 }
 
-// load opens the shared library. NOW instead of LAZY: a library that lacks what it needs is then an error here, not the
-// end of the process in the middle of a call.
+// load opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY it would
+// end the process during a later call.
 func (l *Library) load() error {
 	var missing error
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
@@ -55,7 +55,7 @@ func (l *Library) load() error {
 			l.handle, l.name = handle, name
 			return nil
 		}
-		// The loader names the file it did not find. Another name is a file that the library needs.
+		// The loader's error begins with the missing file. Another name is a file that the library needs.
 		if !strings.HasPrefix(err.Error(), name+": cannot open shared object file: No such file") {
 			return unloadable(err)
 		}
@@ -66,12 +66,12 @@ func (l *Library) load() error {
 	return libraryMissing(missing)
 }
 
-// survey reads what does not change while the library is open: versions and the number of devices.
+// survey reads the versions and the number of devices, which do not change until the library is initialised again.
 func (l *Library) survey() error {
 	l.step.Store(new("nvmlDeviceGetCount_v2"))
 	var count uint32
 	if s := l.call("nvmlDeviceGetCount_v2", uintptr(unsafe.Pointer(&count))); s != success {
-		return refused(s, l.words(s), "", control())
+		return refused(s, l.errorText(s), "", control())
 	}
 	l.step.Store(new("nvmlSystemGetDriverVersion"))
 	l.driver, _ = l.systemText("nvmlSystemGetDriverVersion", versionSize)
@@ -89,7 +89,7 @@ func (l *Library) survey() error {
 	return nil
 }
 
-// devices are the entries of the kernel driver's folder; none where there is no such folder.
+// devices lists the entries of the kernel driver's folder; none if there is no such folder.
 func (l *Library) devices() []string {
 	dir, err := os.Open(l.kernel)
 	if err != nil {
@@ -101,11 +101,11 @@ func (l *Library) devices() []string {
 	return names
 }
 
-// recount initialises the library again where the kernel driver has other devices than when they were counted, or where
-// that is asked for: the library counts them once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes
-// that run long). The caller has the turn, and gives it back only if owner is true: else the driver hangs, and the goroutine
-// in it has the turn until it answers. While a call of an earlier reading runs, or a listener waits, nothing is done: they
-// use what would be shut down.
+// recount initialises the library again if the kernel driver has other devices than at the last count, or if asked is
+// set: the library counts devices only once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes
+// that run long). The caller has the token of turn, and puts it back only if owner is true. Otherwise the driver hangs,
+// and the goroutine in it keeps the token until it answers. recount does nothing while a call of an earlier reading
+// runs or a listener waits: they use the library that it would shut down.
 func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) (owner bool, err error) {
 	if l.counted && !asked && slices.Equal(l.entries, l.devices()) {
 		return true, nil
@@ -130,14 +130,15 @@ func (l *Library) recount(ctx context.Context, asked bool, limit time.Duration) 
 		return true, err
 	case <-ctx.Done():
 		go func() {
-			<-done //nolint:errcheck // the caller has gone on without the answer
+			<-done //nolint:errcheck // the caller has returned without the answer
 			l.turn <- struct{}{}
 		}()
 		return false, late(ctx, *l.step.Load(), limit)
 	}
 }
 
-// control tries the driver's control node, for the codes that do not say what is wrong. It is asked only after a failure.
+// control opens the driver's control node, whose error explains codes that do not say what is wrong. It is called only
+// after a failure.
 func control() error {
 	file, err := os.OpenFile("/dev/nvidiactl", os.O_RDWR, 0)
 	if err == nil {

@@ -20,7 +20,7 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 		name    string
 		prepare func(t *testing.T, d *fakegpu.Driver)
 		cause   gpu.Cause
-		text    []string // all of these stand in the text
+		text    []string // the text contains all of these
 	}{
 		{"no library", func(t *testing.T, d *fakegpu.Driver) { d.Remove("lib/libnvidia-ml.so.1") },
 			gpu.LibraryMissing, []string{"cannot find", "libnvidia-ml.so.1", "No such file"}},
@@ -100,7 +100,7 @@ func checkUnavailable(t *testing.T, r reading, cause gpu.Cause, text []string) {
 	}
 }
 
-// replace writes another file in the place of name, as an installation does.
+// replace replaces the file name by another one, as an installation does.
 func replace(t *testing.T, name string, content []byte) {
 	t.Helper()
 	other := filepath.Join(filepath.Dir(name), "other")

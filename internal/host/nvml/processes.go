@@ -7,29 +7,31 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// list is one of the driver's process lists. Clients of the multi-process service have a list of their own.
-type list struct {
+// processList is one of the driver's process lists. Clients of the multi-process service (MPS) have a list of their
+// own.
+type processList struct {
 	function string // without its version
 	kind     gpu.Kind
-	expected bool // every driver has it, so that its absence is worth a word
+	expected bool // every driver has it, so it is a problem if it is missing
 }
 
-func lists() [3]list {
-	return [3]list{
+func lists() [3]processList {
+	return [3]processList{
 		{"nvmlDeviceGetComputeRunningProcesses", gpu.ComputeProcess, true},
 		{"nvmlDeviceGetGraphicsRunningProcesses", gpu.GraphicsProcess, false},
 		{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.ComputeProcess, false},
 	}
 }
 
-// readProcesses reads who is on the device, or on each of its slices. The list of a split device itself is for
-// administrators only (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is asked only for slices that do not answer.
+// readProcesses reads the processes of the device, or of each of its slices. Only administrators may read the list of a
+// device in MIG mode (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is used only for slices that do not
+// answer.
 func (r *reader) readProcesses() {
 	for _, l := range lists() {
 		if len(r.slices) == 0 {
 			found, s := r.running(r.handle, l.function)
 			if l.expected && s != success {
-				r.device.Unlisted = "cannot list its processes: " + r.lib.words(s)
+				r.device.Unlisted = "cannot list its processes: " + r.lib.errorText(s)
 			}
 			if l.expected && s.absent() {
 				r.problems = append(r.problems, r.device.Unlisted)
@@ -42,7 +44,7 @@ func (r *reader) readProcesses() {
 	}
 }
 
-func (r *reader) onSlices(l list) {
+func (r *reader) onSlices(l processList) {
 	var silent []gpu.MIGDevice
 	for i, handle := range r.slices {
 		found, s := r.running(handle, l.function)
@@ -58,7 +60,7 @@ func (r *reader) onSlices(l list) {
 	found, s := r.running(r.handle, l.function)
 	if !r.ok(l.function, s) {
 		if l.expected {
-			r.device.Unlisted = "cannot list the processes of its MIG devices: " + r.lib.words(s)
+			r.device.Unlisted = "cannot list the processes of its MIG devices: " + r.lib.errorText(s)
 		}
 		if l.expected && s.absent() {
 			r.problems = append(r.problems, r.device.Unlisted)
@@ -74,7 +76,7 @@ func (r *reader) onSlices(l list) {
 	}
 }
 
-// running fetches one list. Versions 2 and 3 fill the same structure; drivers before 510 have only the older one.
+// running fetches one list. Versions 2 and 3 fill the same structure; drivers before 510 have only version 2.
 func (r *reader) running(handle uintptr, function string) ([]processInfo, status) {
 	s := functionNotFound
 	for _, version := range []string{"_v3", "_v2"} {
@@ -86,7 +88,7 @@ func (r *reader) running(handle uintptr, function string) ([]processInfo, status
 	return nil, s
 }
 
-// fetch makes room until the list fits: processes start between two calls.
+// fetch calls again with a larger buffer until the list fits, because processes start between two calls.
 func (r *reader) fetch(handle uintptr, name string) ([]processInfo, status) {
 	s := success
 	room := uint32(32)
@@ -108,7 +110,7 @@ func (r *reader) fetch(handle uintptr, name string) ([]processInfo, status) {
 	return nil, s
 }
 
-// add enters processes of a device or slice. One that is in several lists is one process; its memory is counted once.
+// add adds processes of a device or slice. A process that is in several lists is added once, with the larger memory.
 func (r *reader) add(id gpu.UUID, kind gpu.Kind, infos ...processInfo) {
 	for _, info := range infos {
 		var size *gpu.Bytes

@@ -50,7 +50,7 @@ func TestAListThatFailsIsNamed(t *testing.T) {
 	same(t, "why the list is short", m.Devices[0].Unlisted, "cannot list its processes: Insufficient Permissions")
 }
 
-// driverOf is a library whose functions are these Go functions; it has no others.
+// driverOf makes a library that has only these functions.
 func driverOf(functions map[string]any) *Library {
 	l := &Library{addresses: map[string]uintptr{}}
 	for _, name := range []string{"nvmlErrorString",
@@ -66,7 +66,7 @@ func driverOf(functions map[string]any) *Library {
 	return l
 }
 
-// fill is what the driver does with a list: it needs room for all of it.
+// fill fills a list as the driver does: only if all of it fits.
 func fill(count *uint32, infos *processInfo, list ...processInfo) uintptr {
 	room := *count
 	*count = uint32(len(list))
@@ -108,7 +108,7 @@ func TestTheListMayGrowBetweenTwoCalls(t *testing.T) {
 	same(t, "the number of calls", calls, 3)
 }
 
-// A slice that does not answer, as under a hypervisor, has its processes in the list of the whole device.
+// The processes of a slice that does not answer, as under a hypervisor, are taken from the list of the whole device.
 func TestASilentSliceIsFoundInTheListOfTheDevice(t *testing.T) {
 	const device, first, second = 1, 2, 3
 	l := driverOf(map[string]any{

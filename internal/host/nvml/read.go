@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// answer is what the goroutine of one device has found so far. It is sent again, whole, after each part, so that a device
-// that hangs keeps the parts it gave before. What was sent is never changed afterwards.
+// answer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so
+// that a device that hangs keeps the earlier parts. An answer is never changed after it was sent.
 type answer struct {
 	index     int
 	handle    uintptr
@@ -21,13 +21,14 @@ type answer struct {
 	done      bool
 }
 
-// complete reports that the device answered everything it was asked.
+// complete reports that all parts of the device were read.
 func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads the parts of the machine that what names; identity is always read. It returns at the deadline: a device
-// that is late has Problem "no answer within …" and what is known of it, the others are complete; their links may then take
-// a tenth of the time more. A lost device has a Problem too. A reading that fails leaves its field nil, and Machine.Problems says so unless the device simply has no such
-// reading. When no device can be identified the error is a *gpu.Unavailable, never an empty machine.
+// Read reads the parts of the machine that what names, and always the identity of each device. It returns at the
+// deadline. A device that is late has Problem "no answer within …" and the parts that it gave; the others are complete,
+// and their links may take a tenth of the deadline more. A lost device has a Problem too. A reading that fails leaves
+// its field nil, and Machine.Problems names it, unless the device does not have that reading. If no device can be
+// identified, the error is a *gpu.Unavailable; Read never returns an empty machine without an error.
 func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
 	limit := l.limit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -51,12 +52,12 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 	}
 	l.remember(answers, limit)
 	if what&gpu.Links != 0 {
-		// A device that hung has used all the time; the others get a tenth of it to be compared.
+		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
 		ctx, cancel := context.WithTimeout(caller, max(limit-time.Since(taken), limit/10))
 		l.link(ctx, answers)
 		cancel()
 	}
-	if err := l.anybody(ctx, answers, limit); err != nil {
+	if err := l.noneIdentified(ctx, answers, limit); err != nil {
 		return gpu.Machine{}, err
 	}
 	m := gpu.Machine{Taken: taken, Driver: l.driver, CUDA: l.cuda, Source: "nvml"}
@@ -71,17 +72,17 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 	return m, nil
 }
 
-// gather starts one goroutine for each device and collects what they say until all are done or the time is over.
-// A device whose goroutine of an earlier reading is still inside the driver gets no second one.
+// gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
+// goroutine of an earlier reading still in the driver gets no second one.
 func (l *Library) gather(ctx context.Context, what gpu.What) []answer {
 	answers := make([]answer, l.count)
-	said := make(chan answer, l.count*(parts+1)) // nobody ever waits to be heard
+	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
 	waiting := 0
 	for i := range answers {
 		answers[i] = answer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
 		if l.busy[i].CompareAndSwap(false, true) {
 			waiting++
-			go l.ask(answers[i], what, said)
+			go l.readDevice(answers[i], what, said)
 		}
 	}
 	hear := func(a answer) {
@@ -108,8 +109,8 @@ func (l *Library) gather(ctx context.Context, what gpu.What) []answer {
 	return answers
 }
 
-// ask reads one device, part by part, and says so after each.
-func (l *Library) ask(a answer, what gpu.What, said chan<- answer) {
+// readDevice reads one device part by part and sends its answer after each.
+func (l *Library) readDevice(a answer, what gpu.What, said chan<- answer) {
 	r := &reader{lib: l, answer: a}
 	for _, part := range r.parts(what) {
 		part()
@@ -123,7 +124,8 @@ func (l *Library) ask(a answer, what gpu.What, said chan<- answer) {
 	said <- r.answer
 }
 
-// remember names the devices that are late, gives them the identity known from before, and keeps the new identities.
+// remember sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
+// the new identities.
 func (l *Library) remember(answers []answer, limit time.Duration) {
 	for i := range answers {
 		d := &answers[i].device
@@ -143,7 +145,7 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 	}
 }
 
-// layout is the slices without their readings, which would be old when they are used.
+// layout returns the slices without memory in use, which would be outdated when the identity is used.
 func layout(slices []gpu.MIGDevice) []gpu.MIGDevice {
 	var out []gpu.MIGDevice
 	for _, s := range slices {
@@ -153,8 +155,8 @@ func layout(slices []gpu.MIGDevice) []gpu.MIGDevice {
 	return out
 }
 
-// anybody is the error for a machine of which no device can be named.
-func (l *Library) anybody(ctx context.Context, answers []answer, limit time.Duration) error {
+// noneIdentified returns an error if no device has a UUID.
+func (l *Library) noneIdentified(ctx context.Context, answers []answer, limit time.Duration) error {
 	silent := 0
 	for i := range answers {
 		if answers[i].device.UUID != "" {

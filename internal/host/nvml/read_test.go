@@ -63,7 +63,7 @@ func TestEverythingOfOneDevice(t *testing.T) {
 func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0))
 	d.AddProcess(0, 4242, 1<<20, fakegpu.Compute)
-	// A function that is not needed would be seen here: it hangs.
+	// These functions hang, so an unneeded call of one would be noticed.
 	hang := func(names ...string) {
 		for _, name := range names {
 			d.Hang(name, fakegpu.Any)
@@ -221,7 +221,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// A name that older drivers give a slice says nothing of its profile.
+// Older drivers name a slice without its profile.
 func TestProfileFromAttributes(t *testing.T) {
 	tests := []struct {
 		a      attributes

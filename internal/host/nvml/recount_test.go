@@ -15,7 +15,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// beCounter reads the machine for each line of its input, whose words say how, and prints how many devices there are.
+// beCounter reads the machine for each line of its input, which says how, and prints the number of devices.
 func beCounter(kernel string) {
 	ctx := context.Background()
 	l, err := Open(ctx, Deadline(patience), Kernel(kernel))
@@ -43,8 +43,9 @@ func beCounter(kernel string) {
 	}
 }
 
-// TestRecount: a device that appears while the library is open is seen when the kernel driver lists it, or when that is
-// asked for, and neither while somebody listens nor while a call hangs, which would end the process.
+// TestRecount: a device that appears while the library is open is found once the kernel driver lists it, or if asked
+// for. It is not found while a listener waits or a call hangs: to initialise the library again then would crash the
+// process.
 func TestRecount(t *testing.T) {
 	t.Parallel()
 	d, kernel := fakegpu.New(t, fakegpu.A100(0)), t.TempDir()

@@ -5,7 +5,7 @@ import "fmt"
 // status is nvmlReturn_t.
 type status uint32
 
-// The codes that are acted on.
+// The codes that this package distinguishes.
 const (
 	success          status = 0
 	uninitialized    status = 1
@@ -29,8 +29,8 @@ const (
 	unknown          status = 999
 )
 
-// absent reports whether the code means that this driver or device simply does not have the reading.
-// The driver answers "invalid argument" for a field or sensor that it is too old to know.
+// absent reports whether the code means that this driver or device does not have the reading.
+// An older driver returns "invalid argument" for a field or sensor that it does not know.
 func (s status) absent() bool {
 	switch s {
 	case invalidArgument, notSupported, notFound, functionNotFound, noData, argumentVersion, deprecated:
@@ -39,7 +39,7 @@ func (s status) absent() bool {
 	return false
 }
 
-// fatal reports whether the device will answer nothing more, with the words for it.
+// fatal reports whether the device will answer no more calls, and returns the text for its Problem.
 func (s status) fatal() (string, bool) {
 	switch s {
 	case gpuIsLost:
@@ -50,8 +50,8 @@ func (s status) fatal() (string, bool) {
 	return "", false
 }
 
-// words is the driver's own text for a code, or its number where the library has none.
-func (l *Library) words(s status) string {
+// errorText returns the driver's text for a code, or the number if it has none.
+func (l *Library) errorText(s status) string {
 	if address := l.address("nvmlErrorString"); address != 0 {
 		if text := cString(invoke(address, uintptr(s))); text != "" {
 			return text

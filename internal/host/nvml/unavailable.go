@@ -25,7 +25,7 @@ func unloadable(loader error) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
 		Text:   fmt.Sprintf("cannot load the NVIDIA driver's library: %v", loader),
-		Remedy: "look at which file is found: ldconfig -p | grep nvidia-ml; echo $LD_LIBRARY_PATH; then install the driver again",
+		Remedy: "see which file is found: ldconfig -p | grep nvidia-ml; echo $LD_LIBRARY_PATH; then install the driver again",
 	}
 }
 
@@ -33,7 +33,7 @@ func lacks(library, function string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
 		Text:   fmt.Sprintf("cannot use %s: it has no %s, so it is too old or not NVIDIA's", library, function),
-		Remedy: "look at which file is found: ldconfig -p | grep nvidia-ml; then update the driver",
+		Remedy: "see which file is found: ldconfig -p | grep nvidia-ml; then update the driver",
 	}
 }
 
@@ -45,7 +45,7 @@ func noDevice(driver string) *gpu.Unavailable {
 	return &gpu.Unavailable{Cause: gpu.NoDevice, Text: text, Remedy: remedy}
 }
 
-// late is the error for a driver that did not answer, or for a caller that no longer wants the answer.
+// late is the error for a driver that did not answer in time, or for a cancelled ctx.
 func late(ctx context.Context, at string, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
@@ -57,7 +57,7 @@ func late(ctx context.Context, at string, limit time.Duration) error {
 	}
 }
 
-// noAnswer is the problem of a device, or of the whole driver, that is late.
+// noAnswer is the text for a device or a driver that did not answer in time.
 func noAnswer(limit time.Duration) string {
 	if limit >= time.Second {
 		limit = limit.Round(100 * time.Millisecond)
@@ -65,9 +65,9 @@ func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
 }
 
-// refused turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the library's version, "" when unknown;
-// node is what opening /dev/nvidiactl says, because "unknown error" is also what the driver library answers when a container
-// lost the right to open it (NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md).
+// refused turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library, "" if
+// unknown. node is the error of opening /dev/nvidiactl: the library also returns "unknown error" when a container has
+// lost the permission to open it (NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md).
 func refused(s status, words, library string, node error) *gpu.Unavailable {
 	cause := gpu.DriverError
 	switch {
@@ -91,7 +91,7 @@ func refused(s status, words, library string, node error) *gpu.Unavailable {
 	return &gpu.Unavailable{Cause: cause, Text: fmt.Sprintf("%s: %s (NVML %d)", text, words, s), Remedy: remedy}
 }
 
-// explain has the sentence and the way out for each cause that the driver itself reports.
+// explain returns the message and the remedy for each cause that the driver reports.
 func explain(cause gpu.Cause) (text, remedy string) {
 	switch cause {
 	case gpu.DriverNotLoaded:
@@ -108,7 +108,7 @@ func explain(cause gpu.Cause) (text, remedy string) {
 			"see whether the machine has one: lspci -nn | grep -i nvidia; and what the driver says of it: sudo dmesg | grep -i nvrm"
 	case gpu.NoPermission:
 		return "cannot use the GPUs: no permission for the driver's device nodes",
-			"look at who may: ls -l /dev/nvidia*; id; in a container, restart it with the GPUs; in a batch job, ask for a GPU"
+			"see who has permission: ls -l /dev/nvidia*; id; in a container, restart it with the GPUs; in a batch job, ask for a GPU"
 	}
 	return "cannot use the GPUs: the NVIDIA driver reports an error",
 		"see what it says: sudo dmesg | grep -iE 'nvrm|xid'; nvidia-smi"

@@ -58,7 +58,7 @@ func first[T any](read func(string) *T, texts ...string) *T {
 	return nil
 }
 
-// uuid accepts what can stand in a variable and on a command line.
+// uuid returns s if it is safe in an environment variable and on a command line, else "".
 func uuid(s, prefix string) gpu.UUID {
 	s = strings.TrimSpace(s)
 	rest, ok := strings.CutPrefix(s, prefix)
@@ -69,8 +69,8 @@ func uuid(s, prefix string) gpu.UUID {
 	return gpu.UUID(s)
 }
 
-// problem finds the words that stand in place of readings when a device does not work any more. They are those of
-// nvmlErrorString for NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED.
+// problem finds the texts that replace readings of a lost device. They are those of nvmlErrorString for
+// NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED.
 func (g *xmlGPU) problem() string {
 	texts := []string{g.Name, g.UUID, g.Memory.Total, g.Memory.Used, g.Util, g.Temp, g.Persistence, g.ClockSM, g.Power.Instant, g.Power.Draw, g.PowerOld.Draw}
 	for _, p := range []struct{ driver, ours string }{{"gpu is lost", "GPU is lost"}, {"gpu requires reset", "GPU needs a reset"}} {
@@ -83,7 +83,7 @@ func (g *xmlGPU) problem() string {
 	return ""
 }
 
-// clockEvents are the active ones by the names that the rest of the program uses; nil when the driver has none.
+// clockEvents lists the active events by the names that gpuard uses; nil if the driver does not report them.
 func (g *xmlGPU) clockEvents() []string {
 	var active []string
 	for _, group := range []xmlFlags{g.Events, g.EventsOld} {
@@ -132,7 +132,7 @@ func (r *xmlRetired) pages() *gpu.RetiredPages {
 	return &gpu.RetiredPages{SingleBit: int(*single), DoubleBit: int(*double), Pending: isYes(r.Pending) || isYes(r.PendingOld)}
 }
 
-// recovery reads the newer element, else the two that it replaced.
+// recovery reads the newer element, or the two that it replaced.
 func (g *xmlGPU) recovery() string {
 	switch action := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(g.Recovery), " ", "_")); action {
 	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset":
@@ -158,7 +158,7 @@ func computeMode(s string) string {
 	return ""
 }
 
-// process is one <process_info>; ok is false when it has no PID.
+// process converts one <process_info>; ok is false if it has no PID.
 func (p *xmlProcess) process() (gpu.Process, bool) {
 	pid := whole(p.PID, "")
 	if pid == nil || *pid <= 0 {

@@ -32,7 +32,7 @@ func read(t *testing.T) gpu.Machine {
 
 func TestReadTheFakeDriver(t *testing.T) {
 	gate.Need(t, "cc")
-	// The older layout has no recovery action, only the need of a reset, which the fake always denies.
+	// The older layout has no recovery action, only whether a reset is needed, which is always "No" in the fake.
 	for format, action := range map[string]string{"12": "none", "13": "reset"} {
 		d := fakegpu.New(t, fakegpu.A100(0), fakegpu.H100(1).With("temperature", "71").With("utilization", "45 10"), fakegpu.GeForce(2))
 		d.Write("smi_format", format)

@@ -7,20 +7,20 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// named is one MIG device in the output of `nvidia-smi -L`.
-type named struct {
+// namedSlice is one MIG device in the output of `nvidia-smi -L`.
+type namedSlice struct {
 	parent  gpu.UUID
 	index   int
 	uuid    gpu.UUID
 	profile string
 }
 
-// parseList reads the lines of `nvidia-smi -L`, which alone has the names of MIG devices:
+// parseList reads the lines of `nvidia-smi -L`, the only output with the names of MIG devices:
 //
 //	GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5c…)
 //	  MIG 1g.10gb     Device  0: (UUID: MIG-0f…)
-func parseList(out []byte) []named {
-	var list []named
+func parseList(out []byte) []namedSlice {
+	var list []namedSlice
 	var parent gpu.UUID
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
@@ -40,7 +40,7 @@ func parseList(out []byte) []named {
 			}
 			index, err := strconv.Atoi(strings.TrimSuffix(fields[3], ":"))
 			if name := uuid(id, "MIG-"); err == nil && name != "" && parent != "" {
-				list = append(list, named{parent, index, name, gpu.Clean(fields[1])})
+				list = append(list, namedSlice{parent, index, name, gpu.Clean(fields[1])})
 			}
 		}
 	}
@@ -56,8 +56,8 @@ func (r *report) hasSlices() bool {
 	return false
 }
 
-// nameSlices gives the MIG devices their names; both outputs number them within their device.
-func (r *report) nameSlices(list []named) {
+// nameSlices sets the UUIDs of the MIG devices; both outputs number them within their device.
+func (r *report) nameSlices(list []namedSlice) {
 	for i := range r.units {
 		for j := range r.units[i].slices {
 			s := &r.units[i].slices[j]
@@ -70,7 +70,8 @@ func (r *report) nameSlices(list []named) {
 	}
 }
 
-// addCapabilities reads "GPU-5c…, 8.0" per line. Drivers before 510 do not know that question: then it stays absent.
+// addCapabilities reads "GPU-5c…, 8.0" per line. Drivers before 510 do not know that query, and the capability stays
+// absent.
 func (r *report) addCapabilities(out []byte) {
 	for line := range strings.Lines(string(out)) {
 		id, text, ok := strings.Cut(strings.TrimSpace(line), ",")

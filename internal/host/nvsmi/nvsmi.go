@@ -1,9 +1,11 @@
-// Package nvsmi reads the NVIDIA devices of a machine through the program nvidia-smi, for machines where the
-// driver's library cannot be used directly. It gives the same values as the library, apart from NUMA nodes and
-// links between devices, which are not in that output. It never changes anything on a device.
+// Package nvsmi reads the NVIDIA devices of a machine through the program nvidia-smi, for machines where the driver's
+// library cannot be used directly. It gives the same values as the library, except for NUMA nodes and links between
+// devices, which are not in that output. It never changes a device.
 //
-// NVIDIA does not promise a stable format (nvidia-smi(1)), so every reading may be absent and a reading with an
+// NVIDIA does not promise a stable format (nvidia-smi(1)), so every reading may be absent, and a reading with an
 // unexpected unit counts as absent.
+//
+//	machine, err := nvsmi.Read(ctx, gpu.Everything) // a *gpu.Unavailable says why there is no GPU
 package nvsmi
 
 import (
@@ -16,11 +18,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// patience is how long nvidia-smi may take when the caller's context sets no shorter limit.
+// patience is how long nvidia-smi may take if ctx sets no shorter limit.
 const patience = 5 * time.Second
 
-// Read runs nvidia-smi from PATH and returns what it reports. It makes no difference in cost which parts are asked
-// for, so all are read. Every error is a *gpu.Unavailable.
+// Read runs nvidia-smi from PATH and returns the machine that it reports. It always reads all parts, because fewer
+// would not be faster. Every error is a *gpu.Unavailable.
 func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -56,19 +58,8 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	return m, nil
 }
 
-// Parse reads the output of `nvidia-smi -q -x`. The XML of MIG devices has no UUID, so they are left out and
-// reported as a problem; Read takes their names from `nvidia-smi -L`. Output that is not XML becomes the
-// *gpu.Unavailable that nvidia-smi meant. Taken stays zero.
-func Parse(xml []byte) (gpu.Machine, error) {
-	r, err := parse(xml, nil)
-	if err != nil {
-		return gpu.Machine{}, err
-	}
-	return r.machine(), nil
-}
-
-// failures maps nvidia-smi's words to causes; the first match counts. The words are those of nvmlErrorString and of
-// nvidia-smi's own start-up checks.
+// failures maps nvidia-smi's messages to causes; the first match counts. The messages are those of nvmlErrorString and
+// of nvidia-smi's start-up checks.
 func failures() []gpu.Unavailable {
 	return []gpu.Unavailable{
 		{Cause: gpu.LibraryMissing, Text: "libnvidia-ml.so", Remedy: "install the NVIDIA driver's libraries, then run ldconfig"},
@@ -82,7 +73,7 @@ func failures() []gpu.Unavailable {
 	}
 }
 
-// explain turns output without XML into the reason for it.
+// explain turns output without XML into an error.
 func explain(text string) *gpu.Unavailable {
 	first := firstLine(text)
 	lower := strings.ToLower(text)
@@ -97,7 +88,7 @@ func explain(text string) *gpu.Unavailable {
 	return broken("nvidia-smi says: %s", first)
 }
 
-// broken is the answer when the driver or its tool misbehaves in a way that has no cause of its own.
+// broken is the error for a failure of the driver or nvidia-smi that has no cause of its own.
 func broken(format string, args ...any) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.DriverError,
@@ -115,7 +106,7 @@ func firstLine(text string) string {
 	return ""
 }
 
-// truncate keeps messages readable when the foreign text is long; s must be valid UTF-8.
+// truncate shortens a long text of nvidia-smi; s must be valid UTF-8.
 func truncate(s string, most int) string {
 	for i := range s {
 		if i > most {

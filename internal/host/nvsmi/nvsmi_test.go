@@ -21,6 +21,15 @@ func fixture(t testing.TB, name string) []byte {
 	return b
 }
 
+// Parse reads XML alone, without the names of MIG devices.
+func Parse(xml []byte) (gpu.Machine, error) {
+	r, err := parse(xml, nil)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	return r.machine(), nil
+}
+
 func parsed(t *testing.T, name string) gpu.Machine {
 	t.Helper()
 	m, err := Parse(fixture(t, name))
@@ -30,7 +39,7 @@ func parsed(t *testing.T, name string) gpu.Machine {
 	return m
 }
 
-// same reports a difference field by field, so that a failure names the reading.
+// same compares field by field, so that a failure names the reading.
 func same[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
@@ -185,7 +194,7 @@ func TestComplaintsAboutDevices(t *testing.T) {
 			got = append(got, d.PCI+" "+d.Problem)
 		}
 		if len(got) > len(want) && want[0] == " cannot open the device: Unknown Error" {
-			continue // without an address the same device said twice cannot be recognised
+			continue // without an address, a device that is reported twice cannot be recognised
 		}
 		same(t, errs, got, want)
 	}
@@ -271,7 +280,7 @@ func TestReadings(t *testing.T) {
 func TestParseListIgnoresWhatItDoesNotKnow(t *testing.T) {
 	got := parseList([]byte("  MIG 1g.5gb Device 0: (UUID: MIG-orphan)\nGPU 0: A (UUID: fake) B (UUID: GPU-1)\n  MIG 1g.5gb+me Device  3: (UUID: MIG-2)\n  MIG broken\n  MIG 1g.5gb Device x: (UUID: MIG-3)\n" +
 		"GPU 1: C (UUID: N/A)\n  MIG 1g.5gb Device 0: (UUID: MIG-4)\n"))
-	same(t, "list", got, []named{{parent: "GPU-1", index: 3, uuid: "MIG-2", profile: "1g.5gb+me"}})
+	same(t, "list", got, []namedSlice{{parent: "GPU-1", index: 3, uuid: "MIG-2", profile: "1g.5gb+me"}})
 }
 
 func FuzzParse(f *testing.F) {

@@ -142,7 +142,7 @@ func TestReadEndsTheWholeGroupAtTheDeadline(t *testing.T) {
 	}
 }
 
-// running is false for a zombie too: an orphan is reaped by whoever is process 1.
+// running is false for a zombie too: process 1 reaps orphans, at any time.
 func running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

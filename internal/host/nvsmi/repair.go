@@ -4,11 +4,11 @@ import (
 	"bytes"
 )
 
-// repair makes nvidia-smi's output acceptable to an XML reader without changing any reading:
-//   - bytes that XML forbids are dropped (process names hold whatever their owners like);
-//   - the long lists of supported clocks go: nothing here needs them, and some drivers forget tags in them
+// repair makes nvidia-smi's output valid XML without changing any reading:
+//   - it drops bytes that XML forbids (the owner of a process chooses its name);
+//   - it drops the long lists of supported clocks: they are not used here, and some drivers forget tags in them
 //     (lollipopkit/flutter_server_box issue 286);
-//   - "<" and a bare "&" in process names are escaped.
+//   - it escapes "<" and a bare "&" in process names.
 func repair(input []byte) []byte {
 	out := bytes.ToValidUTF8(input, nil)
 	out = bytes.Map(func(r rune) rune {
@@ -58,8 +58,8 @@ func escapeName(name []byte) []byte {
 	return out
 }
 
-// startsEntity knows the five names of XML itself; a number such as "&#10;" may be out of XML's range, so its
-// ampersand is text.
+// startsEntity reports whether s begins with one of XML's five named entities. A number such as "&#10;" may be out of
+// XML's range, so its ampersand is text.
 func startsEntity(s []byte) bool {
 	for _, e := range []string{"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"} {
 		if bytes.HasPrefix(s, []byte(e)) {

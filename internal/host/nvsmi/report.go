@@ -17,14 +17,14 @@ type report struct {
 	problems     []string
 }
 
-// unit is a device with what is not yet part of it.
+// unit is a device with its slices and processes, which are not assigned to it yet.
 type unit struct {
 	device    gpu.Device
 	slices    []gpu.MIGDevice // without UUID until named
 	processes []xmlProcess
 }
 
-// mostProblems bounds the sentences taken over from nvidia-smi.
+// mostProblems limits the messages that are taken from nvidia-smi.
 const mostProblems = 32
 
 // parse reads what `nvidia-smi -q -x` printed on standard output and standard error.
@@ -61,11 +61,11 @@ func parse(out, errs []byte) (*report, error) {
 	if len(r.units) == 0 {
 		return nil, explain("No devices were found")
 	}
-	return r, r.anybody()
+	return r, r.noneIdentified()
 }
 
-// anybody is the error for a machine of which no device can be named.
-func (r *report) anybody() error {
+// noneIdentified returns an error if no device has a UUID.
+func (r *report) noneIdentified() error {
 	for _, u := range r.units {
 		if u.device.UUID != "" {
 			return nil
@@ -74,7 +74,7 @@ func (r *report) anybody() error {
 	return broken("nvidia-smi can use none of %d GPUs; the first: %s", len(r.units), r.units[0].device.Problem)
 }
 
-// preface is the text before the document without XML's own declarations.
+// preface returns the text before the document, without XML declarations.
 func preface(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -91,7 +91,7 @@ func (r *report) problem(format string, args ...any) {
 	}
 }
 
-// complaints reads the lines that nvidia-smi prints beside the document.
+// complaints reads the lines that nvidia-smi prints outside of the document.
 func (r *report) complaints(text string) {
 	for line := range strings.Lines(text) {
 		line = truncate(strings.TrimSpace(gpu.Clean(line)), 300)
@@ -108,7 +108,7 @@ func (r *report) complaints(text string) {
 	}
 }
 
-// lost adds a device that has no element because the driver cannot open it. The line names it in one of the forms
+// lost adds a device that has no element because the driver cannot open it. The line has one of these forms:
 // "GPU 0000:02:00.0: GPU is lost. …", "GPU0000:65:00.0: Unknown Error", "GPU3: 0000:5F:00.0: Unknown Error".
 func (r *report) lost(rest, line string) {
 	index := -1
@@ -133,7 +133,7 @@ func (r *report) lost(rest, line string) {
 	at := len(r.units)
 	for i, u := range r.units {
 		if pci != "" && u.device.PCI == pci {
-			return // said twice, on standard output and standard error
+			return // reported twice, on standard output and standard error
 		}
 		if at == len(r.units) && (index == i || index < 0 && u.device.PCI > pci) {
 			at = i // NVML counts devices in the order of their PCI addresses, this one included
@@ -142,7 +142,7 @@ func (r *report) lost(rest, line string) {
 	r.units = slices.Insert(r.units, at, unit{device: gpu.Device{Vendor: gpu.NVIDIA, PCI: pci, Problem: problem}})
 }
 
-// unit is one <gpu> element with its slices and processes still apart.
+// unit converts one <gpu> element.
 func (g *xmlGPU) unit() unit {
 	u := unit{device: g.device(), processes: g.Processes}
 	for i := range g.MIG {
@@ -159,7 +159,7 @@ func (g *xmlGPU) unit() unit {
 	return u
 }
 
-// machine puts the parts together.
+// machine makes the machine from the units.
 func (r *report) machine() gpu.Machine {
 	m := gpu.Machine{Driver: r.driver, CUDA: r.cuda, Source: "nvidia-smi", Problems: slices.Clone(r.problems)}
 	for i, u := range r.units {
@@ -180,14 +180,14 @@ func (r *report) machine() gpu.Machine {
 			m.Problems = append(m.Problems, fmt.Sprintf("%d MIG devices of GPU %d are left out: nvidia-smi -L does not name them", unnamed, i))
 		}
 		m.Devices = append(m.Devices, d)
-		m.Processes = append(m.Processes, u.on(&d)...)
+		m.Processes = append(m.Processes, u.assignProcesses(&d)...)
 	}
 	return m
 }
 
-// on attributes the processes to the device, or to its slice with the same instance ids. A slice without a name
-// leaves its processes with the device: they must not disappear.
-func (u *unit) on(d *gpu.Device) []gpu.Process {
+// assignProcesses assigns each process to the device, or to its slice with the same instance ids. The processes of a
+// slice without a UUID are assigned to the device, so that they do not disappear.
+func (u *unit) assignProcesses(d *gpu.Device) []gpu.Process {
 	if d.UUID == "" {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package nvsmi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,23 +9,24 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
-// The most output that is read, in bytes. limit is about 100 times what 16 devices with 1,000 processes give;
+// The most output that is read, in bytes. limit is about 100 times the output for 16 devices with 1,000 processes;
 // lists have one short line for each device or slice.
 const (
 	limit     = 64 << 20
 	listLimit = 1 << 20
 )
 
-// answer is what one run of nvidia-smi printed. Its exit status carries nothing that the text does not say.
+// answer is the output of one run of nvidia-smi. Its exit status says no more than the output.
 type answer struct {
 	out, errs []byte
-	failure   *gpu.Unavailable // it did not run to its end
+	failure   *gpu.Unavailable // if it did not run to its end
 }
 
-// run starts nvidia-smi without a shell, reads at most that many bytes, and kills its process group when ctx ends.
-// It returns then even if the kernel cannot end the process, as happens when the driver hangs.
+// run starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
+// returns then even if the kernel cannot end the process, because the driver hangs.
 func run(ctx context.Context, most int, path string, args ...string) answer {
 	done := make(chan answer, 1)
 	go func() { done <- execute(ctx, most, path, args) }()
@@ -35,7 +35,7 @@ func run(ctx context.Context, most int, path string, args ...string) answer {
 		return a
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(100 * time.Millisecond) // normally enough to see it die, so that nothing is left behind
+	grace := time.NewTimer(100 * time.Millisecond) // usually enough to reap it
 	defer grace.Stop()
 	select {
 	case a := <-done:
@@ -46,19 +46,19 @@ func run(ctx context.Context, most int, path string, args ...string) answer {
 }
 
 func execute(ctx context.Context, most int, path string, args []string) answer {
-	out, errs := &bounded{most: most}, &bounded{most: 1 << 20}
+	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 200 * time.Millisecond // a child of its own must not keep our pipes open
+	cmd.WaitDelay = 200 * time.Millisecond // a child of nvidia-smi may keep the pipes open
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return answer{failure: late(ctx)}
-	case out.full || errs.full: // seen before err: the program then died of the closed pipe
+	case out.Full || errs.Full: // checked before err: the closed pipe has ended the program
 		return answer{failure: broken("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
 		return answer{failure: &gpu.Unavailable{
@@ -69,7 +69,7 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		return answer{failure: broken("%v", err)}
 	}
-	return answer{out: out.b.Bytes(), errs: errs.b.Bytes()}
+	return answer{out: out.Text.Bytes(), errs: errs.Text.Bytes()}
 }
 
 func late(ctx context.Context) *gpu.Unavailable {
@@ -82,21 +82,4 @@ func late(ctx context.Context) *gpu.Unavailable {
 		Text:   "cannot read the GPUs: " + why,
 		Remedy: "a GPU or the driver may hang: look for NVRM and Xid lines in dmesg; without persistence mode the driver needs 1 to 3 s per GPU to start (sudo nvidia-smi -pm 1)",
 	}
-}
-
-var errTooMuch = errors.New("too much output")
-
-// bounded keeps what is written until it would be more than most, then fails, which closes the pipe.
-type bounded struct {
-	b    bytes.Buffer
-	most int
-	full bool
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if w.b.Len()+len(p) > w.most {
-		w.full = true
-		return 0, errTooMuch
-	}
-	return w.b.Write(p)
 }

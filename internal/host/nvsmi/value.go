@@ -8,9 +8,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Every reading is a number and its unit, or words that say why there is none: "N/A", "[N/A]", "Not Supported",
-// "Unknown Error", "ERR!", "Requested functionality has been deprecated", and more with each driver. So a text that
-// is not exactly a number with the expected unit is an absent reading; no list of such words could be complete.
+// Every reading is a number and its unit, or a text that says why there is none: "N/A", "[N/A]", "Not Supported",
+// "Unknown Error", "ERR!", "Requested functionality has been deprecated", and more with each driver. No list of such
+// texts could be complete, so a text that is not exactly a number with the expected unit is an absent reading.
 
 // number reads "65.32 W"; an empty unit means a bare number.
 func number(s, unit string) (float64, bool) {
@@ -60,7 +60,7 @@ func count(s string) *int64 {
 	return nil
 }
 
-// sum adds the counts that are there; nil when none is.
+// sum adds the counts that are present; nil if there is none.
 func sum(texts ...string) *int64 {
 	var total *int64
 	for _, s := range texts {
@@ -84,7 +84,7 @@ func memory(s string) *gpu.Bytes {
 	return nil
 }
 
-// choice reads one of two words, such as "Enabled" and "Disabled".
+// choice reads one of two words, such as "Enabled" and "Disabled"; nil for any other text.
 func choice(s, yes, no string) *bool {
 	switch strings.TrimSpace(s) {
 	case yes:
@@ -97,7 +97,7 @@ func choice(s, yes, no string) *bool {
 
 func isYes(s string) bool { return strings.TrimSpace(s) == "Yes" }
 
-// word reads a name; the forms of "there is none" that occur in names are absent.
+// word returns a name, "" for a text that means that there is none.
 func word(s string) string {
 	s = strings.TrimSpace(gpu.Clean(s))
 	switch strings.ToLower(strings.Trim(s, "[]")) {
@@ -108,7 +108,7 @@ func word(s string) string {
 	return s
 }
 
-// bus reads a PCI address, "00000000:17:00.0", as the kernel writes it: "0000:17:00.0". "" when it is none.
+// bus converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an address.
 func bus(s string) string {
 	parts := strings.Split(strings.TrimSpace(s), ":")
 	if len(parts) != 3 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// document is the part of the XML that is used, as text. Elements of several driver generations stand side by side;
-// a document has one of them. Source of the names: outputs of drivers 340 to 590 in influxdata/telegraf
+// document is the part of the XML that is used, as text. It has the elements of several driver generations; a document
+// has those of one. Source of the names: outputs of drivers 340 to 590 in influxdata/telegraf
 // plugins/inputs/nvidia_smi/testdata and netdata/netdata issues.
 type document struct {
 	driver, cuda, attached string
@@ -56,7 +56,7 @@ type xmlGPU struct {
 
 type xmlMIG struct {
 	Index  string    `xml:"index"`
-	UUID   string    `xml:"uuid"` // not in the drivers known so far
+	UUID   string    `xml:"uuid"` // no known driver writes it
 	GI     string    `xml:"gpu_instance_id"`
 	CI     string    `xml:"compute_instance_id"`
 	Memory xmlMemory `xml:"fb_memory_usage"`
@@ -77,7 +77,7 @@ type xmlPower struct {
 	Limit    string `xml:"power_limit"`
 }
 
-// xmlFlags is a group of elements that say "Active" or "Not Active".
+// xmlFlags is a group of elements with the text "Active" or "Not Active".
 type xmlFlags struct {
 	Flags []struct {
 		XMLName xml.Name

@@ -1,6 +1,7 @@
-// Package pci finds GPUs and accelerators in the kernel's list of PCI devices: those of vendors that no reader of ours knows,
-// and all that are there, whatever a driver shows. It says that they are there and no more: it reads no state of theirs and
-// opens no device.
+// Package pci finds GPUs and accelerators in the kernel's list of PCI devices: those of vendors without a reader in
+// gpuard, and all others too, even without a driver. It only lists them: it reads no state and opens no device.
+//
+//	cards, err := pci.Cards("/")
 package pci
 
 import (
@@ -11,12 +12,12 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
-// Others lists the Intel GPUs and Ascend accelerators below root ("/" for this machine) with their vendor and PCI address
-// only. A list that cannot be read is empty: these devices are worth a remark, not an error. Two look alike and are left
-// out: Intel's NPUs, which are accelerators (class 0x12) and follow none of its GPU variables, and Huawei's management
+// Others lists the Intel GPUs and Ascend accelerators below root ("/" for this machine), only with vendor and PCI
+// address. If the list cannot be read, it is empty: gpuard only mentions these devices. Similar devices are left out:
+// Intel's NPUs, which are accelerators (class 0x12) and obey none of Intel's GPU variables, and Huawei's management
 // chips, which are displays (19e5:1711). Source: pci.ids, and the Linux kernel's include/linux/pci_ids.h for classes.
 func Others(root string) []gpu.Device {
 	folders, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*"))
@@ -40,19 +41,19 @@ func Others(root string) []gpu.Device {
 	return found
 }
 
-// Cards lists the display controllers and accelerators below root ("/" for this machine) by address, whoever drives them.
-// The virtual functions of a card that is split for virtual machines are no cards of their own. The error is that the list
-// cannot be read: a machine without PCI, or sysfs is not mounted.
-func Cards(root string) ([]site.Card, error) {
+// Cards lists the display controllers and accelerators below root ("/" for this machine) by address, with any driver or
+// none. It leaves out virtual functions (SR-IOV). The error says that the list cannot be read: the machine has no PCI,
+// or sysfs is not mounted.
+func Cards(root string) ([]hostinfo.Card, error) {
 	entries, err := os.ReadDir(filepath.Join(root, "sys/bus/pci/devices"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the PCI devices: %w", err)
 	}
-	var found []site.Card
+	var found []hostinfo.Card
 	for _, e := range entries {
 		folder := filepath.Join(root, "sys/bus/pci/devices", e.Name())
 		class := line(folder, "class")
-		c := site.Card{PCI: e.Name(), Vendor: number(line(folder, "vendor")), Device: number(line(folder, "device")), Boot: line(folder, "boot_vga") == "1"}
+		c := hostinfo.Card{PCI: e.Name(), Vendor: number(line(folder, "vendor")), Device: number(line(folder, "device")), Boot: line(folder, "boot_vga") == "1"}
 		accelerator := strings.HasPrefix(class, "0x1200") && c.Vendor != 0x8086
 		if _, err := os.Lstat(filepath.Join(folder, "physfn")); err == nil || !accelerator && !strings.HasPrefix(class, "0x03") {
 			continue
@@ -65,7 +66,7 @@ func Cards(root string) ([]site.Card, error) {
 	return found, nil
 }
 
-// number is a PCI id, "0x10de"; 0 when it is not known.
+// number parses a PCI id such as "0x10de"; 0 if it is not one.
 func number(s string) uint16 {
 	n, err := strconv.ParseUint(s, 0, 16)
 	if err != nil {
@@ -74,7 +75,7 @@ func number(s string) uint16 {
 	return uint16(n)
 }
 
-// line is a file of one short line, or "" when it cannot be read.
+// line returns the content of a file of one line; "" if it cannot be read.
 func line(folder, name string) string {
 	data, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestOthers(t *testing.T) {
@@ -49,14 +49,14 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestCards: everything that shows pictures or computes, whoever drives it.
+// TestCards: every display controller and accelerator, with any driver or none.
 func TestCards(t *testing.T) {
 	root := t.TempDir()
 	for address, files := range map[string]map[string]string{
 		"0000:00:02.0": {"class": "0x030000", "vendor": "0x1a03", "device": "0x2000", "boot_vga": "1", "driver": "->ast"},
 		"0000:00:0b.0": {"class": "0x120000", "vendor": "0x8086"}, // Intel's NPU
 		"0000:17:00.0": {"class": "0x030200", "vendor": "0x10DE", "device": "0x20b2", "boot_vga": "0", "driver": "->nvidia"},
-		"0000:17:00.1": {"class": "0x040300", "vendor": "0x10de"},                         // its sound
+		"0000:17:00.1": {"class": "0x040300", "vendor": "0x10de"},                         // its audio device
 		"0000:17:00.4": {"class": "0x030200", "vendor": "0x10de", "physfn": "->physical"}, // a virtual function of it
 		"0000:31:00.0": {"class": "0x030200", "vendor": "0x10de"},                         // no driver
 		"0000:41:00.0": {"class": "0x120000", "vendor": "0x1002", "driver": "->amdgpu"},
@@ -79,7 +79,7 @@ func TestCards(t *testing.T) {
 		}
 	}
 	got, err := Cards(root)
-	want := []site.Card{
+	want := []hostinfo.Card{
 		{PCI: "0000:00:02.0", Vendor: 0x1a03, Device: 0x2000, Driver: "ast", Boot: true},
 		{PCI: "0000:17:00.0", Vendor: 0x10de, Device: 0x20b2, Driver: "nvidia"},
 		{PCI: "0000:31:00.0", Vendor: 0x10de},

@@ -1,4 +1,7 @@
 // Package port keeps a TCP port of this machine for a program that will listen on it later. It does not listen.
+//
+//	kept, err := port.Keep()
+//	port.Inherit(kept.FD, true) // the command keeps it too
 package port
 
 import (
@@ -9,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept is a port that the kernel gives to nobody who asks for any free one, as long as a descriptor of its socket is open
-// somewhere.
+// Kept is a port that the kernel does not assign to a program that asks for any free port, as long as a process has a
+// descriptor of its socket open.
 type Kept struct {
 	Number int
-	FD     int // of the socket; it does not survive exec unless Inherit says so
+	FD     int // of the socket; closed on exec, see Inherit
 }
 
-// Keep takes a free port of all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. That is how it keeps the
-// port and still gives it away: bind(2) to port 0 and connect(2) pass a bound port over (inet_csk_find_open_port and
-// __inet_hash_connect in Linux's net/ipv4), while a program that sets SO_REUSEADDR may bind the very number, and listen, as
-// long as nobody else listens. Libraries that listen on a number they were told do so: PyTorch's store
+// Keep takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So the
+// port is kept and can still be used: bind(2) to port 0 and connect(2) skip a bound port (inet_csk_find_open_port and
+// __inet_hash_connect in Linux's net/ipv4), while a program that sets SO_REUSEADDR may bind this port and listen, as
+// long as no other program listens. Libraries that listen on a given port do that: PyTorch's store
 // (torch/csrc/distributed/c10d/socket.cpp, and libuv's uv__tcp_bind), gRPC, MPI's launchers.
 //
-// All addresses, of both families, are meant: a store that listens on [::] needs the number on each of them.
+// It binds all addresses of both families, because a store that listens on [::] needs the port on each of them.
 func Keep() (*Kept, error) {
 	number, fd, err := keep(unix.AF_INET6, &unix.SockaddrInet6{})
 	if err != nil { // no IPv6 here
@@ -34,7 +37,7 @@ func Keep() (*Kept, error) {
 	return &Kept{number, fd}, nil
 }
 
-// Inherit lets what this process starts, or becomes, keep the port too, or not any more.
+// Inherit sets whether the programs that this process starts or executes inherit the socket, and so keep the port too.
 func Inherit(fd int, yes bool) {
 	flags := unix.FD_CLOEXEC
 	if yes {
@@ -55,7 +58,7 @@ func keep(family int, every unix.Sockaddr) (number, fd int, err error) {
 }
 
 func bind(fd, family int, every unix.Sockaddr) (int, error) {
-	if family == unix.AF_INET6 { // some machines say otherwise by default
+	if family == unix.AF_INET6 { // the default may be IPv6 only (net.ipv6.bindv6only)
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 			return 0, os.NewSyscallError("setsockopt", err)
 		}

@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// keepOne keeps a port for the life of a test.
+// keepOne keeps a port until the end of a test.
 func keepOne(t *testing.T) *Kept {
 	t.Helper()
 	k, err := Keep()
@@ -28,7 +28,8 @@ func keepOne(t *testing.T) *Kept {
 	return k
 }
 
-// TestKeep: two never are the same, nobody answers there, and a command gets the descriptor when it shall.
+// TestKeep: two kept ports differ, a connection to one is refused, and a command inherits the descriptor only if asked
+// for.
 func TestKeep(t *testing.T) {
 	a, b := keepOne(t), keepOne(t)
 	if a.Number == b.Number || a.Number < 1024 {
@@ -49,7 +50,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// listen does what PyTorch's store does, or with reuse false what an ordinary program may do.
+// listen listens as PyTorch's store does, or with reuse false as other programs may.
 func listen(address string, reuse bool) (net.Listener, error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -67,8 +68,8 @@ func listen(address string, reuse bool) (net.Listener, error) {
 	return c.Listen(context.Background(), "tcp", address)
 }
 
-// TestListen: the one who was told the number may listen on it, on one address or all, again after an end, and only one at a
-// time. Who does not know the trick does not get it.
+// TestListen: a program with SO_REUSEADDR may listen on the port, on one address or all, again after an end, and only
+// one at a time. A program without it gets an error.
 func TestListen(t *testing.T) {
 	k := keepOne(t)
 	for _, address := range []string{"[::]", "127.0.0.1", "0.0.0.0", "[::1]", "localhost", "[::]"} {
@@ -94,7 +95,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// served makes one connection, whose rest (TIME_WAIT) stays on the port.
+// served makes one connection, which leaves TIME_WAIT on the port.
 func served(t *testing.T, l net.Listener) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
@@ -109,7 +110,8 @@ func served(t *testing.T, l net.Listener) {
 	_ = c.Close()
 }
 
-// TestAttack: who asks for any port never gets a kept one, also while somebody listens on it, whatever options they set.
+// TestAttack: a program that asks for any port never gets a kept one, with any options, also while another program
+// listens on it.
 func TestAttack(t *testing.T) {
 	kept := map[int]bool{}
 	for range 8 {
@@ -125,7 +127,7 @@ func TestAttack(t *testing.T) {
 	attack(t, 10000, kept, "127.0.0.1:0", l)
 }
 
-// attack binds and connects from any port that many times.
+// attack binds and connects from any free port that many times.
 func attack(t *testing.T, times int, kept map[int]bool, address string, target net.Listener) {
 	t.Helper()
 	for i := range times {
@@ -144,7 +146,7 @@ func attack(t *testing.T, times int, kept map[int]bool, address string, target n
 		if n := c.LocalAddr().(*net.TCPAddr).Port; kept[n] {
 			t.Fatalf("try %d: connect got port %d", i, n)
 		}
-		if tcp, ok := c.(*net.TCPConn); ok { // no TIME_WAIT: the range of ports would be full of it
+		if tcp, ok := c.(*net.TCPConn); ok { // no TIME_WAIT: it would use up the range of ports
 			_ = tcp.SetLinger(0)
 		}
 		_ = c.Close()
@@ -154,10 +156,11 @@ func attack(t *testing.T, times int, kept map[int]bool, address string, target n
 	}
 }
 
-// crowded is the range of ports in TestCrowded, which runs itself again in a network of its own.
+// crowded is the range of ports in TestCrowded, which runs itself again in a new network namespace.
 const crowded = "40000 40007"
 
-// TestCrowded: in a network with eight ports of which one is kept, everybody else gets the other seven, and then nothing.
+// TestCrowded: in a network namespace with eight ports, one of them kept, other programs get the other seven, and then
+// an error.
 func TestCrowded(t *testing.T) {
 	if os.Getenv("PORT_CROWDED") == "" {
 		gate.Need(t, "netns")
@@ -209,7 +212,7 @@ func TestCrowded(t *testing.T) {
 	_ = l.Close()
 }
 
-// loopbackUp lets a new network reach itself.
+// loopbackUp switches the loopback interface of a new network namespace on.
 func loopbackUp(t *testing.T) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)

@@ -7,7 +7,7 @@ import (
 )
 
 // parseCgroup reads /proc/PID/cgroup (cgroups(7)): "0::/path" for version 2, "N:controllers:/path" for version 1.
-// The path is the version 2 one unless that is the root and version 1 says more, as on hybrid machines.
+// It returns the path of version 2, or that of version 1 if version 2 has only the root, as on hybrid machines.
 func parseCgroup(text string) (path, container string) {
 	rank := 0
 	for line := range strings.Lines(text) {
@@ -33,7 +33,7 @@ func parseCgroup(text string) (path, container string) {
 
 // containerID finds the 64 hex digits that every runtime puts into the path: "/docker/ID", "docker-ID.scope",
 // "libpod-ID.scope", "cri-containerd-ID.scope", "crio-ID.scope", "kubepods/…/podUID/ID", "….slice:cri-containerd:ID".
-// The outermost one counts: it is the one that this machine's own runtime can name. Monitors ("conmon") are outside.
+// It returns the outermost one, which the runtime of this machine knows. A monitor ("conmon") is not in the container.
 func containerID(path string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if strings.Contains(segment, "conmon-") {

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenBy lists the processes that have the file with this device number and inode open, in order of PID.
-// Processes of other users are left out unless we are root: their descriptors cannot be read.
+// Only root can read the descriptors of other users' processes, so for other callers those are missing.
 func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
 	pids, err := f.pids()
 	if err != nil {
@@ -52,8 +52,8 @@ func (f FS) pids() ([]int, error) {
 	return pids, nil
 }
 
-// hasOpen looks at the files behind /proc/PID/fd. Such a link leads to the open file itself: no path is walked and
-// nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking us (statx(2)).
+// hasOpen reports whether one of /proc/PID/fd is that file. Such a link leads to the open file itself: no path is
+// resolved and nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking the call (statx(2)).
 func (f FS) hasOpen(pid int, dev, ino uint64) bool {
 	dir := filepath.Join(f.root, strconv.Itoa(pid), "fd")
 	d, err := os.Open(dir)
@@ -72,8 +72,8 @@ func (f FS) hasOpen(pid int, dev, ino uint64) bool {
 	return false
 }
 
-// MountPoint reports whether path itself is a mount point in our mount namespace (a file or a folder;
-// proc_pid_mountinfo(5)). Symbolic links in path are not resolved.
+// MountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace
+// (proc_pid_mountinfo(5)). It does not resolve symbolic links in path.
 func (f FS) MountPoint(path string) (bool, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

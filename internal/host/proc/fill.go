@@ -18,8 +18,8 @@ import (
 // commandLimit is how much of a command line is kept, in bytes.
 const commandLimit = 4096
 
-// Fill adds to every process of a machine that was read from hardware what procfs knows: owner, command, start,
-// state, cgroup, container. What cannot be read stays as the driver reported it. now gives Started its wall clock.
+// Fill adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be
+// read stays as the driver reported it. now is the present time, from which Started is computed.
 func (f FS) Fill(m *gpu.Machine, now time.Time) {
 	if len(m.Processes) == 0 {
 		return
@@ -43,7 +43,7 @@ func (f FS) Fill(m *gpu.Machine, now time.Time) {
 	}
 }
 
-// processes reads each PID once, several at a time: when a GPU hangs, all its processes may be slow at once.
+// processes reads each PID once, up to 16 at a time: if a GPU hangs, reading each of its processes may be slow.
 func (f FS) processes(list []gpu.Process) map[int]gpu.Process {
 	names := f.users()
 	known := map[int]gpu.Process{}
@@ -73,7 +73,7 @@ func (f FS) processes(list []gpu.Process) map[int]gpu.Process {
 	return known
 }
 
-// process reads everything but what only the driver knows.
+// process reads what procfs knows of a process; PID, GPU, Memory, Kind and Extra stay empty.
 func (f FS) process(pid int, names *userNames) gpu.Process {
 	var p gpu.Process
 	s, err := f.Stat(pid)
@@ -93,14 +93,14 @@ func (f FS) process(pid int, names *userNames) gpu.Process {
 	if b, err := f.read(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
 		p.Cgroup, p.Container = parseCgroup(string(b))
 	}
-	// The PID may have been reused while we read: then the parts belong to two processes.
+	// The PID may have been reused during the reads: then the parts belong to two processes.
 	if again, err := f.Stat(pid); err != nil || again.Start != s.Start {
 		return gpu.Process{State: Gone}
 	}
 	return p
 }
 
-// owner is the real user id. The owner of the folder /proc/PID would be root for programs that are not dumpable.
+// owner returns the real user id. /proc/PID itself would not do: it belongs to root if the program is not dumpable.
 func (f FS) owner(pid int) (uint32, bool) {
 	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
@@ -119,8 +119,8 @@ func (f FS) owner(pid int) (uint32, bool) {
 	return 0, false
 }
 
-// command is the command line with single spaces between arguments, or "[name]" as ps writes it when there is
-// none: kernel threads, zombies, programs that erased it, and programs that do not answer.
+// command returns the command line with single spaces between arguments, or "[name]", as ps writes it, if there is
+// none: for kernel threads, zombies, programs that erased it, and processes that are stuck in the kernel.
 func (f FS) command(pid int, comm string) string {
 	b, err := f.readSlow(2*commandLimit, strconv.Itoa(pid), "cmdline")
 	line := ""
@@ -140,7 +140,7 @@ func (f FS) command(pid int, comm string) string {
 	return line
 }
 
-// Describe names one process for people: owner and command line. A process that is gone has neither.
+// Describe returns owner and command line of a process, to name it in a message. A process that is gone has neither.
 func (f FS) Describe(pid int) job.Blocker {
 	return blocker(pid, f.process(pid, f.users()))
 }
@@ -149,13 +149,14 @@ func blocker(pid int, p gpu.Process) job.Blocker {
 	return job.Blocker{PID: pid, Start: p.Start, User: p.User, Command: p.Command, Stopped: p.State == "T"}
 }
 
-// Owner is the real user id of a process; ok is false when it cannot be known.
+// Owner returns the real user id of a process; ok is false if it cannot be read, or is not mapped in this user
+// namespace.
 func (f FS) Owner(pid int) (uid uint32, ok bool) {
 	uid, ok = f.owner(pid)
 	return uid, ok && !f.IDs().Hides(uid)
 }
 
-// Of lists the processes of a user, lowest first.
+// Of lists the PIDs of a user's processes, lowest first.
 func (f FS) Of(uid uint32) (pids []int) {
 	all, err := f.pids()
 	if err != nil {
@@ -169,10 +170,10 @@ func (f FS) Of(uid uint32) (pids []int) {
 	return pids
 }
 
-// Tree lists the processes and all their descendants, as they are now, each once.
+// Tree lists the PIDs in roots and all their present descendants, each once.
 func (f FS) Tree(roots ...int) []int { return f.children().under(roots) }
 
-// Trees is Tree for several sets of processes in one look.
+// Trees is Tree for several sets of processes, with one reading of procfs.
 func (f FS) Trees(roots map[string][]int) map[string][]int {
 	trees := map[string][]int{}
 	if len(roots) == 0 {
@@ -188,7 +189,7 @@ func (f FS) Trees(roots map[string][]int) map[string][]int {
 // family maps processes to their children.
 type family map[int][]int
 
-// children is empty where processes cannot be listed: then there is nobody but the roots.
+// children returns nil if the processes cannot be listed.
 func (f FS) children() family {
 	pids, err := f.pids()
 	if err != nil {

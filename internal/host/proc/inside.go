@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Process reads one process: everything of gpu.Process but what only a driver knows. The error is os.ErrNotExist when
-// there is none, os.ErrPermission when procfs hides it (hidepid=).
+// Process reads what procfs knows of one process; only a driver knows the GPU, memory and kind. The error is
+// os.ErrNotExist if there is no such process, and os.ErrPermission if procfs hides it (hidepid=).
 func (f FS) Process(pid int) (gpu.Process, error) {
 	p := f.process(pid, f.users())
 	p.PID = pid
@@ -32,26 +32,26 @@ func (f FS) Process(pid int) (gpu.Process, error) {
 	return p, nil
 }
 
-// Has reports whether a file of this path exists as the process sees it, in its own root folder. Only the owner of the
-// process and root may look; for others the answer is no.
+// Has reports whether a file of this path exists in the root folder of the process. Only the owner of the process and
+// root may read that; for other callers the answer is false.
 func (f FS) Has(pid int, path string) bool {
-	_, err := within(func() (fs.FileInfo, error) {
+	_, err := withDeadline(func() (fs.FileInfo, error) {
 		return os.Lstat(filepath.Join(f.root, strconv.Itoa(pid), "root", path))
 	})
 	return err == nil
 }
 
-// DeviceFiles lists the GPU device files that the process has under its own /dev: "nvidia0", "dri/renderD128".
-// Only the owner of the process and root may look.
+// DeviceFiles lists the GPU device files under /dev in the root folder of the process: "nvidia0", "dri/renderD128".
+// Only the owner of the process and root may read that.
 func (f FS) DeviceFiles(pid int) ([]string, error) {
-	names, err := within(func() ([]string, error) {
+	names, err := withDeadline(func() ([]string, error) {
 		dev := filepath.Join(f.root, strconv.Itoa(pid), "root", "dev")
-		entries, err := some(dev, many)
+		entries, err := readDir(dev, maxEntries)
 		if err != nil {
 			return nil, err
 		}
 		names := numbered("", "nvidia", entries)
-		if entries, err := some(filepath.Join(dev, "dri"), many); err == nil {
+		if entries, err := readDir(filepath.Join(dev, "dri"), maxEntries); err == nil {
 			names = append(names, numbered("dri/", "renderD", entries)...)
 		}
 		return names, nil
@@ -62,11 +62,11 @@ func (f FS) DeviceFiles(pid int) ([]string, error) {
 	return names, nil
 }
 
-// many is more than any machine has in /dev.
-const many = 4096
+// maxEntries is more than any machine has in /dev.
+const maxEntries = 4096
 
-// some lists at most n entries of a folder that belongs to others, who may have put anything there.
-func some(folder string, n int) ([]os.DirEntry, error) {
+// readDir lists at most n entries of a folder, because its owner may have filled it.
+func readDir(folder string, n int) ([]os.DirEntry, error) {
 	f, err := os.Open(folder)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func some(folder string, n int) ([]os.DirEntry, error) {
 	return entries, err
 }
 
-// numbered keeps the names that are prefix and a number.
+// numbered returns the names that consist of prefix and a number.
 func numbered(folder, prefix string, entries []os.DirEntry) []string {
 	var names []string
 	for _, e := range entries {
@@ -91,16 +91,17 @@ func numbered(folder, prefix string, entries []os.DirEntry) []string {
 	return names
 }
 
-// within runs what may wait for another process, or for a file system of its making, and gives it up when it is late:
-// nothing can interrupt it.
-func within[T any](look func() (T, error)) (T, error) {
+// withDeadline runs read, which may wait for another process or for a file system that another user mounted. If it
+// takes longer than slow, it keeps running in its goroutine, because nothing can interrupt it, and the result is an
+// error.
+func withDeadline[T any](read func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		value, err := look()
+		value, err := read()
 		done <- result{value, err}
 	}()
 	timer := time.NewTimer(slow)

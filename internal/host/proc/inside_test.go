@@ -57,7 +57,7 @@ func TestInsideAnotherRoot(t *testing.T) {
 	}
 }
 
-// A folder that was filled to delay us is read in part.
+// Only a part of a folder is read that was filled to delay the reader.
 func TestInsideManyFiles(t *testing.T) {
 	folder := t.TempDir()
 	for i := range 5 {
@@ -65,10 +65,10 @@ func TestInsideManyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := some(folder, 3); err != nil || len(got) != 3 {
+	if got, err := readDir(folder, 3); err != nil || len(got) != 3 {
 		t.Errorf("%d entries, %v", len(got), err)
 	}
-	if got, err := some(t.TempDir(), 3); err != nil || len(got) != 0 {
+	if got, err := readDir(t.TempDir(), 3); err != nil || len(got) != 0 {
 		t.Errorf("an empty folder: %d entries, %v", len(got), err)
 	}
 }

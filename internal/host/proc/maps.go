@@ -12,7 +12,7 @@ import (
 )
 
 // Libraries lists the shared objects that are mapped into a process, each once, in alphabetical order
-// (proc_pid_maps(5)). Only its owner and root may read them.
+// (proc_pid_maps(5)). Only the owner of the process and root may read them.
 func (f FS) Libraries(pid int) ([]string, error) {
 	b, err := f.readSlow(16<<20, strconv.Itoa(pid), "maps")
 	if err != nil {
@@ -32,14 +32,14 @@ func (f FS) Libraries(pid int) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Program is how a process was started, as far as the same program can be started again.
+// Program is how a process was started: what is needed to start the same program again.
 type Program struct {
 	Name      string   // path of its file, cleaned
 	Args      []string // as given, with the program's name first
-	Elsewhere bool     // it sees other files than we do: a container, or a mount namespace of its own
+	Elsewhere bool     // it has another mount namespace or root folder than the caller, as in a container
 }
 
-// Program reads how a process was started. Only its owner and root may.
+// Program reads how a process was started. Only the owner of the process and root may read that.
 func (f FS) Program(pid int) (Program, error) {
 	dir := filepath.Join(f.root, strconv.Itoa(pid))
 	var p Program
@@ -53,7 +53,7 @@ func (f FS) Program(pid int) (Program, error) {
 		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)
 	}
 	p.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-	link := func(path ...string) string { // "" when it cannot be read, which is not here either
+	link := func(path ...string) string { // "" if it cannot be read, which counts as elsewhere
 		to, _ := os.Readlink(filepath.Join(path...))
 		return to
 	}

@@ -14,14 +14,14 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// InitialMountNamespace reports whether we see the files that the machine's own processes see: we are in the first
-// mount namespace, and in no chroot. Its inode number is MNT_NS_INIT_INO of torvalds/linux include/uapi/linux/nsfs.h
-// since 6.18; before that it was one of the first two that were given away at boot, and the other one is for ever that
-// of the first network namespace or of a file of procfs.
+// InitialMountNamespace reports whether this process sees the same files as the machine's own processes: it is in the
+// first mount namespace and in no chroot. Since Linux 6.18, the inode number of that namespace is MNT_NS_INIT_INO of
+// torvalds/linux include/uapi/linux/nsfs.h. Before, it was one of the first two numbers given out at boot; the other
+// one belongs to the first network namespace or a file of procfs as long as the machine runs.
 func (f FS) InitialMountNamespace() (bool, error) { return f.seesAll("self", "/") }
 
-// seesAll is InitialMountNamespace for a process and its root folder, which is the root of a mount unless it is a
-// chroot.
+// seesAll is InitialMountNamespace for a process and its root folder. The root folder is the root of a mount, except in
+// a chroot.
 func (f FS) seesAll(pid, root string) (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, pid, "ns", "mnt"))
 	if err != nil {
@@ -37,8 +37,8 @@ func (f FS) seesAll(pid, root string) (bool, error) {
 	return !chroot, nil
 }
 
-// Sight says whether the rest of the machine sees what is in the folder path; why is for space.Private. In a PID
-// namespace other than the machine's it cannot be asked, and the answer is space.Unclear.
+// Sight says whether the rest of the machine sees the files in the folder path; why is the reason for space.Private. In
+// a PID namespace other than the machine's it cannot be known, and the answer is space.Unclear.
 func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {
@@ -48,7 +48,7 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 		return space.Common, "", ignoreMissing(err)
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil { // making the folder will fail, too, and say why
+	if err != nil { // making the folder will fail too, with this reason
 		return space.Unclear, "", nil //nolint:nilerr // it is an answer
 	}
 	path = filepath.Join(parent, filepath.Base(path))
@@ -70,8 +70,8 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	return s, why, nil
 }
 
-// outside returns the root folder of a process that sees the machine's files and whose folders we may read: process 1
-// for root, else one of our ancestors.
+// outside returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1
+// for root, else of an ancestor of this process.
 func (f FS) outside() (root string, found bool) {
 	if root = filepath.Join(f.root, "1", "root"); unix.Access(root+"/", unix.F_OK) == nil {
 		return root, true
@@ -92,8 +92,8 @@ func (f FS) outside() (root string, found bool) {
 	return "", false
 }
 
-// sameFolder compares a folder, which need not be there yet, with what lies at that path below the root folder of
-// another process.
+// sameFolder reports whether path, which need not exist yet, is the same folder below the root folder of another
+// process.
 func sameFolder(outside, path string) (same, known bool) {
 	for try := 0; ; try++ {
 		same, known = true, true
@@ -106,7 +106,7 @@ func sameFolder(outside, path string) (same, known bool) {
 			}
 			same = same && (missing || err1 == nil && err2 == nil && os.SameFile(here, there))
 		}
-		if same || try == 3 { // it may have been made between the two looks
+		if same || try == 3 { // it may have been made between the two calls of stat
 			return same, known
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// linked is a procfs with links in it.
+// linked makes a procfs with symbolic links.
 func linked(t *testing.T, links, files map[string]string) FS {
 	t.Helper()
 	f := tree(t, files)
@@ -23,7 +23,7 @@ func linked(t *testing.T, links, files map[string]string) FS {
 	return f
 }
 
-// TestInitialMountNamespace: by the numbers that kernels give to the first one.
+// TestInitialMountNamespace: the first mount namespace has one of the kernel's known inode numbers.
 func TestInitialMountNamespace(t *testing.T) {
 	for link, want := range map[string]bool{"mnt:[4026531832]": true, "mnt:[4026531840]": true, "mnt:[4026531841]": true, "mnt:[4026531842]": false, "mnt:[4026532193]": false} {
 		if got, err := linked(t, map[string]string{"self/ns/mnt": link}, nil).InitialMountNamespace(); got != want || err != nil {
@@ -35,11 +35,11 @@ func TestInitialMountNamespace(t *testing.T) {
 	}
 }
 
-// TestSightThroughAnother: who may look at the files of the first process sees whether they are the same.
+// TestSightThroughAnother: a caller who may read the root folder of process 1 compares the folders.
 func TestSightThroughAnother(t *testing.T) {
 	here := t.TempDir()
 	apart := map[string]string{"self/ns/pid": "pid:[4026531836]", "self/ns/mnt": "mnt:[4026532193]"}
-	outside := func(folder string) FS { // the first process has that folder in place of here
+	outside := func(folder string) FS { // process 1 has that folder in place of ours
 		f := linked(t, apart, nil)
 		place := filepath.Join(f.root, "1/root", here)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.Symlink(folder, place)); err != nil {
@@ -88,7 +88,7 @@ func TestSightThroughAnother(t *testing.T) {
 	}
 }
 
-// TestHiddenUsers: an id that has no place in this user namespace is nobody's name, and owns no process.
+// TestHiddenUsers: a uid that is not mapped in this user namespace has no name, and owns no process.
 func TestHiddenUsers(t *testing.T) {
 	files := map[string]string{"passwd": "nobody:x:65534:\nalice:x:1000:\n", "5/stat": statLine(5, "five", "S", 1, 50), "5/status": "Uid:\t65534\t65534\t65534\t65534\n"}
 	f := tree(t, files)

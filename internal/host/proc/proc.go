@@ -1,11 +1,16 @@
-// Package proc reads processes, their owners, environments and cgroups from procfs. It decides nothing and
-// signals nobody. Whatever a process can choose itself (name, arguments, cgroup) is cleaned before it is returned.
+// Package proc reads processes, their owners, environments and cgroups from procfs. It decides nothing and sends no
+// signal. Text that a process can choose (name, arguments, cgroup) is cleaned of control characters before it is
+// returned.
+//
+//	fs := proc.New("/proc")
+//	s, err := fs.Stat(pid)
+//	alive := fs.Alive(pid, s.Start) // false once another process has the PID
+//	holder := fs.Describe(pid)      // user and command, for a message
 package proc
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,39 +21,40 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
-// FS is one procfs. It holds no open files and no state; copies are equal.
+// FS is one procfs. It has no open files and no state.
 type FS struct {
 	root   string
-	passwd string // read here and not through libc, so that the program needs no cgo
-	group  string // the same
+	passwd string // parsed here and not by libc, so that the program needs no cgo
+	group  string // likewise
 }
 
 // New reads procfs at root: "/proc", or a folder of the same shape in tests.
 func New(root string) FS { return FS{root: root, passwd: "/etc/passwd", group: "/etc/group"} }
 
-// Stat is what /proc/PID/stat says, as far as it is needed here (proc_pid_stat(5)).
+// Stat is the part of /proc/PID/stat that gpuard uses (proc_pid_stat(5)).
 type Stat struct {
 	Comm  string // name of the thread group leader, cleaned
 	State string // one letter; "Z" is a zombie, "X" is dead
 	PPID  int
 	Group int           // process group
-	Start uint64        // clock ticks since boot; together with the PID it names one process for ever
+	Start uint64        // clock ticks since boot; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 }
 
-// Gone is the State that Fill gives to a process that does not exist.
+// Gone is the State of a process that does not exist.
 const Gone = "gone"
 
 // ticks is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
 const ticks = 100
 
-// slow is how long a file may take whose reading waits for another process: cmdline and environ need
-// that process's memory lock, which a process stuck in a driver can hold for ever.
+// slow is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock,
+// and a process that is stuck in a driver can hold it for ever.
 const slow = 300 * time.Millisecond
 
-// Stat reads one process. The error is os.ErrNotExist when there is none, or when procfs hides it (hidepid=).
+// Stat reads one process. The error is os.ErrNotExist if there is no such process, or if procfs hides it (hidepid=).
 func (f FS) Stat(pid int) (Stat, error) {
 	b, err := f.read(4096, strconv.Itoa(pid), "stat")
 	if err != nil {
@@ -61,29 +67,13 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// parseStat cuts at the last parenthesis: the name in field 2 may itself hold spaces and parentheses.
 func parseStat(line string) (Stat, bool) {
-	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
-	if open < 0 || end < open {
-		return Stat{}, false
-	}
-	rest := strings.Fields(line[end+1:]) // rest[0] is field 3
-	if len(rest) < 20 || len(rest[0]) != 1 {
-		return Stat{}, false
-	}
-	ppid, err1 := strconv.Atoi(rest[1])
-	group, err3 := strconv.Atoi(rest[2])
-	start, err2 := strconv.ParseUint(rest[19], 10, 64)
-	user, err4 := strconv.ParseUint(rest[11], 10, 64)
-	system, err5 := strconv.ParseUint(rest[12], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil {
-		return Stat{}, false
-	}
-	return Stat{Comm: gpu.Clean(line[open+1 : end]), State: rest[0], PPID: ppid, Group: group, Start: start, CPU: span(user) + span(system)}, true
+	p, ok := sys.ParseProcess(line)
+	return Stat{Comm: gpu.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU)}, ok
 }
 
-// Alive reports whether the process exists, began at start (0 accepts any), and has not ended: a zombie is not alive.
-// A process that procfs hides from us counts as alive: it exists, and more cannot be known.
+// Alive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
+// A process that procfs hides counts as alive: it exists, and more cannot be known.
 func (f FS) Alive(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -101,8 +91,8 @@ func (f FS) Group(group int) bool {
 	})
 }
 
-// hidden reports whether a process that procfs does not show exists all the same. With hidepid= the kernel
-// answers "no such file" for it, but still tells a missing process from a forbidden one when asked by signal 0.
+// hidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0
+// to it fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
 func (f FS) hidden(pid int) bool {
 	if f.root != "/proc" || pid <= 0 {
 		return false
@@ -110,7 +100,7 @@ func (f FS) hidden(pid int) bool {
 	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
 }
 
-// Age is how long ago the process began, by the clock that also runs while the machine sleeps.
+// Age is the time since the process started, including time in suspend.
 func (f FS) Age(pid int) (time.Duration, error) {
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -123,13 +113,14 @@ func (f FS) Age(pid int) (time.Duration, error) {
 	return max(0, up-span(s.Start)), nil
 }
 
-// span is a number of clock ticks as a time.
+// span converts clock ticks to a duration.
 func span(n uint64) time.Duration {
 	const longest = uint64(1<<62-1) / uint64(time.Second/ticks)
 	return time.Duration(min(n, longest)) * (time.Second / ticks)
 }
 
-// Nested reports whether a process is in a PID namespace below this one, as in a container; also when that cannot be read.
+// Nested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot
+// be read.
 func (f FS) Nested(pid int) bool {
 	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
@@ -157,7 +148,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	return up, nil
 }
 
-// BootID names this boot of the machine (random(4), boot_id).
+// BootID is the id of this boot of the machine (random(4), boot_id).
 func (f FS) BootID() (string, error) {
 	b, err := f.read(128, "sys", "kernel", "random", "boot_id")
 	if err != nil {
@@ -170,7 +161,8 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
-// Namespace is the inode number of our PID namespace, in which our process ids count; 0 when it cannot be read.
+// Namespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
+// read.
 func (f FS) Namespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(f.root, "self", "ns", "pid"), &st) != nil {
@@ -179,8 +171,8 @@ func (f FS) Namespace() uint64 {
 	return st.Ino
 }
 
-// InitialPIDNamespace reports whether we are in the machine's own PID namespace, whose inode number is fixed:
-// PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h. In a container the answer is no.
+// InitialPIDNamespace reports whether this process is in the first PID namespace of the machine, and in no container.
+// The inode number of that namespace is PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
 func (f FS) InitialPIDNamespace() (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "pid"))
 	if err != nil {
@@ -189,7 +181,7 @@ func (f FS) InitialPIDNamespace() (bool, error) {
 	return link == "pid:[4026531836]", nil
 }
 
-// Environ is the environment the process was started with. Only its owner and root may read it.
+// Environ is the environment with which the process was started. Only the owner of the process and root may read it.
 func (f FS) Environ(pid int) ([]string, error) {
 	b, err := f.readSlow(8<<20, strconv.Itoa(pid), "environ")
 	if err != nil {
@@ -202,21 +194,16 @@ func (f FS) Environ(pid int) ([]string, error) {
 	return strings.Split(text, "\x00"), nil
 }
 
-// read returns at most limit bytes.
+// read returns at most limit bytes of a file of procfs.
 func (f FS) read(limit int64, parts ...string) ([]byte, error) {
-	file, err := os.Open(filepath.Join(append([]string{f.root}, parts...)...))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit))
+	b, err := sys.ReadSome(filepath.Join(append([]string{f.root}, parts...)...), limit)
 	if errors.Is(err, unix.ESRCH) { // it ended between open and read
 		return nil, os.ErrNotExist
 	}
 	return b, err
 }
 
-// readSlow is read with a deadline. A late reader is left behind: nothing can interrupt it.
+// readSlow is read with a deadline.
 func (f FS) readSlow(limit int64, parts ...string) ([]byte, error) {
-	return within(func() ([]byte, error) { return f.read(limit, parts...) })
+	return withDeadline(func() ([]byte, error) { return f.read(limit, parts...) })
 }

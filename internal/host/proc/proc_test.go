@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is the variable that makes this test binary stand in for a program that just runs.
+// sleeper is the environment variable that makes this test binary a program that only sleeps.
 const sleeper = "PROC_TEST_SLEEP"
 
 func TestMain(m *testing.M) {
@@ -137,7 +137,7 @@ func TestRealProcesses(t *testing.T) {
 	}
 }
 
-// waitFor is for a state that the kernel reaches on its own within moments.
+// waitFor polls for a state that the kernel reaches soon.
 func waitFor(t *testing.T, f FS, pid int, reached func(Stat) bool) Stat {
 	t.Helper()
 	for range 2000 {
@@ -180,11 +180,11 @@ func TestMachineIdentity(t *testing.T) {
 
 func TestReadSlowGivesUp(t *testing.T) {
 	f := tree(t, map[string]string{"7/stat": statLine(7, "stuck", "D", 1, 9)})
-	// A pipe nobody writes to stands for a process whose memory lock is taken.
+	// Reading a pipe without data blocks, like reading a process with a taken memory lock.
 	if err := unix.Mkfifo(filepath.Join(f.root, "7/cmdline"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { // release the reader that was left behind
+	defer func() { // release the reader that is still blocked
 		if w, err := os.OpenFile(filepath.Join(f.root, "7/cmdline"), os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
 			w.Close()
 		}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Shell finds the shell that a command substitution belongs to, from the parent of the command in it. For $(…) shells
-// fork a copy of themselves in the same process group, which ends with the substitution: a lease for its life would be
-// over at once. A shell that was started as a program of its own leads its process group, or has other arguments.
+// Shell finds the shell that runs a command substitution, from the parent of the command in it. For $(…) a shell forks
+// a copy of itself in the same process group. The copy ends with the substitution, and a lease bound to it would end
+// then. A shell that was started as a program leads its process group or has other arguments.
 func (f FS) Shell(parent int) int {
 	for range 16 { // substitutions within substitutions
 		s, err := f.Stat(parent)
@@ -24,7 +24,7 @@ func (f FS) Shell(parent int) int {
 	return parent
 }
 
-// copyOf: same program and same arguments, as after a fork.
+// copyOf reports whether two processes have the same program and arguments, as after a fork.
 func (f FS) copyOf(a, b int) bool {
 	exe := func(pid int) string {
 		path, _ := os.Readlink(filepath.Join(f.root, strconv.Itoa(pid), "exe"))

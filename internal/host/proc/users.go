@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +16,10 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/space"
+	"gpuard/internal/host/sys"
 )
 
-// IDs are the user ids that can be told apart here. Where procfs does not say, all can.
+// IDs returns the user ids that this user namespace can distinguish; all of them if procfs has no uid_map.
 func (f FS) IDs() space.IDs {
 	if link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "user")); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
@@ -32,25 +32,25 @@ func (f FS) IDs() space.IDs {
 	return space.Of(string(own), string(overflow))
 }
 
-// Root reports whether this process is root of the machine. In a user namespace that another user made, uid 0 is not: there the
-// kernel's own files belong to a user who is hidden.
+// Root reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there
+// the files of procfs belong to a uid that is not mapped.
 func (f FS) Root() bool {
 	var st unix.Stat_t
 	return os.Geteuid() == 0 && (unix.Stat(f.root, &st) != nil || st.Uid == 0)
 }
 
-// User is the login name of uid, or the number where no name is known.
+// User is the login name of uid, or the number if it has no name.
 func (f FS) User(uid uint32) string { return f.users().of(uid) }
 
-// userNames remembers names during one call; safe for several goroutines.
+// userNames caches names during one call. It is safe for several goroutines.
 type userNames struct {
 	mu    sync.Mutex
 	known map[uint32]string
 	ids   space.IDs
-	ask   bool // users of a directory service are not in the file: ask the name service for those
+	ask   bool // whether to ask the name service for uids that are not in the file, such as those of a directory service
 }
 
-// users reads passwd(5): name, password, uid, … separated by colons. The first entry of a uid wins, as in libc.
+// users reads passwd(5). The first entry of a uid counts, as in libc.
 func (f FS) users() *userNames {
 	names := &userNames{known: map[uint32]string{}, ids: f.IDs(), ask: f.root == "/proc"}
 	entries(f.passwd, func(uid uint32, name string) {
@@ -71,19 +71,19 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	return uint32(n), name, err == nil && name != ""
 }
 
-// Account adds their names to the ids of a user, as far as they are wanted: all that the files have (passwd(5), group(5)), and of ids that stand in neither
-// that of the machine's name service.
+// Account adds the names of the user and of the groups to u, if asked for: every name in the files (passwd(5),
+// group(5)), and for ids that are not in the files the name from the name service.
 func (f FS) Account(u policy.User, users, groups bool) policy.User {
 	if users {
-		u.Names = named(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
+		u.Names = namesOf(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
 	}
 	if groups {
-		u.Groups = named(f.group, "group", u.GIDs, f.root == "/proc")
+		u.Groups = namesOf(f.group, "group", u.GIDs, f.root == "/proc")
 	}
 	return u
 }
 
-// Exists reports whether anybody has the name: database is passwd or group.
+// Exists reports whether there is a user (database "passwd") or a group ("group") of that name.
 func (f FS) Exists(database, name string) bool {
 	path := f.passwd
 	if database == "group" {
@@ -92,12 +92,13 @@ func (f FS) Exists(database, name string) bool {
 	found := false
 	entries(path, func(_ uint32, n string) { found = found || n == name })
 	if !found && f.root == "/proc" {
-		_, found = asked(database, name)
+		_, found = nameService(database, name)
 	}
 	return found
 }
 
-func named(path, database string, ids []uint32, ask bool) (names []string) {
+// namesOf returns the names of ids: all that the file has, and for other ids the one of the name service if ask is set.
+func namesOf(path, database string, ids []uint32, ask bool) (names []string) {
 	known := map[uint32]bool{}
 	entries(path, func(id uint32, name string) {
 		if slices.Contains(ids, id) {
@@ -112,20 +113,15 @@ func named(path, database string, ids []uint32, ask bool) (names []string) {
 		}
 	}
 	if ask && len(rest) > 0 {
-		more, _ := asked(database, rest...)
+		more, _ := nameService(database, rest...)
 		names = append(names, more...)
 	}
 	return names
 }
 
-// entries goes through a file of names: name, password, id, … separated by colons.
+// entries calls each for every line of a file like passwd(5): name, password, id, … separated by colons.
 func entries(path string, each func(id uint32, name string)) {
-	file, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	defer file.Close()                               // read only
-	b, _ := io.ReadAll(io.LimitReader(file, 16<<20)) // what was read before an error is still true
+	b, _ := sys.ReadSome(path, 16<<20) // what was read before an error is still true
 	for line := range strings.Lines(string(b)) {
 		if id, name, ok := passwdEntry(line); ok {
 			each(id, name)
@@ -152,23 +148,23 @@ func (n *userNames) of(uid uint32) string {
 	return name
 }
 
-// getent is the name of an id that stands in no file.
+// getent returns the name of a uid from the name service.
 func getent(uid uint32) (string, bool) {
-	names, all := asked("passwd", strconv.FormatUint(uint64(uid), 10))
+	names, all := nameService("passwd", strconv.FormatUint(uint64(uid), 10))
 	if !all || len(names) == 0 {
 		return "", false
 	}
 	return names[0], true
 }
 
-// asked asks the machine's name service (nsswitch.conf(5)) the way a program without libc can: a child that is given
-// up when a directory server does not answer. all says that each key was found.
-func asked(database string, keys ...string) (names []string, all bool) {
+// nameService asks the machine's name service (nsswitch.conf(5)) through getent(1), because gpuard does not use libc.
+// The child is killed if a directory server does not answer in time. all says that each key was found.
+func nameService(database string, keys ...string) (names []string, all bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "getent", append([]string{"--", database}, keys...)...)
 	cmd.WaitDelay = 100 * time.Millisecond
-	out, err := cmd.Output() // what it knows it says, also where it does not know all
+	out, err := cmd.Output() // if some keys are unknown, it fails and still prints the others
 	for line := range strings.Lines(string(out)) {
 		id, name, ok := passwdEntry(line)
 		if ok && (slices.Contains(keys, name) || slices.Contains(keys, strconv.FormatUint(uint64(id), 10))) {

@@ -15,10 +15,10 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// largest is more than any of the files has.
+// largest is the size up to which a file is read, in bytes; all files are smaller.
 const largest = 16 << 20
 
-// Wanted reads what is wanted; a project that was never up wants nothing.
+// Wanted reads the wanted state. It is empty for a project that was never started.
 func (f *Folder) Wanted() (w service.Wanted, err error) {
 	err = readJSON(f.at(wantedFile), &w)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,10 +27,10 @@ func (f *Folder) Wanted() (w service.Wanted, err error) {
 	return w, err
 }
 
-// SetWanted writes it. The lock of Edit is held.
+// SetWanted writes the wanted state. The caller holds the lock of Edit.
 func (f *Folder) SetWanted(w service.Wanted) error { return writeJSON(f.at(wantedFile), w) }
 
-// Environment reads what services are started with.
+// Environment reads the environment with which services are started.
 func (f *Folder) Environment() ([]string, error) {
 	data, err := read(f.at(environmentFile))
 	if err != nil || len(data) == 0 {
@@ -44,7 +44,7 @@ func (f *Folder) SetEnvironment(env []string) error {
 	return write(f.at(environmentFile), []byte(strings.Join(env, "\x00")+"\x00"))
 }
 
-// Placement reads which device is which number of a service that has one instance for each.
+// Placement reads the devices of services that have one instance for each device, by instance number.
 func (f *Folder) Placement() (p service.Placement, err error) {
 	err = readJSON(f.at(placementFile), &p)
 	if errors.Is(err, os.ErrNotExist) {
@@ -56,25 +56,26 @@ func (f *Folder) Placement() (p service.Placement, err error) {
 // SetPlacement writes it.
 func (f *Folder) SetPlacement(p service.Placement) error { return writeJSON(f.at(placementFile), p) }
 
-// Record reads what the keeper of an instance wrote; false when there is nothing that can be read.
+// Record reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be read.
 func (f *Folder) Record(instance string) (r service.Record, found bool) {
 	err := readJSON(f.of(instance, recordFile), &r)
 	return r, err == nil
 }
 
-// SetRecord writes it. The instance's lock is held.
+// SetRecord writes the record. The caller holds the instance's lock (Keep).
 func (f *Folder) SetRecord(instance string, r service.Record) error {
 	return writeJSON(f.of(instance, recordFile), r)
 }
 
-// Ending is which start of an instance shall end, by its hash, and whether at once; "" none.
+// Ending returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end without
+// delay.
 func (f *Folder) Ending(instance string) (hash string, now bool) {
 	hash = f.line(instance, endFile)
 	return hash, hash != "" && f.line(instance, hurryFile) == hash
 }
 
-// SetEnding asks the keeper of an instance for its end. Whoever asks without now takes back no now that was said before, or
-// is said at the same time: that is a file of its own.
+// SetEnding asks the keeper of an instance to end it. now is kept in a file of its own, so that a request without now
+// does not undo an earlier or simultaneous one with now.
 func (f *Folder) SetEnding(instance, hash string, now bool) error {
 	if now {
 		if err := write(f.of(instance, hurryFile), []byte(hash+"\n")); err != nil {
@@ -84,7 +85,7 @@ func (f *Folder) SetEnding(instance, hash string, now bool) error {
 	return write(f.of(instance, endFile), []byte(hash+"\n"))
 }
 
-// line reads a file of one line; "" none.
+// line reads a file of one line; "" if there is none.
 func (f *Folder) line(instance, name string) string {
 	data, _ := read(f.of(instance, name))
 	return strings.TrimSuffix(string(data), "\n")
@@ -101,7 +102,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// read reads a regular file of ours. What else may stand there is not opened: a link, or a FIFO that would never answer.
+// read reads a regular file. It does not follow a link and does not block on a FIFO.
 func read(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,7 +132,7 @@ func writeJSON(path string, v any) error {
 	return write(path, append(data, '\n'))
 }
 
-// write replaces a file in one step: whoever reads finds the old content or the new.
+// write replaces a file in one step: a reader gets the old content or the new.
 func write(path string, data []byte) error {
 	fresh := filepath.Join(filepath.Dir(path), ".new-"+rand.Text())
 	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)

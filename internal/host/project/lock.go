@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock is held until it is released or every process that has File open is gone.
+// Lock is held until it is released, or until every process that has File open has ended.
 type Lock struct{ File *os.File }
 
-// Release gives it up, as far as this process has it.
+// Release closes this process's descriptor of the lock.
 func (l *Lock) Release() { _ = l.File.Close() }
 
-// Edit takes the lock under which what is wanted is changed. It is held for moments only; patience is for how long to try.
+// Edit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to try.
 func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lock, err := take(f.at(editLock))
@@ -24,18 +24,18 @@ func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
 			return lock, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("cannot change the project: somebody has kept %s locked for more than %s; try again", f.at(editLock), patience)
+			return nil, fmt.Errorf("cannot change the project: another process has kept %s locked for more than %s; try again", f.at(editLock), patience)
 		}
 	}
 }
 
-// Supervise takes the lock of the supervisor; nil when somebody else has it.
+// Supervise takes the lock of the supervisor; nil if another process has it.
 func (f *Folder) Supervise() (*Lock, error) { return take(f.at(supervisorLock)) }
 
 // Supervised reports whether a supervisor lives.
 func (f *Folder) Supervised() bool { return held(f.at(supervisorLock)) }
 
-// Keep takes the lock of the keeper of an instance, whose folder it makes; nil when somebody else has it.
+// Keep makes the folder of an instance and takes the lock of its keeper; nil if another process has it.
 func (f *Folder) Keep(instance string) (*Lock, error) {
 	if filepath.Base(instance) != instance || instance == "." || instance == ".." {
 		return nil, fmt.Errorf("cannot keep %q: that is no name of an instance", instance)
@@ -52,14 +52,14 @@ func (f *Folder) Keep(instance string) (*Lock, error) {
 // Kept reports whether the keeper of an instance lives.
 func (f *Folder) Kept(instance string) bool { return held(f.of(instance, keeperLock)) }
 
-// Live takes the lock that the command of an instance inherits; nil when an earlier command, or what it left, has it. The
-// instance's lock is held.
+// Live takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
+// it. The caller holds the instance's lock (Keep).
 func (f *Folder) Live(instance string) (*Lock, error) { return take(f.of(instance, lifeLock)) }
 
-// Lives reports whether the command of an instance lives, or something that it started.
+// Lives reports whether the command of an instance, or a process that it started, is alive.
 func (f *Folder) Lives(instance string) bool { return held(f.of(instance, lifeLock)) }
 
-// LifeFile identifies the file of that lock, to find who has it open.
+// LifeFile returns device and inode of that lock's file, to find the processes that have it open.
 func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(f.of(instance, lifeLock), &st); err != nil {
@@ -68,14 +68,14 @@ func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// InPlace reports whether the lock still protects something: its file is where it was when it was taken.
+// InPlace reports whether the lock still protects something: its file still has its name.
 func (l *Lock) InPlace() bool {
 	var have, named unix.Stat_t
 	return unix.Fstat(int(l.File.Fd()), &have) == nil && unix.Lstat(l.File.Name(), &named) == nil && have.Ino == named.Ino && have.Dev == named.Dev
 }
 
-// take takes a lock of an open file description: it goes with whoever has that open, and not with other descriptors of the
-// file. nil is that somebody else has it.
+// take takes an open file description lock: it lasts until every duplicate of this descriptor is closed, whatever
+// happens to other descriptors of the file. It returns nil if another process has the lock.
 func take(path string) (*Lock, error) {
 	for range 8 {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
@@ -90,7 +90,7 @@ func take(path string) (*Lock, error) {
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
 			lock.Release()
-			return nil, nil //nolint:nilnil // somebody else has it
+			return nil, nil //nolint:nilnil // another process has it
 		case err != nil:
 			lock.Release()
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
@@ -102,7 +102,7 @@ func take(path string) (*Lock, error) {
 	return nil, fmt.Errorf("cannot lock %s: it is being replaced again and again", path)
 }
 
-// held asks whether somebody has the lock, and takes nothing.
+// held reports whether a process has the lock. It takes no lock.
 func held(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,6 +1,13 @@
-// Package project keeps what is wanted and what is known of the services of a project: a folder of small files and locks
-// that only its owner can enter. Whoever lives holds a lock, which the kernel drops with its process; a change of a file or
-// the end of a lock wakes whoever watches. It decides nothing and starts nothing.
+// Package project keeps the wanted and the actual state of the services of a project: small files and locks in a folder
+// that only its owner can enter. Each living supervisor, keeper and command holds a lock, which the kernel drops when
+// the process ends. A change of a file or the end of a lock wakes the watchers. The package decides nothing and starts
+// nothing.
+//
+//	f, err := project.Make(top, project.ID(file, host))
+//	lock, err := f.Edit(time.Second)
+//	wanted, err := f.Wanted() // change it, then:
+//	err = f.SetWanted(wanted)
+//	lock.Release()
 package project
 
 import (
@@ -18,7 +25,7 @@ import (
 // Folder is the folder of one project.
 type Folder struct{ Path string }
 
-// names of what lies in it.
+// The names of its files and folders.
 const (
 	wantedFile      = "project.json"
 	environmentFile = "environment"
@@ -34,7 +41,8 @@ const (
 	logFile         = "log"
 )
 
-// ID names the project of a file, by its absolute path: the same one as long as the file lies there, whatever it says.
+// ID returns the name of the project of a file. It depends on the file's absolute path and the host, not on its
+// content.
 func ID(file, host string) string {
 	clean := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_-", r) {
@@ -46,7 +54,7 @@ func ID(file, host string) string {
 	return clean[:min(len(clean), 32)] + "-" + hex.EncodeToString(sum[:6])
 }
 
-// Make opens the folder of a project below top, and makes both where they are missing; above top nothing is made.
+// Make opens the folder of a project in top. It makes the folder and top if they are missing, but no folder above top.
 func Make(top, id string) (*Folder, error) {
 	path := filepath.Join(top, id)
 	for _, dir := range []string{top, path, filepath.Join(path, instancesFolder)} {
@@ -60,7 +68,7 @@ func Make(top, id string) (*Folder, error) {
 	return &Folder{path}, nil
 }
 
-// Open opens the folder of a project. The error is os.ErrNotExist when there is none.
+// Open opens the folder of a project. The error is os.ErrNotExist if there is none.
 func Open(path string) (*Folder, error) {
 	for _, dir := range []string{filepath.Dir(path), path, filepath.Join(path, instancesFolder)} {
 		if err := private(dir); err != nil {
@@ -70,18 +78,18 @@ func Open(path string) (*Folder, error) {
 	return &Folder{path}, nil
 }
 
-// ForeignError says that something of another user stands where a folder of ours should be.
+// ForeignError says that a folder that should be the caller's belongs to another user.
 type ForeignError struct {
 	Path string
 	UID  uint32
 }
 
-// Error says whose it is by number; the caller knows names, and what to do about it.
+// Error names the owner by uid; the caller adds the user name and what to do.
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("cannot use the project's folder %s: it belongs to uid %d, not to you", e.Path, e.UID)
 }
 
-// private refuses a folder that others could have filled.
+// private returns an error for a folder that other users could have filled.
 func private(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -98,10 +106,10 @@ func private(dir string) error {
 	return nil
 }
 
-// ID is the project's.
+// ID returns the id of the project, see the function ID.
 func (f *Folder) ID() string { return filepath.Base(f.Path) }
 
-// Instances lists those of which anything is known.
+// Instances lists the instances that have a folder.
 func (f *Folder) Instances() []string {
 	entries, _ := os.ReadDir(filepath.Join(f.Path, instancesFolder))
 	names := make([]string, 0, len(entries))
@@ -113,7 +121,7 @@ func (f *Folder) Instances() []string {
 	return names
 }
 
-// Log is the file that the output of an instance goes to, unless it has one of its own.
+// Log returns the file for the output of an instance, unless its service names another one.
 func (f *Folder) Log(instance string) string { return f.of(instance, logFile) }
 
 func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }

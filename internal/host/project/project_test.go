@@ -21,7 +21,7 @@ func made(t *testing.T) *Folder {
 	return f
 }
 
-// told waits for a value.
+// told waits for a value in Changed.
 func told(t *testing.T, w *Watcher) {
 	t.Helper()
 	select {
@@ -31,7 +31,7 @@ func told(t *testing.T, w *Watcher) {
 	}
 }
 
-// TestID: a project is its file on its machine, whatever stands in it, and its name can be read.
+// TestID: the id depends on the path and the host, not on the file's content, and is readable.
 func TestID(t *testing.T) {
 	ids := []string{ID("/a/My App/gpuard.yaml", "one"), ID("/b/My App/gpuard.yaml", "one"), ID("/a/My App/gpuard.yaml", "two"), ID("/a/My App/demo.yaml", "one")}
 	for i, id := range ids {
@@ -41,7 +41,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestFiles: what was written is read again, and what was not is absent.
+// TestFiles: written files are read back, and missing ones are empty.
 func TestFiles(t *testing.T) {
 	f := made(t)
 	if w, err := f.Wanted(); err != nil || len(w.Instances) != 0 {
@@ -86,7 +86,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestStrange: what others could have put there is not followed.
+// TestStrange: a link in place of a file, a name outside of the folder, and a folder that others may enter are refused.
 func TestStrange(t *testing.T) {
 	f := made(t)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
@@ -110,7 +110,7 @@ func TestStrange(t *testing.T) {
 	}
 }
 
-// TestLocks: one has a lock, others see that, and the watcher tells when it is free.
+// TestLocks: one process has a lock, others see that, and the watcher reports its end.
 func TestLocks(t *testing.T) {
 	f := made(t)
 	lock, err := f.Keep("one")

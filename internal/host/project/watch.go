@@ -1,42 +1,41 @@
 package project
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 	"time"
+
+	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells of changes of a project. Close it when done.
+// Watcher reports changes of a project. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more changes that were not told yet
+	Changed <-chan struct{} // has a value after one or more changes that were not reported yet
 
 	folder  *Folder
-	inotify *os.File // nil where the system has none left
+	inotify *sys.Inotify // nil if no instance was free
 	changed chan struct{}
 	stop    context.CancelFunc
 }
 
-// slow is the time between two values of Changed where the system does not tell: a user has 128 such watchers in all
-// (fs.inotify.max_user_instances), other programs' included.
+// slow is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
+// programs (fs.inotify.max_user_instances).
 const slow = time.Second
 
-// Watch begins to watch the project, or one instance of it. What changed before it returned is not told, so look after it.
+// Watch begins to watch the project, or only one instance of it. It does not report changes before it returned, so read
+// the files after the call.
 func (f *Folder) Watch(only string) (*Watcher, error) {
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Watcher{Changed: changed, changed: changed, folder: f, stop: stop}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
+	var err error
+	if w.inotify, err = sys.NewInotify(); err != nil {
 		go w.beat(ctx)
-		return w, nil //nolint:nilerr // there are no more of them for this user: then it looks now and then
+		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
-	w.inotify = os.NewFile(uintptr(fd), "inotify")
 	if only != "" {
 		err = w.add(f.of(only, ""))
 	} else {
@@ -64,7 +63,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// beat stands in for notices of the kernel.
+// beat sends a value at intervals, in place of events of the kernel.
 func (w *Watcher) beat(ctx context.Context) {
 	tick := time.NewTicker(slow)
 	defer tick.Stop()
@@ -79,33 +78,22 @@ func (w *Watcher) beat(ctx context.Context) {
 }
 
 func (w *Watcher) add(dir string) error {
-	raw, err := w.inotify.SyscallConn()
-	if err != nil {
-		return err
-	}
 	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
-	if cerr := raw.Control(func(fd uintptr) { _, err = unix.InotifyAddWatch(int(fd), dir, events) }); cerr != nil {
-		return cerr
-	}
+	_, err := w.inotify.Add(dir, events)
 	return err
 }
 
 // run reads events until the watch is closed.
 func (w *Watcher) run(ctx context.Context) {
-	buf := make([]byte, 16<<10)
 	for {
-		n, err := w.inotify.Read(buf)
+		events, err := w.inotify.Read()
 		if err != nil {
 			return
 		}
 		told, locks := false, false
-		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			what := binary.NativeEndian.Uint32(rest[4:])
-			tells, lock := w.event(string(name), what)
+		for _, e := range events {
+			tells, lock := w.event(e.Name, e.What)
 			told, locks = told || tells, locks || lock
-			rest = rest[size:]
 		}
 		if told {
 			w.tell()
@@ -116,10 +104,10 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// event says whether an event is worth a look, and whether it announces the end of a lock.
+// event reports whether an event is a change, and whether it announces the end of a lock.
 func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	switch {
-	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // an instance, of which something may be there already
+	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
 		for _, name := range w.folder.Instances() {
 			_ = w.add(w.folder.of(name, ""))
 		}
@@ -133,8 +121,8 @@ func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	return true, false
 }
 
-// echo tells once more: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c, __fput), and
-// on a machine that is busy that may take its time.
+// echo sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
+// __fput), and on a busy machine the drop can come later.
 func (w *Watcher) echo(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {

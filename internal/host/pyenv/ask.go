@@ -12,20 +12,20 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 //go:embed ask.py
 var script string
 
-// Libraries are those that Ask knows, by the name they are imported with.
+// Libraries lists the libraries that Ask knows, by the names under which Python imports them.
 func Libraries() []string { return []string{"torch", "tensorflow", "jax", "onnxruntime", "cupy"} }
 
-// Ask imports a library in a process of its own and asks it for devices. The process has the caller's variables, and beside
-// them those that keep it from writing files and from taking all memory of a device; it is killed, with its children, when
-// ctx ends.
-func (w Where) Ask(ctx context.Context, interpreter, library string) site.Probe {
-	p := site.Probe{Library: library}
+// Ask imports a library in a child process, and returns the devices that the library finds. The child has the caller's
+// variables, and others that keep it from writing files and from taking all memory of a device. When ctx ends, Ask
+// kills the child and its process group.
+func (w Where) Ask(ctx context.Context, interpreter, library string) hostinfo.Probe {
+	p := hostinfo.Probe{Library: library}
 	var out, errs tail
 	command := exec.CommandContext(ctx, w.at(interpreter), "-B", "-c", script, library)
 	command.Dir = "/" // a file torch.py in the caller's folder is not the library
@@ -45,7 +45,7 @@ func (w Where) Ask(ctx context.Context, interpreter, library string) site.Probe 
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		select { // a process that waits in the driver does not even die, and is left behind
+		select { // a process that hangs in the driver does not die, so Ask stops waiting for it
 		case <-ended:
 		case <-time.After(2 * command.WaitDelay):
 		}
@@ -77,7 +77,7 @@ type reply struct {
 	Names   []string `json:"names"`
 }
 
-// answer is the last line that is one.
+// answer returns the last line of out that is a reply.
 func answer(out []byte) (r reply, ok bool) {
 	for line := range bytes.Lines(out) {
 		var one reply
@@ -88,7 +88,7 @@ func answer(out []byte) (r reply, ok bool) {
 	return r, ok
 }
 
-// problem is why there is no answer: what Python said last, or how it ended.
+// problem says why there is no answer: the last line that Python printed, or how it ended.
 func problem(err error, errs []byte) string {
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) {
@@ -100,10 +100,10 @@ func problem(err error, errs []byte) string {
 	if line := lastLine(errs); line != "" {
 		return line
 	}
-	return "it failed without a word (" + ended.Error() + ")"
+	return "it failed without a message (" + ended.Error() + ")"
 }
 
-// lastLine is the last line with something in it, cut to what a sentence can hold.
+// lastLine returns the last line that is not empty, cut to 300 characters.
 func lastLine(text []byte) string {
 	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(text), "?")), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
@@ -113,7 +113,7 @@ func lastLine(text []byte) string {
 	return line
 }
 
-// tail keeps the end of what a process writes.
+// tail keeps the end of a process's output.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// fake makes a package of one file that stands for a library, and a Where whose Python finds it.
+// fake makes a library of one file, and a Where with a Python that finds it.
 func fake(t *testing.T, name, text string) Where {
 	t.Helper()
 	gate.Need(t, "python3")
@@ -52,7 +52,7 @@ class cuda:
 	}
 }
 
-// standIn is a program that stands for a Python and does what text says: it saves the start of a real one.
+// standIn returns a script that runs text in place of a Python, because a real one starts slowly.
 func standIn(t *testing.T, text string) (Where, string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -72,7 +72,7 @@ func TestAskTellsWhyThereIsNoAnswer(t *testing.T) {
 		"an import that fails": {"echo Traceback >&2; echo 'ImportError: libcudnn.so.9' >&2; exit 1", "ImportError: libcudnn.so.9"},
 		"a crash":              {"kill -ABRT $$", "it crashed (aborted)"},
 		"an early end":         {"exit 0", "it ended without an answer"},
-		"a silent failure":     {"exit 3", "it failed without a word (exit status 3)"},
+		"a silent failure":     {"exit 3", "it failed without a message (exit status 3)"},
 		"very many words":      {"printf '%0400d' 7 >&2; exit 1", strings.Repeat("0", 300) + "…"},
 	} {
 		w, path := standIn(t, c.text)
@@ -86,7 +86,7 @@ func TestAskTellsWhyThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A real Python that cannot import says why; without a device, what the library said last is its reason.
+// A real Python that cannot import a library says why. Without a device, the last line of the library is the reason.
 func TestAskTellsWhyThereIsNoDevice(t *testing.T) {
 	t.Parallel()
 	w := fake(t, "torch", `
@@ -106,7 +106,7 @@ class cuda:
 	}
 }
 
-// A file in the caller's folder is not the library.
+// A file in the caller's working directory is not the library.
 func TestAskLeavesTheCallersFolderAlone(t *testing.T) {
 	w := fake(t, "cupy", "raise ImportError('not this one')")
 	path := w.python(t)
@@ -117,7 +117,7 @@ func TestAskLeavesTheCallersFolderAlone(t *testing.T) {
 	}
 }
 
-// What is imported must write no caches and take no device's memory.
+// An imported library must write no caches and take no memory of a device.
 func TestAskAsksForNothingToBeKept(t *testing.T) {
 	t.Parallel()
 	w, path := standIn(t, `echo "{\"version\": \"$CUDA_CACHE_DISABLE $CUPY_CACHE_IN_MEMORY $XLA_PYTHON_CLIENT_PREALLOCATE $TF_FORCE_GPU_ALLOW_GROWTH $PYTHONDONTWRITEBYTECODE\"}"`)
@@ -126,7 +126,7 @@ func TestAskAsksForNothingToBeKept(t *testing.T) {
 	}
 }
 
-// A library that hangs is ended at the deadline, and so is what it started.
+// A library that hangs is ended at the deadline, with its children.
 func TestAskEnds(t *testing.T) {
 	t.Parallel()
 	w, path := standIn(t, "sleep 60 &\necho $! > $MARK/new; mv $MARK/new $MARK/child\nwait")

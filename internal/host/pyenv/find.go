@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Find lists environments: first those that run now (VIRTUAL_ENV, CONDA_PREFIX, python3 and python of PATH), then those of
-// the folder the caller is in (.venv, venv, pixi's), of conda's own list (~/.conda/environments.txt), of pyenv, and the system's.
-// At most 24, none twice.
+// Find lists environments: first the active ones (VIRTUAL_ENV, CONDA_PREFIX, python3 and python of PATH), then those in
+// the working directory (.venv, venv, pixi's), those of conda's list (~/.conda/environments.txt) and of pyenv, and the
+// system's. It returns at most 24, each once.
 func (w Where) Find() []Place {
 	var found []Place
 	add := func(p Place, ok bool) {
@@ -53,10 +53,10 @@ func (w Where) Find() []Place {
 	return found
 }
 
-// local are the names that tools give to the environment of a project: venv and uv, and pixi.
+// local lists the names that tools give to the environment of a project: venv and uv, and pixi.
 func (w Where) local() []string { return []string{".venv", "venv", ".pixi/envs/default"} }
 
-// environment looks at a folder that may be one. Its interpreter need not work.
+// environment returns the environment in the folder prefix, if there is one. Its interpreter need not work.
 func (w Where) environment(prefix string) (Place, bool) {
 	p := Place{Prefix: prefix, Kind: "system"}
 	switch {
@@ -81,21 +81,21 @@ func (w Where) environment(prefix string) (Place, bool) {
 	return p, p.Kind == "conda" || p.Problem != ""
 }
 
-// absence says why a path is no program.
+// absence says why a path is not a program.
 func (w Where) absence(path string) string {
 	switch _, err := w.stat(path); {
 	case err == nil:
-		return "no program"
+		return "not a program"
 	case errors.Is(err, fs.ErrNotExist):
 		return "not there"
 	case errors.Is(err, syscall.ELOOP):
-		return "a circle of links"
+		return "a loop of links"
 	default:
 		return "out of reach (" + reason(err) + ")"
 	}
 }
 
-// versionOf is the version in an interpreter's name: "3.11" of "/usr/bin/python3.11".
+// versionOf returns the version in an interpreter's name: "3.11" of "/usr/bin/python3.11".
 func versionOf(path string) string {
 	v := strings.TrimPrefix(filepath.Base(path), "python")
 	if v == "" || strings.Trim(v, "0123456789.") != "" || !strings.Contains(v, ".") {
@@ -104,8 +104,8 @@ func versionOf(path string) string {
 	return v
 }
 
-// interpreter is the environment that a python belongs to, as Python itself finds it: a pyvenv.cfg beside it or above it,
-// else two folders above what its links lead to.
+// interpreter returns the environment of a python, found as Python finds it: by a pyvenv.cfg in its folder or the
+// folder above, else two folders above the target of its links.
 func (w Where) interpreter(path string) (Place, bool) {
 	if filepath.Dir(path) == filepath.Join(w.pyenvRoot(), "shims") {
 		return w.shim(filepath.Base(path))
@@ -118,14 +118,14 @@ func (w Where) interpreter(path string) (Place, bool) {
 	}
 	target := w.resolve(path)
 	if !strings.HasPrefix(filepath.Base(target), "python") && !strings.HasPrefix(filepath.Base(target), "pypy") {
-		return Place{}, false // a shim of some other tool: it says nothing of where its Python lies
+		return Place{}, false // a wrapper of another tool, from which the path of its Python is not known
 	}
 	p, _ := w.environment(filepath.Dir(filepath.Dir(target)))
 	p.Interpreter, p.Version, p.Problem = path, versionOf(target), ""
 	return p, true
 }
 
-// onPath is the first python of PATH, under one of its names.
+// onPath returns the environment of the first program of that name on PATH.
 func (w Where) onPath(name string) (Place, bool) {
 	for _, folder := range filepath.SplitList(w.value("PATH")) {
 		path := filepath.Join(folder, name)
@@ -146,7 +146,7 @@ func (w Where) pyenvRoot() string {
 	return filepath.Join(w.value("HOME"), ".pyenv")
 }
 
-// pyenvs are the names of pyenv's versions, newest first as far as sorting goes.
+// pyenvs lists the names of pyenv's versions in reverse order of the alphabet, so roughly the newest first.
 func (w Where) pyenvs() []string {
 	names, _ := w.names(filepath.Join(w.pyenvRoot(), "versions"))
 	slices.Sort(names)
@@ -154,9 +154,9 @@ func (w Where) pyenvs() []string {
 	return names
 }
 
-// shim is the environment that pyenv's shim of a name would run: PYENV_VERSION, else the .python-version of this folder or
-// of one above it, else pyenv's own; the first of several that is there. Source: pyenv/pyenv README, "Choosing the Python
-// version"; libexec/pyenv-version-name.
+// shim returns the environment that pyenv's shim of a name would run: that of PYENV_VERSION, else of the
+// .python-version in the working directory or a folder above it, else of pyenv's global version; of several versions,
+// the first that exists. Source: pyenv/pyenv README, "Choosing the Python version"; libexec/pyenv-version-name.
 func (w Where) shim(name string) (Place, bool) {
 	text := strings.ReplaceAll(w.value("PYENV_VERSION"), ":", "\n")
 	for folder := w.Folder; text == "" && folder != ""; folder = filepath.Dir(folder) {
@@ -181,7 +181,7 @@ func (w Where) shim(name string) (Place, bool) {
 	return Place{}, false
 }
 
-// fullVersion completes a beginning such as "3.11" to the newest version that pyenv has of it.
+// fullVersion completes a prefix such as "3.11" to pyenv's first version with that prefix, in the order of pyenvs.
 func (w Where) fullVersion(version string) string {
 	names := w.pyenvs()
 	if slices.Contains(names, version) {
@@ -193,7 +193,7 @@ func (w Where) fullVersion(version string) string {
 	return version
 }
 
-// condas are the folders that conda keeps in its list of environments. Source: conda/conda conda/core/envs_manager.py.
+// condas returns the folders in conda's list of environments. Source: conda/conda conda/core/envs_manager.py.
 func (w Where) condas() []string {
 	var prefixes []string
 	for line := range strings.Lines(string(w.read(filepath.Join(w.value("HOME"), ".conda/environments.txt")))) {

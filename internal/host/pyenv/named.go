@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Named is the environment that a person means: the path of an interpreter or of an environment's folder, a project with a
-// .venv in it, the name of a conda environment or of a version of pyenv, or a program of PATH ("python3.11"). The error says
-// what was looked for.
+// Named returns the environment that a user names by the path of an interpreter or of an environment's folder, by a
+// folder with a .venv in it, by the name of a conda environment or of a version of pyenv, or by a program on PATH
+// ("python3.11"). The error says what was searched for.
 func (w Where) Named(name string) (Place, error) {
 	if name == "" {
 		return Place{}, errors.New("it has no name")
@@ -42,7 +42,7 @@ func (w Where) Named(name string) (Place, error) {
 	return Place{}, fmt.Errorf("no folder, no environment of conda or pyenv and no program on PATH has this name%s", known)
 }
 
-// atPath is the environment of a file or folder.
+// atPath returns the environment of a file or folder.
 func (w Where) atPath(path string) (Place, error) {
 	switch _, err := w.stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -55,12 +55,12 @@ func (w Where) atPath(path string) (Place, error) {
 	}
 	if !w.folder(path) {
 		if !w.program(path) {
-			return Place{}, errors.New("this file is no program: name the environment's python, or its folder")
+			return Place{}, errors.New("this file is not a program: name the environment's python, or its folder")
 		}
 		if p, ok := w.interpreter(path); ok {
 			return p, nil
 		}
-		return Place{}, errors.New("this program is no Python, or it is a wrapper that does not say where its Python lies: name the environment's folder")
+		return Place{}, errors.New("this program is not a Python, or it is a wrapper that does not say where its Python is: name the environment's folder")
 	}
 	for _, name := range append([]string{""}, w.local()...) {
 		if p, ok := w.environment(filepath.Join(path, name)); ok {
@@ -73,7 +73,8 @@ func (w Where) atPath(path string) (Place, error) {
 	return Place{}, errors.New("there is no Python in this folder (bin/python3), and no .venv")
 }
 
-// condaNamed are the folders that a name may stand for. Source: docs.conda.io, "Specify environment directories" (envs_dirs).
+// condaNamed returns the folders where conda may have an environment of that name. Source: docs.conda.io, "Specify
+// environment directories" (envs_dirs).
 func (w Where) condaNamed(name string) []string {
 	var prefixes []string
 	for _, variable := range []string{"CONDA_ENVS_PATH", "CONDA_ENVS_DIRS"} {
@@ -96,7 +97,7 @@ func (w Where) condaNamed(name string) []string {
 	return prefixes
 }
 
-// condaRoots are the folders of conda and mamba themselves.
+// condaRoots returns the folders in which conda and mamba are installed.
 func (w Where) condaRoots() []string {
 	var roots []string
 	if exe := w.value("CONDA_EXE"); filepath.IsAbs(exe) {
@@ -108,7 +109,7 @@ func (w Where) condaRoots() []string {
 	return roots
 }
 
-// condaNames are the names of conda's environments, for a person who mistyped one.
+// condaNames returns the names of conda's environments, for the error about a mistyped one.
 func (w Where) condaNames() []string {
 	var names []string
 	for _, prefix := range w.condas() {

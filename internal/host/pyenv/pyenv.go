@@ -1,5 +1,10 @@
-// Package pyenv finds Python environments (venv, conda, pyenv, the system's) and lists what lies in them, by their files
-// alone. It reads bounded pieces, and understands none of them: what a file says is for others. Only Ask runs a Python.
+// Package pyenv finds Python environments (venv, conda, pyenv, the system's) and lists their packages, from their files
+// only. It reads files up to a limit and does not interpret them. Only Ask runs a Python.
+//
+//	w := pyenv.Where{Root: "/", Env: env, Folder: folder}
+//	for _, place := range w.Find() {
+//		folders, version := w.Packages(ctx, place)
+//	}
 package pyenv
 
 import (
@@ -13,34 +18,35 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Where is where environments are looked for.
+// Where says where to search for environments.
 type Where struct {
 	Root   string      // folder below which every path is taken; "/" outside tests
 	Env    visible.Env // of the caller
-	Folder string      // that the caller is in
+	Folder string      // the caller's working directory
 }
 
 // Place is an environment that was found.
 type Place struct {
 	Prefix      string // its folder
-	Interpreter string // path of its python; "" when there is none
+	Interpreter string // path of its python; "" if there is none
 	Kind        string // "venv", "conda", "pyenv", "system"
 	Version     string // "3.11", from the interpreter's name; "" unknown
 	Active      bool   // PATH, VIRTUAL_ENV or CONDA_PREFIX selects it
-	Problem     string // why it cannot be used; "" when nothing is known against it
+	Problem     string // why it cannot be used; "" if no reason is known
 }
 
-// limits keep the search short on machines with very many environments and packages.
+// Limits that keep the search short on machines with very many environments and packages.
 const (
 	most     = 24       // environments
 	entries  = 20000    // names of one folder
 	fileSize = 64 << 10 // bytes of one file
 )
 
-// at is where the path really lies.
+// at returns the path below Root.
 func (w Where) at(path string) string { return filepath.Join(w.Root, path) }
 
-// stat follows links; those below a root of a test lead to a place below it too, and not to what this machine has there.
+// stat follows links. Below the Root of a test, an absolute link leads to a path below that Root too, not to one of
+// this machine.
 func (w Where) stat(path string) (os.FileInfo, error) {
 	if w.Root != "/" {
 		path = w.resolve(path)
@@ -64,7 +70,8 @@ func (w Where) program(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// resolve follows the links of a path, also to what is not there; below a root of a test, links are taken below it too.
+// resolve follows the links of a path, also to a file that does not exist. Below the Root of a test, absolute links
+// stay below it.
 func (w Where) resolve(path string) string {
 	if w.Root == "/" {
 		if target, err := filepath.EvalSymlinks(path); err == nil {
@@ -73,7 +80,7 @@ func (w Where) resolve(path string) string {
 	}
 	for hops := 0; ; hops++ {
 		target, err := os.Readlink(w.at(path))
-		if err != nil || hops == 40 { // no link, or links in a circle
+		if err != nil || hops == 40 { // not a link, or a loop of links
 			break
 		}
 		if !filepath.IsAbs(target) {
@@ -84,13 +91,13 @@ func (w Where) resolve(path string) string {
 	return filepath.Clean(path)
 }
 
-// value is a variable that counts only when it is not empty.
+// value returns an environment variable; "" if it is not set.
 func (w Where) value(name string) string {
 	v, _ := w.Env.Lookup(name)
 	return v
 }
 
-// absolute makes a path of what the caller wrote.
+// absolute makes an absolute path of the caller's argument.
 func (w Where) absolute(path string) string {
 	if path == "~" || strings.HasPrefix(path, "~/") {
 		return filepath.Join(w.value("HOME"), path[1:])
@@ -101,7 +108,7 @@ func (w Where) absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// read is the beginning of a file; nil for what is no plain file or cannot be read. Nothing waits: a pipe is no plain file.
+// read returns the beginning of a file; nil if it is not a regular file or cannot be read. It does not block on a FIFO.
 func (w Where) read(path string) []byte {
 	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -121,7 +128,7 @@ func (w Where) read(path string) []byte {
 
 // names lists a folder, in no order, up to the limit.
 func (w Where) names(path string) ([]string, error) {
-	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) // a pipe of this name would wait
+	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) // a FIFO of this name would block
 	if err != nil {
 		return nil, err
 	}

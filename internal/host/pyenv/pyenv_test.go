@@ -13,7 +13,8 @@ import (
 	"gpuard/test/executable"
 )
 
-// plant makes a tree: a name that ends in "/" is a folder, "a -> b" a link, everything else a file; programs have mode 755.
+// plant makes a tree: a name that ends in "/" is a folder, "a -> b" a link, everything else a file; programs have mode
+// 755.
 func plant(t *testing.T, things ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -112,10 +113,10 @@ func TestFindTellsWhatIsBroken(t *testing.T) {
 	if len(found) != 1 || !found[0].Active || !strings.Contains(found[0].Problem, "/usr/bin/python3.9, which is not there") {
 		t.Errorf("an interpreter that is gone: %+v", found)
 	}
-	// Outside tests no root stands before the paths.
+	// Outside of tests, paths have no Root before them.
 	top := plant(t, "v/pyvenv.cfg=", "v/bin/python3 -> ../nothing/python3.9", "round/pyvenv.cfg=", "round/bin/python3 -> python", "round/bin/python -> python3", "gone -> v/nowhere")
 	w := Where{Root: "/", Env: visible.Env{"HOME=" + top}, Folder: top}
-	for name, want := range map[string]string{"v": "/v/nothing/python3.9, which is not there", "round": "a circle of links"} {
+	for name, want := range map[string]string{"v": "/v/nothing/python3.9, which is not there", "round": "a loop of links"} {
 		if p, err := w.Named(name); err != nil || !strings.Contains(p.Problem, want) {
 			t.Errorf("%s: %+v, %v; want %q", name, p, err, want)
 		}
@@ -172,11 +173,11 @@ func TestNamed(t *testing.T) {
 		"/home/a/plain":  "no Python in this folder",
 		"../plain":       "no Python in this folder",
 		"sub":            "no Python in this folder",
-		"/home/a/file/":  "no program",
+		"/home/a/file/":  "not a program",
 		"/home/a/file/x": "not a directory",
 		"/nowhere":       "no such file",
-		"/home/a/file":   "no program",
-		"/usr/bin/tool":  "no Python",
+		"/home/a/file":   "not a program",
+		"/usr/bin/tool":  "not a Python",
 	} {
 		if p, err := where(root, "PATH=/usr/bin").Named(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v; want an error with %q", name, p, err, want)
@@ -224,7 +225,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// A folder with more names than are read is not one without the package that is looked for.
+// If a folder has more names than are read, a package that was not found may still be there.
 func TestPackagesTellsOfNamesThatWereNotRead(t *testing.T) {
 	folder := filepath.Join(plant(t, "v/lib/python3.11/site-packages/"), "v/lib/python3.11/site-packages")
 	w := Where{Root: "/"}
@@ -238,7 +239,7 @@ func TestPackagesTellsOfNamesThatWereNotRead(t *testing.T) {
 			}
 		}
 	}
-	if f := w.list(t.Context(), []string{folder}); !strings.Contains(f[0].Problem, "20000 of them were read") {
+	if f := w.list(t.Context(), []string{folder}); !strings.Contains(f[0].Problem, "only the first 20000 were read") {
 		t.Errorf("%d names: %q", len(f[0].Names), f[0].Problem)
 	}
 }
@@ -256,7 +257,7 @@ func TestNewestVersion(t *testing.T) {
 	}
 }
 
-// A pipe where a file should be must not hold the search up, and a file without end must not fill memory.
+// A FIFO in place of a file must not block the search, and an endless file must not fill the memory.
 func TestReadsPlainFilesOnly(t *testing.T) {
 	root := plant(t, "v/pyvenv.cfg="+strings.Repeat("x", fileSize+100), "v/lib/python3.11/site-packages/torch/")
 	if err := syscall.Mkfifo(filepath.Join(root, "v/lib/python3.11/site-packages/torch/version.py"), 0o644); err != nil {

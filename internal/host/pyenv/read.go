@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// Folder is one folder of packages.
+// Folder is a folder of packages.
 type Folder struct {
 	Path    string
-	Names   []string // of what lies in it, in order; at most 20,000
-	Torch   []byte   // torch/version.py; nil when there is none
-	ONNX    []byte   // onnxruntime/capi/build_and_package_info.py; nil when there is none
+	Names   []string // its files and folders, sorted; at most 20,000
+	Torch   []byte   // content of torch/version.py; nil if there is none
+	ONNX    []byte   // content of onnxruntime/capi/build_and_package_info.py; nil if there is none
 	Problem string   // why it could not be listed
 }
 
-// Config is the environment's pyvenv.cfg; nil when it has none.
+// Config returns the content of the environment's pyvenv.cfg; nil if it has none.
 func (w Where) Config(p Place) []byte { return w.read(filepath.Join(p.Prefix, "pyvenv.cfg")) }
 
-// Conda lists the files of conda-meta; empty outside conda.
+// Conda lists the files in conda-meta; none if this is not a conda environment.
 func (w Where) Conda(p Place) []string {
 	names, _ := w.names(filepath.Join(p.Prefix, "conda-meta"))
 	slices.Sort(names)
 	return names
 }
 
-// Packages lists the environment's own folders of packages, in the order in which Python looks into them, and the version
-// they belong to ("3.11"): the place's, or the newest that is there. It stops early when ctx ends.
+// Packages returns the environment's own folders of packages, in the order in which Python searches them, and their
+// Python version ("3.11"): that of the place, or else the newest in the environment. It stops early if ctx ends.
 func (w Where) Packages(ctx context.Context, p Place) (folders []Folder, version string) {
 	version = p.Version
 	if version == "" || !w.hasVersion(p.Prefix, version) {
@@ -42,18 +42,18 @@ func (w Where) Packages(ctx context.Context, p Place) (folders []Folder, version
 			paths = append(paths, filepath.Join(p.Prefix, lib, "python"+version, "site-packages"), filepath.Join(p.Prefix, lib, "python"+version, "dist-packages"))
 		}
 	}
-	if p.Prefix == "/usr" { // those of the administrator come before those of the distribution
+	if p.Prefix == "/usr" { // Python searches the administrator's folders before the distribution's
 		local, name := "/usr/local/lib/python"+version, "dist-packages"
 		if !w.folder("/usr/lib/python3/dist-packages") {
-			name = "site-packages" // Fedora and its kin; Debian keeps it for a Python that somebody built in /usr/local
+			name = "site-packages" // Fedora and similar; on Debian this is the folder of a Python that was built in /usr/local
 		}
 		paths = slices.Concat([]string{filepath.Join(local, name), filepath.Join(strings.Replace(local, "lib", "lib64", 1), name)}, paths, []string{"/usr/lib/python3/dist-packages"})
 	}
 	return w.list(ctx, paths), version
 }
 
-// Shared lists the folders that count beside an environment's own: those of PYTHONPATH, and the user's.
-// Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
+// Shared returns the other folders that Python searches: before the environment's own those of PYTHONPATH, and after
+// them the user's, if user is set. Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
 func (w Where) Shared(ctx context.Context, version string, user bool) (before, after []Folder) {
 	var paths []string
 	for _, path := range filepath.SplitList(w.value("PYTHONPATH")) {
@@ -72,7 +72,7 @@ func (w Where) Shared(ctx context.Context, version string, user bool) (before, a
 	return before, after
 }
 
-// list reads the folders that are there, each once: lib64 is often a link to lib.
+// list reads the folders that exist, each once: lib64 is often a link to lib.
 func (w Where) list(ctx context.Context, paths []string) []Folder {
 	var folders []Folder
 	var seen []os.FileInfo
@@ -80,7 +80,7 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 		info, err := w.stat(path)
 		if err != nil || !info.IsDir() || ctx.Err() != nil {
 			if os.IsPermission(err) {
-				folders = append(folders, Folder{Path: path, Problem: "no permission to look into it"})
+				folders = append(folders, Folder{Path: path, Problem: "no permission to read it"})
 			}
 			continue
 		}
@@ -92,7 +92,7 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 		if f.Names, err = w.names(path); err != nil {
 			f.Problem = reason(err)
 		} else if len(f.Names) == entries {
-			f.Problem = fmt.Sprintf("it holds very many names, and %d of them were read", entries)
+			f.Problem = fmt.Sprintf("it has very many files: only the first %d were read", entries)
 		}
 		slices.Sort(f.Names)
 		if _, has := slices.BinarySearch(f.Names, "torch"); has {
@@ -106,7 +106,7 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 	return folders
 }
 
-// reason is an error without the path, which stands beside it.
+// reason returns an error without the path, because the message has it already.
 func reason(err error) string {
 	var e *os.PathError
 	if errors.As(err, &e) {
@@ -119,7 +119,7 @@ func (w Where) hasVersion(prefix, version string) bool {
 	return w.folder(filepath.Join(prefix, "lib", "python"+version)) || w.folder(filepath.Join(prefix, "lib64", "python"+version))
 }
 
-// newest is the newest version that an environment has a folder of packages for.
+// newest returns the newest version for which an environment has a folder of packages.
 func (w Where) newest(prefix string) string {
 	var versions []string
 	for _, lib := range []string{"lib", "lib64"} {
@@ -137,7 +137,7 @@ func (w Where) newest(prefix string) string {
 	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(pad(a), pad(b)) })
 }
 
-// pad makes the parts of a version comparable as text: "3.9" is older than "3.11".
+// pad fills the parts of a version with zeros, so that they compare as text: "3.9" is older than "3.11".
 func pad(version string) []string {
 	parts := strings.Split(version, ".")
 	for i, part := range parts {

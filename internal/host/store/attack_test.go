@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// roleDo VERB ARGUMENTS…: one act against somebody else's files; prints its result and lingers.
+// roleDo VERB ARGUMENTS…: does one thing to files of another user, prints the result and waits.
 func roleDo(args []string) error {
 	lock := func(flags, kind int) error {
 		fd, err := unix.Open(args[1], flags|unix.O_CLOEXEC, 0)
@@ -58,7 +58,7 @@ func roleDo(args []string) error {
 	return nil
 }
 
-// does lets uid act and returns the actor while it lingers.
+// does lets uid do one thing and returns the actor, which still runs.
 func does(t *testing.T, uid uint32, args ...string) *actor {
 	t.Helper()
 	a := play(t, uid, "do", args...)
@@ -132,7 +132,7 @@ func TestReadLocksChangeNothing(t *testing.T) {
 	f := fresh(t)
 	a, pair, l := victim(t, f)
 	does(t, bob, "read-lock", pair+jsonSuffix)
-	// On the live lock file a reader waits or fails; the lease is not impressed.
+	// A reader of the live lock file waits or fails; the lease stays alive.
 	play(t, bob, "do", "read-lock", pair+lockSuffix).expect("failed:")
 	if only(t, f).ID != l.ID {
 		t.Error("the lease is not the same any more")
@@ -238,7 +238,7 @@ func TestHostileEntries(t *testing.T) {
 		}
 	}
 
-	// Alice, who may read less than root, is neither stopped nor delayed.
+	// Alice may read less than root. She is neither stopped nor delayed either.
 	said := atOnceBy(t, alice, "list", f.Path)
 	if !strings.Contains(said, "lease "+l.ID) || !strings.Contains(said, `problem 4002 "`+f.userFolder(bob)+`/none-00000004.lock"`) {
 		t.Errorf("alice sees %s", said)
@@ -284,7 +284,7 @@ func TestTooManyEntries(t *testing.T) {
 	play(t, alice, "claim", f.Path, "1s", "GPU-b").expect("claimed ")
 }
 
-// atOnce does something that nobody can delay, several times if need be: that the machine was busy once says nothing.
+// atOnce fails if do takes more than a second in each of five tries: one slow try may be due to a busy machine.
 func atOnce(t testing.TB, what string, do func()) {
 	t.Helper()
 	var took time.Duration
@@ -326,7 +326,7 @@ func inMemory(t testing.TB) *Folder {
 	return reopen(t, filepath.Join(dir, "state"))
 }
 
-// Entries that come first in the folder must not push a lease out of what is read.
+// Entries that come first in the folder must not keep a lease from being read.
 func TestCrowdDoesNotHideALease(t *testing.T) {
 	gate.Need(t, "privileged")
 	f := inMemory(t)
@@ -390,7 +390,7 @@ func TestSweepFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A dead entry of bob's that is named like a live one of alice's changes nothing for hers.
+// A dead entry of bob with the name of a live one of alice does not change hers.
 func TestSameNameInAnotherFolder(t *testing.T) {
 	gate.Need(t, "root")
 	f := fresh(t)
@@ -399,7 +399,7 @@ func TestSameNameInAnotherFolder(t *testing.T) {
 	does(t, bob, "create", filepath.Join(f.userFolder(bob), filepath.Base(pair)+lockSuffix))
 	second := play(t, alice, "claim", f.Path, "5s", "GPU-b")
 	second.expect("claimed ")
-	claim(t, f, "GPU-c") // root's, which sweeps everybody's
+	claim(t, f, "GPU-c") // root's claim, which sweeps the files of all users
 	leases, problems := f.Leases()
 	if len(leases) != 3 || len(problems) > 0 {
 		t.Errorf("leases %+v, problems %v", leases, problems)
@@ -413,7 +413,8 @@ func TestSameNameInAnotherFolder(t *testing.T) {
 	a.kill()
 }
 
-// Whoever may write the folder lock may link it into a folder of their own. Closing any descriptor of it would drop the lock.
+// A user who may write the folder lock may link it into their own folder. Closing any descriptor of it would drop the
+// lock.
 func TestSecondNameOfTheFolderLock(t *testing.T) {
 	gate.Need(t, "root")
 	for _, name := range []string{"link-00000001.lock", "last", "fine-00000001.json"} {
@@ -452,7 +453,7 @@ func TestSecondNameOfTheFolderLock(t *testing.T) {
 	}
 }
 
-// What users mount in their own folder may never answer, so it is not asked.
+// A file system that users mount in their own folder may never answer, so gpuard does not enter it.
 func TestMountIsNotEntered(t *testing.T) {
 	gate.Need(t, "privileged")
 	f := fresh(t)
@@ -494,7 +495,8 @@ func TestLockKeptByAnotherUser(t *testing.T) {
 	play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
 }
 
-// fs.protected_regular refuses O_CREAT on another's file in a sticky folder. Switched on only where tests may do such things.
+// fs.protected_regular refuses O_CREAT on a file of another user in a sticky folder. Only privileged tests switch it
+// on.
 func TestProtectedRegular(t *testing.T) {
 	gate.Need(t, "root")
 	const setting = "/proc/sys/fs/protected_regular"

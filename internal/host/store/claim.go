@@ -18,27 +18,27 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// View is what a decision sees under the folder lock.
+// View is the state that a decision gets, read under the folder lock.
 type View struct {
-	Held       []job.Lease // live leases of everybody, in every candidate folder
-	Problems   []Problem   // entries that count as nothing
+	Held       []job.Lease // live leases of all users, in every candidate folder
+	Problems   []Problem   // entries that are ignored or damaged
 	Generation Generation
 	Changes    map[gpu.UUID]Change // by device; a device that is missing never changed
 	Unknown    bool                // the record of changes was lost: everything may have changed
 	Now        int64               // CLOCK_BOOTTIME in ns
 	Last       []gpu.UUID          // devices of this user's previous claim
-	Tickets    []job.Ticket        // live tickets of everybody in this folder, at most the first 16 of each user
-	Turn       *queue.Turn         // a decision may change it in place; it is recorded also when it refuses
+	Tickets    []job.Ticket        // live tickets of all users in this folder, at most the first 16 of each user
+	Turn       *queue.Turn         // a decision may change it in place; it is recorded even if the decision is an error
 }
 
-// Held is a lease together with the lock that keeps it alive.
+// Held is a lease and the lock that keeps it alive.
 type Held struct {
 	Lease job.Lease
-	Lock  *os.File // hold, pass on, or close to end the lease
+	Lock  *os.File // keep it open, pass it to a child, or close it to end the lease
 }
 
-// Generation reads the count without the lock; read the machine after it, and compare in the decision. A record that is
-// being written just now cannot be read, and then everything counts as changed after it.
+// Generation reads the count without the folder lock. Read the machine after it, and compare the count with
+// View.Generation in the decision. It returns 0 if the record is just being written: then everything counts as changed.
 func (f *Folder) Generation(boot string) Generation {
 	if s, complete := f.readState(boot); complete {
 		return s.Generation
@@ -46,13 +46,13 @@ func (f *Folder) Generation(boot string) Generation {
 	return 0
 }
 
-// Turn is whose turn it was at the last decision, without the lock.
+// Turn returns the state of the line at the last decision, read without the folder lock.
 func (f *Folder) Turn(boot string) queue.Turn {
 	s, _ := f.readState(boot)
 	return s.Turn
 }
 
-// Last are the devices of the caller's previous claim.
+// Last returns the devices of the caller's previous claim.
 func (f *Folder) Last() []gpu.UUID {
 	root, err := f.open()
 	if err != nil {
@@ -84,7 +84,8 @@ func (f *Folder) Claimed() bool {
 	return err == nil
 }
 
-// Leases lists what is alive now, without the folder lock: a lease may appear or end while it reads.
+// Leases lists the live leases of all users. It does not take the folder lock: a lease may appear or end while it
+// reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	var own, others []found
 	var problems []Problem
@@ -101,7 +102,8 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	return live(own, others), problems
 }
 
-// read returns the entries of this folder and of the other ones apart: only here the folder lock protects them.
+// read returns the entries of this folder and those of the other state folders apart, because the folder lock protects
+// only the entries of this one.
 func (f *Folder) read(root *sys.Dir) (r *reader, own, others []found, err error) {
 	r = f.reader()
 	own, err = r.all(root)
@@ -113,7 +115,7 @@ func (f *Folder) read(root *sys.Dir) (r *reader, own, others []found, err error)
 	return r, own, others, err
 }
 
-// readOthers reads the further state folders. One that is broken carries no lease; it must not stop the claims here.
+// readOthers reads the other state folders. A broken one holds no lease and must not prevent claims in this one.
 func (f *Folder) readOthers(root *sys.Dir, r *reader) ([]found, error) {
 	var all []found
 	here, err := root.Status()
@@ -133,7 +135,7 @@ func (f *Folder) readOthers(root *sys.Dir, r *reader) ([]found, error) {
 	return all, nil
 }
 
-// other reads one further state folder, unless it is the one here.
+// other reads another state folder, unless its path leads to this one.
 func (r *reader) other(path string, here *unix.Stat_t) (all []found, owner uint32, err error) {
 	root, err := openRoot(path)
 	if err != nil {
@@ -166,11 +168,11 @@ func live(lists ...[]found) []job.Lease {
 	return leases
 }
 
-// Claim lets decide choose under the folder lock and records what it returns, so that choosing and recording
-// cannot be separated. decide gets everything alive and returns the lease to write (without id); its error
-// is returned as it is and nothing is written. A full or unwritable folder leaves nothing behind.
-// decide is asked again when a lease appears in another state folder meanwhile.
-// mine is the caller's ticket, nil without one; with the lease it is withdrawn before anybody else can decide.
+// Claim calls decide and writes the lease that it returns, both under the folder lock: no other claim comes in between.
+// decide gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no
+// lease is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease
+// appeared in another state folder in the meantime. mine is the caller's ticket or nil; once the lease is written, it
+// is withdrawn before the folder lock is released.
 func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -179,7 +181,7 @@ func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease,
 	defer f.release(root)
 	held, err := f.claim(root, boot, decide)
 	if err == nil && mine != nil {
-		_ = mine.Withdraw() // what stays is dead all the same
+		_ = mine.Withdraw() // a file that remains is dead: its lock is closed
 	}
 	return held, err
 }
@@ -194,8 +196,8 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 		if err != nil || len(f.Others) == 0 {
 			return held, err
 		}
-		// The lock of this folder does not bind who claims in another one. But both write before they look again, so at
-		// least one of the two sees the other and steps back.
+		// The lock of this folder does not stop a claim in another one. But both claims write their lease before they
+		// read the other folder again, so at least one of them sees the other's lease and removes its own.
 		after, err := f.readOthers(root, f.reader())
 		if err == nil && !appeared(before, after) {
 			return held, nil
@@ -212,7 +214,8 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 	}
 }
 
-// decide asks for the lease to write, and returns what the other state folders held then.
+// decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
+// at that time.
 func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
 	folder, err := f.ownName(root, "leases")
 	if err != nil {
@@ -239,7 +242,7 @@ func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease
 		Unknown: !complete, Now: now, Last: f.readLast(root, folder), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
-		_ = f.writeState(s) // only a hint; the answer is decide's
+		_ = f.writeState(s) // only a hint: the caller gets the error of decide
 		return nil, nil, err
 	}
 	if len(lease.Devices) == 0 {
@@ -254,7 +257,7 @@ func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease
 	return &draft{lease, s}, others, nil
 }
 
-// draft is a lease that is decided and not written yet, with the record of changes that goes with it.
+// draft is a lease that is decided and not yet written, and the record of changes to write with it.
 type draft struct {
 	lease job.Lease
 	state state
@@ -276,7 +279,7 @@ func owned(held []job.Lease, uid uint32) int {
 	return n
 }
 
-// idLetters leaves out what people confuse when reading aloud.
+// idLetters leaves out letters that people confuse.
 const idLetters = "abcdefghjkmnpqrstuvwxyz"
 
 func idsOf(lists ...[]found) map[string]bool {
@@ -289,7 +292,7 @@ func idsOf(lists ...[]found) map[string]bool {
 	return taken
 }
 
-// newID is short because people type it, and unlike every id that has a file.
+// newID returns an id that is not in taken. It is short because people type it.
 func newID(taken map[string]bool) string {
 	const tail = "23456789" + idLetters
 	for {
@@ -303,7 +306,7 @@ func newID(taken map[string]bool) string {
 	}
 }
 
-// write makes the pair: content first, the locked file last, because that one is the lease.
+// write makes the two files of a lease: the content first and the locked file last, because that file makes it a lease.
 func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
 	l := &d.lease
 	dir, err := ownFolder(root, "leases", folderName(l))
@@ -345,8 +348,8 @@ func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// createLock creates the file that carries the life, locked before anybody else can open it:
-// a file that is born readable can be read-locked by another before its owner locks it.
+// createLock creates the file that keeps an entry alive, and locks it before other users can open it. If it were
+// readable from the start, another process could take a read lock before the owner locks it.
 func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	lock, err := dir.Create(name)
 	if err != nil {
@@ -369,12 +372,12 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	return lock, nil
 }
 
-// sweep removes dead pairs and interrupted writes of our own (root: of everybody). The folder lock is held,
-// so nobody is between creating and locking an entry.
+// sweep removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left.
+// The folder lock is held, so no process is between creating an entry and locking it.
 func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			_ = f.removePair(root, &e.lease, e.name) // what stays is dead all the same
+			_ = f.removePair(root, &e.lease, e.name) // a file that remains is dead
 		}
 	}
 	for _, name := range mine {
@@ -382,11 +385,11 @@ func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
 	}
 }
 
-// sweepFolder removes what interrupted writes left in a folder of the caller's.
+// sweepFolder removes what interrupted writes left in a folder of the caller.
 func (f *Folder) sweepFolder(root *sys.Dir, name string, uid uint32) {
 	dir, err := f.openUser(root, "leases", name, uid)
 	if err != nil {
-		return // gone, or another's by now: writing will say so
+		return // gone, or another user's by now: write will report it
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)

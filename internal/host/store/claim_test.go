@@ -145,7 +145,7 @@ func TestLimitOfLeases(t *testing.T) {
 	}
 }
 
-// A dead entry must not take the place of a live one in what is read.
+// Dead entries must not use up the limit of entries that are read.
 func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
 	f := fresh(t)
 	h := claim(t, f, "GPU-a")
@@ -323,7 +323,7 @@ func TestGoroutinesShareAFolder(t *testing.T) {
 	group.Wait()
 }
 
-// What we cannot read for want of descriptors must not look free.
+// A lease that cannot be read, because no descriptor is free, must not make its device free.
 func TestNoDescriptorsLeft(t *testing.T) {
 	f := fresh(t)
 	claim(t, f, "GPU-a")
@@ -350,7 +350,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// TestMarkAfterEntrust: a holder that is late does not call a lease ended that another process has meanwhile.
+// TestMarkAfterEntrust: a late holder does not mark a lease as ended that was entrusted to another process meanwhile.
 func TestMarkAfterEntrust(t *testing.T) {
 	f := fresh(t)
 	h := claim(t, f, "GPU-a")
@@ -365,7 +365,7 @@ func TestMarkAfterEntrust(t *testing.T) {
 	}
 }
 
-// TestEntrustReleased: a lease that somebody removed is not handed on, to whomever it belonged before.
+// TestEntrustReleased: a lease that was removed cannot be entrusted.
 func TestEntrustReleased(t *testing.T) {
 	f := fresh(t)
 	h := claim(t, f, "GPU-a")

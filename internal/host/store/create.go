@@ -14,9 +14,10 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Create makes the folder at path unless another process just did: built aside, with modes that no umask narrows (others could
-// not open the lock), then moved into place in one step. Only the last part of path may be missing; a vacant folder of the
-// caller's own is taken over.
+// Create makes the state folder at path, or leaves to Open what another process made there first. It builds the folder
+// under a temporary name, with modes that the umask does not narrow (other users could not open the lock), and moves it
+// into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see
+// Vacant).
 func Create(path string) error {
 	if err := create(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
@@ -45,7 +46,7 @@ func create(path string) error {
 	return err
 }
 
-// discard removes what has not got into its place.
+// discard removes the parts that were not moved into place.
 func discard(aside *sys.Aside) {
 	for _, p := range Parts()[1:] {
 		switch {
@@ -59,15 +60,15 @@ func discard(aside *sys.Aside) {
 	aside.Discard()
 }
 
-// takeOver replaces an empty folder of our own; anything else that stands there is left to Open to judge.
+// takeOver replaces an empty folder of the caller, or completes a vacant one. Open judges anything else at that path.
 func takeOver(aside *sys.Aside, parent *sys.Dir, name string) error {
 	dir, err := parent.Dir(name)
 	if err != nil {
-		return nil //nolint:nilerr // gone again, or no folder: Open says what it is
+		return nil //nolint:nilerr // gone again, or not a folder: Open reports it
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	if st, err := dir.Status(); err != nil || int(st.Uid) != os.Geteuid() {
-		return nil //nolint:nilerr // not ours: Open says what it is
+		return nil //nolint:nilerr // another user's: Open reports it
 	}
 	err = aside.Replace(name) // the kernel replaces a folder only while it is empty
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -79,7 +80,7 @@ func takeOver(aside *sys.Aside, parent *sys.Dir, name string) error {
 	return err
 }
 
-// Part is a folder or a file that a new state folder has.
+// Part is a folder or a file of a new state folder.
 type Part struct {
 	Name    string // "" is the state folder itself
 	Mode    uint32 // all twelve bits
@@ -87,8 +88,8 @@ type Part struct {
 	Content string
 }
 
-// Parts lists what Create makes, for those who have another program make the same. It is in the order in which the parts are
-// moved in: without its format a folder counts as unfinished.
+// Parts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are
+// moved into place in this order; a folder without the last one, its format, counts as unfinished.
 func Parts() []Part {
 	return []Part{
 		{Mode: 0o1777, Folder: true},
@@ -99,7 +100,7 @@ func Parts() []Part {
 	}
 }
 
-// inside are the names of the parts of a state folder.
+// inside returns the names of the parts in a state folder.
 func inside() (names []string) {
 	for _, p := range Parts()[1:] {
 		names = append(names, p.Name)
@@ -107,8 +108,9 @@ func inside() (names []string) {
 	return names
 }
 
-// Vacant reports whether the folder has no format yet and holds nothing that is not ours: it is empty, or the state of
-// invented machines ("machines") or a project's ("projects-UID") came first, perhaps beside what a Create that was interrupted has moved in.
+// Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
+// the state of invented machines ("machines") or of a project ("projects-UID"), and otherwise only parts that an
+// interrupted Create left.
 func Vacant(path string) bool {
 	root, err := sys.Follow(path)
 	if err != nil {
@@ -140,8 +142,8 @@ func vacant(root *sys.Dir) bool {
 	return invented || len(entries) == 0
 }
 
-// moveIn puts the parts beside what the caller's own folder has already. Another process of the same user may do the same
-// at the same time: each part is moved once, by one of them.
+// moveIn moves the parts into a folder of the caller that has content already. Another process of the same user may do
+// so at the same time: each part is moved by only one of them.
 func moveIn(aside, dir *sys.Dir) error {
 	if err := dir.SetMode(0o1777); err != nil {
 		return err

@@ -221,7 +221,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	}
 }
 
-// TestCreateBesideInventedMachines: a folder in which invented machines came first becomes the folder of the real one too.
+// TestCreateBesideInventedMachines: a folder that has only the state of invented machines becomes a state folder too.
 func TestCreateBesideInventedMachines(t *testing.T) {
 	dir := place(t)
 	ours, half, strange := filepath.Join(dir, "ours"), filepath.Join(dir, "half"), filepath.Join(dir, "strange")
@@ -258,7 +258,7 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 	}
 }
 
-// TestCreateBesideAtOnce: several processes that move in at the same time all end with the same folder.
+// TestCreateBesideAtOnce: several processes that take over a vacant folder at the same time end with the same folder.
 func TestCreateBesideAtOnce(t *testing.T) {
 	path := filepath.Join(place(t), "state")
 	if err := os.MkdirAll(filepath.Join(path, "machines"), 0o755); err != nil {

@@ -6,16 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is the kernel's struct sigaction with room to spare: only its first word is looked at (include/linux/signal_types.h).
+// action is at least as large as the kernel's struct sigaction; only its first word is used
+// (include/linux/signal_types.h).
 type action struct {
 	handler uintptr
 	rest    [7]uintptr
 }
 
-// deafen makes this process deaf to Ctrl-Z if that would stop it, and reports whether it did. One that is stopped while it has the
-// folder lock would stop everybody's claims. The lock is held for about a millisecond, and whoever presses the keys just then
-// presses them again. Not through os/signal: its reaction would come in another thread, after the stop. Where somebody
-// catches the signal already, nothing stops.
+// deafen ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped
+// while it holds the folder lock would block all claims. The lock is held for about a millisecond; a user who presses
+// the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after the
+// stop. If the signal is caught or ignored already, it does not stop the process.
 func deafen() bool {
 	const ignore = 1 // SIG_IGN
 	var now action
@@ -27,7 +28,7 @@ func deafen() bool {
 	return true
 }
 
-// hear undoes it.
+// hear undoes deafen.
 func hear() { signalAction(unix.SIGTSTP, &action{}, nil) }
 
 // signalAction is rt_sigaction(2).

@@ -35,7 +35,7 @@ func roleCtrlZ(args []string) error {
 	return err
 }
 
-// TestCtrlZUnderTheLock: nobody is stopped while they have the folder lock, and everybody can be afterwards.
+// TestCtrlZUnderTheLock: Ctrl-Z does not stop a process that holds the folder lock, and stops it after the release.
 func TestCtrlZUnderTheLock(t *testing.T) {
 	path := fresh(t).Path
 	a := play(t, me(), "ctrl-z", path)

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// End is called after the command is gone and our own reference to the lock is closed. It removes the entry if
-// nobody else holds it. Otherwise it returns false, and who may still hold it is for Mark.
+// End removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it
+// after the command has ended and the caller has closed its own descriptor of the lock.
 func (f *Folder) End(l job.Lease, boot string) (bool, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *Folder) End(l job.Lease, boot string) (bool, error) {
 	return true, f.remove(root, l, boot)
 }
 
-// Release removes the entry whoever holds its lock: the files are gone, so the lock protects nothing any more.
+// Release removes a lease even if a process still holds its lock: without its files, the lock protects nothing.
 func (f *Folder) Release(l job.Lease, boot string) error {
 	root, err := f.acquire()
 	if err != nil {
@@ -39,24 +39,8 @@ func (f *Folder) Release(l job.Lease, boot string) error {
 	return f.remove(root, l, boot)
 }
 
-// Changed tells claims that are under way that something about the devices or slices is not as they read it: whoever decides
-// after it reads again, and the lease of whoever decided before it is there.
-func (f *Folder) Changed(boot string, ids ...gpu.UUID) error {
-	root, err := f.acquire()
-	if err != nil {
-		return err
-	}
-	defer f.release(root)
-	s, _ := f.readState(boot)
-	s.changed(ids)
-	return f.writeState(s)
-}
-
-func (f *Folder) userFolder(uid uint32) string {
-	return filepath.Join(f.Path, "leases", decimal(uid))
-}
-
-// folderName is the name of the folder in which a lease lies, or is about to. Only in a user namespace is that not its uid.
+// folderName is the name of the folder in leases that has the lease, or will have it: the uid of the owner, except in a
+// user namespace.
 func folderName(l *job.Lease) string {
 	if l.Folder == "" {
 		return decimal(l.UID)
@@ -64,7 +48,7 @@ func folderName(l *job.Lease) string {
 	return l.Folder
 }
 
-// folderOf is where a lease lies.
+// folderOf is the path of the folder with the files of the lease.
 func (f *Folder) folderOf(l *job.Lease) string { return filepath.Join(f.Path, "leases", folderName(l)) }
 
 func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
@@ -73,15 +57,15 @@ func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
 	}
 	s, complete := f.readState(boot)
 	if _, live := s.Live[key(&l)]; complete && !live {
-		return nil // its end was observed already
+		return nil // its end was recorded already
 	}
 	delete(s.Live, key(&l))
 	s.ended(l.Devices, bootTime())
 	return f.writeState(s)
 }
 
-// removePair works at the folder's descriptor: root does it in folders of others, who could otherwise lead it
-// elsewhere by a symbolic link, such as to the live lease of a third.
+// removePair removes the two files of a lease. It works by the folder's descriptor, because root does it in folders of
+// other users: by path, a symbolic link could direct it elsewhere, such as to a live lease of a third user.
 func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -99,10 +83,11 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
 	return nil
 }
 
-// holdersNamed keeps the content of a lease small; after that many, more names help nobody.
+// holdersNamed is how many holders a lease names at most, which keeps its content small.
 const holdersNamed = 32
 
-// Mark writes who still holds a lease whose command is gone. An entry that has vanished meanwhile stays away.
+// Mark records the processes that still hold a lease after its command ended. It does not bring back a lease that is
+// gone.
 func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 	return f.mark(l, func(l *job.Lease) bool {
 		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), holdersNamed)], nil
@@ -110,7 +95,8 @@ func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
 	})
 }
 
-// mark changes the content of a lease whose command is gone, unless it is gone itself or is for another process by now.
+// mark changes the content of a lease after its command ended, unless the lease is gone or belongs to another process
+// by now.
 func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	root, err := f.acquire()
 	if err != nil {
@@ -121,10 +107,10 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 		return err
 	}
 	if now, found := f.Own(l.ID); found {
-		if now.PID != l.PID || now.Start != l.Start { // it was entrusted to another process: its command is not gone
+		if now.PID != l.PID || now.Start != l.Start { // entrusted to another process: that command has not ended
 			return nil
 		}
-		l = now // how hard its share is kept may have changed since
+		l = now // its quota may have changed since
 	}
 	if !change(&l) {
 		return nil
@@ -135,11 +121,11 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 	return nil
 }
 
-// ErrReleased says that a lease is not there any more: somebody else may have its devices by now.
+// ErrReleased says that a lease is gone: another user may have its devices by now.
 var ErrReleased = errors.New("the lease was released")
 
-// Entrust writes down that the lease is for another process than the one that claimed it, and for how long from now at most
-// (0 is not known). An entry that has vanished meanwhile stays away: then the error is ErrReleased.
+// Entrust records that the lease belongs to process pid with that start time, and not to the process that claimed it,
+// and that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is ErrReleased.
 func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -176,9 +162,10 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 	return replace(dir, nameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
 }
 
-// replace writes a file anew in one step; fresh is its name until it is complete. The folder lock is held.
+// replace replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
+// held.
 func replace(dir *sys.Dir, name, fresh string, data []byte) error {
-	_ = dir.Remove(fresh) // of an earlier attempt that was killed
+	_ = dir.Remove(fresh) // left by a killed process
 	err := dir.Write(fresh, data, 0o644)
 	if err == nil {
 		if err = dir.Rename(fresh, name); err != nil {
@@ -188,7 +175,8 @@ func replace(dir *sys.Dir, name, fresh string, data []byte) error {
 	return err
 }
 
-// Touch keeps the entry young where old files are swept (systemd-tmpfiles in /var/tmp).
+// Touch renews the times of the lease's files, and those of the state folder if it still has the owner that was
+// checked, so that systemd-tmpfiles does not remove them by their age in /var/tmp.
 func (f *Folder) Touch(l job.Lease) {
 	root, err := f.open()
 	if err != nil {
@@ -210,7 +198,7 @@ func touch(dir *sys.Dir, names ...string) {
 	}
 }
 
-// Lock identifies the folder lock's file, to find who has it open.
+// Lock returns device and inode of the folder lock's file, to find the processes that have it open.
 func (f *Folder) Lock() (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(f.Path, "lock"), &st); err != nil {
@@ -219,11 +207,12 @@ func (f *Folder) Lock() (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// crowd is how many strange folders are worth naming their owner: they are looked at under the lock.
+// crowd is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all
+// under the folder lock.
 const crowd = 10_000
 
-// Crowd names the user who slows every claim down by very many folders in leases/ or tickets/, where one is their own, and
-// which of the two it is; n is 0 when nobody does.
+// Crowd names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs
+// one. It returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
 func (f *Folder) Crowd() (top string, uid uint32, n int) {
 	for _, sub := range []string{"leases", "tickets"} {
 		top = filepath.Join(f.Path, sub)
@@ -245,7 +234,7 @@ func crowdIn(top string) (uid uint32, n int) {
 		return 0, 0
 	}
 	count := map[uint32]int{}
-	for _, name := range names[:crowd] { // a sample is enough to find who
+	for _, name := range names[:crowd] { // a sample is enough
 		var st unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			if count[st.Uid]++; count[st.Uid] > n {
@@ -259,7 +248,7 @@ func crowdIn(top string) (uid uint32, n int) {
 	return uid, len(names)
 }
 
-// LockFile identifies the file that carries a lease's life, to find who has it open.
+// LockFile returns device and inode of a lease's lock file, to find the processes that have it open.
 func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(f.folderOf(&l), nameOf(&l)+lockSuffix), &st); err != nil {
@@ -268,7 +257,7 @@ func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// alive asks for the lock of l. The folder lock is held.
+// alive reports whether a process holds the lock of l. The folder lock is held.
 func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -285,8 +274,8 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 	return false, err
 }
 
-// last is the file in a user's lease folder that remembers the devices of the previous claim:
-// the order among equals, nothing more.
+// last is the file in a user's lease folder with the devices of the previous claim. It decides only the order among
+// equal devices.
 const last = "last"
 
 func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {
@@ -316,7 +305,7 @@ func (f *Folder) Own(id string) (job.Lease, bool) {
 	return job.Lease{}, false
 }
 
-// Keep is a second reference to the lease, which no child inherits and which ends with this process.
+// Keep returns a second descriptor of the lease's lock. It is closed on exec and ends with this process.
 func (h *Held) Keep() (*os.File, error) {
 	fd, err := unix.FcntlInt(h.Lock.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

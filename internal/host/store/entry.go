@@ -13,16 +13,16 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// An entry is a pair: NAME.json is the content, NAME.lock is empty and carries the life.
-// NAME is the lease id, "-", and the hash of each device joined by "+".
+// An entry is a pair of files: NAME.json is the content of the lease, and NAME.lock is empty; the lock on it keeps the
+// lease alive. NAME is the id, "-", and the hash of each device, joined by "+".
 const (
 	lockSuffix = ".lock"
 	jsonSuffix = ".json"
 	newPrefix  = ".new-"
 )
 
-// entryName is what Claim writes; anything else in a lease folder is not a lease. (Not a regular expression: compiling it
-// would be a tenth of what this program adds to the start of a command.)
+// entryName reports whether name is the NAME of an entry, as Claim writes it. It is not a regular expression, because
+// compiling one would be a tenth of the time that gpuard adds to the start of a command.
 func entryName(name string) bool {
 	id, hashes, _ := strings.Cut(name, "-")
 	if !plainID(id) {
@@ -44,7 +44,7 @@ func plainID(id string) bool {
 	return len(id) >= 4 && len(id) <= 8 && id[0] >= 'a' && plainASCII(id, 'z')
 }
 
-// plainASCII reports whether s is digits and small letters up to last.
+// plainASCII reports whether s consists of digits and small letters up to last.
 func plainASCII(s string, last byte) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > last) {
@@ -58,7 +58,7 @@ func plainASCII(s string, last byte) bool {
 const maxHashes = 24
 
 func nameOf(l *job.Lease) string {
-	if l.Unreadable { // its devices are known by their hashes alone
+	if l.Unreadable { // only the hashes of its devices are known
 		return l.ID + "-" + strings.Join(l.Hashes, "+")
 	}
 	if len(l.Devices) > maxHashes {
@@ -97,8 +97,9 @@ func decodeLease(data []byte, l *job.Lease) error {
 	return nil
 }
 
-// openRegular opens another user's file so that nothing they put there can hang or lead us away. Below a folder's
-// descriptor it does not cross into a mount either: users can mount file systems of their own, which answer when they like.
+// openRegular opens a file of another user. Nothing that the user puts there can block the open or lead it to another
+// place. Below a folder's descriptor it does not enter a mount either: a file system that a user mounted need not
+// answer.
 func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error) {
 	fd, err := openIn(dirFD, name, unix.O_RDONLY)
 	if err != nil {
@@ -123,8 +124,8 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 	return fd, nil
 }
 
-// errFolderLock: whoever may write the folder lock may also make a second name for it (proc_sys_fs(5),
-// protected_hardlinks), and closing a descriptor of it would drop the lock in the middle of a claim.
+// errFolderLock: users who may write the folder lock may also make a hard link to it (proc_sys_fs(5),
+// protected_hardlinks). Closing a descriptor of that file would drop the lock in the middle of a claim.
 var errFolderLock = errors.New("it is the folder lock under a second name")
 
 // readEntry reads a small regular file, at most entrySize bytes.

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the calls that look a name up and make, change or open what has it.
+// names reports whether a system call makes, changes or opens a file by name.
 func names(nr uint64) bool {
 	return slices.Contains([]uint64{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_FCHMODAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
 		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_UTIMENSAT}, nr)
 }
 
-// trap is what the owner of a state folder does to one of its folders: at one moment something else has its name.
+// trap is an attack by the owner of a state folder: at some moment, the name of one of its folders leads elsewhere.
 type trap struct {
 	path  string // of the folder, in the state folder
 	away  string // where it is meanwhile
@@ -31,7 +31,8 @@ type trap struct {
 	missing bool // there was no folder yet
 }
 
-// bait puts files into the decoy under the names that are in the folder now, so that what is meant for those meets these.
+// bait makes a file in the decoy for each name that is in the folder now, so that an operation on the name would hit
+// it.
 func (p *trap) bait(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(p.path, func(path string, d fs.DirEntry, err error) error {
@@ -89,7 +90,7 @@ func (p *trap) relax(t *testing.T) {
 	p.set = false
 }
 
-// inventory is everything below a folder, with all that can be changed of it.
+// inventory lists everything below a folder with all attributes that can be changed.
 func inventory(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -119,7 +120,7 @@ func inventory(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// changed are the lines of two inventories that are in one of them alone.
+// changed returns the lines that are in only one of two inventories.
 func changed(before, after string) (lines []string) {
 	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for _, l := range old {
@@ -138,7 +139,7 @@ func changed(before, after string) (lines []string) {
 	return lines
 }
 
-// decoy is a folder of owner's with everything in it to which a user might be led who looks for a folder of the state folder.
+// decoy makes a folder of owner with every name that gpuard might open in the state folder's place.
 func decoy(t *testing.T, of string, uid, owner uint32) string {
 	t.Helper()
 	dir := filepath.Join(place(t), "private")
@@ -177,8 +178,8 @@ const (
 	otherFolder = "a folder of another user"
 )
 
-// TestExchangedAtEveryStep: whatever folder of the state folder its owner exchanges for something else, and at whichever call of a
-// claim, a wait and their ends: nothing changes in what the victim is led to.
+// TestExchangedAtEveryStep: the owner of the state folder replaces any of its folders at any system call of a claim, a
+// wait and their ends. Nothing changes in the place to which the name leads then.
 func TestExchangedAtEveryStep(t *testing.T) {
 	own := decimal(me())
 	for deed, targets := range map[string][]string{
@@ -203,7 +204,8 @@ func TestExchangedAtEveryStep(t *testing.T) {
 	}
 }
 
-// exchangedAtEveryStep plays a deed again and again, with the exchange one call later each time. also sees all calls.
+// exchangedAtEveryStep repeats a deed, with the exchange one call later each time. also is called for every system
+// call.
 func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, also func(c call)) {
 	t.Helper()
 	f := fresh(t)
@@ -254,8 +256,8 @@ func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, 
 	}
 }
 
-// TestCreateExchanged: at whichever call of making a state folder the unfinished one is exchanged for a link, or for another folder
-// of the caller's, nothing changes in that other folder.
+// TestCreateExchanged: at any system call of Create, the unfinished folder is replaced by a link or by another folder
+// of the caller. Nothing changes in that other folder.
 func TestCreateExchanged(t *testing.T) {
 	for _, link := range []bool{true, false} {
 		made := 0
@@ -282,7 +284,7 @@ func TestCreateExchanged(t *testing.T) {
 				return false
 			})
 			where := p.decoy
-			for _, at := range []string{p.path, filepath.Join(filepath.Dir(f.Path), "beside")} { // it may have been moved like what it stands for
+			for _, at := range []string{p.path, filepath.Join(filepath.Dir(f.Path), "beside")} { // it may have been moved in place of the folder
 				if _, err := os.Lstat(filepath.Join(at, "secret")); !link && p.set && err == nil {
 					where = at
 				}

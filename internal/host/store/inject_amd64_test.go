@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing plays a deed in which one call is not made and answers errno instead, and returns what the role said. The calls
-// are those that which accepts, counted from 1; met is false when there are not so many.
+// failing plays a deed in which one system call fails with errno, and returns what the role printed. number counts the
+// calls that which accepts, from 1; met is false if there are fewer.
 func failing(t *testing.T, path, deed string, number int, errno unix.Errno, which func(call) bool) (said string, what call, met bool) {
 	t.Helper()
 	seen, replaced := 0, 0 // the thread
@@ -42,7 +42,7 @@ func change(t *testing.T, tid int, regs *unix.PtraceRegs, how func()) {
 	}
 }
 
-// writes are the calls of a claim that make or change something, and those that lock what was made.
+// writes are the system calls of a claim that make, change or lock files.
 func writes(c call) bool {
 	switch c.nr {
 	case unix.SYS_OPENAT: // openat2 is not used to create
@@ -54,8 +54,8 @@ func writes(c call) bool {
 		unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT, unix.SYS_MKNODAT}, c.nr)
 }
 
-// TestEveryWriteFails: whichever write of a claim fails, with a ticket or without, either it fails and leaves nothing behind, or
-// the lease is there and only a hint is missing.
+// TestEveryWriteFails: any write of a claim fails, with a ticket and without. Either the claim fails and leaves no
+// file, or the lease exists and only a hint is missing.
 func TestEveryWriteFails(t *testing.T) {
 	common := []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_FCHMOD, unix.SYS_FCNTL, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_RENAMEAT, unix.SYS_MKDIRAT}
 	everyWriteFails(t, "claim", common)
@@ -99,12 +99,12 @@ func everyWriteFails(t *testing.T, deed string, mustStop []uint64) {
 	}
 }
 
-// reads are the calls by which a claim finds out what is alive.
+// reads are the system calls by which a claim finds the live leases.
 func reads(c call) bool {
 	return slices.Contains([]uint64{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_FCNTL}, c.nr) && !writes(c)
 }
 
-// TestEveryReadFails: a claim that runs short of something while it reads must not miss the lease that it did not read.
+// TestEveryReadFails: a claim that cannot read a lease, for lack of memory or descriptors, must not get its device.
 func TestEveryReadFails(t *testing.T) {
 	f := fresh(t)
 	kept := claim(t, f, "GPU-a")
@@ -114,7 +114,7 @@ func TestEveryReadFails(t *testing.T) {
 	}
 }
 
-// TestEveryReadOfTicketsFails: nor must it go before a ticket that it did not read.
+// TestEveryReadOfTicketsFails: a claim must not overtake a ticket that it could not read.
 func TestEveryReadOfTicketsFails(t *testing.T) {
 	f := fresh(t)
 	kept := enqueue(t, f, "GPU-a")
@@ -145,7 +145,8 @@ func everyReadFails(t *testing.T, f *Folder, deed string) {
 	}
 }
 
-// TestExchangedWithoutOpenat2: where the kernel or a filter of system calls knows no openat2, links are not followed either.
+// TestExchangedWithoutOpenat2: links are not followed either where the kernel or a seccomp filter does not know
+// openat2.
 func TestExchangedWithoutOpenat2(t *testing.T) {
 	own := decimal(me())
 	for deed, targets := range map[string][]string{"lives": {"", "leases", "leases/" + own}, "waits": {"tickets"}} {

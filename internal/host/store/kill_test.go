@@ -29,7 +29,7 @@ func soak(small, large int) int {
 
 func fourDevices() []string { return []string{"GPU-0", "GPU-1", "GPU-2", "GPU-3"} }
 
-// mark is a file that exists while somebody uses a device: creating it twice is what must never happen.
+// mark makes a file for a device in use. It must never be locked twice.
 func mark(dir string, d gpu.UUID) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, string(d)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -39,7 +39,8 @@ func mark(dir string, d gpu.UUID) (*os.File, error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("TWO HOLDERS of %s", d)
 	}
-	// A killed process loses its files from the highest number down, so this one must go before the lease.
+	// The kernel closes the files of a killed process from the highest number down, so this one must close before the
+	// lease.
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 512)
 	_ = file.Close()
 	return os.NewFile(uintptr(fd), string(d)), err //nolint:gosec // a descriptor
@@ -204,7 +205,7 @@ func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
 	t.Errorf("free after %s, want at most 50 ms", took)
 }
 
-// livesAsLongAsAnyHolder returns how long after the end of its last holder a lease is free.
+// livesAsLongAsAnyHolder returns the time from the end of the last holder until the device is free.
 func livesAsLongAsAnyHolder(t *testing.T) time.Duration {
 	t.Helper()
 	f := fresh(t)
@@ -272,7 +273,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 		t.Errorf("leases %+v after a claim that failed", leases)
 	}
 
-	// The waits that were given up must neither keep the lock nor let go of a later claim's.
+	// The abandoned waits must neither keep the lock nor release that of a later claim.
 	f.Deadline = time.Millisecond
 	for range 30 {
 		if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.As(err, &locked) {
@@ -297,7 +298,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	}
 }
 
-// A wait that was given up is granted later, with nobody there to want it.
+// The lock is granted to an abandoned wait, which has to release it.
 func TestLateLockIsGivenBack(t *testing.T) {
 	f := fresh(t)
 	f.Deadline = 20 * time.Millisecond
@@ -350,7 +351,7 @@ func TestLockReplacedWhileWaiting(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A whole folder in its place is looked at again, not believed.
+	// A folder that replaced the first one is checked again.
 	old := f.Path + ".old"
 	if err := errors.Join(os.Rename(f.Path, old), Create(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Level records how hard the share of one's own lease is kept from now on. A lease that has ended stays away.
+// Level records the quota of a lease of the caller from now on. It does nothing if the lease is gone.
 func (f *Folder) Level(id string, q job.Quota) error {
 	root, err := f.acquire()
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// folderLock is a classic record lock: F_GETLK names its holder across users, and children do not inherit it.
-// Closing any descriptor of the file drops such a lock, so a process has exactly one, and one goroutine at a time uses it.
+// folderLock is a POSIX record lock: F_GETLK names its holder, also one of another user, and children do not inherit
+// it. Closing any descriptor of the file drops such a lock, so a process has one descriptor, used by one goroutine at a
+// time.
 type folderLock struct {
-	folder string // that it lies in
+	folder string // that contains it
 	path   string
 	owner  uint32
 	file   atomic.Pointer[lockFile]
-	turn   chan struct{} // one token; whoever has it may lock
-	deaf   bool          // to Ctrl-Z, while the lock is held; touched only with the token
-	late   *request      // ran past its deadline and may still be granted; touched only with the token
+	turn   chan struct{} // has one token; the goroutine that took it may use the lock
+	deaf   bool          // to Ctrl-Z, while the lock is held; used only with the token
+	late   *request      // ran past its deadline and may still be granted; used only with the token
 }
 
-// lockFile is the open lock and which file that is.
+// lockFile is the open lock file with its device and inode.
 type lockFile struct {
 	*os.File
 	dev, ino uint64
 }
 
-// fcntl keeps the descriptor open while it works, so that its number cannot become another file's.
+// fcntl keeps the descriptor open during the call, so that its number cannot become that of another file.
 func (f *lockFile) fcntl(cmd int, lock *unix.Flock_t) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -48,15 +49,15 @@ func (f *lockFile) fcntl(cmd int, lock *unix.Flock_t) error {
 	return err
 }
 
-// LockedError says who kept the folder lock past the deadline.
+// LockedError names the process that held the folder lock past the deadline.
 type LockedError struct {
 	Path   string
-	PID    int // 0 when the holder let go in the meantime, or is hidden
+	PID    int // 0 if the holder released it in the meantime, or is hidden
 	For    time.Duration
-	Hidden bool // the kernel names nobody: another kind of lock, or another PID namespace
+	Hidden bool // the kernel names no process: another kind of lock, or another PID namespace
 }
 
-// Error names the holder's PID; whoever shows it adds owner and command.
+// Error names the holder's PID; the caller adds owner and command.
 func (e *LockedError) Error() string {
 	switch {
 	case e.Hidden:
@@ -97,7 +98,7 @@ func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
 	return &lockFile{os.NewFile(uintptr(fd), path), uint64(st.Dev), st.Ino}, nil
 }
 
-// unopened never says os.ErrNotExist: a folder without its lock is broken, not missing.
+// unopened is never os.ErrNotExist: a folder without its lock is broken, not missing.
 func unopened(path string, err error) error {
 	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
 		err = failed.Err
@@ -114,8 +115,8 @@ func (l *folderLock) close() error {
 	return l.file.Load().Close()
 }
 
-// acquire takes the lock within d and returns the folder that it lies in, or a *LockedError that names the holder. replaced says
-// that the file, or the folder, is another one than before.
+// acquire takes the lock within d and returns the folder that contains it, or a *LockedError that names the holder.
+// replaced says that the lock file or the folder was replaced since it was opened.
 func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -138,7 +139,7 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 			l.deaf = deafen()
 			return root, replaced, nil
 		}
-		// The file or the folder was replaced: the lock that this process has protects nothing.
+		// The file or the folder was replaced, so the lock that this process holds protects nothing.
 		var fresh *lockFile
 		if err == nil {
 			fresh, err = openLock(root, l.owner)
@@ -167,7 +168,8 @@ func (l *folderLock) unlock() {
 	_ = l.file.Load().fcntl(unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 }
 
-// closeLater closes a descriptor of the lock file itself that was opened by accident: at once, it would drop the lock.
+// closeLater closes a descriptor of the lock file that was opened by accident. It waits for the release of the lock,
+// because the close would drop it.
 func (l *folderLock) closeLater(fd int) {
 	go func() {
 		<-l.turn
@@ -193,7 +195,7 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 			l.late = r
 			return l.locked(d)
 		}
-		err = <-r.granted // at the last moment
+		err = <-r.granted // the wait ended just before abandon
 	}
 	if err != nil {
 		return fmt.Errorf("cannot lock the lease folder %s: %w", l.path, err)
@@ -201,11 +203,11 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 	return nil
 }
 
-// request is one blocking wait for the lock. The wait itself cannot be called off, and the lock is the process's, not
-// the goroutine's: so a later attempt takes the pending wait over instead of starting one beside it.
+// request is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to
+// the goroutine. So a later attempt takes over the pending wait instead of starting a second one.
 type request struct {
 	mu        sync.Mutex
-	abandoned bool // nobody waits for it: give the lock back when it comes
+	abandoned bool // no caller waits for it: release the lock when it is granted
 	done      bool
 	granted   chan error
 }
@@ -225,7 +227,7 @@ func (l *folderLock) request() *request {
 	return r
 }
 
-// abandon reports false when the lock was granted in the meantime.
+// abandon returns false if the wait has ended in the meantime.
 func (r *request) abandon() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +235,7 @@ func (r *request) abandon() bool {
 	return r.abandoned
 }
 
-// adopt reports false when the lock came and was given back.
+// adopt returns false if the wait has ended, and the lock was released again.
 func (r *request) adopt() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +245,8 @@ func (r *request) adopt() bool {
 	return !r.done
 }
 
-// locked asks who holds the lock now. An open file description lock has no PID, one in another PID namespace has none here.
+// locked returns a *LockedError with the process that holds the lock now. The kernel reports no PID for an open file
+// description lock, or for a process in another PID namespace.
 func (l *folderLock) locked(d time.Duration) error {
 	e := &LockedError{Path: l.path, For: d}
 	q := unix.Flock_t{Type: unix.F_WRLCK}
@@ -254,7 +257,7 @@ func (l *folderLock) locked(d time.Duration) error {
 	return e
 }
 
-// inPlace opens the folder, and reports whether the lock in it is the one that this process has.
+// inPlace opens the folder and reports whether its lock file is the one that this process has open.
 func (l *folderLock) inPlace() (*sys.Dir, bool, error) {
 	root, err := sys.OpenDir(l.folder)
 	if err != nil {
@@ -264,7 +267,7 @@ func (l *folderLock) inPlace() (*sys.Dir, bool, error) {
 	return root, err == nil && l.is(&named), nil
 }
 
-// size is how much to read of the content: what there is and a little more, up to stateSize.
+// size is the number of bytes to read of the lock file: its size and a little more, at most stateSize.
 func (l *folderLock) size() int64 {
 	info, err := l.file.Load().Stat()
 	if err != nil {
@@ -273,19 +276,19 @@ func (l *folderLock) size() int64 {
 	return min(info.Size()+512, stateSize)
 }
 
-// is reports whether st is the lock file, under whatever name.
+// is reports whether st is the lock file, under any name.
 func (l *folderLock) is(st *unix.Stat_t) bool {
 	f := l.file.Load()
 	return f.dev == uint64(st.Dev) && f.ino == st.Ino
 }
 
-// holdEntry takes the write lock that keeps a lease alive; every duplicate of the description keeps it.
+// holdEntry takes the write lock that keeps an entry alive. It lasts until every duplicate of the descriptor is closed.
 func holdEntry(fd uintptr) error {
 	return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// held asks whether a writer holds the entry. It asks for a read lock, so it takes nothing and needs no write permission;
-// a reader's lock on the file does not look like a lease.
+// held reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock,
+// needs no write permission, and does not count the read lock of another process as a lease.
 func held(fd int) (bool, error) {
 	q := unix.Flock_t{Type: unix.F_RDLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q); err != nil {

@@ -35,7 +35,7 @@ func roleExchange(args []string) error {
 		}
 		for pair := range slices.Chunk(args, 2) {
 			for range 2 {
-				// A name may be missing for now: what it is for is being made.
+				// A name may be missing while its owner makes it.
 				_ = unix.Renameat2(unix.AT_FDCWD, pair[0], unix.AT_FDCWD, pair[1], unix.RENAME_EXCHANGE)
 				for until := time.Now().Add(time.Duration(n%7) * 20 * time.Microsecond); time.Now().Before(until); {
 				}
@@ -44,8 +44,8 @@ func roleExchange(args []string) error {
 	}
 }
 
-// roleRemake NAME LINK AWAY: moves the folder NAME away, so that its owner makes it anew, and then exchanges the new one for LINK,
-// all the time.
+// roleRemake NAME LINK AWAY: moves the folder NAME away, so that its owner makes it anew, and then exchanges the new
+// one for LINK, all the time.
 func roleRemake(args []string) error {
 	fmt.Println("ready")
 	ended := make(chan struct{})
@@ -71,7 +71,8 @@ func roleRemake(args []string) error {
 	}
 }
 
-// roleVictim PATH: for each line that it reads it claims, waits, marks, touches and ends for some time, and says how often that went well.
+// roleVictim PATH: for each line that it reads it claims, waits, marks, touches and ends for some time, and says how
+// often that went well.
 func roleVictim(args []string) error {
 	devices := uuids([]string{"GPU-a", "GPU-b", "GPU-c"})
 	unix.Umask(0o077) // so that the mode of what it makes has to be changed
@@ -94,8 +95,9 @@ func roleVictim(args []string) error {
 	return nil
 }
 
-// TestOwnerOfTheFolderAttacks: mallory, who owns the state folder, exchanges its folders for links and for folders of her own in a
-// tight loop, while alice and root work in it. Nothing of theirs changes elsewhere, and nothing of theirs appears elsewhere.
+// TestOwnerOfTheFolderAttacks: mallory owns the state folder and replaces its folders by links and by folders of her
+// own in a tight loop, while alice and root work in it. None of their files elsewhere changes, and none appears
+// elsewhere.
 func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	gate.Need(t, "root")
 	top := place(t)

@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestForeignFiles: in a user's folder a file counts if it is that user's or root's, wherever it came from.
+// TestForeignFiles: a file in a user's folder counts only if it belongs to that user or to root.
 func TestForeignFiles(t *testing.T) {
 	gate.Need(t, "root")
 	const (

@@ -17,21 +17,21 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// reader reads what other users write. What is wrong with their files is a problem of theirs and counts as nothing;
-// what is wrong with us (no descriptor left) is an error, because a lease that we fail to see would be given twice.
+// reader reads files of other users. A fault in their files becomes a Problem. A fault of this process (no free
+// descriptor) is an error, because a lease that is not read would be given to a second holder.
 type reader struct {
-	lock     *folderLock           // nil where none is held
-	ids      space.IDs             // that can be told apart here
-	sweep    func(uid uint32) bool // whose dead tickets are removed while reading; nil without the folder lock
+	lock     *folderLock           // nil if no lock is open
+	ids      space.IDs             // the user ids that this user namespace can distinguish
+	sweep    func(uid uint32) bool // the users with dead tickets to remove while reading; nil without the folder lock
 	problems []Problem
-	shown    map[string]int // problems by the folder they are in, each of which has a share
+	shown    map[string]int // number of problems by folder, to limit each folder's share
 	mine     []string       // names of the caller's folders that were read
-	spaces   map[uint32]int // folders that each owner made in user namespaces
+	spaces   map[uint32]int // number of folders that each owner made in user namespaces
 }
 
 func (f *Folder) reader() *reader { return &reader{lock: &f.lock, ids: f.ids} }
 
-// ours tells a shortage of this process or machine from something that the owner of a file did to it.
+// ours reports whether err comes from this process or machine, and not from what the owner of a file did to it.
 func ours(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EINTR} {
 		if errors.Is(err, e) {
@@ -41,7 +41,7 @@ func ours(err error) bool {
 	return false
 }
 
-// problem notes one in a folder. Above the folder's share, only the first is noted, without a name.
+// problem records a problem in a folder. After problemsPerFolder of them it adds one for all others, without a name.
 func (r *reader) problem(folder, name string, uid uint32, text string) {
 	if r.shown == nil {
 		r.shown = map[string]int{}
@@ -55,7 +55,7 @@ func (r *reader) problem(folder, name string, uid uint32, text string) {
 	}
 }
 
-// all reads the entries of every user under root/leases. Dead ones are returned too, without content.
+// all reads the entries of every user in root/leases. It returns dead ones too, without content.
 func (r *reader) all(root *sys.Dir) ([]found, error) {
 	var all []found
 	err := r.users(root, "leases", func(dir *os.File, uid uint32) error {
@@ -79,7 +79,7 @@ func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid ui
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	fd, top := int(dir.Fd()), dir.Name()
-	// All of them, however many: a limit would let anybody hide the others behind folders of their own.
+	// Without a limit: a user could hide the folders of others after very many of their own.
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
@@ -96,23 +96,23 @@ func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid ui
 	return nil
 }
 
-// userNamed reads the name of the folder of a user who has it from outside of any user namespace.
+// userNamed parses the name of a user's folder, which is the uid outside of user namespaces.
 func userNamed(name string) (uint32, bool) {
 	uid, err := strconv.ParseUint(name, 10, 32)
 	return uint32(uid), err == nil && strconv.FormatUint(uid, 10) == name
 }
 
-// stranger notes something beside the users' folders.
+// stranger records a name that is not that of a user's folder.
 func (r *reader) stranger(topFD int, top, name string) {
 	if r.shown[top] > problemsPerFolder {
-		return // it would not be noted
+		return // problem would not record it
 	}
 	if uid, err := ownerOf(topFD, name); !errors.Is(err, unix.ENOENT) {
 		r.problem(top, name, uid, "is not a user's folder and is ignored")
 	}
 }
 
-// ownerOf asks without touching what is there: a file system that a user mounted need not answer.
+// ownerOf returns the owner without opening the file for reading: a file system that a user mounted need not answer.
 func ownerOf(dirFD int, name string) (uint32, error) {
 	fd, err := openIn(dirFD, name, unix.O_PATH)
 	if err != nil {
@@ -124,7 +124,8 @@ func ownerOf(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// user calls each with a user's folder in top and its owner. Where it is known to be another's it counts as nothing.
+// user calls each with a user's folder in top and its owner. A folder that is known to belong to another user is
+// ignored.
 func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -152,7 +153,7 @@ func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid u
 		r.problem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
 		return nil
 	}
-	if spaceNamed(name) && !r.ids.Hides(st.Uid) { // of the hidden ones none is left out: another's may be the one that counts
+	if spaceNamed(name) && !r.ids.Hides(st.Uid) { // no limit for hidden owners: the folders may be of different users
 		if r.spaces[uid]++; r.spaces[uid] > foldersPerOwner {
 			r.problem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", foldersPerOwner))
 			return nil
@@ -202,13 +203,13 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 	return all, nil
 }
 
-// known are the names that a claim leaves in its folder beside the locks.
+// known reports whether n is the name of a file, other than a lock, that a claim makes in its folder.
 func known(n string) bool {
 	name, isContent := strings.CutSuffix(n, jsonSuffix)
 	return n == last || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
 }
 
-// one probes one pair. nil means that it counts as nothing; with an error beside it, it counts nevertheless.
+// one reads one pair. Without an entry, it counts as nothing; an entry that comes with an error counts as a lease.
 func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
 	lockFD, err := r.openRegular(dirFD, name+lockSuffix, &uid)
 	if err != nil {
@@ -233,7 +234,7 @@ func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
 		err = decodeLease(data, &e.lease)
 	}
 	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil, nil // ended while we read it
+		return nil, nil // it ended while it was read
 	}
 	if err != nil && !ours(err) {
 		e.lease.Unreadable = true

@@ -14,9 +14,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// The place of a ticket in the line is the kernel's time of its file, so that file is never written again. Where the machine has
-// other devices than when it was written, its owner puts the devices into a second file beside it, NAME.devices, which counts
-// in place of those in the ticket. An owner gains nothing by changing it: a ticket may name every device from its beginning.
+// The kernel's time of its file decides the place of a ticket in the line, so that file is never written again. If the
+// devices of the machine change, the owner writes them into a second file, NAME.devices, which replaces those in the
+// ticket. The owner gains nothing by a false one: a ticket may name every device from its start.
 const devicesSuffix = ".devices"
 
 // renewal is the content of that file.
@@ -25,7 +25,8 @@ type renewal struct {
 	Known   []gpu.UUID `json:"known"`
 }
 
-// Renew writes down which devices could serve the ticket by now, and which ones that was decided about. Its place stays.
+// Renew records the devices that can serve the ticket now, and all devices that were considered (known). The ticket
+// keeps its place in the line.
 func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error {
 	t := w.Ticket
 	t.Devices, t.Known = devices, known
@@ -50,8 +51,8 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 	return f.writeState(s)
 }
 
-// renewed reads the second file of a ticket into it. What is wrong with that file is its owner's problem; the ticket counts as
-// it was written.
+// renewed reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner,
+// and the ticket counts as it was written.
 func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
 	var now renewal
@@ -75,9 +76,9 @@ func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
 	return nil
 }
 
-// Call wakes all who watch the folder, and lets those look at these devices again who have read them before: they appeared, or
-// can be given again. No lease or ticket has ended, so nothing else would tell. Where waking fails, the first in line finds
-// it at its next look.
+// Call records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the
+// folder: the devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If
+// waking fails, the first waiter in line finds the change at its next poll.
 func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 	root, err := f.acquire()
 	if err != nil {
@@ -99,16 +100,16 @@ func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 	return nil
 }
 
-// callName is the file whose removal wakes all who watch.
+// callName is the file whose removal wakes the watchers.
 const callName = newPrefix + "call"
 
-// Sight is what can be seen of a folder without its lock and without reading what users wrote.
+// Sight is what can be read without the folder lock and without opening what users wrote into their leases.
 type Sight struct {
 	Leased  map[string]bool // job.DeviceHash of every device with a live lease, and job.ManyDevices
 	Changes map[gpu.UUID]Change
 }
 
-// Sight looks at the leases of all candidate folders by their names and locks alone.
+// Sight reads the leases of this and the other state folders by their file names and locks only.
 func (f *Folder) Sight(boot string) (Sight, error) {
 	s, complete := f.readState(boot)
 	if !complete {
@@ -139,7 +140,7 @@ func (f *Folder) eachUser(path, sub string, each func(r *reader, dir *os.File, u
 func (s *Sight) add(r *reader, dir *os.File, uid uint32) error {
 	names, err := dir.Readdirnames(namesPerUser)
 	if err != nil && len(names) == 0 {
-		return nil //nolint:nilerr // an empty folder, or one that says nothing
+		return nil //nolint:nilerr // an empty folder (io.EOF), or one that cannot be read
 	}
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
@@ -162,7 +163,7 @@ func (s *Sight) add(r *reader, dir *os.File, uid uint32) error {
 	return nil
 }
 
-// Left counts those of the tickets whose files are still there.
+// Left counts the tickets that still have a file.
 func (f *Folder) Left(tickets []job.Ticket) (n int) {
 	if len(tickets) == 0 {
 		return 0

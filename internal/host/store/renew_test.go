@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/core/queue"
 )
 
-// TestRenew: a ticket that is brought up to date keeps its place, and leaves nothing behind.
+// TestRenew: a renewed ticket keeps its place, and no file of it remains after the end.
 func TestRenew(t *testing.T) {
 	f := fresh(t)
 	first, second := enqueue(t, f, "GPU-a"), enqueue(t, f, "GPU-a")
@@ -64,8 +64,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewHostile: whatever lies in place of the second file, the ticket counts as it was written, and its owner is
-// named.
+// TestRenewHostile: if anything else is in place of the second file, the ticket counts as it was written and its owner
+// is reported.
 func TestRenewHostile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"FIFO":    func(path string) error { return unix.Mkfifo(path, 0o644) },
@@ -106,7 +106,7 @@ func TestRenewHostile(t *testing.T) {
 	}
 }
 
-// TestCall: a call wakes who watches, and marks the devices as changed.
+// TestCall: Call wakes the watchers and marks the devices as changed.
 func TestCall(t *testing.T) {
 	f := fresh(t)
 	enqueue(t, f, "GPU-a")
@@ -125,7 +125,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestWithdrawalIsToldOnce: the kernel reports the end of a removed file too.
+// TestWithdrawalIsToldOnce: the kernel sends an event for the removal and one for the close.
 func TestWithdrawalIsToldOnce(t *testing.T) {
 	f := fresh(t)
 	mine := enqueue(t, f, "GPU-a")
@@ -137,7 +137,7 @@ func TestWithdrawalIsToldOnce(t *testing.T) {
 	w.quiet(t, "the withdrawal, twice")
 }
 
-// TestSight: what is leased, and who is still in line, as seen without the folder lock.
+// TestSight: leases and tickets as read without the folder lock.
 func TestSight(t *testing.T) {
 	dir := place(t)
 	paths := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two")}

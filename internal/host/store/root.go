@@ -12,10 +12,11 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// The state folder may belong to another user, who can exchange everything in it at any moment. So each act opens it anew, and
-// works from there by descriptor: sys.Dir. What is written lies in folders whose owner was checked after they were opened.
+// The state folder may belong to another user, who can replace everything in it at any time. So each operation opens it
+// anew and works by descriptor from there (sys.Dir). Files are written only in folders whose owner was checked after
+// the open.
 
-// open opens the state folder. Nothing of it is checked but that it is a folder and no link.
+// open opens the state folder. It checks only that this is a folder and no symbolic link.
 func (f *Folder) open() (*sys.Dir, error) { return openRoot(f.Path) }
 
 func openRoot(path string) (*sys.Dir, error) {
@@ -26,8 +27,8 @@ func openRoot(path string) (*sys.Dir, error) {
 	return root, err
 }
 
-// acquire takes the folder lock and returns the folder in which it is. Where that is not the one that was opened, it is checked
-// again. Give both back with release.
+// acquire takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since
+// it was opened, it is checked again. End with release.
 func (f *Folder) acquire() (*sys.Dir, error) {
 	root, replaced, err := f.lock.acquire(f.Deadline)
 	if err != nil || !replaced {
@@ -47,7 +48,8 @@ func (f *Folder) release(root *sys.Dir) {
 
 func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// ownFolder opens the caller's folder of that name in leases or tickets for writing, after making it where it is missing.
+// ownFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is
+// none.
 func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	dir, err := root.Dir(sub + "/" + name)
 	if err == nil {
@@ -64,7 +66,7 @@ func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	return named(top.Own(name, 0o755))
 }
 
-// named says what to do about a folder that has the caller's name and is another's.
+// named adds to the error of Dir.Own what to do, for a folder that has the caller's name and belongs to another user.
 func named(dir *sys.Dir, err error) (*sys.Dir, error) {
 	var foreign *sys.ForeignError
 	switch {
@@ -76,7 +78,7 @@ func named(dir *sys.Dir, err error) (*sys.Dir, error) {
 	return dir, nil
 }
 
-// openUser opens a user's folder in leases or tickets, which is that user's or root's own.
+// openUser opens a user's folder in leases or tickets. It must belong to that user or to root.
 func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir, error) {
 	dir, err := root.Dir(sub + "/" + name)
 	if err != nil {
@@ -89,8 +91,8 @@ func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir
 	return dir, nil
 }
 
-// openIn opens a path below the folder dirFD, and follows no link there; with unix.AT_FDCWD, an absolute path whose last two
-// parts must not be links.
+// openIn opens a path below the folder dirFD and follows no symbolic link there. With unix.AT_FDCWD, path is absolute,
+// and only its last two parts must not be links.
 func openIn(dirFD int, path string, flags int) (int, error) {
 	if dirFD != unix.AT_FDCWD {
 		return sys.OpenAt(dirFD, path, flags)

@@ -15,12 +15,12 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// In a user namespace that has only a part of the ids, a process does not know its own uid outside: it can read its
-// number in the parent namespace, but not whether that is the machine's own. So the name of its folder is random,
-// begins with spacePrefix, and says nothing about the owner: that is the owner whom the kernel names to each reader.
+// A process in a user namespace that maps only some ids does not know its uid outside: it can read its uid in the
+// parent namespace, but not whether that is the machine's first. So its folder has a random name that begins with
+// spacePrefix and says nothing about the owner; each reader takes the owner that the kernel reports.
 const (
 	spacePrefix     = "ns-"
-	foldersPerOwner = 4 // of that kind that are read; claims make only one
+	foldersPerOwner = 4 // folders of that kind that are read; claims make only one
 )
 
 func spaceNamed(name string) bool {
@@ -28,7 +28,7 @@ func spaceNamed(name string) bool {
 	return ok && len(random) == 8 && plainASCII(random, 'f')
 }
 
-// idsHere are the ids of this process's user namespace. A kernel without user namespaces has no such files.
+// idsHere returns the ids of this process's user namespace. A kernel without user namespaces has no uid_map.
 func idsHere() space.IDs {
 	if link, err := os.Readlink("/proc/self/ns/user"); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
@@ -41,7 +41,8 @@ func idsHere() space.IDs {
 	return space.Of(string(own), string(overflow))
 }
 
-// Anonymous is the error where the caller's own files look like those of others, so that no lease can be the caller's.
+// Anonymous returns an error if the caller's own files appear here as those of unknown users: then gpuard could not
+// recognise a lease as the caller's.
 func Anonymous() error { return anonymous(idsHere()) }
 
 func anonymous(ids space.IDs) error {
@@ -52,29 +53,29 @@ func anonymous(ids space.IDs) error {
 		"those of everybody else; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
-// judge says whose a folder of that name counts as when it belongs to uid, and whether it counts at all. Where the
-// owner is hidden it does: what is locked in there may be a lease.
+// judge returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it
+// counts at all. A folder with a hidden owner counts, because a locked file in it may be a lease.
 func judge(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
 	named, isUID := userNamed(name)
 	switch {
 	case ids.Hides(uid):
 		return ids.StandIn(name), true
-	case ids.Part() || !isUID: // the name counts in the ids of another namespace, or not at all
+	case ids.Part() || !isUID: // the name is a uid of another namespace, or no uid
 		return uid, true
 	}
 	return named, uid == named || uid == 0
 }
 
-// foreign reports whether a file of uid is known to be neither root's nor that of the folder's owner.
+// foreign reports whether a file of uid is known to belong neither to root nor to the owner of its folder.
 func foreign(ids space.IDs, uid, owner uint32) bool {
 	if ids.Part() && (owner == 0 || ids.Hides(uid) || ids.Hides(owner)) {
-		return false // 0 may be root, in whose folders of users their files count
+		return false // owner 0 may be root, who may own a folder with the files of another user
 	}
 	return uid != owner && uid != 0
 }
 
-// ownName is the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the one that is
-// the caller's by the kernel's word, or a new one.
+// ownName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder
+// that belongs to the caller, or a new name.
 func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil
@@ -89,7 +90,7 @@ func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
 	return name, err
 }
 
-// ownIn finds the first folder in sub that was made in a user namespace and is the caller's, "" without one.
+// ownIn returns the name of the caller's first folder in sub that was made in a user namespace, "" if there is none.
 func ownIn(root *sys.Dir, sub string) (string, error) {
 	dir, err := root.Dir(sub)
 	if err != nil {

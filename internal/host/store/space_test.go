@@ -18,10 +18,10 @@ import (
 	"gpuard/internal/gate"
 )
 
-// roleWithin MAP UID ROLE ARGUMENTS…: a role in a user namespace of its own. MAP is "inside:outside:count" for each
-// range, or "-" for none; UID is who it is in there, or "-" for whoever it was.
+// roleWithin MAP UID ROLE ARGUMENTS…: runs a role in a new user namespace. MAP is "inside:outside:count" for each
+// range, or "-" for none; UID is the uid of the role in there, or "-" to keep it.
 func roleWithin(args []string) error {
-	runtime.LockOSThread() // what is told of a parent's death is told of its thread's
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	cmd := exec.Command("/proc/self/exe", args[3:]...)
 	cmd.Env = append(os.Environ(), roleVar+"="+args[2])
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -54,11 +54,11 @@ func roleOwn(args []string) error {
 	return nil
 }
 
-// realm is a user in a user namespace, as others outside see them.
+// realm is a user in a user namespace.
 type realm struct {
 	name   string
 	uid    uint32 // outside
-	start  uint32 // who starts it
+	start  uint32 // the uid that starts it
 	within []string
 }
 
@@ -68,7 +68,7 @@ func (r realm) play(t *testing.T, role string, args ...string) *actor {
 	return play(t, r.start, words[0], words[1:]...)
 }
 
-// realms are the kinds of user namespaces in which a user has an id of their own.
+// realms are the kinds of user namespaces in which the user has a uid.
 func realms() []realm {
 	u := uint32(alice)
 	if os.Geteuid() != 0 {
@@ -92,7 +92,7 @@ func realms() []realm {
 	return all
 }
 
-// TestUserNamespaces: a lease holds inside and outside of a user namespace, whoever took it and wherever.
+// TestUserNamespaces: a lease that was taken inside or outside of a user namespace counts on both sides.
 func TestUserNamespaces(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -142,7 +142,7 @@ func TestUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestTicketsInUserNamespaces: who waits inside stands in the line outside, and the other way round.
+// TestTicketsInUserNamespaces: a ticket from inside counts outside, and the other way round.
 func TestTicketsInUserNamespaces(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -165,7 +165,7 @@ func TestTicketsInUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestWatchFromUserNamespace: the end of a lease outside wakes who waits inside.
+// TestWatchFromUserNamespace: the end of a lease outside wakes a waiter inside.
 func TestWatchFromUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -181,7 +181,7 @@ func TestWatchFromUserNamespace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnID: where the caller's id has no place, nothing is leased, and everything is still seen.
+// TestWithoutAnID: where the caller's id is not mapped, it cannot lease, and can still read all leases.
 func TestWithoutAnID(t *testing.T) {
 	gate.Need(t, "userns")
 	f := fresh(t)
@@ -205,8 +205,8 @@ func TestWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestKilledInUserNamespace: what a claim inside left is removed by the same user's next one, wherever that is, or by
-// root's.
+// TestKilledInUserNamespace: files that a killed claim inside left are removed by the next claim of the same user,
+// inside or outside, or of root.
 func TestKilledInUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
 	for _, r := range realms() {
@@ -245,14 +245,14 @@ func TestKilledInUserNamespace(t *testing.T) {
 	}
 }
 
-// alive are the leases that are alive, without a claim.
+// alive returns the live leases, without a claim.
 func alive(f *Folder) []job.Lease {
 	leases, _ := f.Leases()
 	return leases
 }
 
-// TestHiddenOwner: inside, a live lock in a folder whose owner cannot be known keeps its device busy, whoever put it
-// there; outside, where the owner is known, nothing has changed. Dead ones count nowhere.
+// TestHiddenOwner: inside, a live lock in a folder with a hidden owner keeps its device busy. Outside, where the owner
+// is known, the usual rules apply. Dead locks do not count.
 func TestHiddenOwner(t *testing.T) {
 	gate.Need(t, "root", "userns")
 	f := fresh(t)
@@ -275,7 +275,7 @@ func TestHiddenOwner(t *testing.T) {
 	play(t, alice, "claim", f.Path, "20s", "GPU-live").expect("claimed ")
 }
 
-// TestManyFolders: a user can make folders as from user namespaces, and slows nobody down by more than a few of them.
+// TestManyFolders: a user can make many folders with names of user namespaces, and only a few of them are read.
 func TestManyFolders(t *testing.T) {
 	gate.Need(t, "root", "userns")
 	f := fresh(t)

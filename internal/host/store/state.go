@@ -22,11 +22,11 @@ type Generation uint64
 // Change is when something last happened to a device.
 type Change struct {
 	Generation Generation `json:"generation"`
-	Ended      int64      `json:"ended,omitempty"` // CLOCK_BOOTTIME in ns at which a lease on it was seen to have ended
+	Ended      int64      `json:"ended,omitempty"` // CLOCK_BOOTTIME in ns when the end of a lease on it was noticed
 }
 
-// state is the content of the lock file. Everybody may write it, so it is only a hint: wrong content
-// can cause a reading more or less, or a short wait, never a second holder.
+// state is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one
+// reading of the machine too many or too few, or a short wait, but never a second holder.
 type state struct {
 	Generation Generation            `json:"generation"`
 	Boot       string                `json:"boot"`
@@ -35,7 +35,7 @@ type state struct {
 	Turn       queue.Turn            `json:"turn,omitzero"`
 }
 
-// forget drops what is said of tickets that are gone: whatever somebody writes there, it stays small.
+// forget drops the records of tickets that are gone, which bounds the size whatever another process wrote.
 func forget(t *queue.Turn, tickets []job.Ticket) {
 	live := make(map[string]bool, len(tickets))
 	for i := range tickets {
@@ -44,17 +44,17 @@ func forget(t *queue.Turn, tickets []job.Ticket) {
 	for _, said := range []map[string]int64{t.Next, t.Passed, t.Unsure} {
 		maps.DeleteFunc(said, func(key string, _ int64) bool { return !live[key] })
 	}
-	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // no queue leaves so many
+	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // the queue never writes so many
 		t.Reserved, t.Rest = nil, nil
 	}
 }
 
-// readState returns false when the record was lost. A new count begins at the clock's nanoseconds: it is above every
-// earlier one of this boot, so that a change recorded in it is newer than any reading.
+// readState returns false if the record was lost. A new count starts at the nanoseconds since boot: that is above every
+// earlier count of this boot, so a change that is recorded with it is newer than any reading.
 func (f *Folder) readState(boot string) (state, bool) {
 	now := Generation(bootTime())
 	fresh := state{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
-	buf := make([]byte, f.lock.size()) // the whole of stateSize would cost more than reading it
+	buf := make([]byte, f.lock.size()) // a buffer of stateSize would cost more than the read
 	n, err := f.lock.file.Load().ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false
@@ -73,13 +73,13 @@ func (f *Folder) readState(boot string) (state, bool) {
 }
 
 func (f *Folder) writeState(s state) error {
-	forgetOldest(s.Devices) // they come and go with MIG layouts, and anybody may have written some
+	forgetOldest(s.Devices) // MIG layouts change them, and any user may have written some
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
 	if len(data) >= stateSize {
-		data = []byte("{}") // lost, which costs a reading more; leases are never lost with it
+		data = []byte("{}") // a lost record costs one more reading of the machine; the leases are not in it
 	}
 	file := f.lock.file.Load()
 	if _, err = file.WriteAt(data, 0); err == nil {
@@ -103,7 +103,7 @@ func forgetOldest(devices map[gpu.UUID]Change) {
 	}
 }
 
-// observe moves s on to the leases that are alive now: every one that vanished is an end.
+// observe updates s to the leases that are alive now, and records the end of each one that is gone.
 func (s *state) observe(live []job.Lease, now int64) {
 	next := make(map[string][]gpu.UUID, len(live))
 	for i := range live {
@@ -129,7 +129,7 @@ func (s *state) ended(devices []gpu.UUID, now int64) {
 	}
 }
 
-// changed records that devices are not as somebody read them before.
+// changed records that earlier readings of the devices are stale.
 func (s *state) changed(devices []gpu.UUID) {
 	s.Generation++
 	for _, d := range devices {
@@ -145,10 +145,10 @@ func (s *state) claimed(l *job.Lease) {
 	s.Live[key(l)] = l.Devices
 }
 
-// key is the same in every user namespace, unlike the owner's uid.
+// key identifies a lease. Unlike the uid of the owner, the folder is the same in every user namespace.
 func key(l *job.Lease) string { return l.Folder + "/" + l.ID }
 
-// bootTime is CLOCK_BOOTTIME in nanoseconds: it goes on during suspend and nobody can set it.
+// bootTime is CLOCK_BOOTTIME in nanoseconds: it includes the time of suspend and cannot be set.
 func bootTime() int64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

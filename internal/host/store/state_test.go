@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// look returns what a decision sees, without claiming.
+// look returns the View of a decision, without a claim.
 func look(t *testing.T, f *Folder, boot string) View {
 	t.Helper()
 	var seen View
@@ -236,7 +236,7 @@ func TestGenerationOfATornRecord(t *testing.T) {
 	}
 }
 
-// TestCrowdIsNamed: who fills leases/ or tickets/ with folders of their own is found by their owner.
+// TestCrowdIsNamed: a user who fills leases/ or tickets/ with folders is named.
 func TestCrowdIsNamed(t *testing.T) {
 	gate.Need(t, "privileged")
 	for _, sub := range []string{"leases", "tickets"} {

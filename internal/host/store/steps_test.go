@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usable holds a folder to what must be true after any accident: no lease is alive, nobody is accused, the device can be
-// claimed, and then nothing of the accident is left.
+// usable checks what must be true after a process was killed: no lease is alive, no problem is reported, the device can
+// be claimed, and after that no file of the killed process remains.
 func usable(t *testing.T, f *Folder, after string) {
 	t.Helper()
 	if leases, problems := f.Leases(); len(leases) > 0 || len(problems) > 0 {
@@ -41,8 +41,8 @@ func usable(t *testing.T, f *Folder, after string) {
 	}
 }
 
-// TestKilledAtEveryStep: kill -9 before each system call of a claim, which removes a dead entry first, and of its end; then
-// read again.
+// TestKilledAtEveryStep: kill -9 before each system call of a claim, which removes a dead entry first, and of its end;
+// then read again.
 func TestKilledAtEveryStep(t *testing.T) {
 	f := fresh(t)
 	usable(t, f, "at first")
@@ -67,8 +67,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestEntriesAreBornLocked: at no moment of a claim can somebody else open a lock file that its owner has not locked yet,
-// read content that is not complete, or meet a lease without its content.
+// TestEntriesAreBornLocked: at no moment of a claim can another user open a lock file before its owner has locked it,
+// read incomplete content, or find a lease without its content.
 func TestEntriesAreBornLocked(t *testing.T) {
 	old := unix.Umask(0) // which hides nothing
 	defer unix.Umask(old)
@@ -93,7 +93,7 @@ func TestEntriesAreBornLocked(t *testing.T) {
 			locked := isLock && isLocked(t, path)
 			data, _ := os.ReadFile(path)
 			if _, err := os.Lstat(path); err != nil {
-				continue // another thread of it goes on, and has renamed it since it was listed
+				continue // another thread of it still runs, and has renamed it since it was listed
 			}
 			switch {
 			case isLock && !locked:
@@ -140,7 +140,7 @@ func isLocked(t *testing.T, path string) bool {
 	return alive
 }
 
-// TestRenameFails: a claim whose second rename fails takes the first one back.
+// TestRenameFails: if the second rename of a claim fails, it undoes the first.
 func TestRenameFails(t *testing.T) {
 	for failing := 1; failing <= 2; failing++ {
 		f := fresh(t)

@@ -1,6 +1,13 @@
-// Package store is the state folder: leases and tickets as files, alive as long as an open file description lock
-// is held on them, decided one at a time under a folder lock. It records decisions and never makes one;
-// it trusts no other user's file, and it calls no driver and walks no /proc.
+// Package store keeps leases and tickets as files in the state folder. A lease or a ticket is alive as long as an open
+// file description lock is held on its file. Decisions are made one at a time, under the folder lock. The package
+// records decisions and makes none. It trusts no file of another user, calls no driver and does not walk /proc.
+//
+//	f, err := store.Open("/run/gpuard", nil, 2*time.Second)
+//	defer f.Close()
+//	held, err := f.Claim(boot, nil, func(v store.View) (job.Lease, error) { return choose(v.Held) })
+//	// run the command, then:
+//	held.Lock.Close()         // the lease ends, unless a child still has the lock
+//	f.End(held.Lease, boot)   // removes its files, if it has ended
 package store
 
 import (
@@ -20,7 +27,7 @@ import (
 // Format is the version of the layout. A folder with another number is refused.
 const Format = 1
 
-// Limits that keep a hostile folder from costing more than a moment.
+// Limits on what is read of folders that other users fill.
 const (
 	entriesPerUser = 256
 	entrySize      = 64 << 10
@@ -38,11 +45,11 @@ type Folder struct {
 	Owner    uint32        // uid of the folder's owner; 0 protects users from each other
 	Others   []string      // further state folders whose live leases count too
 	Deadline time.Duration // for the folder lock
-	ids      space.IDs     // that can be told apart here
+	ids      space.IDs     // the user ids that this user namespace can distinguish
 	lock     folderLock
 }
 
-// Problem is an entry or folder that counts as nothing, reported against its owner.
+// Problem is an entry or folder that is ignored or damaged, and the user who owns it.
 type Problem struct {
 	Path string
 	UID  uint32
@@ -51,7 +58,7 @@ type Problem struct {
 
 // Locate returns the folder for real hardware: /run/gpuard if it exists, else /run/lock/gpuard if /run/lock
 // is world-writable, else /var/tmp/gpuard with a warning. run and tmp are "/run" and "/var/tmp" outside tests.
-// It never falls through to a later candidate because an earlier one is broken.
+// It never takes a later candidate because an earlier one is broken.
 func Locate(run, tmp string) (path, warning string) {
 	best := filepath.Join(run, "gpuard")
 	if _, err := os.Lstat(best); !errors.Is(err, os.ErrNotExist) {
@@ -66,16 +73,16 @@ func Locate(run, tmp string) (path, warning string) {
 		", which survives reboots and is cleaned by age; for a better place: " + AsRoot()
 }
 
-// AsRoot is what to type so that root makes the best state folder, now and at each boot. sudo looks for programs in folders of
-// its own, so the shell finds this one first.
+// AsRoot is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so
+// the shell finds gpuard before sudo runs.
 func AsRoot() string { return `sudo "$(command -v gpuard)" setup machine` }
 
-// Candidates lists every place where leases for real hardware may lie, best first.
+// Candidates lists every state folder that may hold leases for real hardware, best first.
 func Candidates(run, tmp string) []string {
 	return []string{filepath.Join(run, "gpuard"), filepath.Join(run, "lock", "gpuard"), filepath.Join(tmp, "gpuard")}
 }
 
-// Open checks the folder and opens its lock; os.ErrNotExist means that there is none yet (see Create).
+// Open checks the folder and opens its lock. The error is os.ErrNotExist if there is no folder yet (see Create).
 func Open(path string, others []string, deadline time.Duration) (*Folder, error) {
 	root, err := openRoot(path)
 	if err != nil {
@@ -98,10 +105,11 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 	return f, nil
 }
 
-// Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same path.
+// Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same
+// path.
 func (f *Folder) Close() error { return f.lock.close() }
 
-// unusable says why there is something else than a folder at path.
+// unusable returns the error for a path that cannot be opened as a folder, with what is there instead.
 func unusable(path string, err error) error {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {
@@ -116,7 +124,7 @@ func unusable(path string, err error) error {
 	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); %s", path, st.Uid, removal(path, st.Uid, ""))
 }
 
-// check refuses what cannot carry leases and returns the owner.
+// check returns the owner of the state folder, or an error if leases cannot be kept there.
 func (r *reader) check(root *sys.Dir) (uint32, error) {
 	path := root.Name()
 	st, err := root.Status()
@@ -143,8 +151,8 @@ func (r *reader) check(root *sys.Dir) (uint32, error) {
 	return st.Uid, checkFileSystem(root)
 }
 
-// removal is how something in the place of a state folder, or of a piece of one, is removed: folders around it are sticky, so
-// only its owner and root can.
+// removal says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky,
+// so only the owner and root can.
 func removal(path string, owner uint32, when string) string {
 	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
 		return "remove it" + when
@@ -168,7 +176,8 @@ func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	return nil
 }
 
-// network lists file systems on which locks are not the kernel's alone (include/uapi/linux/magic.h and the file systems' own headers).
+// network names the file system of that magic number if a server, and not only this kernel, takes part in its locks;
+// else "". The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
 func network(kind int64) string {
 	switch uint32(kind) {
 	case 0x6969:

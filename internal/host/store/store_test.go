@@ -27,6 +27,14 @@ const (
 	bob      = 4002
 )
 
+func (f *Folder) userFolder(uid uint32) string {
+	return filepath.Join(f.Path, "leases", decimal(uid))
+}
+
+func (f *Folder) ticketFolder(uid uint32) string {
+	return filepath.Join(f.Path, "tickets", decimal(uid))
+}
+
 // The tests need other processes and other users: this binary again, with a role.
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVar)

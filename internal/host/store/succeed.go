@@ -10,12 +10,14 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Succeed gives a live lease of the caller to another of the caller's processes: the same id and devices, and at no moment
-// free for others, because nobody decides without the folder lock. heir gets the caller's live leases here and returns one
-// of them as it shall be, nil for none, or one that is given back, with false: then the answer is nil.
+// Succeed lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never
+// free in between, because no process decides without the folder lock. heir gets the user's live leases in this folder.
+// It returns the one to take over with its new content; nil for none; or one to release and false. In the last two
+// cases Succeed returns nil.
 //
-// The lease gets a new lock file in place of the old one. Whoever had that locked holds a file without a name, which means
-// nothing any more; they see it by its number of links. A process that is killed in here leaves the old lock, or none.
+// The lease gets a new lock file in place of the old one. A process that holds the old one has a file without a name,
+// which keeps nothing alive; it notices by the number of links. If this process is killed in Succeed, the old lock
+// remains in place, or the new one without a holder.
 func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -34,7 +36,7 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 	switch {
 	case l == nil:
 		return nil, nil //nolint:nilnil // nothing to take over
-	case !take: // not later: once the folder lock is gone, it may be somebody else's
+	case !take: // not later: after the folder lock is released, another process may take it over
 		return nil, f.remove(root, *l, boot)
 	}
 	lock, err := f.relock(root, *l)
@@ -44,7 +46,7 @@ func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// relock writes a lease anew, with another lock file.
+// relock writes the new content of a lease and gives it a new lock file.
 func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
@@ -52,7 +54,7 @@ func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	fresh := newPrefix + l.ID + lockSuffix
-	_ = dir.Remove(fresh) // of an earlier attempt that was killed
+	_ = dir.Remove(fresh) // left by a killed process
 	lock, err := createLock(dir, fresh, nil)
 	if err != nil {
 		return nil, err
@@ -68,8 +70,9 @@ func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	return lock, nil
 }
 
-// Await notes that the command of a lease is gone and that the lease is kept for a next start, until then at most. gone is asked
-// under the folder lock whether the lease is somebody else's by now: its content may have been read when it was already.
+// Await records that the command of a lease ended and that the lease is kept for a next start, no longer than until.
+// gone is called under the folder lock and reports whether another process has taken the lease over: the comparison in
+// mark misses that if l was read after it.
 func (f *Folder) Await(l job.Lease, until time.Time, gone func() bool) error {
 	return f.mark(l, func(l *job.Lease) bool {
 		if gone() || l.Kept == nil {

@@ -28,7 +28,7 @@ func keeping(t *testing.T, f *Folder) *Held {
 	return h
 }
 
-// next takes over what is kept, for this process.
+// next takes over a kept lease for this process.
 func next(own []job.Lease) (*job.Lease, bool) {
 	i := slices.IndexFunc(own, func(l job.Lease) bool { return l.Kept != nil })
 	if i < 0 {
@@ -75,7 +75,7 @@ func TestSucceed(t *testing.T) {
 	if after := look(t, f, testBoot); after.Changes["GPU-a"].Ended != before.Changes["GPU-a"].Ended {
 		t.Error("taking over counts as an end")
 	}
-	// What the first one still does is about a lease that is not its own any more.
+	// What the first holder still does concerns a lease that is no longer its own.
 	late := second.Lease // what its holder reads when it is slow
 	for _, l := range []job.Lease{first.Lease, late} {
 		if err := f.Await(l, until, func() bool { return links(t, first.Lock) == 0 }); err != nil {
@@ -98,7 +98,7 @@ func TestSucceed(t *testing.T) {
 	usable(t, f, "at the end")
 }
 
-// refuseLive claims where nobody else does.
+// refuseLive claims a device only if no lease is alive.
 func refuseLive(v View) (job.Lease, error) {
 	if len(v.Held) > 0 {
 		return job.Lease{}, errBusy
@@ -115,8 +115,9 @@ func succeedOnly(f *Folder, _ []gpu.UUID) (string, error) {
 	return h.Lease.ID, nil
 }
 
-// TestSucceedKilledAtEveryStep: kill -9 before each system call of taking a lease over. Either it is still the first one's, and
-// the next one can have it, or it is nobody's, and its device is free. Never is it both alive and somebody else's to claim.
+// TestSucceedKilledAtEveryStep: kill -9 before each system call of Succeed. Either the first process still has the
+// lease, and another can take it over, or no process has it and its device is free. A device of a live lease can never
+// be claimed.
 func TestSucceedKilledAtEveryStep(t *testing.T) {
 	f := fresh(t)
 	usable(t, f, "at first")
@@ -161,7 +162,7 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestSucceedFails: what cannot be taken over stays with whoever has it.
+// TestSucceedFails: a lease that cannot be taken over stays with its holder.
 func TestSucceedFails(t *testing.T) {
 	f := fresh(t)
 	first := keeping(t, f)

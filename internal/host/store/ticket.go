@@ -16,23 +16,23 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// A ticket is one file, NAME.ticket: its content is written once, and the lock on it carries the life. NAME is the moment at
-// which it was made in 16 hex digits, "-", and the id. So the names in the order of the alphabet are the tickets in the order
-// of their arrival, and whoever wants the first few opens no others. That order counts only among tickets of one user, who
-// could as well have made them in another order; between users counts the kernel's time of the file.
+// A ticket is one file, NAME.ticket: its content is written once, and the lock on it keeps the ticket alive. NAME is
+// the time at which it was made in 16 hex digits, "-", and the id. So the tickets sorted by name are in the order of
+// their arrival, and a reader of the first few opens no others. That order counts only among tickets of one user, who
+// chooses it; between users the kernel's time of the file counts.
 //
-// Beside it there may be NAME.devices (see Renew).
+// A ticket may have a second file NAME.devices (see Renew).
 //
-// In the folder "gone" beside it lies a FIFO of that NAME for the user's own processes (see Behind).
+// The folder "gone" has a FIFO called NAME for other processes of the same user (see Behind).
 const (
 	ticketSuffix = ".ticket"
 	goneFolder   = "gone"
 	stampDigits  = 16
 
-	shownPerUser   = 256                   // tickets that a listing for people looks at; a claim looks at queue.Compete
-	ticketsPerUser = 2000                  // that a user may have
-	ticketNames    = 3*ticketsPerUser + 64 // of files in a user's folder that are read
-	vainPerUser    = 256                   // that are dead or count as nothing and are opened on the way to the live ones
+	shownPerUser   = 256                   // tickets that a listing for people reads; a claim reads queue.Compete
+	ticketsPerUser = 2000                  // tickets that a user may have
+	ticketNames    = 3*ticketsPerUser + 64 // file names that are read of a user's folder
+	vainPerUser    = 256                   // dead or damaged tickets that are opened while searching for live ones
 )
 
 func ticketName(name string) bool {
@@ -40,11 +40,7 @@ func ticketName(name string) bool {
 	return cut && len(stamp) == stampDigits && plainASCII(stamp, 'f') && plainID(id)
 }
 
-func (f *Folder) ticketFolder(uid uint32) string {
-	return filepath.Join(f.Path, "tickets", decimal(uid))
-}
-
-// Tickets lists who waits now, at most 256 of each user in the order of their arrival, without the folder lock.
+// Tickets lists the live tickets, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	var all []job.Ticket
 	var problems []Problem
@@ -59,7 +55,7 @@ func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	return all, problems
 }
 
-// tickets reads the first live ones of each user, and removes dead ones of those whom sweep names.
+// tickets reads the first live tickets of each user, and removes dead tickets of the users for whom sweep is true.
 func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
 	r := f.reader()
 	r.sweep = sweep
@@ -114,10 +110,10 @@ func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket
 	return tickets, nil
 }
 
-// ticketFiles are the files in a user's folder.
+// ticketFiles lists the files in a user's folder by kind.
 type ticketFiles struct {
 	tickets []string        // names without suffix, in the order of arrival
-	renewed map[string]bool // those that have a second file
+	renewed map[string]bool // the tickets that have a second file
 	waste   []string        // files of interrupted writes, and second files without a ticket
 }
 
@@ -153,15 +149,15 @@ func (r *reader) ticketFiles(dir *os.File, uid uint32) (ticketFiles, error) {
 	return f, nil
 }
 
-// remove takes files away that are dead or were never finished: the folder lock is held, so nobody is writing them. It works
-// at the folder's descriptor, as root does it in folders of others. What stays is dead all the same.
+// remove removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It
+// works by the folder's descriptor, because root does it in folders of other users. A file that remains is dead.
 func remove(dir *os.File, names ...string) {
 	for _, n := range names {
 		_ = unix.Unlinkat(int(dir.Fd()), n, 0)
 	}
 }
 
-// ticket opens and probes one; nil without an error means that it is dead or gone.
+// ticket reads one ticket; nil without an error means that it is dead or gone.
 func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error) {
 	fd, err := r.openRegular(dirFD, name+ticketSuffix, &uid)
 	if errors.Is(err, unix.ENOENT) {
@@ -198,7 +194,7 @@ func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error)
 	return &t, nil
 }
 
-// plausible refuses content that no gpuard writes, so that those who decide need not think of it.
+// plausible refuses content that gpuard never writes, so that decisions need not check for it.
 func plausible(t *job.Ticket, id string) error {
 	switch {
 	case t.ID != id:

@@ -18,10 +18,10 @@ import (
 	"gpuard/internal/gate"
 )
 
-// stamp is the name of a ticket at a place of one's own choice.
+// stamp is the name of a ticket with a chosen place in the line.
 func stamp(n int, id string) string { return fmt.Sprintf("%0*x-%s", stampDigits, n, id) }
 
-// waits is alice, who waits in a folder that belongs to root.
+// waits makes alice wait in a folder of root.
 func waits(t *testing.T, f *Folder) (a *actor, ticket job.Ticket, file string) {
 	t.Helper()
 	a = play(t, alice, "wait", f.Path, "GPU-a")
@@ -187,8 +187,8 @@ func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
 	eventually(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
 }
 
-// TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost the
-// claimant the lock either.
+// TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost
+// the claimant the lock either.
 func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
 	gate.Need(t, "root")
 	a, b := fresh(t), fresh(t)
@@ -212,7 +212,7 @@ func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
 	eventually(t, "the lock is given back", func() bool { return lockHolder(t, a.Path) == "0" })
 }
 
-// TestForeignTickets: a file in a user's folder counts if it is that user's or root's.
+// TestForeignTickets: a ticket in a user's folder counts only if it belongs to that user or to root.
 func TestForeignTickets(t *testing.T) {
 	gate.Need(t, "root")
 	for owner, want := range map[int]int{alice: 1, 0: 1, bob: 0} {
@@ -233,7 +233,7 @@ func TestForeignTickets(t *testing.T) {
 	}
 }
 
-// TestTenThousandTickets: live or dead, they cost everybody else a moment and hide nobody.
+// TestTenThousandTickets: live or dead, they cost other users little time and do not hide their tickets.
 func TestTenThousandTickets(t *testing.T) {
 	gate.Need(t, "root")
 	for _, kind := range []string{"dead", "alive", "alike"} {
@@ -269,7 +269,7 @@ func TestTenThousandTickets(t *testing.T) {
 	}
 }
 
-// roleTickets PATH: looks as a claim does, and prints the tickets and the problems.
+// roleTickets PATH: reads as a claim does, and prints the tickets and the problems.
 func roleTickets(args []string) error {
 	f, err := Open(args[0], nil, time.Second)
 	if err != nil {
@@ -292,7 +292,7 @@ func roleTickets(args []string) error {
 	return err
 }
 
-// TestTicketsOfTwoUsers: each sweeps their own, root all, and both are seen by both.
+// TestTicketsOfTwoUsers: each user sweeps their own tickets, root sweeps all, and each user reads those of both.
 func TestTicketsOfTwoUsers(t *testing.T) {
 	gate.Need(t, "root")
 	f := fresh(t)
@@ -318,7 +318,7 @@ func TestTicketsOfTwoUsers(t *testing.T) {
 	}
 }
 
-// TestTicketFolderWithSomebodysName: who took alice's name is named, and her files elsewhere are safe.
+// TestTicketFolderWithSomebodysName: the user who took alice's name is reported, and her files elsewhere do not change.
 func TestTicketFolderWithSomebodysName(t *testing.T) {
 	gate.Need(t, "root")
 	for _, how := range []string{"mkdir", "symlink"} {

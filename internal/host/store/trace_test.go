@@ -82,12 +82,12 @@ func claimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
 	return h.Lease.ID, err
 }
 
-// createBeside makes another state folder beside the one that is open.
+// createBeside makes another state folder next to the open one.
 func createBeside(f *Folder, _ []gpu.UUID) (string, error) {
 	return "it", Create(filepath.Join(filepath.Dir(f.Path), "beside"))
 }
 
-// again does a deed as often as it is let, with two more calls of getpgid between each two; what it says does not matter.
+// again repeats a deed until it is killed, with two calls of getpgid in between; its output does not matter.
 func again(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.UUID) (string, error) {
 	return func(f *Folder, devices []gpu.UUID) (string, error) {
 		unix.Umask(0o077) // so that the mode of what it makes has to be changed
@@ -162,8 +162,8 @@ func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {
 	return w.Ticket.ID, w.Withdraw()
 }
 
-// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch files
-// have a step. Its answer true kills the process there. What the role said is returned.
+// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch
+// files have a step. Its answer true kills the process there. What the role said is returned.
 func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string {
 	t.Helper()
 	gate.Need(t, "ptrace")

@@ -18,20 +18,21 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, however that happens; the
-// command that a process becomes does not inherit it.
+// Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, in whatever way. Its
+// descriptors are closed on exec, so a command that replaces this process does not inherit it.
 type Waiting struct {
-	Ticket job.Ticket // as others see it
+	Ticket job.Ticket // as other processes read it
 	dir    *sys.Dir   // tickets/<name>
 	pipes  *sys.Dir   // the folder "gone" in it
 	name   string
-	lock   *os.File        // its life
-	pipe   *os.File        // its life too, for those behind it
-	gone   map[string]bool // tickets ahead that have been found dead
+	lock   *os.File        // keeps the ticket alive
+	pipe   *os.File        // its end wakes the tickets behind this one
+	gone   map[string]bool // dead tickets ahead
 	once   sync.Once
 }
 
-// Queue writes the ticket t; id, owner and arrival are set here. A folder that is full or cannot be written leaves nothing behind.
+// Queue writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file
+// remains.
 func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
 	root, err := f.acquire()
 	if err != nil {
@@ -81,8 +82,9 @@ func (f *Folder) enqueue(w *Waiting) error {
 	return nil
 }
 
-// ownTickets are the ids that have a file, after what is left of others was removed. Only at the limit every ticket is opened
-// to find the dead ones: elsewhere they go as they come to the front.
+// ownTickets returns the ids of the caller's tickets that have a file, and removes leftover files. Only at the limit
+// does it open every ticket to find the dead ones; otherwise a claim removes each when it comes to the front of the
+// line.
 func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 	r, dir, uid := f.reader(), w.dir.File, w.Ticket.UID
 	files, err := r.ticketFiles(dir, uid)
@@ -103,7 +105,7 @@ func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 	return taken, sweepPipes(w.pipes.File, files.tickets)
 }
 
-// sweepPipes removes the FIFOs without a ticket.
+// sweepPipes removes FIFOs that have no ticket.
 func sweepPipes(dir *os.File, tickets []string) error {
 	pipes, err := dir.Readdirnames(-1)
 	for _, n := range pipes {
@@ -114,7 +116,7 @@ func sweepPipes(dir *os.File, tickets []string) error {
 	return err
 }
 
-// write makes the FIFO first and the locked ticket last, because that one is what counts.
+// write makes the FIFO first and the locked file last, because that file makes it a ticket.
 func (w *Waiting) write() error {
 	content, err := json.Marshal(w.Ticket)
 	if err != nil {
@@ -143,7 +145,8 @@ func (w *Waiting) write() error {
 	return nil
 }
 
-// newPipe makes a FIFO that nobody else can open, and opens both ends, so that nothing waits for another process.
+// newPipe makes a FIFO that only this user can open. It opens the FIFO for reading and writing, which needs no other
+// process at the other end (fifo(7)).
 func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 	if err := dir.Mkfifo(name); err != nil {
 		return nil, err
@@ -153,17 +156,18 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 		_ = dir.Remove(name)
 		return nil, err
 	}
-	// Pipes of one user share an allowance of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this one.
+	// The pipes of one user share a limit of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this
+	// one.
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, os.Getpagesize())
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Withdraw takes the ticket back. It needs no lock and never waits, so that it can be done before a process stops or dies;
-// a second time it does nothing.
+// Withdraw removes the ticket. It takes no lock and never waits, so it can be called just before the process stops or
+// ends. A second call does nothing.
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
 		err = w.dir.Remove(w.name + ticketSuffix)
-		_ = w.dir.Remove(w.name + devicesSuffix) // without a ticket it counts as nothing
+		_ = w.dir.Remove(w.name + devicesSuffix) // ignored without a ticket
 		if perr := w.pipes.Remove(w.name); err == nil || errors.Is(err, unix.ENOENT) {
 			err = perr
 		}
@@ -182,11 +186,11 @@ func (w *Waiting) Withdraw() (err error) {
 	return nil
 }
 
-// Behind returns when fewer than n live tickets of the same user came before this one, or with the error of ctx. Until then
-// it waits for the end of the n tickets just before: any n would do, because as long as all of them are there nothing can
-// have changed for us, and with fewer, others could leave unseen while one of those is stopped. Of the n just before, none
-// ends as long as the queue moves at its front. Each has a FIFO, whose reader sees the end of its writer in whatever way that
-// came; a file lock can be waited for only one at a time, in a thread that cannot be called back.
+// Behind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until
+// then it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with fewer
+// to wait for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the line
+// moves at its front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the
+// writer, however that ended. A thread can wait for only one file lock, and that wait cannot be cancelled.
 func (w *Waiting) Behind(ctx context.Context, n int) error {
 	for {
 		ahead, err := w.ahead(max(n, 1))
@@ -204,7 +208,7 @@ func (w *Waiting) Behind(ctx context.Context, n int) error {
 	}
 }
 
-// ahead opens the FIFOs of the nearest live tickets that came before, at most n.
+// ahead opens the FIFOs of the live tickets just ahead, nearest first and at most n.
 func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
 	dir, err := w.dir.Dir(".")
 	if err != nil {
@@ -240,13 +244,13 @@ func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
 	return pipes, nil
 }
 
-// openPipe opens a FIFO for reading while its writer is there.
+// openPipe opens a FIFO for reading. It is an error if the FIFO has no writer any more.
 func openPipe(dirFD int, name string) (*os.File, error) {
 	fd, err := openIn(dirFD, name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	// A writer that was gone before we came is not reported as an end (Linux fs/pipe.c, pipe_poll), but a read says it.
+	// poll does not report a writer that was gone before the open (Linux fs/pipe.c, pipe_poll); read returns 0 bytes.
 	if n, rerr := unix.Read(fd, make([]byte, 1)); n <= 0 && !errors.Is(rerr, unix.EAGAIN) {
 		_ = unix.Close(fd)
 		return nil, errors.New("no writer")
@@ -258,7 +262,7 @@ func anyEnd(ctx context.Context, pipes []*os.File) error {
 	ended := make(chan struct{}, len(pipes))
 	for _, p := range pipes {
 		go func() {
-			_, _ = p.Read(make([]byte, 1)) // until its writers are gone, or we close it
+			_, _ = p.Read(make([]byte, 1)) // returns when the writers are gone or the caller closes it
 			ended <- struct{}{}
 		}()
 	}

@@ -39,8 +39,8 @@ func manyWaiting(t testing.TB, f *Folder, n int) []*Waiting {
 	return all
 }
 
-// BenchmarkClaimAmongTickets is a claim that is refused, as every watcher makes one at each change: the time for which it
-// has the folder lock is what the next one waits.
+// BenchmarkClaimAmongTickets is a claim that is refused, as every watcher makes one at each change: the time for which
+// it has the folder lock is what the next one waits.
 func BenchmarkClaimAmongTickets(b *testing.B) {
 	for _, n := range []int{0, 16, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// TestWaiterKilledAtEveryStep: kill -9 before each system call of a ticket's life, with a dead one of before in the folder:
-// then it is as if it had never been, and whoever was behind it goes on.
+// TestWaiterKilledAtEveryStep: kill -9 before each system call of Queue and Withdraw, with an older dead ticket in the
+// folder. After that nothing of the ticket remains, and the next ticket does not wait for it.
 func TestWaiterKilledAtEveryStep(t *testing.T) {
 	for _, deed := range []string{"queue", "withdraw"} {
 		f := fresh(t)
@@ -55,8 +55,8 @@ func leaveDead(t *testing.T, f *Folder) {
 	_, _ = w.lock.Close(), w.pipe.Close()
 }
 
-// TestTicketsAreBornLocked: at no moment can somebody else open a ticket that its owner has not locked yet, or read one that is
-// not complete.
+// TestTicketsAreBornLocked: at no moment can another user open a ticket before its owner has locked it, or read an
+// incomplete one.
 func TestTicketsAreBornLocked(t *testing.T) {
 	f := fresh(t)
 	dir := f.ticketFolder(me())
@@ -71,7 +71,7 @@ func TestTicketsAreBornLocked(t *testing.T) {
 			data, _ := os.ReadFile(path)
 			private, locked, complete := info.Mode().Perm()&0o077 == 0, isLocked(t, path), json.Valid(data)
 			if _, err := os.Lstat(path); err != nil {
-				continue // another thread of it goes on
+				continue // another thread of it still runs
 			}
 			if !locked {
 				unlocked++

@@ -134,7 +134,7 @@ func TestTurnIsRecordedByARefusal(t *testing.T) {
 	}
 }
 
-// sleeper runs Behind and tells when it returned.
+// sleeper runs Behind and sends its result.
 func sleeper(t *testing.T, w *Waiting, n int) <-chan error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -188,8 +188,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestBehindAStoppedOne: the first does not move, because it is stopped, and those between it and the last are served. Who waited
-// only for the one n places ahead would not notice.
+// TestBehindAStoppedOne: the first waiter is stopped, and those between it and the last are served. A waiter that
+// watched only the ticket n places ahead would not notice.
 func TestBehindAStoppedOne(t *testing.T) {
 	f := fresh(t)
 	all := manyWaiting(t, f, 4)
@@ -203,8 +203,8 @@ func TestBehindAStoppedOne(t *testing.T) {
 	returned(t, done, "the last")
 }
 
-// TestBehindWakesExactlyTheRightOnes: tickets leave in any order, and after each one those and only those go on that have fewer
-// than n before them.
+// TestBehindWakesExactlyTheRightOnes: tickets leave in any order, and after each one those and only those go on that
+// have fewer than n before them.
 func TestBehindWakesExactlyTheRightOnes(t *testing.T) {
 	for n := 1; n <= 7; n += 3 {
 		f := fresh(t)
@@ -259,7 +259,7 @@ func roleWait(args []string) error {
 	return nil
 }
 
-// TestKilledWaitersLeaveNothing: real processes, most of them asleep behind others, are killed in any order.
+// TestKilledWaitersLeaveNothing: real waiters, most of them asleep in Behind, are killed in any order.
 func TestKilledWaitersLeaveNothing(t *testing.T) {
 	f := fresh(t)
 	var all []*actor

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,32 +12,34 @@ import (
 	"sync"
 	"time"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells when a lease or a ticket of anybody has ended. Close it when done.
+// Watcher reports that a lease or a ticket of any user has ended. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more ends that were not told yet
+	Changed <-chan struct{} // has a value after one or more ends that were not reported yet
 
 	folder  *Folder
-	inotify *os.File
+	inotify *sys.Inotify
 	changed chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
 	folders map[int32]*watched // by watch descriptor
-	told    map[ended]bool     // ends that were told and whose file is still there
-	asking  map[ended]bool     // files whose lock is being asked for
+	told    map[ended]bool     // ends that were reported while the file remains
+	asking  map[ended]bool     // files with a lock that ask polls
 	last    time.Time          // of the latest value in Changed
-	later   *time.Timer        // one more is on its way
+	later   *time.Timer        // will send one more value
 }
 
-// watched is a folder: the one of all users, or of one.
+// watched is a watched folder: leases or tickets, or one user's folder in there.
 type watched struct {
-	dir    *os.File // opened without reading, or nil for the folder of all users
+	dir    *os.File // opened with O_PATH; nil for leases and tickets
 	path   string
 	uid    uint32
-	suffix string // of the files that carry a life
+	suffix string // of the files with a lock that keeps the entry or ticket alive
 }
 
 // ended is one file by its watch descriptor and name.
@@ -48,21 +48,21 @@ type ended struct {
 	name   string
 }
 
-// spacing is the least time between two values of Changed: whoever ends many leases at once, or does so to keep others busy,
-// wakes them so often and no more.
+// spacing is the least time between two values of Changed. It limits how often a user who ends many leases wakes the
+// waiters.
 const spacing = 5 * time.Millisecond
 
-// Watch begins to watch this folder and the others that count. What ended before it returned is not told, so look after
-// calling it. A user has 128 watchers in all (fs.inotify.max_user_instances), other programs' included; without one it
-// fails, and looking now and then is what remains.
+// Watch begins to watch this folder and the Others. It does not report what ended before it returned, so read the
+// folder after the call. By default a user has 128 inotify instances for all programs (fs.inotify.max_user_instances).
+// Where none is free, Watch fails and the caller has to poll.
 func (f *Folder) Watch() (*Watcher, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	inotify, err := sys.NewInotify()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w (limit: sysctl fs.inotify.max_user_instances)", f.Path, err)
 	}
 	changed := make(chan struct{}, 1)
 	w := &Watcher{
-		Changed: changed, changed: changed, folder: f, inotify: os.NewFile(uintptr(fd), "inotify"),
+		Changed: changed, changed: changed, folder: f, inotify: inotify,
 		folders: map[int32]*watched{}, told: map[ended]bool{}, asking: map[ended]bool{},
 	}
 	w.mu.Lock()
@@ -95,9 +95,9 @@ func (w *Watcher) shut() error {
 	return w.inotify.Close()
 }
 
-// Leave ends the watch like Close, and leaves its descriptor for another process to close; nil when it is closed already. The
-// kernel takes 5 to 60 ms for the last close, and so for an exec that closes it: it waits until no processor can still see the
-// watches (Linux fs/notify/group.c, fsnotify_destroy_group).
+// Leave ends the watch like Close, but returns its descriptor for another process to close; nil if it is closed
+// already. The kernel takes 5 to 60 ms for the last close, also for one by exec: it waits until no processor can still
+// see the watches (Linux fs/notify/group.c, fsnotify_destroy_group).
 func (w *Watcher) Leave() *os.File {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,10 +105,10 @@ func (w *Watcher) Leave() *os.File {
 		return nil
 	}
 	_ = w.inotify.SetReadDeadline(time.Now()) // ends run
-	return w.inotify
+	return w.inotify.File
 }
 
-// end closes everything but the descriptor, and reports whether that was still to be done.
+// end closes everything but the inotify descriptor. It returns false if the watch had ended already.
 func (w *Watcher) end() bool {
 	if w.closed {
 		return false
@@ -129,7 +129,7 @@ func (d *watched) close() {
 	}
 }
 
-// top watches root/sub for folders of users, and those that are there.
+// top watches root/sub for new folders of users, and watches the folders in it.
 func (w *Watcher) top(root, sub, suffix string) error {
 	path := filepath.Join(root, sub)
 	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -153,7 +153,8 @@ func (w *Watcher) top(root, sub, suffix string) error {
 	return nil
 }
 
-// user watches the folder of one user. What is no such folder, or is somebody else's, carries nothing.
+// user watches the folder of one user. It skips names of other things, and refuses a folder of another user than its
+// name says.
 func (w *Watcher) user(top, name, suffix string) error {
 	if _, isUID := userNamed(name); !isUID && !spaceNamed(name) {
 		return nil
@@ -184,42 +185,32 @@ func (w *Watcher) user(top, name, suffix string) error {
 	return err
 }
 
-// add watches an open folder: by its path, users could lead the watch elsewhere, such as to a file system that does not answer.
+// add watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not
+// answer.
 func (w *Watcher) add(fd int, d *watched, events uint32) error {
-	raw, err := w.inotify.SyscallConn()
-	if err != nil {
-		return err
-	}
-	number := 0
-	if cerr := raw.Control(func(inotify uintptr) {
-		number, err = unix.InotifyAddWatch(int(inotify), "/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
-	}); cerr != nil {
-		return cerr
-	}
+	number, err := w.inotify.Add("/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: d.path, Err: err}
 	}
-	if old := w.folders[int32(number)]; old != nil {
+	if old := w.folders[number]; old != nil {
 		old.close()
 	}
-	w.folders[int32(number)] = d
+	w.folders[number] = d
 	return nil
 }
 
 // run reads events until the watch is closed.
 func (w *Watcher) run() {
-	buf := make([]byte, 64<<10)
 	for {
-		n, err := w.inotify.Read(buf)
+		events, err := w.inotify.Read()
 		if err != nil {
 			return
 		}
 		w.mu.Lock()
-		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent && !w.closed; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			w.event(ended{int32(binary.NativeEndian.Uint32(rest)), string(name)}, binary.NativeEndian.Uint32(rest[4:])) //nolint:gosec // inotify(7): it is signed
-			rest = rest[size:]
+		for _, e := range events {
+			if !w.closed {
+				w.event(ended{e.Watch, e.Name}, e.What)
+			}
 		}
 		w.mu.Unlock()
 	}
@@ -228,7 +219,7 @@ func (w *Watcher) run() {
 func (w *Watcher) event(e ended, what uint32) {
 	d := w.folders[e.folder]
 	switch {
-	case what&unix.IN_Q_OVERFLOW != 0: // anything may have happened
+	case what&unix.IN_Q_OVERFLOW != 0: // events were lost
 		w.told = map[ended]bool{}
 		w.again()
 		w.tell()
@@ -237,7 +228,7 @@ func (w *Watcher) event(e ended, what uint32) {
 		d.close()
 		delete(w.folders, e.folder)
 		w.tell()
-	case d.dir == nil: // a user's first lease or ticket, which may have ended before we saw the folder
+	case d.dir == nil: // a user's first lease or ticket, which may have ended before the folder was watched
 		if !w.watches(filepath.Join(d.path, e.name)) && w.user(d.path, e.name, d.suffix) == nil {
 			w.tell()
 		}
@@ -257,8 +248,8 @@ func (w *Watcher) event(e ended, what uint32) {
 	}
 }
 
-// watches tells what is new from what has changed. A new folder can be watched by others only after its mode was widened, in
-// a second step where its owner's umask is narrow.
+// watches reports whether the folder is watched already, and its event is only a change. A new folder can be watched by
+// other users only after its mode is widened, which is a second step if the umask of its owner is narrow.
 func (w *Watcher) watches(path string) bool {
 	for _, d := range w.folders {
 		if d.path == path {
@@ -268,7 +259,7 @@ func (w *Watcher) watches(path string) bool {
 	return false
 }
 
-// again looks for users' folders whose appearance was missed.
+// again watches users' folders that appeared while events were lost.
 func (w *Watcher) again() {
 	for _, d := range slices.Collect(maps.Values(w.folders)) {
 		if d.dir != nil {
@@ -281,8 +272,8 @@ func (w *Watcher) again() {
 	}
 }
 
-// ask waits for the end that the kernel announced: it sends the event just before it drops the lock (Linux fs/file_table.c,
-// __fput). On a machine that is busy, that may take its time.
+// ask polls the lock of a file after its close event. The kernel sends the event just before it drops the lock (Linux
+// fs/file_table.c, __fput), and on a busy machine the drop can come later.
 func (w *Watcher) ask(e ended, d *watched) {
 	for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		time.Sleep(pause)
@@ -317,7 +308,7 @@ func (d *watched) alive(f *Folder, name string) bool {
 	return alive
 }
 
-// tell puts a value into Changed, now or as soon as the spacing allows.
+// tell sends a value to Changed, now or as soon as spacing allows.
 func (w *Watcher) tell() {
 	if w.later != nil {
 		return

@@ -36,7 +36,7 @@ func (w *Watcher) mustTell(t *testing.T, what string) {
 	}
 }
 
-// quiet fails when something is told that nobody needs to know.
+// quiet fails if the watcher reports something.
 func (w *Watcher) quiet(t *testing.T, what string) {
 	t.Helper()
 	select {
@@ -88,7 +88,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchNeverMissesAnEnd: holders are killed one after another on a busy machine. Whoever waits for each looks only when told.
+// TestWatchNeverMissesAnEnd: holders are killed one after another on a busy machine; the test reads only after an
+// event.
 func TestWatchNeverMissesAnEnd(t *testing.T) {
 	f := fresh(t)
 	w := watch(t, f)
@@ -135,7 +136,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	w.mustTell(t, "a lock that was dropped late")
 }
 
-// TestWatchTellsOfTheLastOfMany: many leases end at once; the number of values is small, and the last one comes after the last end.
+// TestWatchTellsOfTheLastOfMany: many leases end together. Few values are sent, and the last one after the last end.
 func TestWatchTellsOfTheLastOfMany(t *testing.T) {
 	f := fresh(t)
 	for range soak(5, 100) {
@@ -180,7 +181,7 @@ func TestNoWatcherLeft(t *testing.T) {
 	}
 }
 
-// TestWatchIsNotLedAway: what users put beside their folders is neither entered nor in the way.
+// TestWatchIsNotLedAway: other files next to users' folders are not entered and do no harm.
 func TestWatchIsNotLedAway(t *testing.T) {
 	gate.Need(t, "privileged")
 	f := fresh(t)
@@ -252,7 +253,8 @@ func roleWatch(args []string) error {
 	return w.Close()
 }
 
-// TestWatchOfAFolderThatOpensLate: mkdir under a narrow umask makes a folder that others cannot watch before its mode is set.
+// TestWatchOfAFolderThatOpensLate: mkdir under a narrow umask makes a folder that others cannot watch before its mode
+// is set.
 func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 	gate.Need(t, "root")
 	f := fresh(t)
@@ -279,7 +281,7 @@ func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 	}
 }
 
-// TestWatchLeave: what is left of a watch is one descriptor, and it tells nothing any more.
+// TestWatchLeave: after Leave one descriptor remains, and Changed gets no more values.
 func TestWatchLeave(t *testing.T) {
 	f := fresh(t)
 	w := watch(t, f)

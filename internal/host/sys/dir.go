@@ -1,5 +1,6 @@
-// Package sys opens, makes and changes files below folders that may belong to another user. It works by descriptor and
-// follows no link there, so that nothing can be exchanged between a check and the act that relies on it. It decides nothing.
+// Package sys is what several host packages need from the kernel: folders by descriptor, processes by pidfd, and changes of
+// files by inotify. In folders that may belong to another user it follows no link, so that nothing can be exchanged between a
+// check and the act that relies on it. It decides nothing.
 package sys
 
 import (
@@ -124,7 +125,7 @@ func (d *Dir) Create(name string) (file *os.File, err error) {
 	return file, err
 }
 
-// Write makes a file that must not exist. Nobody else can read it before it is complete.
+// Write makes a file that must not exist. Other users cannot read it before it is complete.
 func (d *Dir) Write(name string, data []byte, mode uint32) error {
 	file, err := d.Create(name)
 	if err != nil {
@@ -226,7 +227,7 @@ func (d *Dir) Rmdir(name string) error {
 
 // Touch sets the times of a name in the folder to now; "." is the folder itself.
 func (d *Dir) Touch(name string) error {
-	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, allowed to everybody who may write the file
+	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, all users who may write the file may set it
 	return d.do("touch", name, func(fd int) error {
 		return unix.UtimesNanoAt(fd, name, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
 	})
@@ -265,7 +266,8 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 	if err == nil && st.Uid != uint32(os.Geteuid()) {
 		err = &ForeignError{own.Name(), st.Uid}
 	}
-	// Also that of an older folder: a mkdir under a narrow umask that was killed before this hides it from everybody.
+	// Also that of an older folder: a mkdir under a narrow umask that was killed before this left it unreadable for
+	// others.
 	if err == nil && st.Mode&0o7777 != mode {
 		err = own.SetMode(mode)
 	}

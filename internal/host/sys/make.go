@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Aside is a new folder that is being filled, under a name of its own beside the one that it is for.
+// Aside is a new folder that is being filled, under a temporary name in the parent of the final one.
 type Aside struct {
 	*Dir
 	Placed bool // it has the name that it is for

@@ -1,4 +1,4 @@
-package sys
+package sys_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/internal/host/sys"
 )
 
 const (
@@ -18,9 +19,9 @@ const (
 )
 
 // opened is a new folder of the caller's, open.
-func opened(t *testing.T) *Dir {
+func opened(t *testing.T) *sys.Dir {
 	t.Helper()
-	d, err := OpenDir(t.TempDir())
+	d, err := sys.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +52,14 @@ func TestNoLinkIsFollowed(t *testing.T) {
 	must(t, os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("a/b/file"), nil, 0o600), os.Symlink("a", at("link")), os.Symlink("b", at("a/link")),
 		os.Symlink("file", at("a/b/link")), unix.Mkfifo(at("fifo"), 0o600))
 	for path, want := range map[string]error{
-		"a/b/file": nil, "a/b": nil, "a": nil, ".": nil, "fifo": nil, // whose writer is not waited for
+		"a/b/file": nil, "a/b": nil, "a": nil, ".": nil, "fifo": nil, // a reader must not wait for its writer
 		"link": unix.ELOOP, "link/b/file": unix.ELOOP, "a/link/file": unix.ELOOP, "a/b/link": unix.ELOOP,
 		"none": unix.ENOENT, "a/none/file": unix.ENOENT, "a/b/file/x": unix.ENOTDIR, "../x": unix.EXDEV, "a/../../x": unix.EXDEV, "/etc": unix.EXDEV,
 	} {
 		for _, by := range []struct {
 			name string
 			open func(dirFD int, path string, flags int) (int, error)
-		}{{"openat2", OpenAt}, {"openat", openAtParts}} {
+		}{{"openat2", sys.OpenAt}, {"openat", sys.OpenAtParts}} {
 			fd, err := by.open(int(d.Fd()), path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK)
 			if err == nil {
 				_ = unix.Close(fd)
@@ -80,7 +81,7 @@ func TestMovedAway(t *testing.T) {
 	top := t.TempDir()
 	path, decoy := filepath.Join(top, "state"), filepath.Join(top, "decoy")
 	must(t, os.Mkdir(path, 0o755), os.Mkdir(decoy, 0o700), os.WriteFile(filepath.Join(decoy, "old"), []byte("mine"), 0o600))
-	d, err := OpenDir(path)
+	d, err := sys.OpenDir(path)
 	must(t, err)
 	defer d.Close() //nolint:errcheck // of a test
 	dir, err := d.Dir(".")
@@ -124,7 +125,7 @@ func TestOwn(t *testing.T) {
 	d := opened(t)
 	must(t, os.Symlink("/tmp", filepath.Join(d.Name(), "link")), os.WriteFile(filepath.Join(d.Name(), "file"), nil, 0o600))
 	for _, name := range []string{"link", "file"} {
-		var foreign *ForeignError
+		var foreign *sys.ForeignError
 		if own, err := d.Own(name, 0o755); !errors.As(err, &foreign) || foreign.UID != uint32(os.Geteuid()) {
 			t.Errorf("%s: %v, %v", name, own, err)
 		}
@@ -135,7 +136,7 @@ func TestOwnIsNotAnothers(t *testing.T) {
 	gate.Need(t, "root")
 	d := opened(t)
 	must(t, d.Mkdir("theirs", 0o700), os.Chown(filepath.Join(d.Name(), "theirs"), alice, alice))
-	var foreign *ForeignError
+	var foreign *sys.ForeignError
 	if _, err := d.Own("theirs", 0o755); !errors.As(err, &foreign) || foreign.UID != alice || mode(t, filepath.Join(d.Name(), "theirs")) != 0o700 {
 		t.Errorf("%v, mode %o", err, mode(t, filepath.Join(d.Name(), "theirs")))
 	}
@@ -151,7 +152,7 @@ func TestLinksOnTheWay(t *testing.T) {
 		"real/state": nil, "link/state": nil, "absolute/state": nil, "real/up/state": nil, "link/../link/state/": nil,
 		"round/state": unix.ELOOP, "none/state": unix.ENOENT, "file/state": unix.ENOTDIR, "link": unix.ELOOP, "file": unix.ENOTDIR,
 	} {
-		d, err := OpenDir(at("") + "/" + path)
+		d, err := sys.OpenDir(at("") + "/" + path)
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
@@ -161,7 +162,7 @@ func TestLinksOnTheWay(t *testing.T) {
 	}
 	t.Chdir(top)
 	for _, path := range []string{"/proc/self/cwd/real/state", "/proc/self/root/" + at("real/state"), "/proc/self/cwd/link/state"} {
-		d, err := OpenDir(path)
+		d, err := sys.OpenDir(path)
 		must(t, err)
 		st, err := d.Status()
 		var want unix.Stat_t
@@ -170,10 +171,10 @@ func TestLinksOnTheWay(t *testing.T) {
 			t.Errorf("%s leads elsewhere", path)
 		}
 	}
-	d, err := Follow(at("link"))
+	d, err := sys.Follow(at("link"))
 	must(t, err)
 	must(t, d.Mkdir("here", 0o755), os.Remove(at("real/here")), d.Close())
-	if _, err := OpenDir("real"); !errors.Is(err, unix.EINVAL) {
+	if _, err := sys.OpenDir("real"); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a relative path: %v", err)
 	}
 	if !gate.Has(t, "root") {
@@ -181,54 +182,54 @@ func TestLinksOnTheWay(t *testing.T) {
 	}
 	must(t, os.Lchown(at("link"), mallory, mallory))
 	for _, path := range []string{"link/state", "absolute/state", "real/up/state"} {
-		if d, err := OpenDir(at(path)); err == nil || !strings.Contains(err.Error(), "is a symbolic link of uid 4003, which is not followed") {
+		if d, err := sys.OpenDir(at(path)); err == nil || !strings.Contains(err.Error(), "is a symbolic link of uid 4003, which is not followed") {
 			t.Errorf("%s: %v, %v", path, d, err)
 		}
 	}
-	if d, err := Follow(at("link")); err == nil {
+	if d, err := sys.Follow(at("link")); err == nil {
 		t.Errorf("%v was followed", d.Name())
 	}
 }
 
-// TestGuarded: a path that another user could exchange is not guarded, however it looks now.
+// TestGuarded: a path that another user could exchange is not guarded, even if it is right now.
 func TestGuarded(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	state := filepath.Join(top, "state")
 	must(t, os.MkdirAll(state, 0o755))
-	if err := Guarded(state); err != nil {
+	if err := sys.Guarded(state); err != nil {
 		t.Error(err)
 	}
 	for bits, want := range map[uint32]bool{0o777: false, 0o1777: true, 0o775: true, 0o700: true} {
 		must(t, unix.Chmod(top, bits))
-		if err := Guarded(state); (err == nil) != want {
+		if err := sys.Guarded(state); (err == nil) != want {
 			t.Errorf("mode %o: %v", bits, err)
 		}
 	}
 	must(t, unix.Chmod(top, 0o755))
-	if err := Guarded(state + "/none"); !errors.Is(err, unix.ENOENT) {
+	if err := sys.Guarded(state + "/none"); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
 	if gate.Has(t, "root") {
 		must(t, os.Chown(top, mallory, mallory))
-		if err := Guarded(state); err == nil || !strings.Contains(err.Error(), top+" belongs to uid 4003") {
+		if err := sys.Guarded(state); err == nil || !strings.Contains(err.Error(), top+" belongs to uid 4003") {
 			t.Error(err)
 		}
 	}
 }
 
-// TestMkdir: the folder is there with its mode or not at all, and nothing is left beside it.
+// TestMkdir: the folder has its mode or does not exist, and no temporary one is left.
 func TestMkdir(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	top := t.TempDir()
 	path := filepath.Join(top, "state")
-	must(t, Mkdir(path, 0o1777))
+	must(t, sys.Mkdir(path, 0o1777))
 	if got := mode(t, path); got != 0o1777 {
 		t.Errorf("mode %o", got)
 	}
-	if err := Mkdir(path, 0o700); !errors.Is(err, os.ErrExist) || mode(t, path) != 0o1777 {
+	if err := sys.Mkdir(path, 0o700); !errors.Is(err, os.ErrExist) || mode(t, path) != 0o1777 {
 		t.Errorf("%v, mode %o", err, mode(t, path))
 	}
-	if err := Mkdir(filepath.Join(top, "none", "state"), 0o700); !errors.Is(err, os.ErrNotExist) {
+	if err := sys.Mkdir(filepath.Join(top, "none", "state"), 0o700); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	if names, err := os.ReadDir(top); err != nil || len(names) != 1 {
@@ -243,7 +244,7 @@ func TestExchangedWhileMade(t *testing.T) {
 	data, err := d.Dir("data")
 	must(t, err)
 	defer data.Close() //nolint:errcheck // of a test
-	if err := data.fresh(); err == nil {
+	if err := data.Fresh(); err == nil {
 		t.Error("a folder with something in it is taken for a new one")
 	}
 	aside, err := d.Aside()
@@ -252,9 +253,9 @@ func TestExchangedWhileMade(t *testing.T) {
 	if err := aside.Place("data"); !errors.Is(err, os.ErrExist) {
 		t.Error(err)
 	}
-	must(t, os.Rename(filepath.Join(d.Name(), aside.name), filepath.Join(d.Name(), "away")), os.Rename(filepath.Join(d.Name(), "data"), filepath.Join(d.Name(), aside.name)))
+	must(t, os.Rename(filepath.Join(d.Name(), aside.Unplaced()), filepath.Join(d.Name(), "away")), os.Rename(filepath.Join(d.Name(), "data"), filepath.Join(d.Name(), aside.Unplaced())))
 	aside.Discard()
-	if _, err := os.Stat(filepath.Join(d.Name(), aside.name, "thesis")); err != nil {
+	if _, err := os.Stat(filepath.Join(d.Name(), aside.Unplaced(), "thesis")); err != nil {
 		t.Error(err)
 	}
 }
@@ -274,7 +275,7 @@ func TestWriteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestReplace: a file is there with all of its text and its mode, and nothing is left beside it where that fails.
+// TestReplace: the file has all of its text and its mode, and no temporary file is left after an error.
 func TestReplace(t *testing.T) {
 	d := opened(t)
 	for _, text := range []string{"one", "two"} {
@@ -292,7 +293,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestPublish: a file without a name gets one that is free, and takes nobody's place.
+// TestPublish: an unnamed file gets a free name, and replaces no file.
 func TestPublish(t *testing.T) {
 	d := opened(t)
 	file, err := d.Temporary()
@@ -312,28 +313,28 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestMkdirAll: missing folders are made one in the other, and root makes none behind a link of another user.
+// TestMkdirAll: missing folders are made one in the other, and root makes none at the target of another user's link.
 func TestMkdirAll(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	must(t, os.Mkdir(at("real"), 0o755), os.Symlink("real", at("link")), os.WriteFile(at("file"), nil, 0o600))
 	for range 2 {
-		must(t, MkdirAll(at("link/a/b"), 0o700))
+		must(t, sys.MkdirAll(at("link/a/b"), 0o700))
 	}
 	if got := mode(t, at("real/a/b")); got != 0o700 {
 		t.Errorf("mode %o", got)
 	}
-	if err := MkdirAll(at("file/a"), 0o700); !errors.Is(err, unix.ENOTDIR) {
+	if err := sys.MkdirAll(at("file/a"), 0o700); !errors.Is(err, unix.ENOTDIR) {
 		t.Error(err)
 	}
 	t.Chdir(at("real"))
-	must(t, MkdirAll("c/d", 0o700))
+	must(t, sys.MkdirAll("c/d", 0o700))
 	if got := mode(t, at("real/c/d")); got != 0o700 {
 		t.Errorf("mode %o", got)
 	}
 	if gate.Has(t, "root") {
 		must(t, os.Lchown(at("link"), mallory, mallory))
-		if err := MkdirAll(at("link/e/f"), 0o700); err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
+		if err := sys.MkdirAll(at("link/e/f"), 0o700); err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(at("real/e")); !errors.Is(err, os.ErrNotExist) {

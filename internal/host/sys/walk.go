@@ -50,9 +50,9 @@ func open(path string, follow bool) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
 }
 
-// Guarded is an error unless the folder at an absolute path stays where it is: each folder from the root to it belongs to root or
-// to the caller, and where everybody may write, only the owner of an entry may rename it. Whoever may write there as the member
-// of a group is trusted.
+// Guarded is an error unless the folder at an absolute path stays where it is: each folder from the root to it belongs
+// to root or to the caller, and where all users may write, only the owner of an entry may rename it (sticky bit).
+// Members of a group that may write are trusted.
 func Guarded(path string) error {
 	fd, err := walk(filepath.Clean(path), true, func(at string, st *unix.Stat_t) error {
 		switch {
@@ -108,7 +108,7 @@ type walker struct {
 	judge func(at string, st *unix.Stat_t) error
 }
 
-// step goes on to the folder of that name, or returns what a link of that name says.
+// step opens the next folder, or returns the target if name is a link.
 func (w *walker) step(name string) (link string, err error) {
 	path := "/"
 	if name != "/" {
@@ -153,7 +153,7 @@ func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
 	return fd, st, err
 }
 
-// errMagic: a link of /proc leads to what it is about, whatever it says, and nobody can exchange it (proc_pid_root(5)).
+// errMagic: a link of /proc leads to its object whatever its text, and no user can exchange it (proc_pid_root(5)).
 var errMagic = errors.New("a link of /proc")
 
 // target is what an open link says, if its owner may lead the caller.
@@ -173,8 +173,8 @@ func target(fd int, path string, st *unix.Stat_t) (string, error) {
 	return string(said[:max(n, 0)]), err
 }
 
-// trusted reports whether a user cannot be one who attacks the caller. In a user namespace to which root of the machine does not
-// belong, root's folders are shown as the overflow user's, and so are those of other users: there nobody can tell.
+// trusted reports whether the uid cannot be that of an attacker. In a user namespace without the machine's root,
+// folders of root and of other users both show the overflow uid, so there no answer is possible.
 func trusted(uid uint32) bool {
 	const overflow = 65534 // user_namespaces(7)
 	return uid == 0 || uid == uint32(os.Geteuid()) || uid == overflow && namespaced()

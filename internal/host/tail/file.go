@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is one file, by its name: the one that is open may have another name by now, or none.
+// file is one file by its path. The open file may have been renamed or deleted since.
 type file struct {
 	number int
 	path   string
 
-	watch int32 // of the folder with events
-	deep  bool  // that is the file's own, and not one above it
+	watch int32 // watch descriptor of the folder
+	deep  bool  // this folder is the file's own, and not one above it
 
 	open *os.File
-	at   int64       // how much of it is read
-	left bool        // it was seen without its name, and may have been written before it lost it
-	old  os.FileInfo // PATH.1, when the open file was opened, or missed; nil when there was none
+	at   int64       // offset of the next read
+	left bool        // it has lost its name, and is being read to its end once more
+	old  os.FileInfo // PATH.1 at the time when the open file was opened; nil if there was none
 
-	text []byte // read
-	told int    // how much of that is told
+	text []byte // read and not dropped yet
+	told int    // how much of text was returned
 }
 
 func (f *file) leave() {
@@ -32,10 +32,10 @@ func (f *file) leave() {
 	}
 }
 
-// rotated is the name of a file that was full.
+// rotated is the path of a full file after rotation.
 func (f *file) rotated() string { return f.path + ".1" }
 
-// begin opens the file before its last lines.
+// begin opens the file at its last lines.
 func (f *file) begin(last int) {
 	var size int64
 	f.old, _ = os.Stat(f.rotated())
@@ -71,7 +71,7 @@ func (f *file) begin(last int) {
 	f.open, f.at, f.old = older.open, older.at, nil
 }
 
-// Mark is where a file ends now, for Resume. The inode is 0 when there is no file.
+// Mark returns inode and size of a file, for Resume. The inode is 0 if there is no file.
 func Mark(path string) (inode uint64, offset int64) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -80,7 +80,7 @@ func Mark(path string) (inode uint64, offset int64) {
 	return st.Ino, st.Size
 }
 
-// resume opens the file that had a number, from a point on.
+// resume opens the file with that inode at an offset.
 func (f *file) resume(inode uint64, offset int64) {
 	for _, path := range []string{f.path, f.rotated()} {
 		if number, size := Mark(path); number == inode && size >= offset && f.enter(path) {
@@ -96,14 +96,14 @@ func (f *file) resume(inode uint64, offset int64) {
 	}
 }
 
-// forget is for a file that was entered by its old name: nothing else had that before.
+// forget drops old for a file that was opened as PATH.1: no other file was PATH.1 before it.
 func (f *file) forget(path string) {
 	if path != f.path {
 		f.old = nil
 	}
 }
 
-// back looks from the end of a file for its last lines: where they begin, and how many there are.
+// back searches from the end of a file for its last lines, and returns where they begin and how many there are.
 func back(from *os.File, size int64, last int) (at int64, found int) {
 	block := make([]byte, 32<<10)
 	for end := size; end > 0; {
@@ -127,7 +127,7 @@ func back(from *os.File, size int64, last int) (at int64, found int) {
 	return 0, found
 }
 
-// enter opens a plain file from its beginning. One that can block a reader, or never ends, is none.
+// enter opens a regular file at its beginning. It refuses other files, which may block or never end.
 func (f *file) enter(path string) bool {
 	opened, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *file) enter(path string) bool {
 	return true
 }
 
-// read reads some more, and reports whether there was any.
+// read reads more text, and reports whether there was any.
 func (f *file) read() bool {
 	for f.open != nil || f.succeed(nil) {
 		if f.fill() {
@@ -168,20 +168,20 @@ func (f *file) fill() bool {
 	return n > 0
 }
 
-// follow finds where it goes on after the end of the open file, and reports whether anything is different now.
+// follow decides what to read after the end of the open file, and reports whether there may be more.
 func (f *file) follow() bool {
 	mine, err := f.open.Stat()
 	if err != nil {
 		return false
 	}
-	if mine.Size() < f.at { // somebody cut it
+	if mine.Size() < f.at { // it was truncated
 		f.at = 0
 		return true
 	}
 	named, err := os.Stat(f.path)
 	switch st, _ := mine.Sys().(*syscall.Stat_t); {
 	case err != nil && st != nil && st.Nlink == 0:
-		f.leave() // deleted: while it is open, the kernel does not tell that its folder is gone too
+		f.leave() // deleted: while it is open, the kernel does not report that its folder is gone too
 		return false
 	case err != nil || os.SameFile(mine, named):
 		return false // nothing new, or between the two steps of a rotation
@@ -192,14 +192,14 @@ func (f *file) follow() bool {
 	return f.succeed(mine)
 }
 
-// succeed opens what comes after mine, the file that was open until now; nil when there was none.
+// succeed opens the file after mine, which was open until now; mine is nil if no file was open.
 func (f *file) succeed(mine os.FileInfo) bool {
 	next := &file{path: f.path}
 	if !next.enter(f.path) {
 		return false
 	}
-	// It comes after ours if ours has the old name now, or if the old name is where it was: then ours was replaced. Else what
-	// has the old name comes first.
+	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise there
+	// was more than one rotation, and the file that is PATH.1 now is next.
 	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.was(between) {
 		_ = next.enter(f.rotated())
 	}
@@ -208,12 +208,13 @@ func (f *file) succeed(mine os.FileInfo) bool {
 	return true
 }
 
-// was tells PATH.1 of the time when the open file got its name. The number of a file that is gone is given to the next one.
+// was reports whether old is the PATH.1 from the time when the open file was opened. It compares times too, because an
+// inode number is used again after its file is gone.
 func (f *file) was(old os.FileInfo) bool {
 	return f.old != nil && os.SameFile(f.old, old) && f.old.ModTime().Equal(old.ModTime())
 }
 
-// line takes the next line out of what was read. With all, one without an end too.
+// line returns the next line of the text; with all, also one without an end.
 func (f *file) line(all bool) (Line, bool) {
 	for {
 		rest := f.text[f.told:]
@@ -225,7 +226,7 @@ func (f *file) line(all bool) (Line, bool) {
 			return f.tell(rest[:i], 1, false), true
 		case i >= 0 && i+1 < len(rest) && rest[i+1] == '\n':
 			return f.tell(rest[:i], 2, false), true
-		case i == 0 && len(rest) > 1: // the line before was told
+		case i == 0 && len(rest) > 1: // the line before the carriage return was returned
 			f.told++
 		case i > 0 && (i+1 < len(rest) || all):
 			return f.tell(rest[:i], 1, true), true

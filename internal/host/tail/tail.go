@@ -1,11 +1,17 @@
-// Package tail reads text files that grow: their last lines, and those written from then on, also where the file is not there
-// yet, is cut, or is full and becomes PATH.1. The kernel tells of changes (inotify). It knows nothing of who writes, nor why.
+// Package tail reads the last lines of text files, and the lines that are added later. A file may not exist yet, may be
+// truncated, or may be rotated to PATH.1. inotify reports the changes. The package does not know which programs write,
+// or why.
+//
+//	t := tail.New()
+//	defer t.Close()
+//	t.Add("/var/log/train.log", 10)
+//	for {
+//		line, err := t.Next(ctx) // waits
+//	}
 package tail
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
 	"os"
@@ -15,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"gpuard/internal/host/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,41 +30,40 @@ import (
 type Line struct {
 	File int    // as Add numbered it
 	Text []byte // without its end; until the next call only
-	Over bool   // it ended in a carriage return, so that a terminal shows the next line in its place
+	Over bool   // it ended with a carriage return: a terminal shows the next line in its place
 }
 
-// All of a file, for Add.
+// All is the number of lines for Add that reads a file from its beginning.
 const All = math.MaxInt
 
-// longest is how much of a line is held back until its end comes; a longer one is told in pieces.
+// longest is how many bytes of a line are kept until its end is written; a longer line is returned in pieces.
 const longest = 64 << 10
 
-// Tail is a number of files. Only one goroutine may use it, but for Look.
+// Tail reads several files. Only one goroutine may use it, except for Look.
 type Tail struct {
-	now     *file // whose lines are being told
-	inotify *os.File
-	blind   bool // the kernel has no more watches to give (fs.inotify.max_user_instances, max_user_watches): looking is what remains
+	now     *file // Now returns lines of this file
+	inotify *sys.Inotify
+	blind   bool // no inotify instance or watch is free (fs.inotify.max_user_instances, max_user_watches), so Wait polls
 	woken   chan struct{}
 
 	mu    sync.Mutex
 	files []*file
-	news  []*file // that may have more
+	news  []*file // files that may have more lines
 }
 
-// New begins. Close it when done.
+// New makes a Tail without files. Close it when done.
 func New() *Tail {
 	t := &Tail{woken: make(chan struct{}, 1)}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
+	var err error
+	if t.inotify, err = sys.NewInotify(); err != nil {
 		t.blind = true
 		return t
 	}
-	t.inotify = os.NewFile(uintptr(fd), "inotify")
 	go t.listen()
 	return t
 }
 
-// Close lets go of all files.
+// Close closes all files.
 func (t *Tail) Close() {
 	if t.inotify != nil {
 		_ = t.inotify.Close()
@@ -66,37 +73,38 @@ func (t *Tail) Close() {
 	}
 }
 
-// Add begins with the last lines of a file, those of PATH.1 included; 0 is what is written after this call. The path is
-// absolute; the file, and its folder, may come later.
+// Add adds a file from its last lines on, which may be in PATH.1; with 0, from the end on. It returns the file's number
+// in Line. The path is absolute; the file and its folder need not exist yet.
 func (t *Tail) Add(path string, last int) int {
 	return t.begin(path, func(f *file) { f.begin(last) })
 }
 
-// begin numbers a file, and looks for the place where to begin.
+// begin adds a file; place sets where to begin.
 func (t *Tail) begin(path string, place func(f *file)) int {
 	f := &file{number: len(t.files), path: path, watch: -1}
 	t.mu.Lock()
 	t.files = append(t.files, f)
 	t.mu.Unlock()
-	t.place(f) // before it is looked at: what comes in between is told
+	t.place(f) // before the file is read, so that no change in between is missed
 	place(f)
 	t.wake(func(other *file) bool { return other == f })
 	return f.number
 }
 
-// Resume begins at a point that Mark told, also when the file has become PATH.1 since; with all that is left where that is gone
-// too.
+// Resume adds a file from a point on that Mark returned, also if the file was rotated to PATH.1 since. If that is gone
+// too, it begins with the oldest lines that exist.
 func (t *Tail) Resume(path string, inode uint64, offset int64) int {
 	return t.begin(path, func(f *file) { f.resume(inode, offset) })
 }
 
-// Look makes Now see what was written before this call, of which the kernel may not have told yet; it also ends a Wait.
+// Look makes Now return everything that was written before this call, even if the kernel has not reported it yet. It
+// also ends a Wait.
 func (t *Tail) Look() {
 	t.wake(func(*file) bool { return true })
 	t.signal()
 }
 
-// Now is a line that is there already.
+// Now returns the next line without waiting; false if there is none yet.
 func (t *Tail) Now() (Line, bool) {
 	for {
 		if t.now != nil {
@@ -108,13 +116,13 @@ func (t *Tail) Now() (Line, bool) {
 			return Line{}, false
 		}
 		t.place(t.now)
-		if t.now.read() { // and may have more: the others come first
+		if t.now.read() { // it may have more, after the other files
 			t.wake(func(f *file) bool { return f == t.now })
 		}
 	}
 }
 
-// Unended is a last line without an end, when Now has no more.
+// Unended returns a last line without an end. Call it when Now has no more.
 func (t *Tail) Unended() (Line, bool) {
 	for _, f := range t.files {
 		if line, ok := f.line(true); ok {
@@ -124,10 +132,10 @@ func (t *Tail) Unended() (Line, bool) {
 	return Line{}, false
 }
 
-// pause is between two looks where the kernel tells nothing.
+// pause is the poll interval without inotify.
 const pause = time.Second
 
-// Next is the next line; it waits for it. The error is that of ctx.
+// Next waits for the next line. The error is that of ctx.
 func (t *Tail) Next(ctx context.Context) (Line, error) {
 	for {
 		if line, ok := t.Now(); ok {
@@ -166,7 +174,7 @@ func (t *Tail) pop() *file {
 	return f
 }
 
-// wake says that files may have more.
+// wake marks files that may have more lines.
 func (t *Tail) wake(which func(*file) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,7 +199,8 @@ func (t *Tail) signal() {
 	}
 }
 
-// place watches the file's folder, or the nearest above it that is there, unless that was done.
+// place watches the file's folder, or the nearest folder above that exists. It does nothing if the file's folder is
+// watched.
 func (t *Tail) place(f *file) {
 	t.mu.Lock()
 	done := f.deep || t.inotify == nil
@@ -202,10 +211,10 @@ func (t *Tail) place(f *file) {
 	for {
 		folder := filepath.Dir(f.path)
 		missing := ""
-		watch, err := t.add(folder)
+		watch, err := t.inotify.Add(folder, changes)
 		for errors.Is(err, unix.ENOENT) && folder != filepath.Dir(folder) {
 			missing, folder = folder, filepath.Dir(folder)
-			watch, err = t.add(folder)
+			watch, err = t.inotify.Add(folder, changes)
 		}
 		t.mu.Lock()
 		f.watch, f.deep = watch, err == nil && missing == ""
@@ -223,48 +232,29 @@ func (t *Tail) place(f *file) {
 	}
 }
 
-func (t *Tail) add(folder string) (watch int32, err error) {
-	raw, err := t.inotify.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	const what = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
-	if cerr := raw.Control(func(fd uintptr) {
-		var number int
-		number, err = unix.InotifyAddWatch(int(fd), folder, what)
-		watch = int32(number) //nolint:gosec // inotify(7): it is an int
-	}); cerr != nil {
-		return -1, cerr
-	}
-	return watch, err
-}
+// changes are what may mean that a file has more.
+const changes = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
 
-// listen reads what the kernel tells until Close.
+// listen reads the kernel's events until Close.
 func (t *Tail) listen() {
-	events := make([]byte, 64<<10)
 	for {
-		n, err := t.inotify.Read(events)
+		events, err := t.inotify.Read()
 		if err != nil {
 			return
 		}
-		for rest := events[:n]; len(rest) >= unix.SizeofInotifyEvent; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:size], []byte{0})
-			watch := int32(binary.NativeEndian.Uint32(rest)) //nolint:gosec // inotify(7): it is signed
-			what := binary.NativeEndian.Uint32(rest[4:])
+		for _, e := range events {
 			t.wake(func(f *file) bool {
 				switch {
-				case what&unix.IN_Q_OVERFLOW != 0:
+				case e.What&unix.IN_Q_OVERFLOW != 0:
 					return true
-				case f.watch != watch:
+				case f.watch != e.Watch:
 					return false
-				case what&unix.IN_IGNORED != 0: // the folder is gone
+				case e.What&unix.IN_IGNORED != 0: // the folder is gone
 					f.deep = false
 					return true
 				}
-				return !f.deep || strings.HasPrefix(string(name), filepath.Base(f.path))
+				return !f.deep || strings.HasPrefix(e.Name, filepath.Base(f.path))
 			})
-			rest = rest[size:]
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// A last line without an end is told on demand; a line longer than what is held back comes in pieces.
+// A last line without an end is returned on demand; a line longer than longest comes in pieces.
 func TestUnended(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -143,7 +143,7 @@ func TestUnended(t *testing.T) {
 	}
 }
 
-// What a terminal would show in place of the line before is marked, with the carriage return in front or behind.
+// A line that a terminal would overwrite is marked, with the carriage return before or after it.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -165,7 +165,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// A file, and the folders above it, may come later; the folder may go and come again.
+// A file and the folders above it may be made later; the folder may be removed and made again.
 func TestBirth(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -207,7 +207,7 @@ func TestCut(t *testing.T) {
 	wants(t, f, "another file")
 }
 
-// Two rotations between two looks lose nothing.
+// Two rotations between two reads lose nothing.
 func TestRotations(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -218,7 +218,7 @@ func TestRotations(t *testing.T) {
 	wants(t, f, "a")
 	write(t, path, "b\n")
 	rotate(t, path)
-	write(t, path+".1", "c\n") // by somebody who had it open
+	write(t, path+".1", "c\n") // by a process that had it open
 	wants(t, f, "b", "c")
 	write(t, path, "d\n")
 	wants(t, f, "d")
@@ -230,7 +230,7 @@ func TestRotations(t *testing.T) {
 	wants(t, f, "e", "f", "g")
 }
 
-// A file that was replaced by hand is followed by its own successor, not by the old PATH.1 beside it.
+// After a file that was replaced by hand, the new file is read, not the old PATH.1.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -246,7 +246,7 @@ func TestReplaced(t *testing.T) {
 	wants(t, f, "b")
 }
 
-// A writer that rotates all the time, in pieces that end anywhere, and a reader that keeps up with one rotation: nothing is
+// A writer rotates all the time, in pieces that end anywhere, and the reader is at most one rotation late: nothing is
 // lost, doubled or out of order.
 func TestRotating(t *testing.T) {
 	t.Parallel()
@@ -294,7 +294,7 @@ func TestRotating(t *testing.T) {
 	}
 }
 
-// Many files at once: each line comes with its number, and one that never stops does not keep the others back.
+// Many files: each line has its file's number, and a file that always grows does not delay the others.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -331,7 +331,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// The end of ctx ends the waiting; what is no plain file has no lines.
+// The end of ctx ends the wait; a file that is not regular has no lines.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -345,7 +345,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// What was written behind a mark is told, wherever the file is by now.
+// Lines after a mark are returned, also if the file was rotated since.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")

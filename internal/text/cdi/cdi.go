@@ -9,14 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/text/yamltree"
 )
 
 // Read reads one file, YAML or JSON (cncf-tags/container-device-interface SPEC.md). Path, folder and time are left to whoever
 // has them. A file without version and kind is no such file, which is an error.
-func Read(src []byte) (site.CDISpec, error) {
-	var spec site.CDISpec
+func Read(src []byte) (hostinfo.CDISpec, error) {
+	var spec hostinfo.CDISpec
 	var hosts []string
 	var err error
 	if src = bytes.TrimSpace(src); bytes.HasPrefix(src, []byte("{")) {
@@ -28,7 +28,7 @@ func Read(src []byte) (site.CDISpec, error) {
 		err = errors.New("it has no cdiVersion or no kind")
 	}
 	if err != nil {
-		return site.CDISpec{}, err
+		return hostinfo.CDISpec{}, err
 	}
 	for _, host := range hosts {
 		if v, ok := driverOf(host); ok {
@@ -46,7 +46,7 @@ type edits struct {
 	} `json:"mounts"`
 }
 
-func fromJSON(src []byte, spec *site.CDISpec) (hosts []string, err error) {
+func fromJSON(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 	var file struct {
 		Version string `json:"cdiVersion"`
 		Kind    string `json:"kind"`
@@ -73,7 +73,7 @@ func fromJSON(src []byte, spec *site.CDISpec) (hosts []string, err error) {
 	return hosts, nil
 }
 
-func fromYAML(src []byte, spec *site.CDISpec) (hosts []string, err error) {
+func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 	docs, err := yamltree.Parse(src)
 	if err != nil {
 		return nil, err

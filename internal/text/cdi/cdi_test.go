@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // generated has the shape of what nvidia-ctk cdi generate writes.
@@ -43,7 +43,7 @@ kind: nvidia.com/gpu
 `
 
 func TestRead(t *testing.T) {
-	want := site.CDISpec{Version: "0.5.0", Kind: "nvidia.com/gpu", Devices: []string{"0", "GPU-11111111-2222-3333-4444-555555555555", "all"}, Driver: "550.54.14"}
+	want := hostinfo.CDISpec{Version: "0.5.0", Kind: "nvidia.com/gpu", Devices: []string{"0", "GPU-11111111-2222-3333-4444-555555555555", "all"}, Driver: "550.54.14"}
 	for name, src := range map[string]string{
 		"YAML": generated,
 		"JSON": `{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"mounts":[{"hostPath":"/x/libnvidia-ml.so.550.54.14"}]}},` +
@@ -58,7 +58,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("another vendor's: %+v, %v", other, err)
 	}
 	for _, src := range []string{"", "{", "a: b", "kind: nvidia.com/gpu", "- a\n- b\n", "cdiVersion: [1]\nkind: {}\n", `{"cdiVersion": 5}`, "\x00", "devices:\n - &a [*a]\n"} {
-		if got, err := Read([]byte(src)); err == nil || !reflect.DeepEqual(got, site.CDISpec{}) {
+		if got, err := Read([]byte(src)); err == nil || !reflect.DeepEqual(got, hostinfo.CDISpec{}) {
 			t.Errorf("%q: %+v, %v", src, got, err)
 		}
 	}
@@ -80,7 +80,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0"}]}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		spec, err := Read(src)
-		if err == nil && (spec.Kind == "" || spec.Version == "") || err != nil && !reflect.DeepEqual(spec, site.CDISpec{}) {
+		if err == nil && (spec.Kind == "" || spec.Version == "") || err != nil && !reflect.DeepEqual(spec, hostinfo.CDISpec{}) {
 			t.Errorf("%+v, %v", spec, err)
 		}
 	})

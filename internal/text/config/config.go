@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/lint"
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -21,7 +21,7 @@ var example string
 func Example() string { return example }
 
 // Read returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used.
-func Read(data []byte, path string) (*policy.File, []mistake.One) {
+func Read(data []byte, path string) (*policy.File, []diagnostic.One) {
 	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
 	if root := r.Root(data, such); root != nil {
 		r.top(root)
@@ -31,7 +31,7 @@ func Read(data []byte, path string) (*policy.File, []mistake.One) {
 
 // ReadProject returns what the file of a project says of rules and defaults; nil when it says nothing of them. All else in it,
 // and whether it is YAML at all, is for others to judge.
-func ReadProject(data []byte, path string) (*policy.File, []mistake.One) {
+func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
 	root := r.Root(data, such)
 	if root == nil {
@@ -91,7 +91,7 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 		for _, k := range table {
 			names = append(names, k.Name)
 		}
-		if meant := near.Word(key.Text, names); meant != "" {
+		if meant := suggest.Word(key.Text, names); meant != "" {
 			r.Wrong(key.At, "unknown key %q%s; did you mean %s?", key.Text, of, meant)
 			return
 		}
@@ -100,7 +100,7 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 }
 
 // place is where something stands in this file.
-func (r *reader) place(at lint.Place) policy.Place {
+func (r *reader) place(at source.Place) policy.Place {
 	return policy.Place{File: r.file.Path, Line: at.Line, Column: at.Column}
 }
 
@@ -112,7 +112,7 @@ func (r *reader) unreachable(rules []policy.Rule) {
 	}
 	for _, late := range rules[i+1:] {
 		if !slices.ContainsFunc(append(slices.Clone(late.Users), late.Groups...), func(name string) bool { return name == "root" || name == "0" }) {
-			r.Wrong(lint.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d names everybody, and the first that names you counts; put that one last", rules[i].At.Line)
+			r.Wrong(source.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d names everybody, and the first that names you counts; put that one last", rules[i].At.Line)
 		}
 	}
 }

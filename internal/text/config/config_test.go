@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/text/yamltree"
 )
@@ -17,7 +17,7 @@ import (
 func TestExample(t *testing.T) {
 	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml")
 	if len(mistakes) > 0 {
-		t.Fatal(&mistake.Many{File: f.Path, List: mistakes})
+		t.Fatal(&diagnostic.Many{File: f.Path, List: mistakes})
 	}
 	students := f.Rules[1]
 	if len(f.Rules) != 3 || students.Name != "students" || students.At.Line != 10 || students.At.Column != 5 || fmt.Sprint(students.Groups, students.Devices, *students.GPUs) != "[students] [0 1] 1" ||
@@ -52,7 +52,7 @@ func TestPage(t *testing.T) {
 	for _, block := range blocks {
 		text, _, _ := strings.Cut(block, "```")
 		if f, mistakes := Read([]byte(text), "team-rules.md"); len(mistakes) > 0 {
-			t.Errorf("%v\n%s", &mistake.Many{File: f.Path, List: mistakes}, text)
+			t.Errorf("%v\n%s", &diagnostic.Many{File: f.Path, List: mistakes}, text)
 		}
 	}
 	if len(blocks) < 3 {
@@ -131,7 +131,7 @@ func TestMistakes(t *testing.T) {
 		{strings.Repeat("#", yamltree.Longest+1), "1:1: the file is longer than 256 KiB"},
 	} {
 		f, mistakes := Read([]byte(c.src), "f")
-		text := (&mistake.Many{File: f.Path, List: mistakes}).Error()
+		text := (&diagnostic.Many{File: f.Path, List: mistakes}).Error()
 		if len(mistakes) != 1 || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "cannot read f:") {
 			t.Errorf("%.60q: %d mistakes: %s\nwant %s", c.src, len(mistakes), text, c.want)
 		}

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/lint"
-	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
 )
 
 // depends reads the services that come first: a list, or a map with a condition for each.
 func (e *entry) depends(k yamltree.Entry) {
-	add := func(name string, until service.Condition, at lint.Place) {
+	add := func(name string, until service.Condition, at source.Place) {
 		if slices.ContainsFunc(e.After, func(d service.Dependency) bool { return d.Service == name }) {
 			e.Wrong(at, "depends_on%s names %s twice; leave one of them out", e.of(), name)
 			return
@@ -53,7 +53,7 @@ func (r *reader) dependencies() {
 		switch {
 		case i < 0:
 			text := fmt.Sprintf("unknown service %q in depends_on of service %s", n.on, n.of)
-			if meant := near.Word(n.on, names); meant != "" && meant != n.of {
+			if meant := suggest.Word(n.on, names); meant != "" && meant != n.of {
 				text += "; did you mean " + meant + "?"
 			}
 			r.Wrong(n.at, "%s", text)
@@ -107,7 +107,7 @@ func (r *reader) names() {
 		}
 		i := slices.IndexFunc(r.project.Services, func(s service.Service) bool { return s.Name == m[1] })
 		if n, err := strconv.Atoi(m[2]); i >= 0 && err == nil && (r.project.Services[i].Each || r.project.Services[i].Replicas > max(1, n)) {
-			r.Wrong(lint.Place{Line: other.Line, Column: other.Column}, "service %s has the name of an instance of service %s; name it otherwise", other.Name, m[1])
+			r.Wrong(source.Place{Line: other.Line, Column: other.Column}, "service %s has the name of an instance of service %s; name it otherwise", other.Name, m[1])
 		}
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"regexp"
 	"strings"
 
-	"gpuard/internal/core/lint"
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
 )
 
 // Read returns the project in a file, whose absolute path tells where its paths begin. With mistakes the project is what could
 // be read in spite of them, so that what only others can check, the values of flags, can be told beside them.
-func Read(data []byte, file string) (*service.Project, []mistake.One) {
+func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	r := &reader{folder: filepath.Dir(file), keys: AllKeys()}
 	r.project = service.Project{File: file, Name: defaultName(filepath.Base(r.folder))}
 	root := r.Root(data, such)
@@ -27,7 +27,7 @@ func Read(data []byte, file string) (*service.Project, []mistake.One) {
 		r.names()
 		r.dependencies()
 	case len(r.Mistakes) == 0:
-		r.Wrong(lint.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
+		r.Wrong(source.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
 	}
 	return &r.project, r.Mistakes
 }
@@ -46,7 +46,7 @@ type reader struct {
 type need struct {
 	of, on string
 	until  service.Condition
-	at     lint.Place
+	at     source.Place
 }
 
 func (r *reader) file(root *yamltree.Node) {
@@ -121,7 +121,7 @@ func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) st
 			own = append(own, k.Name)
 		}
 	}
-	meant := near.Word(key.Text, names)
+	meant := suggest.Word(key.Text, names)
 	switch {
 	case of != "" && foreign(key.Text) != "", of == "" && key.Text == "version":
 		text += "; " + foreign(key.Text)
@@ -142,7 +142,7 @@ func goodName(name string) bool {
 	return name != "" && len(name) <= 63 && strings.Contains(first, name[:1]) && strings.Trim(name, first+"_.-") == ""
 }
 
-func (r *reader) wellNamed(name string, at lint.Place, what string) bool {
+func (r *reader) wellNamed(name string, at source.Place, what string) bool {
 	if goodName(name) {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/mistake"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
 	"gpuard/internal/text/yamltree"
 )
@@ -55,7 +55,7 @@ services:
 func TestRead(t *testing.T) {
 	p, mistakes := Read([]byte(whole), "/p/shop files/gpuard.yaml")
 	if len(mistakes) > 0 {
-		t.Fatal(&mistake.Many{File: "gpuard.yaml", List: mistakes})
+		t.Fatal(&diagnostic.Many{File: "gpuard.yaml", List: mistakes})
 	}
 	var got []string
 	for _, s := range p.Services {
@@ -196,7 +196,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, mistakes := Read(data, path); len(mistakes) > 0 {
-			t.Error(&mistake.Many{File: path, List: mistakes})
+			t.Error(&diagnostic.Many{File: path, List: mistakes})
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestGuide(t *testing.T) {
 		}
 		files++
 		if _, mistakes := Read([]byte(block), "/p/gpuard.yaml"); len(mistakes) > 0 {
-			t.Errorf("%s\n%v", block, &mistake.Many{File: "gpuard.yaml", List: mistakes})
+			t.Errorf("%s\n%v", block, &diagnostic.Many{File: "gpuard.yaml", List: mistakes})
 		}
 	}
 	if files < 3 {
@@ -230,7 +230,7 @@ func TestKeys(t *testing.T) {
 	try := func(src string) {
 		t.Helper()
 		if _, mistakes := Read([]byte(src), "/p/gpuard.yaml"); len(mistakes) > 0 {
-			t.Errorf("%s\n%v", src, &mistake.Many{File: "gpuard.yaml", List: mistakes})
+			t.Errorf("%s\n%v", src, &diagnostic.Many{File: "gpuard.yaml", List: mistakes})
 		}
 	}
 	const more = "\n  database: {command: a}\n  prepare: {command: a}\n"

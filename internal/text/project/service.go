@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/lint"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/source"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/text/yamltree"
 )
@@ -16,11 +16,11 @@ import (
 type entry struct {
 	*reader
 	service.Service
-	at map[string]lint.Place // of the keys that it has
+	at map[string]source.Place // of the keys that it has
 }
 
 func (r *reader) service(p yamltree.Pair) service.Service {
-	e := &entry{reader: r, at: map[string]lint.Place{}}
+	e := &entry{reader: r, at: map[string]source.Place{}}
 	e.Service = service.Service{Name: p.Key.Text, Line: p.Key.At.Line, Column: p.Key.At.Column, Replicas: 1, WorkDir: r.folder, Restart: service.Never}
 	if p.Value.Kind != yamltree.Map {
 		r.Wrong(p.Key.At, "service %s is not a map; write its keys indented below it, command first", e.Name)
@@ -147,7 +147,7 @@ func (e *entry) command(k yamltree.Entry, of string) (words []string, split bool
 
 // variables reads env in both forms.
 func (e *entry) variables(n *yamltree.Node) (out []service.Pair) {
-	add := func(name string, value *yamltree.Node, text string, at lint.Place) {
+	add := func(name string, value *yamltree.Node, text string, at source.Place) {
 		switch {
 		case name == "" || strings.ContainsAny(name, "= \t\n\x00"):
 			e.Wrong(at, "env%s: %q is not the name of a variable", e.of(), name)
@@ -211,7 +211,7 @@ func (e *entry) flag(k yamltree.Entry) {
 // together finds keys that do not go with each other, and what is missing. What the flags say to each other is not known here.
 func (e *entry) together() {
 	if _, there := e.at["command"]; !there {
-		e.Wrong(lint.Place{Line: e.Line, Column: e.Column}, "service %s has no command; write for instance command: python serve.py", e.Name)
+		e.Wrong(source.Place{Line: e.Line, Column: e.Column}, "service %s has no command; write for instance command: python serve.py", e.Name)
 	}
 	one, each := e.at["each"]
 	if !each {
@@ -230,7 +230,7 @@ func (e *entry) together() {
 	}
 	for _, f := range e.Flags {
 		if slices.Contains([]string{"device", "exclude", "model", "min-compute", "mem", "share"}, f.Name) && strings.Contains(f.Value, "{{") {
-			e.Wrong(lint.Place{Line: f.Line, Column: f.Column}, "%s%s is a template, and with each: gpu it says which GPUs there are instances for; write it out",
+			e.Wrong(source.Place{Line: f.Line, Column: f.Column}, "%s%s is a template, and with each: gpu it says which GPUs there are instances for; write it out",
 				strings.ReplaceAll(f.Name, "-", "_"), e.of())
 		}
 	}

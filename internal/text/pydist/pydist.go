@@ -5,7 +5,7 @@ package pydist
 import (
 	"strings"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Normalise writes a package's name as PyPI compares it: lower case, and one "-" for each run of "-", "_" and ".".
@@ -110,7 +110,7 @@ func Venv(text []byte) Config {
 
 // Torch reads torch/version.py: assignments of a string or None, with or without a type. ok is false when it does not
 // say for what the build is: some other file. Source: pytorch/pytorch tools/generate_torch_version.py.
-func Torch(text []byte) (t site.Torch, ok bool) {
+func Torch(text []byte) (t hostinfo.Torch, ok bool) {
 	assignments(text, func(name, literal string, isString bool) {
 		switch name {
 		case "cuda":

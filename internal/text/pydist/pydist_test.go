@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestONNX(t *testing.T) {
@@ -103,20 +103,20 @@ func TestVenv(t *testing.T) {
 func TestTorch(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
-		want site.Torch
+		want hostinfo.Torch
 		ok   bool
 	}{
 		"CUDA": {"from typing import Optional\n\n__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'rocm', 'xpu']\n__version__ = '2.9.0+cu128'\ndebug = False\ncuda: Optional[str] = '12.8'\ngit_version = '0fabc3ba'\nhip: Optional[str] = None\nxpu: Optional[str] = None\n",
-			site.Torch{CUDA: "12.8"}, true},
-		"an old one":     {"__version__ = '1.7.1'\ndebug = False\ncuda = '10.2'\ngit_version = '57bffc3a'\nhip = None\n", site.Torch{CUDA: "10.2"}, true},
-		"CPU":            {"cuda: Optional[str] = None\nhip: Optional[str] = None\n", site.Torch{}, true},
-		"ROCm":           {"cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482-0f2d60242'\n", site.Torch{HIP: "6.4.43482-0f2d60242"}, true},
-		"double quotes":  {"cuda = \"11.8\"  # built here\r\n", site.Torch{CUDA: "11.8"}, true},
-		"another file":   {"import os\nversion = '1'\n", site.Torch{}, false},
-		"not at the top": {"if True:\n    cuda = '12.8'\n", site.Torch{}, false},
-		"computed":       {"cuda = version()\n", site.Torch{}, false},
-		"cut off":        {"cuda = '12.", site.Torch{}, false},
-		"empty":          {"", site.Torch{}, false},
+			hostinfo.Torch{CUDA: "12.8"}, true},
+		"an old one":     {"__version__ = '1.7.1'\ndebug = False\ncuda = '10.2'\ngit_version = '57bffc3a'\nhip = None\n", hostinfo.Torch{CUDA: "10.2"}, true},
+		"CPU":            {"cuda: Optional[str] = None\nhip: Optional[str] = None\n", hostinfo.Torch{}, true},
+		"ROCm":           {"cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482-0f2d60242'\n", hostinfo.Torch{HIP: "6.4.43482-0f2d60242"}, true},
+		"double quotes":  {"cuda = \"11.8\"  # built here\r\n", hostinfo.Torch{CUDA: "11.8"}, true},
+		"another file":   {"import os\nversion = '1'\n", hostinfo.Torch{}, false},
+		"not at the top": {"if True:\n    cuda = '12.8'\n", hostinfo.Torch{}, false},
+		"computed":       {"cuda = version()\n", hostinfo.Torch{}, false},
+		"cut off":        {"cuda = '12.", hostinfo.Torch{}, false},
+		"empty":          {"", hostinfo.Torch{}, false},
 	} {
 		if got, ok := Torch([]byte(c.text)); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, ok, c.want, c.ok)

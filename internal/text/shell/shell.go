@@ -27,11 +27,11 @@ func Read(name string, src []byte) (lint.File, error) {
 		return f, err
 	}
 	if endless(src) {
-		return f, fmt.Errorf("cannot read %s as a shell script: it has more than %d brackets, branches and chains", name, maxOpen)
+		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
-	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), name)
+	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), "")
 	if err != nil {
-		return f, fmt.Errorf("cannot read %s as a shell script: %w", name, err)
+		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
 	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
 	if bang != "" {
@@ -50,14 +50,18 @@ func shebang(src []byte) string {
 	if !ok {
 		return ""
 	}
-	words := strings.Fields(line)
-	for len(words) > 0 && (path.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
-		words = words[1:]
+	return Interpreter(line)
+}
+
+// Interpreter is the name of the program that a script's first line asks for after "#!". Options and assignments of env are
+// passed over.
+func Interpreter(line string) string {
+	for _, word := range strings.Fields(line) {
+		if name := path.Base(word); name != "env" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			return name
+		}
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return path.Base(words[0])
+	return ""
 }
 
 func firstOf(src []byte) string {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 // Runtime reads config.toml of the NVIDIA container toolkit into c (NVIDIA/nvidia-container-toolkit api/config/v1/config.go).
 // Keys that it does not know are passed over, as the toolkit does; a value of another kind than the toolkit takes is an error,
 // and then c stays as it is.
-func Runtime(src []byte, c *site.Containers) error {
+func Runtime(src []byte, c *hostinfo.Containers) error {
 	var config struct {
 		EnvWhenUnprivileged *bool `toml:"accept-nvidia-visible-devices-envvar-when-unprivileged"`
 		AsVolumeMounts      *bool `toml:"accept-nvidia-visible-devices-as-volume-mounts"`
@@ -31,7 +31,7 @@ func Runtime(src []byte, c *site.Containers) error {
 
 // Docker reads daemon.json of Docker into c (https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file). An empty
 // file and a byte order mark are no mistakes to Docker (moby/moby daemon/config/config.go). With an error c stays as it is.
-func Docker(src []byte, c *site.Containers) error {
+func Docker(src []byte, c *hostinfo.Containers) error {
 	var config struct {
 		DefaultRuntime string          `json:"default-runtime"`
 		ExecOpts       []string        `json:"exec-opts"`

@@ -4,13 +4,13 @@ import (
 	"reflect"
 	"testing"
 
-	"gpuard/internal/core/site"
+	"gpuard/internal/core/hostinfo"
 )
 
 func TestRuntime(t *testing.T) {
 	for name, c := range map[string]struct {
 		src  string
-		want site.Containers
+		want hostinfo.Containers
 	}{
 		"installed": {`
 #accept-nvidia-visible-devices-envvar-when-unprivileged = true
@@ -23,20 +23,20 @@ mode = "auto"
 runtimes = ["runc", "crun"]
 [nvidia-container-runtime.modes.cdi]
 default-kind = "nvidia.com/gpu"
-`, site.Containers{Mode: "auto"}},
+`, hostinfo.Containers{Mode: "auto"}},
 		"closed": {"accept-nvidia-visible-devices-envvar-when-unprivileged = false\naccept-nvidia-visible-devices-as-volume-mounts = true\n[nvidia-container-runtime]\nmode=\"legacy\"\n",
-			site.Containers{EnvWhenUnprivileged: new(false), AsVolumeMounts: new(true), Mode: "legacy"}},
-		"empty": {"", site.Containers{}},
+			hostinfo.Containers{EnvWhenUnprivileged: new(false), AsVolumeMounts: new(true), Mode: "legacy"}},
+		"empty": {"", hostinfo.Containers{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got site.Containers
+			var got hostinfo.Containers
 			if err := Runtime([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
 	}
 	for _, src := range []string{"mode = ", "accept-nvidia-visible-devices-envvar-when-unprivileged = \"yes\"", "[a]\n[a]\n"} {
-		before := site.Containers{Mode: "cdi"}
+		before := hostinfo.Containers{Mode: "cdi"}
 		got := before
 		if err := Runtime([]byte(src), &got); err == nil || !reflect.DeepEqual(got, before) {
 			t.Errorf("%q: %+v, %v", src, got, err)
@@ -47,24 +47,24 @@ default-kind = "nvidia.com/gpu"
 func TestDocker(t *testing.T) {
 	for name, c := range map[string]struct {
 		src  string
-		want site.Containers
+		want hostinfo.Containers
 	}{
-		"nvidia for all": {`{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}`, site.Containers{DefaultRuntime: "nvidia"}},
-		"cgroupfs":       {`{"exec-opts": ["Native.CgroupDriver = cgroupfs"], "features": {"cdi": true}}`, site.Containers{CgroupDriver: "cgroupfs"}},
-		"no CDI":         {`{"features": {"cdi": false, "buildkit": true}}`, site.Containers{CDIOff: true}},
-		"empty":          {`{}`, site.Containers{}},
-		"nothing":        {" \n", site.Containers{}},
-		"a mark first":   {"\xef\xbb\xbf{\"default-runtime\": \"nvidia\"}\r\n", site.Containers{DefaultRuntime: "nvidia"}},
+		"nvidia for all": {`{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}`, hostinfo.Containers{DefaultRuntime: "nvidia"}},
+		"cgroupfs":       {`{"exec-opts": ["Native.CgroupDriver = cgroupfs"], "features": {"cdi": true}}`, hostinfo.Containers{CgroupDriver: "cgroupfs"}},
+		"no CDI":         {`{"features": {"cdi": false, "buildkit": true}}`, hostinfo.Containers{CDIOff: true}},
+		"empty":          {`{}`, hostinfo.Containers{}},
+		"nothing":        {" \n", hostinfo.Containers{}},
+		"a mark first":   {"\xef\xbb\xbf{\"default-runtime\": \"nvidia\"}\r\n", hostinfo.Containers{DefaultRuntime: "nvidia"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got site.Containers
+			var got hostinfo.Containers
 			if err := Docker([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
 	}
 	for _, src := range []string{"{", "nothing", `{"default-runtime": 1}`, `[]`} {
-		if err := Docker([]byte(src), &site.Containers{}); err == nil {
+		if err := Docker([]byte(src), &hostinfo.Containers{}); err == nil {
 			t.Errorf("%q was read", src)
 		}
 	}
@@ -73,8 +73,8 @@ func TestDocker(t *testing.T) {
 func FuzzRuntime(f *testing.F) {
 	f.Add([]byte("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[nvidia-container-runtime]\nmode=\"legacy\"\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		var c site.Containers
-		if err := Runtime(src, &c); err != nil && !reflect.DeepEqual(c, site.Containers{}) {
+		var c hostinfo.Containers
+		if err := Runtime(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
 			t.Errorf("%v, and yet %+v", err, c)
 		}
 	})
@@ -83,8 +83,8 @@ func FuzzRuntime(f *testing.F) {
 func FuzzDocker(f *testing.F) {
 	f.Add([]byte(`{"exec-opts": ["native.cgroupdriver=cgroupfs"], "features": {"cdi": true}}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		var c site.Containers
-		if err := Docker(src, &c); err != nil && !reflect.DeepEqual(c, site.Containers{}) {
+		var c hostinfo.Containers
+		if err := Docker(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
 			t.Errorf("%v, and yet %+v", err, c)
 		}
 	})

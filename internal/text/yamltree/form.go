@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gpuard/internal/core/lint"
-	"gpuard/internal/core/mistake"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/diagnostic"
+	"gpuard/internal/core/source"
+	"gpuard/internal/core/suggest"
 )
 
 // Takes is what a key of one of our own files takes.
@@ -54,16 +54,16 @@ func Find(table []Key, name string) (Key, bool) {
 
 // Form is such a file while it is read. It collects what is wrong in it. In messages, of says whose key it is, such as
 // " of rule 2"; it is empty at the top of the file.
-type Form struct{ Mistakes []mistake.One }
+type Form struct{ Mistakes []diagnostic.One }
 
 // Wrong notes a mistake.
-func (f *Form) Wrong(at lint.Place, format string, args ...any) {
+func (f *Form) Wrong(at source.Place, format string, args ...any) {
 	const most = 400 // of what may be quoted in it
 	text := []rune(fmt.Sprintf(format, args...))
 	if len(text) > most {
 		text = append(text[:most-1], '…')
 	}
-	f.Mistakes = append(f.Mistakes, mistake.One{Line: at.Line, Column: at.Column, Text: string(text)})
+	f.Mistakes = append(f.Mistakes, diagnostic.One{Line: at.Line, Column: at.Column, Text: string(text)})
 }
 
 // Longest is how long such a file may be, in bytes: far above any that people write.
@@ -71,7 +71,7 @@ const Longest = 256 << 10
 
 // Root is the map that the file is; nil when it is none, or empty, which is no mistake. such is how one begins.
 func (f *Form) Root(data []byte, such string) *Node {
-	top := lint.Place{Line: 1, Column: 1}
+	top := source.Place{Line: 1, Column: 1}
 	switch {
 	case len(data) > Longest:
 		f.Wrong(top, "the file is longer than %d KiB", Longest>>10)
@@ -84,7 +84,7 @@ func (f *Form) Root(data []byte, such string) *Node {
 	var place *Error
 	switch {
 	case errors.As(err, &place):
-		f.Wrong(lint.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, mend(data, place))
+		f.Wrong(source.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, mend(data, place))
 	case err != nil:
 		f.Wrong(top, "%s", strings.TrimPrefix(err.Error(), "cannot read the file as YAML: "))
 	case len(docs) == 0 || docs[0].Null && len(docs) == 1:
@@ -99,7 +99,7 @@ func (f *Form) Root(data []byte, such string) *Node {
 }
 
 // unprintable is where the first byte stands that is not of a text in UTF-8.
-func unprintable(data []byte) lint.Place {
+func unprintable(data []byte) source.Place {
 	at := 0
 	for at < len(data) && data[at] != 0 {
 		r, width := utf8.DecodeRune(data[at:])
@@ -108,7 +108,7 @@ func unprintable(data []byte) lint.Place {
 		}
 		at += width
 	}
-	return lint.Place{Line: 1 + bytes.Count(data[:at], []byte("\n")), Column: at - bytes.LastIndexByte(data[:at], '\n')}
+	return source.Place{Line: 1 + bytes.Count(data[:at], []byte("\n")), Column: at - bytes.LastIndexByte(data[:at], '\n')}
 }
 
 // mend says what to write where a file is not YAML, by what stands there.
@@ -154,7 +154,7 @@ func (f *Form) Once(n *Node, where string) (out []Pair) {
 // Entry is a key that is known, and its value, which is not nothing.
 type Entry struct {
 	Key   Key
-	At    lint.Place // of the key
+	At    source.Place // of the key
 	Value *Node
 }
 
@@ -206,11 +206,11 @@ func (f *Form) Word(e Entry, of string) (string, bool) {
 }
 
 // OneOf reports whether a word is one of those that a key takes, and finds fault with it when not.
-func (f *Form) OneOf(key Key, word string, at lint.Place, of string) bool {
+func (f *Form) OneOf(key Key, word string, at source.Place, of string) bool {
 	if len(key.Words) == 0 || slices.Contains(key.Words, word) {
 		return true
 	}
-	if meant := near.Word(word, key.Words); meant != "" {
+	if meant := suggest.Word(word, key.Words); meant != "" {
 		f.Wrong(at, "%s%s is %q; did you mean %s?", key.Name, of, word, meant)
 		return false
 	}
@@ -222,7 +222,7 @@ func (f *Form) OneOf(key Key, word string, at lint.Place, of string) bool {
 // Item is one of a list.
 type Item struct {
 	Text string
-	At   lint.Place
+	At   source.Place
 }
 
 // List reads [a, b], the same in lines, and "a,b".

@@ -8,12 +8,12 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"gpuard/internal/core/lint"
+	"gpuard/internal/core/source"
 )
 
 // after is the empty place behind another one.
-func after(p lint.Place) lint.Place {
-	return lint.Place{Line: p.EndLine, Column: p.EndColumn, EndLine: p.EndLine, EndColumn: p.EndColumn}
+func after(p source.Place) source.Place {
+	return source.Place{Line: p.EndLine, Column: p.EndColumn, EndLine: p.EndLine, EndColumn: p.EndColumn}
 }
 
 // offset returns where a token begins: the index of its line and the byte in it. The library counts columns in characters.
@@ -32,9 +32,9 @@ func (r *reader) offset(t *token.Token) (line, column int) {
 }
 
 // at makes a place of a line's index and the byte in it.
-func (r *reader) at(line, column, endLine, endColumn int) lint.Place {
+func (r *reader) at(line, column, endLine, endColumn int) source.Place {
 	column, endColumn = min(column, r.width(line)), min(endColumn, r.width(endLine))
-	p := lint.Place{Line: line + 1, Column: column + 1, EndLine: endLine + 1, EndColumn: endColumn + 1}
+	p := source.Place{Line: line + 1, Column: column + 1, EndLine: endLine + 1, EndColumn: endColumn + 1}
 	if line == 0 {
 		p.Column += r.bom
 	}
@@ -46,12 +46,12 @@ func (r *reader) at(line, column, endLine, endColumn int) lint.Place {
 
 // Span is all from one place to another. Where the other one does not stand behind it, as the value of an alias does not, it is
 // empty.
-func Span(from, to lint.Place) lint.Place {
-	return forward(lint.Place{Line: from.Line, Column: from.Column, EndLine: to.EndLine, EndColumn: to.EndColumn})
+func Span(from, to source.Place) source.Place {
+	return forward(source.Place{Line: from.Line, Column: from.Column, EndLine: to.EndLine, EndColumn: to.EndColumn})
 }
 
 // forward lets a place end where it begins rather than before: the library's places are not always right.
-func forward(p lint.Place) lint.Place {
+func forward(p source.Place) source.Place {
 	if p.EndLine < p.Line || p.EndLine == p.Line && p.EndColumn < p.Column {
 		p.EndLine, p.EndColumn = p.Line, p.Column
 	}
@@ -61,9 +61,9 @@ func forward(p lint.Place) lint.Place {
 func (r *reader) width(line int) int { return len(bytes.TrimRight(r.lines[line], "\n")) }
 
 // place is where a token of one character stands.
-func (r *reader) place(t *token.Token) lint.Place {
+func (r *reader) place(t *token.Token) source.Place {
 	if t == nil {
-		return lint.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}
+		return source.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}
 	}
 	line, column := r.offset(t)
 	return r.at(line, column, line, column+len(t.Value))
@@ -185,10 +185,10 @@ func leading(s string) int {
 
 // Script is a scalar as text for another program, such as a shell: what it says, where that begins, and how many bytes
 // stand before each of its lines but the first; -1 when a place in the text does not lead to a place in the file.
-func (n *Node) Script() (text string, at lint.Place, indent int) {
+func (n *Node) Script() (text string, at source.Place, indent int) {
 	switch {
 	case n == nil || n.Kind != Scalar:
-		return "", lint.Place{}, -1
+		return "", source.Place{}, -1
 	case n.block == '|':
 		return n.Raw, n.At, n.At.Column - 1
 	case n.block == '>':

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"gpuard/internal/core/lint"
+	"gpuard/internal/core/source"
 )
 
 // Kind says what a node is.
@@ -36,7 +36,7 @@ type Node struct {
 	Flow  bool   // a list in [] or a map in {}
 	Items []*Node
 	Pairs []Pair
-	At    lint.Place
+	At    source.Place
 
 	block byte // '|' or '>' of a block scalar
 }
@@ -201,7 +201,7 @@ func (r *reader) alias(n *ast.AliasNode) *Node {
 	return value
 }
 
-func (r *reader) refuse(at lint.Place, text string) {
+func (r *reader) refuse(at source.Place, text string) {
 	if r.wrong == nil {
 		r.wrong = &Error{Line: at.Line, Column: at.Column, Text: text}
 	}
@@ -288,9 +288,9 @@ func (n *Node) Entries() []Pair {
 }
 
 // Value is a scalar as a value of a step.
-func (n *Node) Value() lint.Value {
+func (n *Node) Value() source.Value {
 	if n == nil {
-		return lint.Value{}
+		return source.Value{}
 	}
-	return lint.Value{Text: n.Text, Known: n.Kind == Scalar, At: n.At, Raw: n.Raw}
+	return source.Value{Text: n.Text, Known: n.Kind == Scalar, At: n.At, Raw: n.Raw}
 }

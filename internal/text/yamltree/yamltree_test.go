@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/core/lint"
+	"gpuard/internal/core/source"
 )
 
-func show(p lint.Place) string {
+func show(p source.Place) string {
 	return fmt.Sprintf("%d:%d-%d:%d", p.Line, p.Column, p.EndLine, p.EndColumn)
 }
 
@@ -120,7 +120,7 @@ func TestScript(t *testing.T) {
 		}
 		text, at, indent := run.Script()
 		if c.name == "empty" {
-			text, at = "\n", lint.Place{Line: 2, Column: 1, EndLine: 2, EndColumn: 1}
+			text, at = "\n", source.Place{Line: 2, Column: 1, EndLine: 2, EndColumn: 1}
 		}
 		if text != c.text || show(at) != c.at || indent != c.indent {
 			t.Errorf("%s: %q at %s indent %d, want %q at %s indent %d", c.name, text, show(at), indent, c.text, c.at, c.indent)

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 )
 
@@ -19,7 +20,7 @@ func (p *Program) asked(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, 
 	if err := askable(cmd); err != nil {
 		return spec, err
 	}
-	return p.App.Ask(cmd.Context(), spec)
+	return run.Ask(cmd.Context(), p.Host, spec)
 }
 
 // askable finds the flags that leave nothing to ask.

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 )
 
 // Program is what the process gives to the command line.
 type Program struct {
-	App      *app.App
+	Host     *machine.Host
 	Out, Err io.Writer
 	Args     []string // without the program's name
 
@@ -27,8 +28,8 @@ type Program struct {
 
 // Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.
 func Main(ctx context.Context, p *Program) int {
-	p.App.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
-	p.App.Loud = p.App.Say
+	p.Host.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
+	p.Host.Loud = p.Host.Say
 	out := &written{Writer: p.Out}
 	p.Out = out
 	root := p.root()
@@ -77,7 +78,7 @@ func leads(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.N
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
 	if err := f(); err != nil {
-		return &failure{err, app.PlainExit(err)}
+		return &failure{err, exit.Plain(err)}
 	}
 	return nil
 }
@@ -98,14 +99,15 @@ Without a command it shows the machine.`,
 		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if p.wantsJSON(cmd) { // text beside the object would not be JSON
-			p.App.Say = func(line string) { p.said = append(p.said, line) }
-			p.App.Loud = p.App.Say
+			p.Host.Say = func(line string) { p.said = append(p.said, line) }
+			p.Host.Loud = p.Host.Say
 		}
+		return filled(cmd, "machine") // an empty shell variable must not mean the hardware
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
-	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
+	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
 	_ = root.RegisterFlagCompletionFunc("machine", machines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
@@ -151,7 +153,7 @@ func (p *Program) commands() []command {
 }
 
 func (p *Program) machineVariable() string {
-	m, _ := p.App.Env.Lookup("GPUARD_MACHINE")
+	m, _ := p.Host.Env.Lookup("GPUARD_MACHINE")
 	return m
 }
 
@@ -183,7 +185,7 @@ func (p *Program) term(w io.Writer) Term {
 	}
 	file, ok := w.(*os.File)
 	if !ok {
-		return Term{Width: number(p.App.Env, "COLUMNS", usualWidth)}
+		return Term{Width: number(p.Host.Env, "COLUMNS", usualWidth)}
 	}
-	return Terminal(file, p.App.Env)
+	return Terminal(file, p.Host.Env)
 }

@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 )
 
 // TestOneCommand: a command that is made alone is the one that the list names, and answers as it does beside all others.
 func TestOneCommand(t *testing.T) {
 	answer := func(args ...string) string {
 		var out, errs bytes.Buffer
-		code := Main(t.Context(), &Program{App: &app.App{}, Out: &out, Err: &errs, Args: args})
+		code := Main(t.Context(), &Program{Host: &machine.Host{}, Out: &out, Err: &errs, Args: args})
 		return strings.Join([]string{out.String(), errs.String(), string(rune('0' + code))}, "|")
 	}
-	for _, c := range (&Program{App: &app.App{}}).commands() {
+	for _, c := range (&Program{Host: &machine.Host{}}).commands() {
 		cmd := c.make()
 		if cmd.Name() != c.name || len(cmd.Aliases) > 0 {
 			t.Errorf("%s is called %s %v", c.name, cmd.Name(), cmd.Aliases)
 		}
-		root := (&Program{App: &app.App{}, Args: []string{c.name}}).root()
+		root := (&Program{Host: &machine.Host{}, Args: []string{c.name}}).root()
 		if alone := root.Commands(); len(alone) != 1 && !cmd.HasSubCommands() {
 			t.Errorf("%s is made with others: %v", c.name, alone)
 		}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
@@ -65,7 +66,7 @@ func Completions() (map[string]string, error) {
 	scripts := map[string]string{}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var b strings.Builder
-		if err := completionScript((&Program{App: &app.App{}}).root(), shell, &b); err != nil {
+		if err := completionScript((&Program{Host: &machine.Host{}}).root(), shell, &b); err != nil {
 			return nil, err
 		}
 		scripts[shell] = b.String()
@@ -75,7 +76,7 @@ func Completions() (map[string]string, error) {
 
 // shell is the one that the caller uses, as far as SHELL says.
 func (p *Program) shell(known []string) string {
-	path, _ := p.App.Env.Lookup("SHELL")
+	path, _ := p.Host.Env.Lookup("SHELL")
 	if name := path[strings.LastIndex(path, "/")+1:]; slices.Contains(known, name) {
 		return name
 	}
@@ -105,7 +106,7 @@ func (p *Program) completeSpec(cmd *cobra.Command) {
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 			defer cancel()
-			m, err := p.App.Look(ctx)
+			m, err := leases.Look(ctx, p.Host)
 			if err != nil {
 				return nil, noFiles
 			}
@@ -209,11 +210,11 @@ func (p *Program) jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 		return nil, noFiles
 	}
 	if typed != "" && typed[0] >= '0' && typed[0] <= '9' {
-		return p.App.OwnProcesses(typed), noFiles
+		return leases.OwnProcesses(p.Host, typed), noFiles
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
-	return append(p.App.OwnLeases(ctx), p.App.OwnProcesses(typed)...), noFiles
+	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), noFiles
 }
 
 // ownProcesses completes one process of one's own.
@@ -221,7 +222,7 @@ func (p *Program) ownProcesses(_ *cobra.Command, args []string, typed string) ([
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	return p.App.OwnProcesses(typed), noFiles
+	return leases.OwnProcesses(p.Host, typed), noFiles
 }
 
 // programs completes the command of run: the first word like a shell does, files after it.
@@ -229,7 +230,7 @@ func (p *Program) programs(_ *cobra.Command, args []string, typed string) ([]str
 	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {
 		return nil, files
 	}
-	found := p.App.Programs(typed)
+	found := leases.Programs(p.Host, typed)
 	if len(found) == 0 {
 		return nil, files
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/mistake"
 	"gpuard/internal/core/policy"
 )
 
@@ -23,7 +23,7 @@ type filling struct {
 // fill gives flags that were not given the values of configuration files, nearest first, and a run that may not last for ever
 // its end. What contradicts a flag that was given is left out.
 func (p *Program) fill(cmd *cobra.Command) error {
-	config, err := p.App.Config()
+	config, err := p.Host.Config()
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (p *Program) fill(cmd *cobra.Command) error {
 	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || isSet(cmd, "cpu") || resume != nil && resume.Changed || len(config) == 0 {
 		return nil
 	}
-	limits, err := p.App.Limits()
+	limits, err := p.Host.Limits()
 	if r := limits.Longest(); err == nil && r != nil {
 		if p.filling.most = r.Time; !isSet(cmd, "keep-while") {
 			err = f.Value.Set(r.Time.String())
@@ -115,7 +115,7 @@ func (p *Program) blamed(err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &mistake.Many{File: d.At.File, List: []mistake.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
 }
 
 // lines says what was filled in.
@@ -133,7 +133,7 @@ func (f *filling) lines() []string {
 // tellRuled says what a rule does to the command; a dry run has it among its notes.
 func (p *Program) tellRuled(dry bool) {
 	if p.filling.ruled != "" && !dry {
-		p.App.Say(p.filling.ruled)
+		p.Host.Say(p.filling.ruled)
 	}
 }
 
@@ -151,7 +151,7 @@ func spoken(d time.Duration) string {
 
 // unruly tells somebody who only looks that a configuration file is wrong.
 func (p *Program) unruly() {
-	if text := p.App.Unruly(); text != "" {
-		p.App.Say(text)
+	if text := p.Host.Unruly(); text != "" {
+		p.Host.Say(text)
 	}
 }

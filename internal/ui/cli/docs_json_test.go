@@ -26,7 +26,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "time.Duration": "nanoseconds", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "app": "../../app", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../core/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "sweep": "../../core/sweep", "setup": "../../app/setup", "edit": "../../core/edit"} {
+	for name, dir := range map[string]string{"cli": ".", "leases": "../../app/leases", "explain": "../../app/explain", "run": "../../app/run", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../*/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "sweep": "../../core/sweep", "setup": "../../app/setup", "edit": "../../core/edit"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -171,11 +171,11 @@ func answers() [][2]string {
 		{"gpuard status --json", "status.Report"},
 		{"gpuard run --json", "cli.started"},
 		{"the end of a gpuard run --json that stays beside its command", "cli.ended"},
-		{"a rank that fails in a gpuard run --ranks --json", "app.rankEnd"},
-		{"gpuard hold --json", "app.Holding"},
+		{"a rank that fails in a gpuard run --ranks --json", "run.rankEnd"},
+		{"gpuard hold --json", "leases.Holding"},
 		{"gpuard explain --json", "cli.explained"},
 		{"gpuard explain --probe --json", "cli.explainedAndProbed"},
-		{"gpuard verify --json", "app.Verification"},
+		{"gpuard verify --json", "verify.Verification"},
 		{"gpuard doctor --json", "cli.diagnosed"},
 		{"gpuard env --json", "cli.variablesAnswer"},
 		{"gpuard release --json", "cli.releasedAnswer"},

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/visible"
 )
 
@@ -75,7 +76,7 @@ func firstDifference(have, want string) string {
 
 // commandTree is the program without anything of this machine in it.
 func commandTree() []*cobra.Command {
-	root := (&Program{App: &app.App{}}).root()
+	root := (&Program{Host: &machine.Host{}}).root()
 	list := []*cobra.Command{root}
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() || c.Name() == "help" {
@@ -100,11 +101,11 @@ func exitCodesPage() string {
 	b.WriteString("# Exit codes\n\n" + made)
 	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
 	b.WriteString("| code | meaning |\n| ---: | --- |\n")
-	for _, e := range app.Exits() {
+	for _, e := range exit.Codes() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
 	b.WriteString("\n`verify` says by its code what was found, not how the command ended:\n\n| code | meaning |\n| ---: | --- |\n")
-	for _, e := range app.VerifyExits() {
+	for _, e := range exit.VerifyCodes() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
 	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not look at a file, or not mend it.\n")

@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/doctor"
 	"gpuard/internal/core/check"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 )
 
 // diagnosed is the JSON answer of doctor.
@@ -91,7 +92,7 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 
 // diagnose looks, and shows what was found. A finding that is bad is an exit code and nothing more to say.
 func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
-	d, err := p.App.Doctor(ctx, flags.of, flags.run)
+	d, err := doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
 	switch {
 	case err != nil:
 		return err
@@ -110,7 +111,7 @@ func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 
 // bundle writes the archive and shows what is in it. What was found is no failure of that.
 func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
-	made, err := p.App.Bundle(d, path, version(), raw)
+	made, err := doctor.Bundle(p.Host, d, path, version(), raw)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	}
 	q.line()
 	q.paragraph(span{}, normal, what+" Have a look before you send it:")
-	q.out.WriteString("  tar -xzOf " + quote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
+	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
 	_, err = io.WriteString(p.Out, q.out.String())
 	return err
 }

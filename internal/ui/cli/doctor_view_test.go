@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/check"
 )
 
@@ -167,7 +167,7 @@ func TestExampleCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`doctor --why ([a-z0-9-]+)`).FindAllStringSubmatch((&Program{App: &app.App{}}).doctor().Example+string(guide), -1)
+	named := regexp.MustCompile(`doctor --why ([a-z0-9-]+)`).FindAllStringSubmatch((&Program{Host: &machine.Host{}}).doctor().Example+string(guide), -1)
 	if len(named) < 2 {
 		t.Fatalf("only %q were found", named)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/leases"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
@@ -28,7 +29,7 @@ the GPU into use again.`,
 		Args: someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				drained, err := p.App.Drain(cmd.Context(), deviceList(args), reason)
+				drained, err := leases.Drain(cmd.Context(), p.Host, deviceList(args), reason)
 				switch {
 				case err != nil:
 					return err
@@ -62,7 +63,7 @@ with the leases.`,
 		Args:    someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				undrained, err := p.App.Undrain(cmd.Context(), deviceList(args))
+				undrained, err := leases.Undrain(cmd.Context(), p.Host, deviceList(args))
 				switch {
 				case err != nil:
 					return err
@@ -203,7 +204,7 @@ func (p *Program) completeGPU(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
-		m, err := p.App.LookWell(ctx)
+		m, err := leases.LookWell(ctx, p.Host)
 		if err != nil {
 			return nil, noFiles
 		}

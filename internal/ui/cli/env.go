@@ -14,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/shellenv"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -70,7 +72,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 				return &failure{usagef("cannot lease for a shell that does not evaluate the answer; type: %s", idiom(o.format)), 125}
 			}
 			if err := p.printEnv(cmd, o); err != nil {
-				return &failure{err, app.RunExit(err)}
+				return &failure{err, exit.Run(err)}
 			}
 			return nil
 		},
@@ -100,16 +102,16 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return asUsage(p.blamed(err))
 	}
-	if err := o.waiting(p, cmd); err != nil {
+	if spec.Waiting, err = o.waiting(p, cmd); err != nil {
 		return p.blamed(err)
 	}
 	write, err := o.writer(cmd)
 	if err != nil {
 		return err
 	}
-	keep := func(vars []visible.Var, _ *app.Holding) ([]visible.Var, error) { return vars, nil }
+	keep := func(vars []visible.Var, _ *leases.Holding) ([]visible.Var, error) { return vars, nil }
 	if cmd.Flags().Changed("save") {
-		if keep, err = p.App.Save(o.save); err != nil {
+		if keep, err = shellenv.Save(p.Host, o.save); err != nil {
 			return err
 		}
 	}
@@ -117,7 +119,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 		return err
 	}
 	if !o.lease || spec.CPU { // no device, no lease
-		vars, err := p.App.Variables(cmd.Context(), spec)
+		vars, err := shellenv.Variables(cmd.Context(), p.Host, spec)
 		if err == nil {
 			vars, err = keep(vars, nil)
 		}
@@ -130,9 +132,9 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 }
 
 // leaseEnv leases for the shell, and prints the variables of that.
-func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *app.Holding) ([]visible.Var, error)) error {
+func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *leases.Holding) ([]visible.Var, error)) error {
 	p.showStanding(o.format == "json")
-	h, err := p.App.HoldShell(cmd.Context(), spec)
+	h, err := leases.HoldShell(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	vars, err := p.App.Restore(cmd.Context(), o.restore)
+	vars, err := shellenv.Restore(cmd.Context(), p.Host, o.restore)
 	if err != nil {
 		return err
 	}
@@ -215,7 +217,7 @@ func (p *Program) printLogin(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	vars, err := p.App.Login(cmd.Context(), policy.Login(o.login))
+	vars, err := shellenv.Login(cmd.Context(), p.Host, policy.Login(o.login))
 	return errors.Join(write(p.Out, vars, p.said), err)
 }
 
@@ -224,10 +226,10 @@ func loginWords() []string {
 }
 
 // waiting is for a lease only: variables alone are known at once.
-func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
+func (o *envOptions) waiting(p *Program, cmd *cobra.Command) (job.Waiting, error) {
 	for _, name := range []string{"wait", "no-wait", "fallback"} {
 		if !o.lease && cmd.Flags().Changed(name) {
-			return usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
+			return job.Waiting{}, usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
 		}
 	}
 	return o.wait.read(p, cmd)
@@ -235,7 +237,7 @@ func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
 
 // delivered writes the answer, and gives the lease back when nobody can read it. A closed pipe must come back as an error
 // for that and not as a signal.
-func (p *Program) delivered(cmd *cobra.Command, h *app.Holding, write func() error) error {
+func (p *Program) delivered(cmd *cobra.Command, h *leases.Holding, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
@@ -243,7 +245,7 @@ func (p *Program) delivered(cmd *cobra.Command, h *app.Holding, write func() err
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, p.App.Undo(cmd.Context(), h))
+	return errors.Join(err, leases.Undo(cmd.Context(), p.Host, h))
 }
 
 // idiom is how a shell gets a lease of its own.
@@ -275,11 +277,11 @@ type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
 func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":
-		return lines("export %s=%s\n", "unset %s\n", quote.Sh), nil
+		return lines("export %s=%s\n", "unset %s\n", shellquote.Sh), nil
 	case "fish":
-		return lines("set -gx %s %s\n", "set -e %s; or true\n", quote.Fish), nil
+		return lines("set -gx %s %s\n", "set -e %s; or true\n", shellquote.Fish), nil
 	case "dotenv":
-		return lines("%s=%s\n", "", quote.Sh), nil // a dotenv file can only set
+		return lines("%s=%s\n", "", shellquote.Sh), nil // a dotenv file can only set
 	case "json":
 		return envJSON, nil
 	}
@@ -329,6 +331,6 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-func usagef(format string, args ...any) error { return &app.Usage{Text: fmt.Sprintf(format, args...)} }
+func usagef(format string, args ...any) error { return &exit.Usage{Text: fmt.Sprintf(format, args...)} }
 
-func asUsage(err error) error { return &app.Usage{Text: err.Error()} }
+func asUsage(err error) error { return &exit.Usage{Text: err.Error()} }

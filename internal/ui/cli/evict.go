@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/leases"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/leftover"
 )
@@ -43,7 +44,7 @@ a living lease, or is in a container, is not touched.`,
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 			defer cancel()
-			return p.App.OwnLeftovers(ctx), noFiles
+			return leases.OwnLeftovers(ctx, p.Host), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.evictOrList(cmd, o, args) })
@@ -65,15 +66,15 @@ func (p *Program) evictOrList(cmd *cobra.Command, o *evictOptions, args []string
 		idle, err = duration("idle", o.idle)
 	}
 	if err != nil {
-		return &app.Usage{Text: err.Error()}
+		return &exit.Usage{Text: err.Error()}
 	}
 	if len(args) == 0 {
 		for _, name := range []string{"grace", "force"} {
 			if cmd.Flags().Changed(name) {
-				return &app.Usage{Text: fmt.Sprintf("cannot use --%s without a process id: gpuard evict lists them", name)}
+				return &exit.Usage{Text: fmt.Sprintf("cannot use --%s without a process id: gpuard evict lists them", name)}
 			}
 		}
-		rows, err := p.App.Leftovers(cmd.Context(), idle)
+		rows, err := leases.Leftovers(cmd.Context(), p.Host, idle)
 		if err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (p *Program) evictOrList(cmd *cobra.Command, o *evictOptions, args []string
 	if err != nil {
 		return err
 	}
-	ended, err := p.App.Evict(cmd.Context(), pids, idle, grace, o.force)
+	ended, err := leases.Evict(cmd.Context(), p.Host, pids, idle, grace, o.force)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func processIDs(args []string) ([]int, error) {
 	for _, a := range args {
 		n, err := strconv.Atoi(a)
 		if err != nil || n <= 0 {
-			return nil, &app.Usage{Text: fmt.Sprintf("cannot end %q: name process ids, such as gpuard evict 4711; gpuard evict lists them", a)}
+			return nil, &exit.Usage{Text: fmt.Sprintf("cannot end %q: name process ids, such as gpuard evict 4711; gpuard evict lists them", a)}
 		}
 		pids = append(pids, n)
 	}

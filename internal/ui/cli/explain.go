@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/explain"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 )
 
@@ -44,7 +44,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 				if probe {
 					return p.probe(cmd, args, asJSON)
 				}
-				x, err := p.App.Explain(cmd.Context(), args, runtime, container)
+				x, err := explain.Explain(cmd.Context(), p.Host, args, runtime, container)
 				if err != nil {
 					return err
 				}
@@ -72,7 +72,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 // explained is the JSON answer of explain.
 type explained struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
-	*app.Explanation
+	*explain.Explanation
 }
 
 // runtimes are the words of --runtime.
@@ -94,7 +94,7 @@ func strays(given []string) []visible.Note {
 			continue
 		}
 		text := name + " chooses no devices for any program known here"
-		if meant := near.Word(name, visible.Variables()); meant != "" {
+		if meant := suggest.Word(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
 		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: gpu.Clean(text)})

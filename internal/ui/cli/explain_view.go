@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/explain"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
@@ -30,7 +30,7 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 }
 
 // ExplainProcess writes which process was asked, where it runs, and which variables decide. Explain comes after it.
-func ExplainProcess(w io.Writer, x *app.Explanation, term Term) {
+func ExplainProcess(w io.Writer, x *explain.Explanation, term Term) {
 	p := page{term: term}
 	e := x.Process
 	p.paragraph(span{bold, fmt.Sprintf("Process %d ", e.PID)}, normal, cut(p.text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.dots()))

@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/inquire"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prompt"
 )
 
 // failure carries an error together with the exit code that its command gives it.
@@ -53,7 +54,7 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 	switch {
 	case errors.As(f.err, &shown):
 	case p.wantsJSON(cmd):
-		answer := failed{schema(cmd), f.err.Error(), app.Remedy(f.err), f.code}
+		answer := failed{schema(cmd), f.err.Error(), exit.Remedy(f.err), f.code}
 		if isRefusal {
 			_ = p.failJSON(cmd, refused{answer, refusal.Never, append([]job.Reason{}, refusal.Reasons...)})
 			return
@@ -65,7 +66,7 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 		Refusal(&text, refusal, p.term(&text))
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
-		text, r := safe(f.err.Error()), safe(app.Remedy(f.err))
+		text, r := safe(f.err.Error()), safe(exit.Remedy(f.err))
 		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
@@ -101,8 +102,8 @@ const alert = "alert"
 
 // alert shows why nothing starts in a window, where that was asked for. Who closed a window knows.
 func (p *Program) alert(cmd *cobra.Command, err error, text string) {
-	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, inquire.ErrCancelled) {
-		p.App.Alert(cmd.Context(), text)
+	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, prompt.ErrCancelled) {
+		run.Alert(cmd.Context(), p.Host, text)
 	}
 }
 

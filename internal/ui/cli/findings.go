@@ -11,7 +11,7 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/lint"
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 )
 
 // findingPages are the pages of every code, of doctor's checks and then of lint's rules.
@@ -45,7 +45,7 @@ func likely(code string, pages []check.Page) string {
 	for _, page := range pages {
 		known = append(known, page.Code)
 	}
-	if meant := near.Word(code, known); meant != "" {
+	if meant := suggest.Word(code, known); meant != "" {
 		return "did you mean " + meant + "?"
 	}
 	shared := func(k string) (n int) {

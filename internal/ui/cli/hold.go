@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/leases"
 )
 
 func (p *Program) hold() *cobra.Command {
@@ -30,7 +31,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			}
 			spec, err := flags.spec(cmd, nil)
 			if err == nil {
-				err = wait.read(p, cmd)
+				spec.Waiting, err = wait.read(p, cmd)
 			}
 			if err != nil {
 				return &failure{p.blamed(err), 125}
@@ -43,9 +44,9 @@ For your own shell: eval "$(gpuard env --lease)".`,
 				return &failure{usagef("cannot hold no GPU: leave --cpu out"), 125}
 			}
 			p.showStanding(asJSON)
-			h, err := p.App.Hold(cmd.Context(), spec, pid)
+			h, err := leases.Hold(cmd.Context(), p.Host, spec, pid)
 			if err != nil {
-				return &failure{err, app.RunExit(err)}
+				return &failure{err, exit.Run(err)}
 			}
 			return p.delivered(cmd, h, func() error { return p.showHolding(h, asJSON) })
 		},
@@ -57,7 +58,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 	return cmd
 }
 
-func (p *Program) showHolding(h *app.Holding, asJSON bool) error {
+func (p *Program) showHolding(h *leases.Holding, asJSON bool) error {
 	if asJSON {
 		h.Notes = append(p.said, h.Notes...)
 		h.Plan = whole(h.Plan)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/linter"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
@@ -49,7 +49,7 @@ could not be looked at. The Python of your environment reads Python files.`,
 				if err != nil {
 					return err
 				}
-				o.Paths, o.As, o.Env = args, kind, p.App.Env
+				o.Paths, o.As, o.Env = args, kind, p.Host.Env
 				found, err := linter.Run(cmd.Context(), o)
 				if err != nil {
 					return err
@@ -101,7 +101,7 @@ func (p *Program) lintProblems(problems []linter.Omission) {
 		if len(these) > 1 {
 			name = fmt.Sprintf("%s and %d more", name, len(these)-1)
 		}
-		p.App.Say(gpu.Clean(name + ": " + why))
+		p.Host.Say(gpu.Clean(name + ": " + why))
 	}
 }
 
@@ -142,7 +142,7 @@ func formatNamed(name string) (lint.Kind, error) {
 	}
 	i := slices.Index(formatNames(), name)
 	if i < 0 {
-		return "", &app.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
 	}
 	return formats()[i], nil
 }

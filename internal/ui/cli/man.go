@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/setup"
 )
 
@@ -18,7 +18,7 @@ type Page struct {
 
 // Manual is every page: gpuard(1), one for each command, and those of the files that people write in section 5.
 func Manual(version string) (pages []Page) {
-	for _, cmd := range withPages((&Program{App: &app.App{}}).root()) {
+	for _, cmd := range withPages((&Program{Host: &machine.Host{}}).root()) {
 		pages = append(pages, Page{pageOf(cmd) + ".1", manText(cmd, version)})
 	}
 	for _, f := range setup.Formats() {

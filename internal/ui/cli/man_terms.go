@@ -7,29 +7,29 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 )
 
 // manExits says what the exit code of a command means.
 func manExits(cmd *cobra.Command) string {
-	table := func(list []app.Exit) string {
+	table := func(list []exit.Code) string {
 		var b strings.Builder
 		for _, e := range list {
 			fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, roff(e.Meaning))
 		}
 		return b.String()
 	}
-	plain := []app.Exit{{Code: 0, Meaning: "yes, done"}, {Code: 1, Meaning: "no: refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
+	plain := []exit.Code{{Code: 0, Meaning: "yes, done"}, {Code: 1, Meaning: "no: refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
 	switch cmd.Name() {
 	case "run":
-		return roff("That of the command, and its death by a signal as that signal. gpuard's own:") + "\n" + table(app.Exits())
+		return roff("That of the command, and its death by a signal as that signal. gpuard's own:") + "\n" + table(exit.Codes())
 	case "hold", "env":
-		return table(append([]app.Exit{{Code: 0, Meaning: "done"}}, app.Exits()...))
+		return table(append([]exit.Code{{Code: 0, Meaning: "done"}}, exit.Codes()...))
 	case "verify":
-		return table(app.VerifyExits())
+		return table(exit.VerifyCodes())
 	case "sweep":
-		ends := []app.Exit{{Code: 0, Meaning: "all runs ended with 0"}, {Code: 1, Meaning: "some runs failed"}}
-		return table(append(ends, slices.DeleteFunc(app.Exits(), func(e app.Exit) bool { return e.Code < 122 })...))
+		ends := []exit.Code{{Code: 0, Meaning: "all runs ended with 0"}, {Code: 1, Meaning: "some runs failed"}}
+		return table(append(ends, slices.DeleteFunc(exit.Codes(), func(e exit.Code) bool { return e.Code < 122 })...))
 	case "doctor", "lint":
 		plain[0].Meaning, plain[1].Meaning = "no finding is a warning or an error", "a finding is a warning or an error"
 	case "explain":

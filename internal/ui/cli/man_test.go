@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/setup"
 	"gpuard/internal/gate"
 	"gpuard/internal/text/project"
@@ -22,7 +22,7 @@ func TestManual(t *testing.T) {
 		}
 		pages[p.Name] = rendered(t, p)
 	}
-	for _, cmd := range withPages((&Program{App: &app.App{}}).root()) {
+	for _, cmd := range withPages((&Program{Host: &machine.Host{}}).root()) {
 		name := pageOf(cmd) + ".1"
 		text := pages[name]
 		if text == "" {

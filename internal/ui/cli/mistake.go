@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"gpuard/internal/core/near"
+	"gpuard/internal/core/suggest"
 )
 
 // unknownCommand finds fault with what was typed in place of a command, and offers the nearest.
@@ -137,7 +137,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if meant := near.Word(name, known); meant != "" {
+	if meant := suggest.Word(name, known); meant != "" {
 		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
 	for _, c := range cmd.Commands() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/explain"
 	"gpuard/internal/core/visible"
 )
 
@@ -16,12 +16,12 @@ import (
 type explainedAndProbed struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
 	visible.View
-	Probe app.Probe `json:"probe"` // the driver's own answer
+	Probe explain.Probe `json:"probe"` // the driver's own answer
 }
 
 // probe is explain with the driver's own answer beside it. A difference ends with 1, because one of the two is wrong.
 func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
-	view, m, probe, err := p.App.Probe(cmd.Context(), given)
+	view, m, probe, err := explain.RunProbe(cmd.Context(), p.Host, given)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 
 // Probed writes what the driver says: one line when it agrees, else every difference and what somebody else needs to
 // see the same.
-func Probed(w io.Writer, probe app.Probe, term Term) {
+func Probed(w io.Writer, probe explain.Probe, term Term) {
 	p := page{term: term}
 	p.line()
 	about := fmt.Sprintf("(CUDA %s, %s)", known(probe.CUDA), probe.Library)
@@ -70,7 +70,7 @@ func Probed(w io.Writer, probe app.Probe, term Term) {
 }
 
 // evidence is what the answer depends on.
-func evidence(probe app.Probe) []string {
+func evidence(probe explain.Probe) []string {
 	out := append([]string{}, probe.Variables...)
 	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", known(probe.Driver), known(probe.CUDA), probe.Code, probe.Library))
 	for _, g := range probe.GPUs {

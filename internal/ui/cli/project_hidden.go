@@ -16,7 +16,7 @@ func (p *Program) superviseProject() *cobra.Command {
 		Use: "project-supervise DIR", Hidden: true, Args: cobra.ExactArgs(1),
 		Short: "Start and end the services of a project (gpuard up starts this)",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(func() error { return services.Supervise(cmd.Context(), p.App, args[0]) })
+			return report(func() error { return services.Supervise(cmd.Context(), p.Host, args[0]) })
 		},
 	}
 }
@@ -31,7 +31,7 @@ func (p *Program) keepInstance() *cobra.Command {
 			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
 			task.Standing = func(s status.Standing) string { return Standing(s, time.Now(), 0) }
 			if hash != "" {
-				p.App.Project = services.Policy(args[0], args[1], hash)
+				p.Host.Project = services.Policy(args[0], args[1], hash)
 				var care *job.Care
 				var err error
 				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
@@ -42,7 +42,7 @@ func (p *Program) keepInstance() *cobra.Command {
 					task.Mistake = err
 				}
 			}
-			return report(func() error { return services.Keep(cmd.Context(), p.App, task) })
+			return report(func() error { return services.Keep(cmd.Context(), p.Host, task) })
 		},
 	}
 	cmd.Flags().StringVar(&hash, "instance-hash", "", "which start of the instance is meant")

@@ -42,7 +42,7 @@ func busyProject(t *testing.T) *services.View {
 		instance("node", 0, service.Running, 4242, 3*time.Hour, given(t, 0), nil),
 		instance("node", 1, service.Running, 4243, 40*time.Second, given(t, 1), func(r *services.Row) { r.Restarts = 2 }),
 		instance("video", -1, service.Running, 51000, 26*time.Hour, given(t, 2, 3), func(r *services.Row) {
-			r.Seen.Ready, r.Why = false, "nobody listens at 127.0.0.1:8001"
+			r.Seen.Ready, r.Why = false, "no program listens at 127.0.0.1:8001"
 		}),
 		instance("speech-to-text", -1, service.Running, 999, 5*time.Minute, given(t, 1), func(r *services.Row) { r.Share, r.Fresh = 8*gpu.GiB, false }),
 		instance("prepare", -1, service.Done, 0, 2*time.Hour, nil, func(r *services.Row) { r.Exit = new(0) }),

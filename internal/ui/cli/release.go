@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/leases"
 )
 
 func (p *Program) release() *cobra.Command {
@@ -26,11 +28,11 @@ whose command runs is not released: end the command instead.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 			defer cancel()
-			return p.App.OwnLeases(ctx), noFiles
+			return leases.OwnLeases(ctx, p.Host), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				l, err := p.App.Release(cmd.Context(), args[0])
+				l, err := leases.Release(cmd.Context(), p.Host, args[0])
 				if err == nil && asJSON {
 					return writeJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
 				}
@@ -55,7 +57,7 @@ whose command runs is not released: end the command instead.`,
 
 // inside says whether the caller has the variables of this lease.
 func (p *Program) inside(lease string) bool {
-	mine, _ := p.App.Env.Lookup("GPUARD_LEASE")
+	mine, _ := p.Host.Env.Lookup("GPUARD_LEASE")
 	return mine == lease
 }
 

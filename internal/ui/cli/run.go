@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
 )
@@ -67,7 +69,7 @@ func (p *Program) run() *cobra.Command {
 				spec, err = p.asked(cmd, o.ask, spec)
 			}
 			if err != nil {
-				return &failure{err, app.RunExit(err)}
+				return &failure{err, exit.Run(err)}
 			}
 			return p.runWith(cmd, spec, care, o)
 		},
@@ -101,7 +103,7 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 		return spec, nil, err
 	}
 	if spec, err = o.spec.spec(cmd, command); err == nil {
-		err = o.wait.read(p, cmd)
+		spec.Waiting, err = o.wait.read(p, cmd)
 	}
 	if err == nil {
 		care, err = o.care.care(cmd, &spec, o.ranks.asked(cmd))
@@ -136,7 +138,7 @@ func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, mo
 
 func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *runOptions) error {
 	if o.quiet && !o.json {
-		p.App.Say = func(string) {}
+		p.Host.Say = func(string) {}
 	}
 	p.tellRuled(o.dry)
 	p.showStanding(o.quiet || o.json)
@@ -149,7 +151,7 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *
 		err = p.launch(cmd, spec, o, watch, care)
 	}
 	if err != nil {
-		return &failure{err, app.RunExit(err)}
+		return &failure{err, exit.Run(err)}
 	}
 	return nil
 }
@@ -163,15 +165,15 @@ type started struct {
 	Ranks *ranks.Plan `json:"ranks,omitempty"` // of --torchrun and --ranks
 }
 
-func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *app.Oversight, care *job.Care) error {
+func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *run.Oversight, care *job.Care) error {
 	if care != nil && care.Log != "" {
-		log, err := p.App.CheckLog(care.Log)
+		log, err := run.CheckLog(p.Host, care.Log)
 		if err != nil {
 			return err
 		}
 		defer log.Close() //nolint:errcheck // nothing was written
 	}
-	l, err := p.App.Prepare(cmd.Context(), spec)
+	l, err := run.Prepare(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
@@ -204,7 +206,7 @@ func whole(plan job.Plan) job.Plan {
 
 // dryRun answers on standard output what run would answer now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
-	plan, err := p.App.Decide(cmd.Context(), spec)
+	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
 	if err != nil && !errors.As(err, &refusal) {
 		return err
@@ -216,9 +218,9 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 		p.refuse(p.Out, refusal)
 		return &silent{refusal}
 	}
-	many := p.App.Ranks(spec, plan)
+	many := run.Ranks(p.Host, spec, plan)
 	if many != nil {
-		plan.Notes = append(plan.Notes, p.App.RankNotes(spec, plan)...)
+		plan.Notes = append(plan.Notes, run.RankNotes(p.Host, spec, plan)...)
 	}
 	plan.Notes = append(p.filling.lines(), plan.Notes...)
 	if asJSON {

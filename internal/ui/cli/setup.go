@@ -10,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/setup"
+	"gpuard/internal/app/shellenv"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/near"
-	"gpuard/internal/core/quote"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/core/suggest"
 )
 
 // setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
@@ -63,7 +64,7 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	if meant := near.Word(args[0], names); meant != "" {
+	if meant := suggest.Word(args[0], names); meant != "" {
 		return fmt.Errorf("cannot set up %q: did you mean gpuard setup %s?", args[0], meant)
 	}
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
@@ -94,17 +95,17 @@ func (p *Program) listSetups(asJSON bool) error {
 
 // setups are the keys of what is set up, the caller's first.
 func (p *Program) setups() ([]string, error) {
-	keys, err := (&setup.Setup{App: p.App}).Keys()
+	keys, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return nil, err
 	}
-	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
+	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys() // whoever may not read it is not shown it
 	return append(keys, system...), nil
 }
 
 // removeListed takes away what the list of what is set up calls so.
 func (p *Program) removeListed(t *target, name string) error {
-	mine, err := (&setup.Setup{App: p.App}).Keys()
+	mine, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (t *target) add(cmd *cobra.Command) {
 // do brings about, shows or takes away what a target wishes. key is what it is remembered by; wish is asked only where
 // something is to be written.
 func (p *Program) do(t *target, key func() (string, error), wish func() (setup.Wish, error)) error {
-	s := &setup.Setup{App: p.App, System: t.system}
+	s := &setup.Setup{Host: p.Host, System: t.system}
 	var r setup.Report
 	var err error
 	if t.remove {
@@ -156,7 +157,7 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 				r.Notes = append(r.Notes, p.others(name)...)
 			}
 		}
-		if usage := new(app.Usage); errors.As(err, &usage) {
+		if usage := new(exit.Usage); errors.As(err, &usage) {
 			err = usagef("%s; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
 		if t.after != nil {
@@ -180,7 +181,7 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		r.Notes = append(append([]string{}, p.said...), r.Notes...)
 		return firstOf(err, writeJSON(p.Out, r))
 	}
-	showSetup(p.Out, r, p.App.Env, p.term(p.Out))
+	showSetup(p.Out, r, p.Host.Env, p.term(p.Out))
 	return err
 }
 
@@ -285,9 +286,9 @@ func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 		if err != nil {
 			return nil
 		}
-		return p.App.Doubts(cmd.Context(), spec)
+		return shellenv.Doubts(cmd.Context(), p.Host, spec)
 	}
 }
 
 // shellWords is a command line for messages.
-func shellWords(words ...string) string { return quote.Words(quote.Sh, words...) }
+func shellWords(words ...string) string { return shellquote.Words(shellquote.Sh, words...) }

@@ -40,7 +40,7 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 			if len(args) > 0 {
 				return nil, noFiles
 			}
-			return setup.Conda{App: p.App}.Environments(), files
+			return setup.Conda{Host: p.Host}.Environments(), files
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.condaSetup(cmd, o, args) })
@@ -62,7 +62,7 @@ func (o *condaOptions) modes(cmd *cobra.Command) {
 
 func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
 	name := strings.Join(args, "")
-	c := setup.Conda{App: p.App, Name: name}
+	c := setup.Conda{Host: p.Host, Name: name}
 	if cmd.Flags().Changed("environment-yml") {
 		return p.condaFile(cmd, o, name)
 	}

@@ -31,7 +31,7 @@ func (p *Program) setupDesktop() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				d := setup.Desktop{Setup: &setup.Setup{App: p.App}, Name: name}
+				d := setup.Desktop{Setup: &setup.Setup{Host: p.Host}, Name: name}
 				var err error
 				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
 					return err
@@ -59,7 +59,7 @@ func (p *Program) setupDesktop() *cobra.Command {
 			if len(args) > 0 {
 				return nil, files
 			}
-			return (&setup.Setup{App: p.App}).Entries(), noFiles
+			return (&setup.Setup{Host: p.Host}).Entries(), noFiles
 		},
 	}
 	l.add(p, cmd)

@@ -21,7 +21,7 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 		Args: oneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				d := setup.Direnv{Setup: &setup.Setup{App: p.App}}
+				d := setup.Direnv{Setup: &setup.Setup{Host: p.Host}}
 				if len(args) > 0 {
 					d.Folder = args[0]
 				}

@@ -19,7 +19,7 @@ GPUs, by the same line. What else the tests need is yours to add.`,
   gpuard setup github --remove`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report(func() error {
-				g := setup.GitHub{App: p.App, Command: args}
+				g := setup.GitHub{Host: p.Host, Command: args}
 				if len(args) == 0 {
 					g.Command = []string{"pytest"}
 				}

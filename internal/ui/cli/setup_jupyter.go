@@ -11,7 +11,7 @@ func (p *Program) setupJupyter() *cobra.Command {
 	var t target
 	var c choice
 	var w waitFlags
-	j := setup.Jupyter{App: p.App}
+	j := setup.Jupyter{Host: p.Host}
 	cmd := &cobra.Command{
 		Use:   "jupyter",
 		Short: "A Jupyter kernel that leases its GPU, also for VS Code",
@@ -29,7 +29,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 			return report(func() error {
 				flags, err := c.flags(p, cmd)
 				if err == nil {
-					err = w.read(p, cmd)
+					_, err = w.read(p, cmd)
 				}
 				if err == nil {
 					err = filled(cmd, "kernel", "name")

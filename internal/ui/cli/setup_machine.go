@@ -27,7 +27,7 @@ gpuard has installed already is left as it is.`,
 				if err != nil {
 					return err
 				}
-				m := setup.Machine{Setup: &setup.Setup{App: p.App, System: true}, Pages: map[string]string{}, Completions: scripts}
+				m := setup.Machine{Setup: &setup.Setup{Host: p.Host, System: true}, Pages: map[string]string{}, Completions: scripts}
 				for _, page := range Manual(version()) {
 					m.Pages[page.Name] = page.Text
 				}

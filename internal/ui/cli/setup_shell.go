@@ -29,7 +29,7 @@ GPU all the same. sudo gpuard setup machine does that for everybody.`,
 		Args: oneArgument, ValidArgs: setup.Shells(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
-				s := setup.Shell{Setup: &setup.Setup{App: p.App}, Prompt: !noPrompt, Login: policy.Login(login)}
+				s := setup.Shell{Setup: &setup.Setup{Host: p.Host}, Prompt: !noPrompt, Login: policy.Login(login)}
 				if cmd.Flags().Changed("login") && login != string(policy.LoginNone) && login != string(policy.LoginAllowed) {
 					return usagef("cannot read --login=%s: write one of none, allowed", login)
 				}

@@ -26,7 +26,7 @@ func (l *leasing) add(p *Program, cmd *cobra.Command) {
 func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := l.choice.flags(p, cmd)
 	if err == nil {
-		err = l.wait.read(p, cmd)
+		_, err = l.wait.read(p, cmd)
 	}
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 			return report(func() error {
 				s := setup.Systemd{User: user || os.Geteuid() != 0}
 				t.system = !s.User
-				s.Setup = &setup.Setup{App: p.App, System: t.system}
+				s.Setup = &setup.Setup{Host: p.Host, System: t.system}
 				var err error
 				if s.Unit, s.Command, err = unitAndCommand(cmd, args); err != nil {
 					return err
@@ -87,7 +87,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 			if len(args) > 0 {
 				return p.programs(cmd, args[1:], typed)
 			}
-			return (&setup.Setup{App: p.App}).Units(user || os.Geteuid() != 0), noFiles
+			return (&setup.Setup{Host: p.Host}).Units(user || os.Geteuid() != 0), noFiles
 		},
 	}
 	l.add(p, cmd)

@@ -42,7 +42,7 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 
 // privateState is a flag of everything that leases.
 func (p *Program) privateState(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.App.PrivateState, "private-state", false, "lease inside a container although nobody outside sees it")
+	cmd.Flags().BoolVar(&p.Host.PrivateState, "private-state", false, "lease inside a container although nobody outside sees it")
 }
 
 // conflicts of the flags that choose devices.

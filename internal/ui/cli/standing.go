@@ -5,9 +5,9 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/status"
 )
@@ -36,7 +36,7 @@ func (p *Program) showStanding(quiet bool) {
 		return
 	}
 	s := &standing{p: p}
-	p.App.Stand, p.App.Live = s.tell, p.term(p.Err).TTY
+	p.Host.Stand, p.Host.Live = s.tell, p.term(p.Err).TTY
 }
 
 // tell is called at each change; nil ends the waiting.
@@ -47,7 +47,7 @@ func (s *standing) tell(now *status.Standing) {
 		if s.pending != nil {
 			s.pending.Stop()
 		}
-		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.App.Live
+		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.Host.Live
 		s.wipe()
 		return
 	}
@@ -72,11 +72,11 @@ func (s *standing) tell(now *status.Standing) {
 func (s *standing) draw() {
 	switch {
 	case s.latest == nil:
-	case s.p.App.Live && onScreen(s.p):
+	case s.p.Host.Live && onScreen(s.p):
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		width := max(s.p.term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+Standing(*s.latest, time.Now(), width))
-	case !s.told && (!s.p.App.Live || !stops(s.p)):
+	case !s.told && (!s.p.Host.Live || !stops(s.p)):
 		s.told = true
 		fmt.Fprintln(s.p.Err, "gpuard: "+Standing(*s.latest, time.Now(), 0))
 	}
@@ -101,20 +101,14 @@ func stops(p *Program) bool {
 	if !ok {
 		return false
 	}
-	var modes struct {
-		in, out, control, local uint32
-		rest                    [64]byte
-	}
-	// The layout begins like struct termios of asm-generic/termbits.h.
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&modes))) //nolint:gosec // the kernel fills it
-	return errno == 0 && modes.local&syscall.TOSTOP != 0
+	modes, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil && modes.Lflag&unix.TOSTOP != 0
 }
 
 // inFront reports whether our process group has the terminal that the file leads to.
 func inFront(file *os.File) bool {
-	var group int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))) //nolint:gosec // the kernel fills it
-	return errno == 0 && int(group) == syscall.Getpgrp()
+	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // Standing is the line: place, who is next, and who holds what since when. In width cells, 0 for no limit, it leaves out what

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/status"
 )
 
@@ -62,23 +62,23 @@ func (h heard) Write(b []byte) (int, error) {
 // TestStandingOnce: where nobody looks on, the place is said once.
 func TestStandingOnce(t *testing.T) {
 	out := make(heard, 8)
-	p := &Program{App: &app.App{}, Err: out}
+	p := &Program{Host: &machine.Host{}, Err: out}
 	p.showStanding(false)
-	p.App.Stand(&status.Standing{Want: "9 GPUs"})
-	p.App.Stand(nil) // over at once: not worth a word
+	p.Host.Stand(&status.Standing{Want: "9 GPUs"})
+	p.Host.Stand(nil) // over at once: not worth a word
 	for range 3 {
-		p.App.Stand(&status.Standing{Want: "1 GPU"})
+		p.Host.Stand(&status.Standing{Want: "1 GPU"})
 	}
 	if said := <-out; said != "gpuard: waiting for 1 GPU\n" {
 		t.Errorf("said %q", said)
 	}
-	p.App.Stand(&status.Standing{Want: "2 GPUs"})
-	p.App.Stand(nil)
+	p.Host.Stand(&status.Standing{Want: "2 GPUs"})
+	p.Host.Stand(nil)
 	if len(out) > 0 {
 		t.Errorf("said %q too", <-out)
 	}
-	quiet := &Program{App: &app.App{}, Err: out}
-	if quiet.showStanding(true); quiet.App.Stand != nil {
+	quiet := &Program{Host: &machine.Host{}, Err: out}
+	if quiet.showStanding(true); quiet.Host.Stand != nil {
 		t.Error("it is told in silence")
 	}
 }
@@ -103,7 +103,7 @@ func TestJoinWait(t *testing.T) {
 		"status --json":                      "status --json",
 		"run --model --wait --wait 5s -- ab": "run --model --wait --wait=5s -- ab",
 	} {
-		root := (&Program{App: &app.App{}}).root()
+		root := (&Program{Host: &machine.Host{}}).root()
 		if got := strings.Join(joinWait(root, strings.Fields(words)), " "); got != want {
 			t.Errorf("%s: %s, want %s", words, got, want)
 		}

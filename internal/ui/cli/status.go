@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/leases"
 )
 
 func (p *Program) status() *cobra.Command {
@@ -26,7 +28,7 @@ device can be read, with the reason.`,
 				}
 				switch {
 				case record:
-					data, err := p.App.Record(cmd.Context())
+					data, err := leases.Record(cmd.Context(), p.Host)
 					if err == nil {
 						_, err = p.Out.Write(data)
 					}

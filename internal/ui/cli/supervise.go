@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
@@ -159,14 +159,14 @@ type ended struct {
 	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
 	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
 	TimedOut bool          `json:"timed_out"`        // --timeout ended it
-	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown, as when it is less than that of gpuard
 	HeldBy   []job.Blocker `json:"held_by"`          // who still holds the lease
 	Notes    []string      `json:"notes"`            // what was said since the last start
 }
 
 // supervise runs the command beside gpuard. It returns only where that could not be done.
-func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o *runOptions) error {
-	r, end, err := l.Supervise(cmd.Context(), *care, func(l *app.Launch, pid int) error { return p.announce(l, pid, o) })
+func (p *Program) supervise(cmd *cobra.Command, l *run.Launch, care *job.Care, o *runOptions) error {
+	r, end, err := l.Supervise(cmd.Context(), *care, func(l *run.Launch, pid int) error { return p.announce(l, pid, o) })
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o
 	case !o.quiet:
 		_, err = fmt.Fprintln(p.Err, "gpuard: "+ending(r))
 		if text := remaining(r); text != "" {
-			p.App.Say(text)
+			p.Host.Say(text)
 		}
 	}
 	_ = err // the command's own end counts
@@ -187,7 +187,7 @@ func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o
 }
 
 // announce says what was given: as text before the start, as JSON after it, with the command's PID.
-func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
+func (p *Program) announce(l *run.Launch, pid int, o *runOptions) error {
 	switch {
 	case o.json && pid != 0:
 		l.Plan.Notes = append(p.said, l.Plan.Notes...)

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/quote"
 	"gpuard/internal/core/sweep"
 )
 
@@ -58,7 +59,7 @@ func (p *Program) sweep() *cobra.Command {
 			if err == nil || errors.As(err, &own) {
 				return err
 			}
-			return &failure{err, app.RunExit(err)}
+			return &failure{err, exit.Run(err)}
 		},
 	}
 	f := cmd.Flags()
@@ -118,7 +119,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 		if len(args) > 0 {
 			return usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
 		}
-		s, err := sweeper.Resume(p.App, o.resume, show.busy)
+		s, err := sweeper.Resume(p.Host, o.resume, show.busy)
 		if err == nil && o.failed {
 			err = s.Again()
 		}
@@ -137,7 +138,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if o.dry {
 		return p.previewSweep(cmd, q, o)
 	}
-	s, err := sweeper.Begin(p.App, q, o.dir, show.busy)
+	s, err := sweeper.Begin(p.Host, q, o.dir, show.busy)
 	return p.conduct(cmd, s, o, show, err)
 }
 
@@ -213,11 +214,11 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweep
 		return err
 	}
 	if o.perGPU > 1 {
-		if q.Spec.Share, err = p.App.Portion(cmd.Context(), q.Spec, o.perGPU); err != nil {
+		if q.Spec.Share, err = claim.Portion(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
 			return err
 		}
 	}
-	plan, err := p.App.Decide(cmd.Context(), q.Spec)
+	plan, err := claim.Decide(cmd.Context(), p.Host, q.Spec)
 	var refusal *job.Refusal
 	if err != nil && (!errors.As(err, &refusal) || refusal.Never) {
 		return err
@@ -254,13 +255,4 @@ func unusedText(names []string) string {
 }
 
 // asTyped is a command as one would type it, without what a terminal would act on.
-func asTyped(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = w
-		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$`!*?[](){}<>|&;~#") {
-			quoted[i] = quote.Sh(w)
-		}
-	}
-	return gpu.Clean(strings.Join(quoted, " "))
-}
+func asTyped(words []string) string { return gpu.Clean(shellWords(words...)) }

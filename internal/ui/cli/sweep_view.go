@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/sweep"
@@ -33,9 +34,9 @@ func (p *Program) sweepShow(o *sweepOptions) *sweepShow {
 	switch {
 	case o.json:
 	case o.quiet:
-		p.App.Say = func(string) {}
+		p.Host.Say = func(string) {}
 	default:
-		p.App.Say = s.say
+		p.Host.Say = s.say
 	}
 	return s
 }
@@ -50,7 +51,7 @@ func (s *sweepShow) say(text string) {
 
 // busy says that somebody else has the sweep.
 func (s *sweepShow) busy() {
-	s.p.App.Say("another gpuard is at this sweep, or its runs go on: waiting for its end")
+	s.p.Host.Say("another gpuard is at this sweep, or its runs go on: waiting for its end")
 }
 
 func (s *sweepShow) wipe() {
@@ -164,13 +165,13 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 	}
 	defer s.Close()
 	if text := unusedText(s.Unused()); text != "" {
-		p.App.Say(text)
+		p.Host.Say(text)
 	}
 	began := time.Now()
 	if c := s.Count(); s.Resumed {
-		p.App.Say(fmt.Sprintf("%s in %s, %d done before", plural(c.All, "run"), gpu.Clean(s.Dir), c.Done()))
+		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", plural(c.All, "run"), gpu.Clean(s.Dir), c.Done()))
 	} else {
-		p.App.Say(fmt.Sprintf("%s in %s", plural(c.All, "run"), gpu.Clean(s.Dir)))
+		p.Host.Say(fmt.Sprintf("%s in %s", plural(c.All, "run"), gpu.Clean(s.Dir)))
 	}
 	out, err := s.Conduct(cmd.Context(), show.progress)
 	show.mu.Lock()
@@ -178,7 +179,7 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 	show.mu.Unlock()
 	if err != nil {
 		if !out.Nothing && out.Count.Running+out.Count.Waiting > 0 {
-			err = &failure{fmt.Errorf("%w; what was done is kept: %s", err, resume(s.Dir)), app.RunExit(err)}
+			err = &failure{fmt.Errorf("%w; what was done is kept: %s", err, resume(s.Dir)), exit.Run(err)}
 		}
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/visible"
 )
@@ -23,15 +23,13 @@ type Term struct {
 // where the kernel does not know the size: in a file or a pipe too, which are 80 columns wide without them.
 func Terminal(file *os.File, env visible.Env) Term {
 	t := Term{UTF8: speaksUTF8(env)}
-	var size struct{ rows, columns, x, y uint16 }
-	// The layout is struct winsize of asm-generic/termios.h.
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))) //nolint:gosec // the kernel fills it
-	t.TTY = errno == 0
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	t.TTY = err == nil
 	if !t.TTY {
 		t.Width = number(env, "COLUMNS", usualWidth)
 		return t
 	}
-	t.Width, t.Height = int(size.columns), int(size.rows)
+	t.Width, t.Height = int(size.Col), int(size.Row)
 	if t.Width == 0 {
 		t.Width, t.Height = number(env, "COLUMNS", usualWidth), number(env, "LINES", 24)
 	}

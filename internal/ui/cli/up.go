@@ -64,8 +64,8 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	if err != nil {
 		return err
 	}
-	p.App.Project = project.Policy
-	if _, err := p.App.Config(); err != nil { // which every instance would say on its own
+	p.Host.Project = project.Policy
+	if _, err := p.Host.Config(); err != nil { // which every instance would say on its own
 		return err
 	}
 	wanted, err := needed(project, names)

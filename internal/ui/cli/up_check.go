@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/mistake"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 )
@@ -19,7 +19,7 @@ import (
 // mistakes of the file are told at once, and nothing is started of one that has any.
 func (p *Program) load(file string) (*service.Project, error) {
 	project, err := p.projects().Load(file)
-	wrong := &mistake.Many{}
+	wrong := &diagnostic.Many{}
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
 		return nil, asMistake(err)
 	}
@@ -39,7 +39,7 @@ func (p *Program) load(file string) (*service.Project, error) {
 
 // asMistake gives mistakes of a file the exit code of wrong use.
 func asMistake(err error) error {
-	var wrong *mistake.Many
+	var wrong *diagnostic.Many
 	if errors.As(err, &wrong) {
 		return asUsage(err)
 	}
@@ -47,8 +47,8 @@ func asMistake(err error) error {
 }
 
 // checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
-func checkService(s *service.Service, defaults *policy.File) *mistake.One {
-	trial := &Program{App: &app.App{Project: defaults}}
+func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
+	trial := &Program{Host: &machine.Host{Project: defaults}}
 	o := &runOptions{}
 	cmd := &cobra.Command{Use: "run"}
 	o.add(trial, cmd)
@@ -66,7 +66,7 @@ func checkService(s *service.Service, defaults *policy.File) *mistake.One {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &mistake.One{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
 		}
 		set = true
 	}
@@ -85,11 +85,11 @@ func checkService(s *service.Service, defaults *policy.File) *mistake.One {
 	if err == nil {
 		return nil
 	}
-	var wrong *mistake.Many
+	var wrong *diagnostic.Many
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
 		return &wrong.List[0]
 	}
-	at := &mistake.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
+	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags { // the one that is named first
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {

@@ -30,7 +30,7 @@ func TestTeller(t *testing.T) {
 		{[]services.Row{node(service.Starting, nil), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, nil},
 		{[]services.Row{node(service.Waiting, func(r *services.Row) { r.Why = "all 4 GPUs are leased" }), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"node-0 waits: all 4 GPUs are leased"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices = gpu0 })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB)"}},
-		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "nobody listens at 127.0.0.1:8001" })}, nil},
+		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "no program listens at 127.0.0.1:8001" })}, nil},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, []string{"node-0 is ready", "web started without a GPU, and is ready"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, nil},
 		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"web ended", "node-0 ended with exit code 3, and is started again"}},

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/near"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/suggest"
 )
 
 // projectFlags are the flags of the commands about a gpuard.yaml.
@@ -28,7 +28,7 @@ func (o *projectFlags) add(cmd *cobra.Command, asJSON string) {
 	cmd.Flags().BoolVar(&o.json, "json", false, asJSON)
 }
 
-func (p *Program) projects() *services.Projects { return &services.Projects{App: p.App} }
+func (p *Program) projects() *services.Projects { return &services.Projects{Host: p.Host} }
 
 // found is a project that may be up, and what is seen of it.
 func (p *Program) found(ctx context.Context, file string) (*services.Folder, *services.View, error) {
@@ -76,7 +76,7 @@ func named(view *services.View, names []string) (selection, error) {
 
 // unknownService offers the nearest name.
 func unknownService(name, file string, known []string, otherwise string) error {
-	if near := near.Word(name, known); near != "" {
+	if near := suggest.Word(name, known); near != "" {
 		otherwise = "; did you mean " + near + "?"
 	}
 	return usagef("cannot find service %q in %s%s", name, file, otherwise)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/run"
+	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	core "gpuard/internal/core/verify"
 )
 
 func (p *Program) verify() *cobra.Command {
@@ -74,9 +76,9 @@ func verifiable(cmd *cobra.Command, args []string) error {
 }
 
 func (p *Program) verifyTarget(cmd *cobra.Command, target string, patience time.Duration, asJSON bool) error {
-	v, err := p.App.Verify(cmd.Context(), target, patience)
+	v, err := verify.Verify(cmd.Context(), p.Host, target, patience)
 	if err != nil {
-		return &failure{err, app.VerifyFailure(err)}
+		return &failure{err, exit.Verify(err)}
 	}
 	if asJSON {
 		err = writeJSON(p.Out, v)
@@ -88,7 +90,7 @@ func (p *Program) verifyTarget(cmd *cobra.Command, target string, patience time.
 
 func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience time.Duration, asJSON bool) error {
 	var told error
-	v, how, err := p.App.VerifyCommand(cmd.Context(), command, patience, func(v *app.Verification) {
+	v, how, err := verify.Command(cmd.Context(), p.Host, command, patience, func(v *verify.Verification) {
 		if asJSON {
 			told = lineJSON(p.Err, v)
 			return
@@ -96,7 +98,7 @@ func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience t
 		Verdict(p.Err, v, p.lines(p.Err))
 	})
 	if err != nil {
-		return &failure{err, app.VerifyFailure(err)}
+		return &failure{err, exit.Verify(err)}
 	}
 	if how != "exit status 0" && !asJSON {
 		fmt.Fprintf(p.Err, "gpuard: %s ended with %s\n", v.Command, how)
@@ -105,15 +107,15 @@ func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience t
 }
 
 // verdict turns what was found into the exit code.
-func verdict(v *app.Verification, err error) error {
-	if code := app.VerifyExit(v.Verdict); err == nil && code != 0 {
+func verdict(v *verify.Verification, err error) error {
+	if code := exit.Verdict(v.Verdict); err == nil && code != 0 {
 		return &failure{&silent{fmt.Errorf("%s", v.Line())}, code}
 	}
 	return err
 }
 
 // overseen is what --verify asks for, refused before anything is leased where it cannot be done; nil without it.
-func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, error) {
+func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*run.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
 	}
@@ -127,7 +129,7 @@ func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, e
 	if err != nil {
 		return nil, err
 	}
-	return watch, p.App.Overseeable()
+	return watch, run.Overseeable(p.Host)
 }
 
 // apart finds a value that was written behind --verify with a blank, and so became the command; it returns what to write.
@@ -148,8 +150,8 @@ func (p *Program) apart(command []string) (value string, ok bool) {
 }
 
 // oversight reads --verify: a time, the word stop, or both.
-func oversight(value string) (*app.Oversight, error) {
-	o := &app.Oversight{Patience: 30 * time.Second}
+func oversight(value string) (*run.Oversight, error) {
+	o := &run.Oversight{Patience: 30 * time.Second}
 	first, second, both := strings.Cut(value, ",")
 	if !both && first == "stop" {
 		first, second = "30s", "stop"
@@ -177,9 +179,9 @@ func duration(flag, text string) (time.Duration, error) {
 }
 
 // wordStyle is the colour of a verdict.
-func wordStyle(v verify.Verdict) style {
+func wordStyle(v core.Verdict) style {
 	switch {
-	case v == verify.Proven:
+	case v == core.Proven:
 		return green
 	case v.Bad():
 		return red

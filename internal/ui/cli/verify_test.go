@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/verify"
+	core "gpuard/internal/core/verify"
 )
 
 // TestVerdict: beside a command every paragraph says whose it is; a terminal's lines fit it, and a log has one per sentence.
 func TestVerdict(t *testing.T) {
-	v := &app.Verification{Finding: verify.Finding{Verdict: verify.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
+	v := &verify.Verification{Finding: core.Finding{Verdict: core.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
 	var log, screen strings.Builder
 	Verdict(&log, v, Term{})
@@ -67,7 +68,7 @@ func TestApart(t *testing.T) {
 		{"run --verify -q 5s", ""},
 		{"run --verify", ""},
 	} {
-		p := &Program{App: &app.App{}, Args: strings.Fields(c.line)}
+		p := &Program{Host: &machine.Host{}, Args: strings.Fields(c.line)}
 		cmd := p.run()
 		if err := cmd.ParseFlags(p.Args[1:]); err != nil {
 			t.Fatal(err)

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
 )
 
 // Verdict writes the answer between the lines of a command that runs: every paragraph begins with gpuard's name.
-func Verdict(w io.Writer, v *app.Verification, term Term) {
+func Verdict(w io.Writer, v *verify.Verification, term Term) {
 	p := page{term: term}
 	p.paragraph(span{normal, "gpuard: "}, normal, p.text(v.Line()))
 	for _, n := range v.Notes {
@@ -33,7 +33,7 @@ func (p *Program) lines(w io.Writer) Term {
 }
 
 // Verification writes the verdict, then what each witness said, then what else is worth knowing and what to do.
-func Verification(w io.Writer, v *app.Verification, term Term) {
+func Verification(w io.Writer, v *verify.Verification, term Term) {
 	p := page{term: term}
 	p.paragraph(span{wordStyle(v.Verdict), v.Verdict.Words() + ": "}, normal, p.text(v.Text))
 	f := &v.Facts

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app"
+	"gpuard/internal/app/explain"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
@@ -136,7 +136,7 @@ func TestExplainProcess(t *testing.T) {
 			"lease": "k3f9", "matches_lease": false, "variables": ["ROCR_VISIBLE_DEVICES=1,0", "HIP_VISIBLE_DEVICES=1"], "beaten": ["CUDA_VISIBLE_DEVICES=0"]}}`,
 		"explain-process-free": `{"process": {"pid": 7, "user": "", "command": "[kworker/0:1]", "lease": "k3f9", "matches_lease": true}}`,
 	} {
-		var x app.Explanation
+		var x explain.Explanation
 		if err := json.Unmarshal([]byte(answer), &x); err != nil {
 			t.Fatal(err)
 		}

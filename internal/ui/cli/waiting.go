@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/job"
 )
 
 // waitFlags are the flags of everything that leases: whether to wait for a device, how long, and what to do instead.
@@ -46,9 +48,9 @@ func waitConflicts(cmd *cobra.Command) []conflict {
 	return list
 }
 
-// read checks the flags and tells the app.
-func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
-	err := together(cmd, waitConflicts(cmd))
+// read checks the flags.
+func (w *waitFlags) read(p *Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
+	err = together(cmd, waitConflicts(cmd))
 	if err == nil {
 		err = filled(cmd, "wait", "fallback")
 	}
@@ -59,18 +61,18 @@ func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
 		err = p.mistakenTime(cmd)
 	}
 	if err != nil {
-		return asUsage(err)
+		return waiting, asUsage(err)
 	}
-	p.App.NoWait, p.App.Wait, p.App.Fallback = w.noWait, 0, w.fallback
+	waiting = job.Waiting{No: w.noWait, Fallback: w.fallback}
 	if w.wait != forever {
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
-			return usagef("cannot wait for --wait=%s, which is no time at all: write --no-wait for an answer at once", w.wait)
+			return waiting, usagef("cannot wait for --wait=%s, which is no time at all: write --no-wait for an answer at once", w.wait)
 		}
-		if p.App.Wait, err = duration("wait", w.wait); err != nil {
-			return asUsage(err)
+		if waiting.Limit, err = duration("wait", w.wait); err != nil {
+			return waiting, asUsage(err)
 		}
 	}
-	return nil
+	return waiting, nil
 }
 
 // mistakenTime finds a word behind --wait that was meant as its time and became the command.
@@ -132,7 +134,9 @@ func joinWait(root *cobra.Command, args []string) []string {
 		case word == "--":
 			return args
 		case word == "--wait":
-			if _, err := duration("wait", args[i+1]); err == nil || args[i+1] == forever {
+			next := args[i+1]
+			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9' // no flag, but a mistake in a time
+			if _, err := duration("wait", next); err == nil || next == forever || negative {
 				return slices.Concat(args[:i], []string{word + "=" + args[i+1]}, args[i+2:])
 			}
 		case !strings.HasPrefix(word, "-") && !named && word == cmd.Name():

@@ -7,8 +7,10 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/leases"
 	"gpuard/internal/core/status"
 )
 
@@ -42,8 +44,8 @@ func (p *Program) watch(ctx context.Context) error {
 
 // look is the machine as it is now, with the lease that this shell is in marked.
 func (p *Program) look(ctx context.Context) (status.Report, error) {
-	s, err := p.App.Status(ctx)
-	if lease, set := p.App.Env.Lookup("GPUARD_LEASE"); set {
+	s, err := leases.Status(ctx, p.Host)
+	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
 	}
 	return s, err
@@ -51,14 +53,18 @@ func (p *Program) look(ctx context.Context) (status.Report, error) {
 
 // keyboard reads keys as they are pressed and gives the terminal back as it was, whatever ends the program.
 type keyboard struct {
-	before syscall.Termios
+	before *unix.Termios
 	gone   chan struct{} // closed when somebody wants to leave
 }
 
 // listen is nil without a terminal, or in the background, where changing it would stop the program.
 func listen(screen bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
-	if !screen || !foreground() || terminal(syscall.TCGETS, unsafe.Pointer(&k.before)) != 0 {
+	if !screen || !inFront(os.Stdin) {
+		return nil
+	}
+	var err error
+	if k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
 	k.single()
@@ -81,14 +87,14 @@ func (k *keyboard) left() <-chan struct{} {
 	return k.gone
 }
 
-func (k *keyboard) restore() { _ = terminal(syscall.TCSETS, unsafe.Pointer(&k.before)) }
+func (k *keyboard) restore() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before) }
 
 // single asks for every key at once and unseen. Ctrl-\ becomes a key too: its signal would leave the terminal like this.
 func (k *keyboard) single() {
-	mode := k.before
-	mode.Lflag &^= syscall.ICANON | syscall.ECHO
-	mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME], mode.Cc[syscall.VQUIT] = 1, 0, 0
-	_ = terminal(syscall.TCSETS, unsafe.Pointer(&mode))
+	mode := *k.before
+	mode.Lflag &^= unix.ICANON | unix.ECHO
+	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME], mode.Cc[unix.VQUIT] = 1, 0, 0
+	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &mode)
 }
 
 // obey restores the terminal before a signal ends the program as it would have without this, and asks for single keys
@@ -97,7 +103,7 @@ func (k *keyboard) obey(signals <-chan os.Signal) {
 	for s := range signals {
 		number, _ := s.(syscall.Signal)
 		if number == syscall.SIGCONT {
-			if foreground() {
+			if inFront(os.Stdin) {
 				k.single()
 			}
 			continue
@@ -118,16 +124,4 @@ func (k *keyboard) read() {
 			return
 		}
 	}
-}
-
-// foreground: this process group may change the terminal without being stopped.
-func foreground() bool {
-	var group int32
-	return terminal(syscall.TIOCGPGRP, unsafe.Pointer(&group)) == 0 && int(group) == syscall.Getpgrp()
-}
-
-// terminal is ioctl_tty(2) on standard input.
-func terminal(request uintptr, into unsafe.Pointer) syscall.Errno {
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), request, uintptr(into)) //nolint:gosec // the kernel reads or fills it
-	return errno
 }

@@ -15,7 +15,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// outside stands in for a test where there is none: a failure ends the program, and the folder stays.
+// outside replaces a test where there is none: a failure ends the program, and the folder stays.
 type outside struct {
 	testing.TB
 	dir string
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// folder is a new one: what is there already is somebody's.
+// folder makes a new one: an existing one is not ours.
 func folder(args []string) (dir string, err error) {
 	if len(args) == 0 {
 		dir, err = os.MkdirTemp("", "fakegpu-")

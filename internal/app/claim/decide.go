@@ -1,0 +1,135 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/host/store"
+)
+
+// DecideNow decides without a lease, and without --fallback.
+func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, gpu.Machine, error) {
+	if spec.CPU {
+		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
+	}
+	spec, err := SettleQuota(ctx, host, spec)
+	if err != nil {
+		return job.Plan{}, gpu.Machine{}, err
+	}
+	m, partial, err := host.ReadFast(ctx, Needed(spec))
+	if err != nil && partial {
+		m, err = host.ReadAll(ctx, Needed(spec))
+	}
+	if err != nil {
+		return job.Plan{}, m, err
+	}
+	plan, refusal, err := DecideOn(host, spec, m)
+	if refusal != nil && partial && machine.SilentMatters(m, refusal) {
+		if m, err = host.ReadAll(ctx, Needed(spec)); err == nil {
+			plan, refusal, err = DecideOn(host, spec, m)
+		}
+	}
+	if err == nil && refusal != nil {
+		err = refusal
+	}
+	return plan, m, err
+}
+
+// DecideOn decides on the machine m without a lease. A refusal is not an error here.
+func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, error) {
+	held, _, err := registry.Leases(host, m)
+	if err != nil {
+		return job.Plan{}, nil, err
+	}
+	rules, err := host.Rules()
+	if err != nil {
+		return job.Plan{}, nil, err
+	}
+	q := question{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), trees: registry.Trees(host, held), rules: rules}
+	now := time.Now()
+	if q.line, err = lineNow(host, &q, held, now); err != nil {
+		return job.Plan{}, nil, err
+	}
+	plan, refusal := q.decide(held, registry.Last(host, m), now)
+	return plan, refusal, nil
+}
+
+// lineNow is the queue for a caller that takes no ticket: all tickets are ahead of it.
+func lineNow(host *machine.Host, q *question, held []job.Lease, now time.Time) (*line, error) {
+	folder, err := host.Folder(q.machine, false)
+	if err != nil || folder == nil {
+		return nil, err
+	}
+	defer folder.Close() //nolint:errcheck // read only
+	tickets, _ := folder.Tickets()
+	if len(tickets) == 0 {
+		return nil, nil //nolint:nilnil // the queue is empty
+	}
+	boot, err := host.Proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	since, err := host.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
+	turn := folder.Turn(boot)
+	l := q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
+	l.name(host.Names)
+	return l, nil
+}
+
+// Decide answers what Prepare would decide now, and records nothing.
+func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, error) {
+	plan, m, err := DecideNow(ctx, host, spec)
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) {
+		plan, m, err = decideInstead(ctx, host, spec, refusal)
+	}
+	if err == nil && host.Hardware() && len(plan.Devices) > 0 {
+		path, _, _ := host.StateFolder(m)
+		err = host.CheckShared(path)
+	}
+	return plan, err
+}
+
+// decideInstead answers what instead would do, and does nothing.
+func decideInstead(ctx context.Context, host *machine.Host, spec job.Spec, refusal *job.Refusal) (job.Plan, gpu.Machine, error) {
+	last := refusal
+	for _, word := range spec.Waiting.Fallback {
+		other, names := anyOther(spec)
+		switch {
+		case word == "other" && names:
+			plan, m, err := DecideNow(ctx, host, other)
+			var again *job.Refusal
+			if !errors.As(err, &again) {
+				if err == nil {
+					plan.Notes = append(plan.Notes, takingAnother(refusal))
+				}
+				return plan, m, err
+			}
+			last = better(spec.Waiting, refusal, again)
+		case word == "cpu":
+			return job.Plan{Devices: []job.Given{}, Reasons: refusal.Reasons, Notes: []string{
+				refusal.Summary + ": it would fall back to the CPU, as --fallback cpu says"}}, gpu.Machine{}, nil
+		}
+	}
+	return job.Plan{}, gpu.Machine{}, last
+}
+
+// Placing returns what restricts the caller on m now: masks, the lease that it is inside of, and the rules.
+func Placing(host *machine.Host, m gpu.Machine, held []job.Lease) (pick.Context, error) {
+	rules, err := host.Rules()
+	if err != nil {
+		return pick.Context{}, err
+	}
+	q := question{host: host, machine: m, env: host.Unmasked(), rules: rules}
+	in, _ := q.context(held, time.Now())
+	return in, nil
+}

@@ -1,0 +1,163 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/store"
+)
+
+// ending is what a busy device owes to something that is about to be over.
+type ending int
+
+const (
+	notEnding   ending = iota
+	endingLease        // the command is gone, its holder is about to notice
+	fadingUse          // memory of a lease that just ended, or of a process that ended after the reading
+)
+
+// limits returns how long to try again before a device counts as busy, and the first pause; each further one is twice as long.
+func (p *patience) limits(e ending) (longest, first time.Duration) {
+	switch e {
+	case endingLease:
+		return registry.Noticing, time.Millisecond
+	case fadingUse:
+		return p.fading, 50 * time.Millisecond
+	}
+	return 0, 0
+}
+
+// patience limits how often one claim tries again.
+type patience struct {
+	host    *machine.Host
+	fading  time.Duration // for memory of a job that has ended to be free
+	started time.Time
+	kind    ending
+	next    time.Duration
+	told    bool
+}
+
+// patience starts now.
+func (q *question) patience() patience {
+	p := patience{host: q.host, started: time.Now()}
+	if !q.spec.Waiting.No {
+		p.fading = cmp.Or(q.host.Times.Fading, 10*time.Second)
+	}
+	return p
+}
+
+// lasts reports whether to try again for this kind of ending.
+func (p *patience) lasts(e ending) bool {
+	longest, first := p.limits(e)
+	if e != p.kind {
+		p.kind, p.next = e, first
+	}
+	return time.Since(p.started) < longest
+}
+
+func (p *patience) pause(ctx context.Context) error {
+	if !p.told && time.Since(p.started) > 500*time.Millisecond && p.kind == fadingUse {
+		p.told = true
+		p.host.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", p.fading.Seconds()))
+	}
+	timer := time.NewTimer(p.next)
+	defer timer.Stop()
+	p.next = min(2*p.next, time.Second)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// ending returns the first reason that is about to be over.
+func (q *question) ending(r *job.Refusal) ending {
+	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
+	if above := q.within(q.seen.Held); len(above) > 0 && q.leaseEnding(above[0]) {
+		return endingLease
+	}
+	if r.Never {
+		return notEnding
+	}
+	found := notEnding
+	for _, reason := range r.Reasons {
+		switch {
+		case reason.Verdict != job.Busy:
+		case q.shareEnding(reason.UUID):
+			return endingLease
+		case reason.Lease != "":
+			if q.leaseEnding(reason.Lease) {
+				return endingLease
+			}
+		case q.host.Hardware() && q.useFading(reason):
+			found = fadingUse
+		}
+	}
+	return found
+}
+
+// shareEnding: one of the leases that share the device is about to be given back. No single one is the reason there.
+func (q *question) shareEnding(id gpu.UUID) bool {
+	return slices.ContainsFunc(q.seen.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.CommandGone(q.host, l) })
+}
+
+// leaseEnding: the command is gone, and nothing is recorded yet that still holds the lease.
+func (q *question) leaseEnding(id string) bool {
+	i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == id })
+	if i < 0 {
+		return false
+	}
+	return registry.CommandGone(q.host, q.seen.Held[i])
+}
+
+// attended is the refusal with the names of the processes that keep leases whose commands are gone. Finding them takes
+// a walk through /proc, so this is for the final refusal, when the folder is not locked.
+func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
+	held, found := slices.Clone(q.seen.Held), false
+	for i := range held {
+		if l := registry.Unattended(q.host, folder, held[i], true); l.Ended != held[i].Ended || l.PID != held[i].PID {
+			held[i], found = l, true
+		}
+	}
+	q.stays = slices.ContainsFunc(held, func(l job.Lease) bool { return l.Ended })
+	if !found {
+		return r
+	}
+	_, again := q.decide(held, q.seen.Last, time.Now())
+	if again == nil {
+		return r
+	}
+	q.seen.Held = held
+	return again
+}
+
+// useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still
+// used may be that job's: it belongs to no visible process, or to one that is older than the lease's end.
+func (q *question) useFading(r job.Reason) bool {
+	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
+		return false
+	}
+	longest := q.patience().fading
+	ended := q.seen.Changes[r.UUID].Ended
+	recent := ended > 0 && q.seen.Now-ended < int64(longest)
+	if recent && len(r.Processes) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool {
+		return recent && p.Start <= ticks(ended) || p.Start != 0 && !q.host.Proc.Alive(p.PID, p.Start)
+	})
+}
+
+// ticks is a moment of CLOCK_BOOTTIME in the unit of a process's start: USER_HZ is 100 on every Linux that Go supports
+// (proc_pid_stat(5), field 22; include/asm-generic/param.h).
+func ticks(nanoseconds int64) uint64 {
+	return uint64(max(0, nanoseconds)) / uint64(10*time.Millisecond)
+}

@@ -1,0 +1,143 @@
+package claim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/visible"
+)
+
+// Had says that the process to be held for has a lease already.
+type Had struct {
+	Lease   job.Lease
+	Plan    job.Plan // its devices
+	Machine gpu.Machine
+	Same    bool // they are what is asked for
+}
+
+// Error is for a request that the lease does not serve.
+func (h *Had) Error() string {
+	text := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, DevicesOf(h.Plan))
+	if h.Lease.Apart {
+		return text + "; give that back first: gpuard release " + h.Lease.ID
+	}
+	return text + "; gpuard run started it with that, so start it again: gpuard run"
+}
+
+// already finds the lease that the process has, so that a second call does not take a second device. A shell inside of
+// gpuard run is different: its variables are about to change, so it gets a part of its lease for itself.
+func (q *question) already(held []job.Lease, now time.Time) error {
+	if !q.whose.Apart {
+		return nil
+	}
+	owner, _ := q.host.Proc.Owner(q.whose.PID)
+	trusted := []uint32{0, uint32(os.Geteuid()), owner} // others may write any number into theirs
+	i := slices.IndexFunc(held, func(l job.Lease) bool {
+		return l.PID == q.whose.PID && l.Start == q.whose.Start && l.Namespace == q.host.Proc.Namespace() &&
+			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.whose.Running)
+	})
+	if i < 0 {
+		return nil
+	}
+	h := &Had{Lease: held[i], Machine: q.machine}
+	ids, same := q.meant(held[i], now)
+	h.Same, h.Plan = same, planOf(q.machine, ids)
+	h.Plan.Share, h.Plan.Quota = h.Lease.Share, h.Lease.Quota
+	return h
+}
+
+// meant reports whether the devices of the lease are those that were asked for, and returns them in the order asked
+// for. Their use does not matter: they are leased already.
+func (q *question) meant(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
+	s := q.spec
+	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so
+		return l.Devices, false
+	}
+	s.Share = 0
+	if len(s.Devices) == 0 && s.MIG == "" && s.GPUs > len(l.Devices) {
+		return l.Devices, false
+	}
+	if len(s.Devices)+len(s.Exclude) == 0 && s.MIG+s.Model == "" && s.MinCompute == nil && s.Memory == 0 {
+		return l.Devices, true
+	}
+	if len(s.Devices) == 0 {
+		s.GPUs = 0
+		for _, id := range l.Devices {
+			s.Devices = append(s.Devices, string(id))
+		}
+	}
+	m := q.machine
+	m.Processes = nil
+	const unlimited = gpu.Bytes(1 << 60)
+	plan, refusal := pick.Place(s, m, nil, pick.Context{Now: now, Tolerate: pick.Tolerance{Memory: unlimited, Display: unlimited, Utilization: 1}})
+	ids := plan.UUIDs()
+	alike := refusal == nil && len(ids) == len(l.Devices) && !slices.ContainsFunc(ids, func(id gpu.UUID) bool { return !l.Holds(id) })
+	if !alike {
+		ids = l.Devices
+	}
+	return ids, alike
+}
+
+// planOf describes devices that were given before.
+func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
+	plan := job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}
+	for i, id := range ids {
+		d, slice, ok := m.Find(id)
+		if !ok {
+			continue
+		}
+		g := job.Given{Logical: i, Index: d.Index, UUID: id, Name: d.Name, Label: machine.DeviceName(m, *d), Vendor: d.Vendor, PCI: d.PCI}
+		if slice != nil {
+			g.Parent, g.Profile = d.UUID, slice.Profile
+		}
+		plan.Devices = append(plan.Devices, g)
+	}
+	return plan
+}
+
+// DevicesOf is "GPU 0, GPU 3".
+func DevicesOf(plan job.Plan) string {
+	var names []string
+	for _, d := range plan.Devices {
+		name, _, _ := strings.Cut(d.String(), " (")
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// hidden is what the masks hide. A device that a running process is on already is not hidden from it, whatever its
+// environment said when it started.
+func (q *question) hidden() (map[gpu.UUID]string, []visible.Note) {
+	hidden, notes := visible.Limit(q.env, q.machine)
+	for _, id := range q.machine.Under(q.own) {
+		delete(hidden, gpu.UUID(id))
+		if d, _, ok := q.machine.Find(gpu.UUID(id)); ok {
+			delete(hidden, d.UUID)
+		}
+	}
+	return hidden, notes
+}
+
+// masked removes the advice to ignore a mask from a refusal for a running process, which cannot.
+func (q *question) masked(r *job.Refusal) {
+	if r == nil || !q.whose.Running || q.spec.Any {
+		return
+	}
+	for i := range r.Reasons {
+		reason := &r.Reasons[i]
+		if reason.Code != "hidden" || reason.Remedy == "" {
+			continue
+		}
+		better := fmt.Sprintf("start process %d again without that", q.whose.PID)
+		r.Remedy = strings.ReplaceAll(r.Remedy, reason.Remedy, better)
+		reason.Text = fmt.Sprintf("process %d does not see it: %s (its environment when it started)", q.whose.PID, reason.Text)
+		reason.Remedy = better
+	}
+}

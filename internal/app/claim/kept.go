@@ -1,0 +1,138 @@
+package claim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
+)
+
+// A lease that outlives its command (--keep-while FILE), for programs that are ended and started again as a matter of course,
+// such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user with the same
+// FILE and the same request takes it over, under the folder lock and without a word between the two processes.
+
+// keptFor is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules bind the user
+// by then, it is another request.
+func keptFor(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.Kept, error) {
+	if spec.KeepWhile == "" {
+		return nil, nil //nolint:nilnil // not asked for
+	}
+	inside, _ := host.Env.Lookup("GPUARD_LEASE")
+	spec.Command = nil // it may differ in what makes no difference, such as a port
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].At, limits[i].Name = policy.Place{}, "" // the place of a rule makes no difference either
+	}
+	request, err := json.Marshal(struct {
+		job.Spec
+		Inside string
+		Limits policy.Limits
+	}{spec, inside, limits})
+	if err != nil {
+		return nil, err
+	}
+	return &job.Kept{File: digest([]byte(spec.KeepWhile)), Request: digest(request)}, nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// connectionFile is the last argument that names a file *.json, as a word of its own or after an =; "" for none. VS
+// Code puts quotes around a path with blanks, and no shell removes them.
+func connectionFile(command []string) (found string) {
+	for _, word := range command[min(1, len(command)):] {
+		if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "-") {
+			word = value
+		}
+		if len(word) > 1 && word[0] == '"' && word[len(word)-1] == '"' {
+			word = word[1 : len(word)-1]
+		}
+		if info, err := os.Stat(word); err == nil && info.Mode().IsRegular() && filepath.Ext(word) == ".json" {
+			found = word
+		}
+	}
+	return found
+}
+
+// KeptFile finds the file that the lease of a spec is kept for.
+func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
+	if spec.KeepWhile != job.OfKernel {
+		return resolved(spec.KeepWhile)
+	}
+	file := connectionFile(spec.Command)
+	if file == "" {
+		host.Say("no connection file is among the arguments of " + machine.BaseName(spec.Command) + ", so its lease ends with it, also at a restart")
+		return "", nil
+	}
+	return resolved(file)
+}
+
+// resolved is the real place of a file that need not be there yet.
+func resolved(path string) (string, error) {
+	whole, err := filepath.Abs(path)
+	if err == nil {
+		var dir string
+		if dir, err = filepath.EvalSymlinks(filepath.Dir(whole)); err == nil {
+			return filepath.Join(dir, filepath.Base(whole)), nil
+		}
+	}
+	return "", exit.Usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
+}
+
+// succeed takes over the lease that an earlier start of the same left. One that is for another request is given back. The
+// answer is nil where there is none.
+func (c *claiming) succeed(ctx context.Context) (*Decision, error) {
+	q, kept := c.question, c.question.kept
+	now, err := c.host.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
+	held, err := c.folder.Succeed(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
+		for _, l := range own {
+			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.Namespace() || registry.CommandAlive(c.host, l) {
+				continue
+			}
+			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= l.Due(q.spec.Timeout) {
+				other = &l
+				continue
+			}
+			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.whose.PID, q.whose.Start, q.whose.Command, false, nil, kept
+			return &l, true
+		}
+		return other, false
+	})
+	if err != nil || held == nil {
+		return nil, err
+	}
+	why := Unfit(q.machine, held.Lease.Devices)
+	if why != "" && q.partial {
+		if err = c.readWhole(ctx); err == nil {
+			why = Unfit(q.machine, held.Lease.Devices)
+		}
+	}
+	if err == nil && why == "" {
+		q.plan = planOf(q.machine, held.Lease.Devices)
+		q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
+		return q.decided(held, c.folder), nil
+	}
+	// No job may be started there now: the lease is of no use, and another is asked for.
+	_ = c.folder.Release(held.Lease, c.boot)
+	_ = held.Lock.Close()
+	if err == nil {
+		c.host.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
+	}
+	return nil, err
+}

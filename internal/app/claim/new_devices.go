@@ -1,0 +1,130 @@
+package claim
+
+import (
+	"slices"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/store"
+)
+
+// Devices appear and go while requests wait: a MIG slice is made, a GPU is lost and comes back, an administrator drains
+// one. No end of a lease announces that. The first in the queue finds it when it reads the machine; any other request
+// that finds that one of the queue may start calls all of them; and each request updates its ticket when it tries
+// again.
+
+// known are all devices and slices that have a name.
+func known(m gpu.Machine) (ids []gpu.UUID) {
+	for _, d := range m.Devices {
+		ids = append(ids, d.UUID)
+		for _, s := range d.MIG {
+			ids = append(ids, s.UUID)
+		}
+	}
+	return slices.DeleteFunc(ids, func(id gpu.UUID) bool { return id == "" })
+}
+
+// mostGone is how many devices that are gone a ticket still names, since they may come back.
+const mostGone = 128
+
+// renewed is a ticket with the devices of a later one of the same request, and those of its own that are gone. While
+// there are too few it stays as it was.
+func renewed(t, now job.Ticket) job.Ticket {
+	if len(now.Devices) < t.Count {
+		return t
+	}
+	gone := slices.DeleteFunc(slices.Clone(t.Devices), func(id gpu.UUID) bool { return slices.Contains(now.Known, id) })
+	gone = gone[:min(len(gone), mostGone)]
+	t.Devices, t.Known = slices.Concat(now.Devices, gone), slices.Concat(now.Known, gone)
+	return t
+}
+
+// renew brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
+// fails.
+func (w *waiting) renew() {
+	q, now := w.question, time.Now()
+	in, _ := q.context(q.seen.Held, now)
+	t := renewed(w.mine.Ticket, q.ticket(in, now))
+	if !sameDevices(t.Devices, w.mine.Ticket.Devices) || !sameDevices(t.Known, w.mine.Ticket.Known) {
+		_ = w.folder.Renew(w.mine, w.boot, t.Devices, t.Known)
+	}
+}
+
+func sameDevices(a, b []gpu.UUID) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// mayReturn reports whether a device that the request waits for is gone: it may come back, after a reset of the driver,
+// say.
+func (w *waiting) mayReturn() bool {
+	there := known(w.question.machine)
+	return slices.ContainsFunc(w.mine.Ticket.Devices, func(id gpu.UUID) bool { return !slices.Contains(there, id) })
+}
+
+// miss says once that the request cannot be served any more with what is there.
+func (w *waiting) miss(never bool) {
+	if never && !w.missing {
+		w.host.Say("a GPU that this request waits for is not there now (" + w.refusal.Summary + "); it stays in the line")
+	}
+	w.missing = never
+}
+
+// appeared lists the devices that others have seen since the reading, and that are not among those there.
+func (q *question) appeared(changes map[gpu.UUID]store.Change, there []gpu.UUID) (ids []gpu.UUID) {
+	for id, c := range changes {
+		if c.Generation > q.since && !slices.Contains(there, id) && !q.unseen[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// settle notes, after the devices were counted anew, which of the missing ones cannot be seen from here.
+func (q *question) settle() {
+	there := known(q.machine)
+	for _, id := range q.missing {
+		if !slices.Contains(there, id) {
+			if q.unseen == nil {
+				q.unseen = map[gpu.UUID]bool{}
+			}
+			q.unseen[id] = true
+		}
+	}
+	q.missing = nil
+}
+
+// recent is how long the end of a lease explains a free device: the waiting requests were woken by it.
+const recent = 2 * time.Second
+
+// surprise reports whether this attempt was the first to see that another request may start now, without the end of a
+// lease.
+func (q *question) surprise() bool {
+	l := q.line
+	return l != nil && l.newly && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
+		ended := q.seen.Changes[id].Ended
+		return ended == 0 || l.boot-ended > int64(recent)
+	})
+}
+
+// ready are the devices of the next request that could be given to it.
+func (l *line) ready() []gpu.UUID {
+	return slices.DeleteFunc(slices.Clone(l.next.Devices), func(id gpu.UUID) bool {
+		r := l.asked.Rooms[id]
+		return !r.Whole && r.Share == nil
+	})
+}
+
+// call wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is healthy
+// again.
+func call(host *machine.Host, q *question, folder *store.Folder, boot string) {
+	l := q.line
+	if l == nil || !l.free || l.mine() {
+		return
+	}
+	ids := l.ready()
+	if len(ids) > 0 {
+		_ = folder.Call(boot, ids...) // the first in the queue tries within a second anyway
+	}
+}

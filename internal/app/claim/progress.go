@@ -1,0 +1,159 @@
+package claim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/status"
+)
+
+// show reports the place in the queue; without there, that the request has left it.
+func (w *waiting) show(there bool) {
+	if there {
+		w.refusal = w.attended(w.refusal)
+	}
+	if w.host.Stand == nil {
+		return
+	}
+	if !there {
+		w.host.Stand(nil)
+		return
+	}
+	q := w.question
+	s := &status.Standing{Want: want(q.spec), Since: w.began, Stuck: q.stuck(w.refusal)}
+	l := q.line
+	if l != nil && l.me.ID != "" {
+		s.Place, s.Of = l.place()
+		if l.free && !l.mine() {
+			s.Ahead = w.waiter(l.next)
+		}
+	} else {
+		s.Place, s.Of = w.count()
+	}
+	for _, r := range w.refusal.Reasons {
+		if r.Verdict == job.Busy && r.Code == "policy" { // the user has too many devices, which says nothing about this one
+			if rule := strings.TrimPrefix(r.Text, "free, but "); len(s.Holders) == 0 || s.Holders[0].Text != rule {
+				s.Holders = slices.Insert(s.Holders, 0, status.Holder{Text: rule})
+			}
+			continue
+		}
+		if h := w.holder(r); r.Verdict == job.Busy && (r.Code != "kept" || h.Text != "" && h.Text != "behind "+s.Ahead) {
+			s.Holders = append(s.Holders, h)
+		}
+	}
+	w.host.Stand(s)
+}
+
+// waiter is the owner and the command of a ticket.
+func (w *waiting) waiter(t job.Ticket) string {
+	return fmt.Sprintf("%s of %s (PID %d)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID)
+}
+
+// recount counts the queue again for the terminal: requests come and go without an attempt of this one.
+func (w *waiting) recount() {
+	l := w.question.line
+	if l == nil { // the queue had no other request
+		w.show(true)
+		return
+	}
+	all, _ := w.folder.Tickets()
+	now := *l
+	now.asked.Tickets = append(rivals(l.me, inScope(l.me, all)), l.me)
+	w.question.line = &now
+	w.show(true)
+}
+
+// attended is the refusal with the processes that keep leases whose commands are gone, after these had time to end.
+func (w *waiting) attended(r *job.Refusal) *job.Refusal {
+	if time.Since(w.fading.started) < registry.Noticing && !w.question.stays {
+		return r
+	}
+	return w.question.attended(w.folder, r)
+}
+
+// stuck reports whether so many devices wait for a person that the others could not be enough.
+func (q *question) stuck(r *job.Refusal) bool {
+	asked, left := 0, 0
+	for _, reason := range r.Reasons {
+		if reason.Verdict == job.Never {
+			continue
+		}
+		asked++
+		if !q.forPerson(reason) {
+			left++
+		}
+	}
+	return asked > 0 && left < pick.Need(q.spec)
+}
+
+// forPerson reports whether a device stays out of use until a person acts.
+func (q *question) forPerson(r job.Reason) bool {
+	switch r.Code {
+	case "drained", "compute-mode":
+		return true
+	case "unhealthy":
+		d, _, ok := q.machine.Find(r.UUID)
+		return ok && slices.ContainsFunc(health.Cures(*d, time.Now()), func(c health.Cure) bool {
+			return c != health.Cool && c != health.Ask && c != health.Unlink // those pass
+		})
+	}
+	return false
+}
+
+// count estimates the place before the first attempt: tickets of the same user that are older. Only requests near the
+// front know the order between users.
+func (w *waiting) count() (place, of int) {
+	all, _ := w.folder.Tickets()
+	for _, t := range all {
+		if t.Parent != w.mine.Ticket.Parent || t.Allocation != w.mine.Ticket.Allocation {
+			continue
+		}
+		if of++; t.UID == uint32(os.Geteuid()) && t.Arrival <= w.mine.Ticket.Arrival {
+			place++
+		}
+	}
+	return place, of
+}
+
+// holder names what is in the way at one device.
+func (w *waiting) holder(r job.Reason) status.Holder {
+	q := w.question
+	h := status.Holder{Device: fmt.Sprintf("GPU %d", r.Index)}
+	if r.Code == "kept" {
+		if q.line != nil && q.line.kept[r.UUID].PID != 0 {
+			h.Text = "behind " + w.waiter(q.line.kept[r.UUID])
+		}
+		return h
+	}
+	if i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
+		l := q.seen.Held[i]
+		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
+		if l.Ended {
+			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
+				return h
+			}
+			h.Keeper = "somebody"
+			if len(l.HeldBy) > 0 {
+				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
+			}
+			if p := l.Stuck(); p != nil {
+				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, gpu.Brief(p.Command))
+			}
+		}
+		return h
+	}
+	if len(r.Processes) > 0 {
+		h.User, h.Command, h.PID = gpu.Clean(r.Processes[0].User), gpu.Brief(gpu.Clean(r.Processes[0].Command)), r.Processes[0].PID
+		return h
+	}
+	h.Text = r.Text
+	return h
+}

@@ -1,0 +1,194 @@
+package claim
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/host/store"
+)
+
+// line is one reading of the queue for the devices that this request wants. nil is an empty queue.
+type line struct {
+	me    job.Ticket // without an id where the request has no ticket yet
+	asked queue.Question
+	turn  queue.Turn
+	next  job.Ticket
+	free  bool // there is a next one, and what it wants is free
+	newly bool // this reading is the first to see that
+	kept  map[gpu.UUID]job.Ticket
+	boot  int64
+}
+
+// inLine decides which request is next.
+func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *line {
+	tracing := tracing(q.host)
+	if len(v.Tickets) == 0 && !tracing {
+		return nil
+	}
+	in, _ := q.context(v.Held, now)
+	l := &line{me: q.ticket(in, now), boot: v.Now}
+	if mine != nil {
+		l.me = renewed(mine.Ticket, l.me)
+	}
+	overdue, rooms := cmp.Or(q.host.Times.Overdue, queue.Overdue), pick.Rooms(q.machine, v.Held, in)
+	turn, tickets := v.Turn.Guess(inScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
+	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
+		return nil
+	}
+	l.asked = queue.Question{
+		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.leaving(v),
+	}
+	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
+	_, seen := turn.Next[l.next.Key()]
+	l.newly = l.free && !seen
+	l.asked = l.turn.Put(l.asked)
+	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
+	if l.free && !l.mine() {
+		l.keep()
+	}
+	return l
+}
+
+// name finds the owners of the tickets that keep devices from this request, and reports whether there are any. It can
+// run a program, so it is not called under the folder lock.
+func (l *line) name(names func(uint32) string) bool {
+	if l == nil {
+		return false
+	}
+	for id, t := range l.kept {
+		t.User = names(t.UID)
+		l.kept[id] = t
+	}
+	return len(l.kept) > 0
+}
+
+// keep leaves everything to the next one until it has acted.
+func (l *line) keep() {
+	if l.kept == nil {
+		l.kept = map[gpu.UUID]job.Ticket{}
+	}
+	for _, id := range l.me.Devices {
+		if _, already := l.kept[id]; !already {
+			l.kept[id] = l.next
+		}
+	}
+}
+
+// lapses is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
+func (l *line) lapses() (first time.Duration) {
+	for _, t := range l.kept {
+		if r, reserved := l.turn.Reserved[t.Key()]; reserved {
+			if left := time.Duration(r.Until-l.boot) + 1; first == 0 || left < first {
+				first = left
+			}
+		}
+	}
+	return first
+}
+
+// mine reports whether the queue lets this request start. It does if no request may start: then the devices give the
+// reason.
+func (l *line) mine() bool {
+	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
+}
+
+// record stores whose turn it is. A request that is next and gets nothing lets the others pass.
+func (l *line) record(v *store.View, refusal *job.Refusal) {
+	if l == nil {
+		return
+	}
+	if refusal != nil && l.free && l.mine() && l.me.ID != "" {
+		if l.turn.Passed == nil {
+			l.turn.Passed = map[string]int64{}
+		}
+		l.turn.Passed[l.me.Key()] = v.Now
+	}
+	*v.Turn = l.turn
+}
+
+// place is the place of the request in the queue for the same devices, from 1, and the length of that queue.
+func (l *line) place() (int, int) {
+	order := queue.Order(l.asked)
+	return slices.IndexFunc(order, l.isMe) + 1, len(order)
+}
+
+func (l *line) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
+
+// ticket is the request as others shall see it.
+func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
+	parent := ""
+	if in.Parent != nil {
+		parent = in.Parent.ID
+	}
+	most := 0
+	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" { // a move gives back as much as it takes
+		most = *r.GPUs
+	}
+	return job.Ticket{
+		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
+		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Parent: parent, Allocation: in.Allocation,
+		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.whose.Command, Since: now.Truncate(time.Millisecond),
+	}
+}
+
+// inScope are the tickets of the same scope, without our own.
+func inScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
+	for _, t := range all {
+		if t.Parent == me.Parent && t.Allocation == me.Allocation && (t.ID != me.ID || t.UID != me.UID) {
+			others = append(others, t)
+		}
+	}
+	return others
+}
+
+// rivals are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that want
+// other devices do not matter.
+func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
+	var near []job.Ticket
+	wanted := map[gpu.UUID]bool{}
+	for _, id := range me.Devices {
+		wanted[id] = true
+	}
+	for grown := true; grown; {
+		grown = false
+		rest = slices.DeleteFunc(rest, func(t job.Ticket) bool {
+			if !slices.ContainsFunc(t.Devices, func(id gpu.UUID) bool { return wanted[id] }) {
+				return false
+			}
+			for _, id := range t.Devices {
+				wanted[id] = true
+			}
+			near, grown = append(near, t), true
+			return true
+		})
+	}
+	return near
+}
+
+// leaving are the devices that are about to be free: with memory of a lease that has just ended, or of a process that
+// is ending.
+func (q *question) leaving(v store.View) map[gpu.UUID]bool {
+	if !q.host.Hardware() {
+		return nil
+	}
+	longest := cmp.Or(q.host.Times.Fading, 10*time.Second)
+	out := map[gpu.UUID]bool{}
+	for id, c := range v.Changes {
+		if c.Ended > 0 && v.Now-c.Ended < int64(longest) {
+			out[id] = true
+		}
+	}
+	for _, p := range q.machine.Processes {
+		if p.State == "Z" || p.State == "gone" {
+			out[p.GPU] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,46 @@
+package claim
+
+import (
+	"context"
+	"os"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/mps"
+)
+
+// SettleQuota settles, before anything is claimed, how hard the share of spec will be kept; less than is required is a refusal.
+func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
+	if spec.Share == 0 {
+		return spec, nil
+	}
+	var can quota.Means
+	switch {
+	case !host.Hardware():
+		can.Watch = "the machine is invented"
+	case !launch.CanHold():
+		can.Watch = "this process adopts orphans (PID 1 of a container, or a subreaper), and what measures would become the command's child"
+	}
+	if spec.Quota == job.MPS || spec.Require == job.MPS {
+		if _, err := MPSControl(ctx, host); err != nil {
+			can.MPS = err.Error()
+		}
+	}
+	level, note, refusal := quota.Level(spec.Quota, spec.Require, can)
+	if refusal != nil {
+		return spec, refusal
+	}
+	if note != "" && (host.Hardware() || spec.Quota != job.NoQuota) { // on an invented machine only if a level was asked for
+		host.Say(note)
+	}
+	spec.Quota = level
+	return spec, nil
+}
+
+// MPSControl is the daemon that jobs of this user would go through.
+func MPSControl(ctx context.Context, host *machine.Host) (*mps.Control, error) {
+	pipe, _ := host.Env.Lookup(mps.PipeVariable)
+	return mps.Find(ctx, pipe, os.TempDir(), os.Geteuid())
+}

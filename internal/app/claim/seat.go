@@ -1,0 +1,232 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/measure"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+)
+
+// Desk leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
+// would, and needs no holder, because this process stays. A Desk is for one goroutine; its seats are for any.
+type Desk struct {
+	host   *machine.Host
+	spec   job.Spec
+	self   proc.Stat
+	folder *store.Folder // nil until the first claim: closing it would release the folder lock of the whole process
+	boot   string
+}
+
+// OpenDesk gets ready to lease what spec asks for.
+func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
+	d := &Desk{host: host, spec: spec}
+	if spec.CPU {
+		return d, nil
+	}
+	var err error
+	if d.self, err = host.Proc.Stat(os.Getpid()); err == nil {
+		d.spec, err = SettleQuota(ctx, host, spec)
+	}
+	return d, err
+}
+
+// Seat is a lease for one command, together with what the command is to be given.
+type Seat struct {
+	Plan  job.Plan
+	Lease string   // "" for a job without a device
+	Env   []string // of the command
+	Lock  *os.File // for the command too; nil without a lease
+
+	desk     *Desk
+	held     *store.Held
+	machine  gpu.Machine
+	pidfd    *os.File
+	done     chan struct{} // closed when the lease is over; nil if no process measures
+	measured chan struct{}
+}
+
+// Try leases what is free now for a command of that name, or returns a *job.Refusal.
+func (d *Desk) Try(ctx context.Context, command string) (*Seat, error) {
+	return d.seat(ctx, command, func(c *claiming) (*Decision, error) {
+		for stale := 0; ; stale++ {
+			c.question.last = stale >= rereads
+			held, err := record(d.host, c.question, c.folder, c.boot, nil)
+			if err == nil {
+				return c.question.decided(held, c.folder), nil
+			}
+			if !errors.Is(err, errStale) {
+				return nil, err
+			}
+			if err := c.read(ctx, c.host.Read); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+// Wait leases as gpuard run does: it queues until a device is free, or ctx ends.
+func (d *Desk) Wait(ctx context.Context, command string) (*Seat, error) {
+	return d.seat(ctx, command, func(c *claiming) (*Decision, error) {
+		got, err := c.now(ctx)
+		var refusal *job.Refusal
+		if !errors.As(err, &refusal) || refusal.Never {
+			return got, err
+		}
+		w := &waiting{claiming: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+		defer w.show(false)
+		return w.queue(ctx, &interrupt.Caught{}) // signals are the caller's
+	})
+}
+
+// seat asks, and gets everything ready for the command.
+func (d *Desk) seat(ctx context.Context, command string, claim func(*claiming) (*Decision, error)) (*Seat, error) {
+	if d.spec.CPU {
+		return &Seat{desk: d, Env: WithoutDevices(d.host, d.spec)}, nil
+	}
+	q, err := d.ask(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: machine.BaseName([]string{command})})
+	if err != nil {
+		return nil, err
+	}
+	got, err := claim(&claiming{host: d.host, question: q, folder: d.folder, boot: d.boot})
+	if err != nil {
+		return nil, registry.NameLockHolder(d.host, d.folder, err)
+	}
+	got.Unwatch()
+	vars, err := Variables(ctx, d.host, d.spec, got)
+	if err != nil {
+		return nil, err
+	}
+	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, held: got.Held, machine: got.Machine}, nil
+}
+
+// ask reads the machine; the first time it also finds the folder.
+func (d *Desk) ask(ctx context.Context, whose Subject) (q *question, err error) {
+	if d.folder == nil {
+		q, folder, boot, err := ask(ctx, d.host, d.spec, whose)
+		if err == nil {
+			d.folder, d.boot = folder, boot
+		}
+		return q, err
+	}
+	rules, err := d.host.Rules()
+	if err != nil {
+		return nil, err
+	}
+	q = &question{host: d.host, whose: whose, spec: d.spec, env: d.host.Unmasked(), since: d.folder.Generation(d.boot), rules: rules}
+	if q.machine, q.partial, err = d.host.ReadFast(ctx, Needed(d.spec)); err != nil && q.partial {
+		q.partial = false
+		q.machine, err = d.host.ReadAll(ctx, Needed(d.spec))
+	}
+	q.read = time.Now()
+	return q, err
+}
+
+// Entrust notes that the lease is the process's, a child that was not waited for yet. A share is measured from then on.
+func (s *Seat) Entrust(pid int) error {
+	if s.held == nil {
+		return nil
+	}
+	stat, err := s.desk.host.Proc.Stat(pid)
+	if err != nil {
+		return err
+	}
+	lease, err := s.desk.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
+	s.held.Lease = lease
+	if err != nil || lease.Share == 0 || lease.Quota == job.NoQuota {
+		return err
+	}
+	if s.pidfd, err = launch.Pidfd(pid); err != nil {
+		return err
+	}
+	s.done, s.measured = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(s.measured)
+		measure.Guard(int(s.pidfd.Fd()), s.desk.folder, lease, s.done)
+	}()
+	return nil
+}
+
+// Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
+// that.
+func (s *Seat) Leave() error {
+	if s.held == nil {
+		return nil
+	}
+	_ = s.held.Lock.Close() // first: the measuring process must not delay it
+	if s.done != nil {
+		close(s.done)
+		defer func() {
+			<-s.measured
+			_ = s.pidfd.Close()
+		}()
+	}
+	gone, err := s.desk.folder.End(s.held.Lease, s.held.Lease.Boot)
+	if err != nil || gone {
+		return err
+	}
+	return registry.NoteHolders(s.desk.host.Proc, s.desk.folder, s.held.Lease, os.Getpid())
+}
+
+// Touch keeps the lease young where old files are swept.
+func (s *Seat) Touch() {
+	if s.held != nil {
+		s.desk.folder.Touch(s.held.Lease)
+	}
+}
+
+// Portion is what each of n jobs on a device can be promised: an equal part of what the smallest device that the job could be
+// given has for shares.
+func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu.Bytes, error) {
+	plan, m, err := DecideNow(ctx, host, spec)
+	reasons := plan.Reasons
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) && !refusal.Never {
+		reasons, err = refusal.Reasons, nil
+	}
+	least := gpu.Bytes(-1)
+	for _, r := range reasons {
+		d, _, found := m.Find(r.UUID)
+		if !found || r.Verdict == job.Never {
+			continue
+		}
+		room := pick.Promisable(d)
+		if room == nil {
+			return 0, fmt.Errorf("cannot share GPU %d among %d runs: its memory is not known; name a size: --share 8G", d.Index, n)
+		}
+		if least < 0 || *room < least {
+			least = *room
+		}
+	}
+	part := least / gpu.Bytes(n) / gpu.MiB * gpu.MiB
+	if err == nil && part <= 0 {
+		err = exit.Usagef("cannot run %d jobs on each GPU: there is no memory for that many", n)
+	}
+	return part, err
+}
+
+// Fault is what was wrong with the machine while the command ran, "" when nothing says that anything was.
+func (s *Seat) Fault(ctx context.Context) string {
+	if s.held == nil || !s.desk.host.Hardware() {
+		return ""
+	}
+	after, err := s.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
+	if err != nil {
+		return "the GPUs cannot be read any more: " + err.Error()
+	}
+	fault, _ := health.Blame(s.machine, after, s.Plan.UUIDs(), s.held.Lease.Since, time.Now())
+	return fault
+}

@@ -1,0 +1,55 @@
+package claim
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/job"
+)
+
+// TestDeskLeavesNoWatch: a process that waits for many devices, one after the other, keeps no descriptor of those waits: a user has
+// 128 of their kind in all.
+func TestDeskLeavesNoWatch(t *testing.T) {
+	host, ids := sticky(t)
+	desk, err := OpenDesk(t.Context(), host, job.Spec{GPUs: len(ids)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close them some time
+	before := watches(t)
+	for range 5 {
+		d, give := lend(t, host, job.Spec{GPUs: len(ids)})
+		timer := time.AfterFunc(20*time.Millisecond, give)
+		seat, err := desk.Wait(t.Context(), "true")
+		timer.Stop()
+		if err != nil || len(seat.Plan.Devices) != len(d.Plan.Devices) {
+			t.Fatalf("the seat: %+v, %v", seat, err)
+		}
+		if err := seat.Leave(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); watches(t) > before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d watches are left of 5 waits, and before there were %d", watches(t), before)
+		}
+	}
+}
+
+// watches counts the inotify descriptors of this process.
+func watches(t *testing.T) (n int) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && target == "anon_inode:inotify" {
+			n++
+		}
+	}
+	return n
+}

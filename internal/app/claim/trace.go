@@ -1,0 +1,130 @@
+package claim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/queue"
+)
+
+// traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
+// asked. What queue.Next answers to it is what happened. Lines are written after the lock is released: their order is that of boot.
+type traced struct {
+	Schema string                 `json:"schema"` // "gpuard.trace/1"
+	Now    int64                  `json:"now"`    // wall clock, ns since 1970
+	Boot   int64                  `json:"boot"`   // CLOCK_BOOTTIME, ns
+	Me     string                 `json:"me"`     // ticket that asks; "" for a request without one
+	UID    uint32                 `json:"uid"`    // its owner
+	PID    int                    `json:"pid"`    // the process that asks
+	Next   string                 `json:"next"`   // ticket whose turn it is; "" for a request without one
+	Free   bool                   `json:"free"`   // what it wants is free; otherwise no request is next
+	Given  []gpu.UUID             `json:"given"`  // what the one that asks was given
+	Line   []ticketTraced         `json:"line"`   // all waiting requests, this one included
+	Held   []leaseTraced          `json:"held"`   // living leases
+	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
+	Ending map[gpu.UUID]bool      `json:"ending"` // devices that are about to be free
+	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
+
+	Reserved map[string]queue.Reservation `json:"reserved"` // by "UID/ID" of the ticket
+	Rest     map[gpu.UUID]int64           `json:"rest"`     // no reservation begins on the device before: CLOCK_BOOTTIME, ns
+}
+
+// ticketTraced and leaseTraced carry what their files do not: owner and arrival.
+type ticketTraced struct {
+	job.Ticket
+	Owner   uint32 `json:"uid"`
+	Arrival int64  `json:"arrival"` // ns since 1970
+}
+
+type leaseTraced struct {
+	job.Lease
+	Owner uint32 `json:"uid"`
+}
+
+// tracing reports whether decisions are written down.
+func tracing(host *machine.Host) bool {
+	path, _ := host.Env.Lookup("GPUARD_TRACE")
+	return path != ""
+}
+
+// trace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and written
+// when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
+type trace struct {
+	host      *machine.Host
+	file      *os.File
+	decisions []traced
+}
+
+// openTrace opens the file before the folder is locked; nil where none is named.
+func openTrace(host *machine.Host) (*trace, error) {
+	path, _ := host.Env.Lookup("GPUARD_TRACE")
+	if path == "" {
+		return nil, nil //nolint:nilnil // nothing is traced
+	}
+	if !filepath.IsAbs(path) {
+		return nil, exit.Usagef("cannot write the trace %s: GPUARD_TRACE must be an absolute path", path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // not to wait for a pipe's reader
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, fmt.Errorf("cannot write the trace: %s is a pipe that no program reads; start the reader first, or unset GPUARD_TRACE to do without", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
+	}
+	return &trace{host: host, file: file}, nil
+}
+
+// add collects a decision. The folder lock is held.
+func (c *trace) add(l *line, plan job.Plan, refusal *job.Refusal) {
+	if c == nil || l == nil {
+		return
+	}
+	q := l.asked
+	t := traced{
+		Schema: "gpuard.trace/1", Now: q.Now, Boot: q.Boot, Me: l.me.ID, UID: l.me.UID, PID: os.Getpid(), Next: l.next.ID, Free: l.free,
+		Given: []gpu.UUID{}, Line: []ticketTraced{}, Held: []leaseTraced{}, Rooms: q.Rooms, Ending: q.Ending, Passed: q.Passed,
+		Reserved: q.Reserved, Rest: q.Rest,
+	}
+	for _, ticket := range q.Tickets {
+		t.Line = append(t.Line, ticketTraced{ticket, ticket.UID, ticket.Arrival})
+	}
+	for _, lease := range q.Held {
+		t.Held = append(t.Held, leaseTraced{lease, lease.UID})
+	}
+	if refusal == nil {
+		t.Given = plan.UUIDs()
+	}
+	c.decisions = append(c.decisions, t)
+}
+
+// unread is how long a pipe may be full before its lines are lost.
+const unread = 100 * time.Millisecond
+
+// write appends the decisions and closes the file. What fails here is no fault of the claim, which has been made.
+func (c *trace) write() {
+	if c == nil {
+		return
+	}
+	defer c.file.Close()                                //nolint:errcheck // the write says it
+	_ = c.file.SetWriteDeadline(time.Now().Add(unread)) // files that are no pipe have none
+	for i := range c.decisions {
+		data, err := json.Marshal(&c.decisions[i])
+		if err == nil {
+			_, err = c.file.Write(append(data, '\n'))
+		}
+		if err != nil {
+			c.host.Say(fmt.Sprintf("the trace is not complete: %v; unset GPUARD_TRACE to do without", err))
+			return
+		}
+	}
+}

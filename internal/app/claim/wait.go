@@ -1,0 +1,347 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
+)
+
+// A request that cannot be served writes a ticket, and tries again when something changes. There is no daemon. Only the
+// first few requests of a user try; the others sleep behind them (store.Waiting.Behind). What wakes a request, in
+// wake.go:
+//
+//   - a lease, or a ticket ahead, ends: inotify on the folder;
+//   - a process without a lease ends: its pidfd;
+//   - memory of a job that has just ended may be free: the machine is read at growing intervals;
+//   - the request that is next does not act: a timer, after which it is passed over;
+//   - changes that no file shows, such as a new device or one that is healthy again: only the first in the queue reads the machine,
+//     once a second, and calls the others if one of them may start.
+
+// errLate ends the waiting.
+var errLate = errors.New("the time of --wait ran out")
+
+// signalled ends the waiting in favour of a signal.
+type signalled struct{ sig os.Signal }
+
+// Error names the signal.
+func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
+
+// wait queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
+// ticket is removed, and a continued process queues at the end.
+func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
+	caught := interrupt.Catch()
+	defer caught.Stop()
+	if c.question.spec.Waiting.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.question.spec.Waiting.Limit, errLate)
+		defer cancel()
+	}
+	w := &waiting{claiming: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+	for {
+		d, err := w.queue(ctx, caught)
+		w.show(false)
+		var by *signalled
+		switch {
+		case errors.Is(err, errLate):
+			if w.skipped {
+				w.refresh()
+			}
+			last := *w.refusal
+			last.Summary += ", after waiting " + c.question.spec.Waiting.Limit.String()
+			return nil, &job.Late{Refusal: &last}
+		case !errors.As(err, &by):
+			caught.Stop()
+			c.belated(caught, d)
+			return d, err
+		case by.sig == syscall.SIGTSTP:
+			if c.host.Live {
+				c.host.Say("left the line; fg or bg puts this request at its end")
+			}
+			interrupt.Suspend()
+		default:
+			caught.Stop()
+			interrupt.Die(by.sig)
+		}
+	}
+}
+
+// belated heeds a signal that came after the waiting was over and before this process reacts to signals by itself again.
+func (c *claiming) belated(caught *interrupt.Caught, d *Decision) {
+	for {
+		select {
+		case sig := <-caught.Signals:
+			switch {
+			case sig == syscall.SIGCONT, c.reload(sig):
+			case sig == syscall.SIGTSTP:
+				interrupt.Suspend()
+			default:
+				c.giveUp(d)
+				interrupt.Die(sig)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// reload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will start has read nothing yet.
+func (c *claiming) reload(sig os.Signal) bool {
+	executed, _ := c.host.Env.Lookup("SYSTEMD_EXEC_PID") // by systemd itself (systemd.exec(5))
+	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
+}
+
+// waiting is a request in the line.
+type waiting struct {
+	*claiming
+	began   time.Time
+	mine    *store.Waiting
+	watcher *store.Watcher // nil where the system has none left
+	awake   chan struct{}  // has a value when this process was continued
+	refusal *job.Refusal   // of the last attempt
+	exits   map[blocking]<-chan struct{}
+	gone    chan struct{} // has a value when one of the blocking processes has ended
+	fading  patience
+	ahead   int           // requests that come first, as far as is known
+	skipped bool          // things have changed since the last attempt
+	tried   time.Time     // when the machine was last read, or could not be
+	took    time.Duration // that
+	silent  bool          // the machine cannot be read, and that was said
+	missing bool          // too many devices are gone, and that was said
+}
+
+// blocking is a process without a lease.
+type blocking struct {
+	pid   int
+	start uint64
+}
+
+// queue waits in the queue once, until there is an answer or a signal.
+func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*Decision, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	heard := make(chan os.Signal, 1)
+	go func() { heard <- w.listen(ctx, caught, cancel) }()
+	d, err := w.stand(ctx)
+	cancel(nil)
+	sig := <-heard // also one that came after the last attempt, so that it is not the cause of ctx
+	switch cause := context.Cause(ctx); {
+	case sig != nil: // the signal counts, whatever the last attempt gave
+		w.giveUp(d)
+		return nil, &signalled{sig}
+	case err != nil && errors.Is(cause, errLate): // in the middle of an attempt
+		return nil, errLate
+	}
+	return d, err
+}
+
+// giveUp frees what an attempt has leased; d may be nil.
+func (c *claiming) giveUp(d *Decision) {
+	if d != nil && d.Held != nil {
+		d.Unwatch()
+		_ = c.folder.Release(d.Held.Lease, c.boot)
+		_ = d.Held.Lock.Close()
+	}
+}
+
+// listen turns signals into the end of ctx, and returns the one that ends the waiting; nil when ctx ended by itself.
+func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel context.CancelCauseFunc) os.Signal {
+	for {
+		select {
+		case sig := <-caught.Signals:
+			if w.reload(sig) {
+				continue
+			}
+			if sig != syscall.SIGCONT {
+				cancel(&signalled{sig})
+				return sig
+			}
+			select {
+			case w.awake <- struct{}{}:
+			default:
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// stand takes a ticket and tries until something is given.
+func (w *waiting) stand(ctx context.Context) (*Decision, error) {
+	q := w.question
+	in, _ := q.context(q.seen.Held, time.Now())
+	ticket := q.ticket(in, time.Now())
+	if self, err := w.host.Proc.Stat(os.Getpid()); err == nil {
+		ticket.Start = self.Start
+	}
+	if len(ticket.Devices) < ticket.Count { // nothing here could ever be enough
+		return nil, w.refusal
+	}
+	var err error
+	if w.mine, err = w.folder.Queue(ticket); err != nil {
+		return nil, err
+	}
+	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
+	if err := w.behind(ctx, len(q.machine.Devices)+4); err != nil {
+		return nil, err
+	}
+	if w.watcher, err = w.folder.Watch(); err == nil {
+		defer w.watcher.Close() //nolint:errcheck // nothing was written
+	}
+	w.host.Patience = cmp.Or(w.host.Patience, machine.ConfigPatience)
+	w.fading, w.tried = q.patience(), q.read
+	for next := (wake{look: true}); ; {
+		held, err := w.look(ctx, next)
+		if err == nil {
+			d := q.decided(held, w.folder)
+			if w.watcher != nil {
+				d.Watch = w.watcher.Leave()
+			}
+			return d, nil
+		}
+		if !errors.As(err, &w.refusal) || w.refusal.Never && !w.mayReturn() {
+			return nil, err
+		}
+		w.miss(w.refusal.Never)
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		w.show(true)
+		for next.look = false; !next.look; {
+			if next, err = w.sleep(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// behind sleeps while n tickets of this user are ahead. On a terminal the place is updated from time to time.
+func (w *waiting) behind(ctx context.Context, n int) error {
+	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
+		part, cancel := ctx, context.CancelFunc(func() {})
+		if w.host.Live {
+			part, cancel = context.WithTimeout(ctx, pause)
+		}
+		w.show(true)
+		err := w.mine.Behind(part, n)
+		cancel()
+		if err == nil || ctx.Err() != nil || !w.host.Live {
+			return err
+		}
+	}
+}
+
+// look tries to claim, with the last reading of the machine if that is enough: changes of leases and tickets are
+// visible without a new one. Reading an invented machine costs nothing. If the machine cannot be read now, nothing
+// changes.
+func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
+	w.host.ForgetConfig()
+	w.skipped = false
+	for stale := 0; ; stale++ {
+		old := why.given && time.Since(w.question.read) > machine.Fresh // nothing is given on such a reading
+		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
+			switch err := w.readAgain(ctx); {
+			case err != nil && ctx.Err() == nil:
+				return nil, w.refusal
+			case err != nil:
+				return nil, err
+			}
+		}
+		w.question.last = stale > rereads
+		held, err := record(w.host, w.question, w.folder, w.boot, w.mine)
+		if errors.Is(err, errStale) {
+			continue
+		}
+		if w.ahead = 0; w.question.line != nil {
+			place, _ := w.question.line.place()
+			w.ahead = place - 1
+		}
+		if err != nil {
+			w.renew()
+			if why.fresh {
+				call(w.host, w.question, w.folder, w.boot)
+			}
+		}
+		return held, err
+	}
+}
+
+// readAgain reads the machine, and says once when that fails. It does not wait for a device that is late, or the end of a lease on
+// another one would be heeded only when the driver has given the late one up; the next reading may find it.
+func (w *waiting) readAgain(ctx context.Context) error {
+	began := time.Now()
+	err := w.read(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+		m, _, err := w.host.ReadFast(ctx, what)
+		return m, err
+	})
+	w.tried = time.Now()
+	w.took = w.tried.Sub(began)
+	if err != nil && !w.silent && ctx.Err() == nil {
+		w.host.Say(err.Error() + "; this request stays in the line meanwhile")
+	}
+	w.silent = err != nil
+	return err
+}
+
+// watchExits has a value when one of the processes that block has ended.
+func (w *waiting) watchExits() <-chan struct{} {
+	if !w.host.Hardware() {
+		return nil
+	}
+	if w.gone == nil {
+		w.gone = make(chan struct{}, 1)
+	}
+	const most = 16 // each takes a thread
+	for _, r := range w.refusal.Reasons {
+		for _, p := range r.Processes {
+			b := blocking{p.PID, p.Start}
+			if _, known := w.exits[b]; known || len(w.exits) == most || !untold(r) || p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
+				continue
+			}
+			pidfd, err := launch.Pidfd(p.PID)
+			if err != nil {
+				continue
+			}
+			ended := launch.Exited(pidfd)
+			w.exits[b] = ended
+			go func() {
+				<-ended
+				_ = pidfd.Close()
+				select {
+				case w.gone <- struct{}{}:
+				default:
+				}
+			}()
+		}
+	}
+	return w.gone
+}
+
+// want is the request in a few words.
+func want(spec job.Spec) string {
+	n := max(spec.GPUs, len(spec.Devices))
+	text := fmt.Sprintf("%d GPUs", n)
+	switch {
+	case spec.MIG != "":
+		text = "a " + gpu.Clean(spec.MIG) + " slice"
+	case n == 1:
+		text = "1 GPU"
+	}
+	switch {
+	case spec.Share > 0:
+		text += fmt.Sprintf(" (a share of %s)", spec.Share)
+	case spec.Memory > 0:
+		text += fmt.Sprintf(" with %s", spec.Memory)
+	}
+	return text
+}

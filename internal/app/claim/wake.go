@@ -1,0 +1,182 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
+)
+
+// wake is why a waiting request wakes.
+type wake struct {
+	look  bool // another attempt may give another answer
+	fresh bool // the machine must be read for it, because what changed there is told by nothing else
+	given bool // it may well get a device
+}
+
+// sleep returns when something has happened.
+func (w *waiting) sleep(ctx context.Context) (wake, error) {
+	pause, fresh := w.pause()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	var beat <-chan time.Time // only on a terminal
+	if w.host.Live && w.host.Stand != nil {
+		t := time.NewTicker(renewal)
+		defer t.Stop()
+		beat = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return wake{}, context.Cause(ctx)
+		case <-w.changed():
+			w.fading = w.question.patience()
+			look, err := w.react(ctx)
+			return wake{look: look, given: look}, err
+		case <-w.awake:
+			return wake{look: true, fresh: true}, nil
+		case <-w.watchExits():
+			return wake{look: true, fresh: true}, nil
+		case <-timer.C:
+			return wake{look: true, fresh: fresh}, nil
+		case <-beat:
+			w.recount()
+		}
+	}
+}
+
+// renewal is the time between two counts of the queue on a terminal.
+const renewal = 2 * time.Second
+
+// changed has a value when a lease or a ticket has ended.
+func (w *waiting) changed() <-chan struct{} {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Changed
+}
+
+// slow is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
+// no more than a tenth of the time goes into it.
+func (w *waiting) slow() time.Duration { return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took) }
+
+// pause is the time until the request checks again without an event, and whether it must then read the machine.
+func (w *waiting) pause() (shortest time.Duration, fresh bool) {
+	q := w.question
+	sooner := func(d time.Duration, reads bool) {
+		if d > 0 && (shortest == 0 || d < shortest) {
+			shortest, fresh = d, reads
+		}
+	}
+	if l := q.line; l != nil && l.free && !l.mine() {
+		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.host.Times.Overdue, queue.Overdue)
+		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
+	}
+	if l := q.line; l != nil && l.lapses() > 0 {
+		sooner(l.lapses()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
+	}
+	if e := q.ending(w.refusal); w.fading.lasts(e) && (e != endingLease || w.watcher == nil) { // the end of a lease is told
+		sooner(w.fading.next*time.Duration(w.ahead+1), true)
+		w.fading.next = min(2*w.fading.next, time.Second)
+	}
+	every := w.slow()
+	if w.ahead > 0 { // in case those ahead are stopped
+		every *= time.Duration(30 * w.ahead)
+	}
+	// Counted from the last reading: events that need none come more often than that where many wait.
+	sooner(max(every-time.Since(w.tried), time.Millisecond), true)
+	if w.watcher == nil {
+		sooner(min(w.slow(), time.Second), false)
+	}
+	return shortest, fresh
+}
+
+// turns is how long a request lets each of those ahead go first.
+const turns = 4 * time.Millisecond
+
+// react waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to try.
+// As many requests as there are free devices try immediately, and the others one after the other while a device is
+// left: a crowd that tries at the same time would keep the processors from the jobs that start.
+func (w *waiting) react(ctx context.Context) (look bool, err error) {
+	for waited := time.Duration(0); ; {
+		free := w.survey()
+		if free == 0 {
+			w.skip()
+			return false, nil
+		}
+		wait := time.Duration(max(0, min(w.ahead, 20)-free+1))*turns - waited
+		if wait <= 0 {
+			return true, nil
+		}
+		began := time.Now()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-w.changed():
+		case <-ctx.Done():
+			timer.Stop()
+			return false, context.Cause(ctx)
+		}
+		timer.Stop()
+		waited += time.Since(began)
+	}
+}
+
+// survey counts the devices that the request may be able to use now, and the requests ahead, without the folder lock.
+// The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that were
+// busy at the last attempt for a reason that no lease and no ticket changes do not count.
+func (w *waiting) survey() (free int) {
+	q, l := w.question, w.question.line
+	all := len(w.mine.Ticket.Devices)
+	if l != nil {
+		order := queue.Order(l.asked)
+		w.ahead = w.folder.Left(order[:max(0, slices.IndexFunc(order, l.isMe))])
+	}
+	sight, err := w.folder.Sight(w.boot)
+	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
+		return all // others may have the same devices
+	}
+	if len(q.appeared(sight.Changes, w.mine.Ticket.Known)) > 0 {
+		return all
+	}
+	for _, id := range w.mine.Ticket.Devices {
+		told := sight.Changes[id].Generation != q.seen.Changes[id].Generation
+		busy := slices.ContainsFunc(w.refusal.Reasons, func(r job.Reason) bool { return r.UUID == id && untold(r) })
+		if !sight.Leased[job.DeviceHash(id)] && !sight.Leased[job.ManyDevices] && (told || !busy) {
+			free++
+		}
+	}
+	if free < w.mine.Ticket.Count {
+		return 0
+	}
+	return free
+}
+
+// untold reports whether no file shows the end of this reason.
+func untold(r job.Reason) bool {
+	return r.Verdict == job.Busy && r.Lease == "" && r.Code != "leased" && r.Code != "kept"
+}
+
+// skip records that no attempt was needed.
+func (w *waiting) skip() {
+	w.skipped = true
+	if l := w.question.line; l != nil {
+		l.free = false
+	}
+	if w.host.Stand != nil {
+		w.refresh()
+		w.recount()
+	}
+}
+
+// refresh updates what is shown about the request without an attempt.
+func (w *waiting) refresh() {
+	q := w.question
+	held, _ := w.folder.Leases()
+	if _, refusal := q.decide(held, q.seen.Last, time.Now()); refusal != nil {
+		w.refusal, q.seen.Held = refusal, held
+	}
+}

@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/cdi"
+	"gpuard/internal/text/toolkit"
+)
+
+// siteContainers reads how containers of this machine get at GPUs, from files alone: no engine is asked.
+func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Containers] {
+	var c hostinfo.Containers
+	is := func(paths ...string) bool {
+		for _, p := range paths {
+			if files.Is(host.Below(p)) {
+				return true
+			}
+		}
+		return false
+	}
+	c.Hook = is("/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-container-toolkit", "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook")
+	c.Toolkit = c.Hook || is("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-ctk")
+	c.Docker = is("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/usr/sbin/dockerd")
+	c.Podman = is("/usr/bin/podman", "/usr/local/bin/podman")
+	c.ToolkitVersion = toolkitVersion(host)
+	settings(host, &c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.Runtime)
+	settings(host, &c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.Docker)
+	if c.CgroupDriver == "" && c.Docker {
+		c.CgroupDriver, c.CgroupDefault = dockersChoice(host), true
+	}
+	for _, hook := range []string{"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", "/etc/containers/oci/hooks.d/oci-nvidia-hook.json"} {
+		if is(hook) {
+			c.HookFile = hook
+		}
+	}
+	specs(host, &c)
+	return hostinfo.Read(c)
+}
+
+// settings reads one file of settings into c; that there is none is no problem.
+func settings(host *machine.Host, c *hostinfo.Containers, path string, into *string, read func([]byte, *hostinfo.Containers) error) {
+	text, err := files.Read(host.Below(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	*into = path
+	if err == nil {
+		err = read(text.Content, c)
+	}
+	if err != nil {
+		c.Problems = append(c.Problems, path+": "+err.Error())
+	}
+}
+
+// toolkitVersion is taken from the name of the library that the toolkit's packages bring, which has their version: no program
+// is run and no package database is read.
+func toolkitVersion(host *machine.Host) string {
+	for _, folder := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
+		matches, _ := filepath.Glob(host.Below(folder + "/libnvidia-container.so.1.*.*"))
+		for _, m := range matches {
+			if version, ok := strings.CutPrefix(filepath.Base(m), "libnvidia-container.so."); ok {
+				return version
+			}
+		}
+	}
+	return ""
+}
+
+// dockersChoice is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2 (moby/moby
+// daemon/daemon_unix.go).
+func dockersChoice(host *machine.Host) string {
+	if files.Is(host.Below("/sys/fs/cgroup/cgroup.controllers")) && files.Is(host.Below("/run/systemd/system")) {
+		return "systemd"
+	}
+	return "cgroupfs"
+}
+
+// specs reads the CDI files in the default folders of container engines; a file in a later folder wins
+// (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
+func specs(host *machine.Host, c *hostinfo.Containers) {
+	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {
+		names, err := files.Names(host.Below(folder), ".yaml", ".json")
+		if err != nil {
+			c.Problems = append(c.Problems, folder+": "+err.Error())
+		}
+		for i, name := range names {
+			if i == 64 {
+				c.Problems = append(c.Problems, fmt.Sprintf("%s: only the first %d of %d files were read", folder, i, len(names)))
+				break
+			}
+			path := folder + "/" + name
+			text, err := files.Read(host.Below(path))
+			spec, bad := cdi.Read(text.Content)
+			if err == nil {
+				err = bad
+			}
+			if err != nil {
+				spec = hostinfo.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
+			}
+			spec.Path, spec.Folder, spec.Modified = path, place, text.Modified
+			c.Specs = append(c.Specs, spec)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Package doctor reads everything that may be wrong with GPUs on this computer, and has core/check judge it. It changes nothing;
+// with --bundle it writes one file.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
+)
+
+// Diagnose reads the machine and its surroundings, and judges them. of names one Python environment (an interpreter, a
+// folder, the name of a conda environment) instead of all that are found; with run, its libraries are imported too.
+// Whatever cannot be read is an unknown finding. Errors are only about the arguments.
+func Diagnose(ctx context.Context, host *machine.Host, of string, run bool) (check.Diagnosis, error) {
+	s, err := survey(ctx, host, of, run)
+	if err != nil {
+		return check.Diagnosis{}, err
+	}
+	return check.Diagnose(s), nil
+}
+
+// survey makes all readings at the same time. Each has a deadline, and its failure affects no other.
+func survey(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Site, error) {
+	l := &looking{ctx: ctx, say: host.Say}
+	defer l.over()
+	one := *host
+	one.Say = l.tell // readings speak from several goroutines
+	host, l.host = &one, &one
+	s := hostinfo.Site{Now: time.Now(), Env: host.Env}
+	if !host.Hardware() {
+		if of != "" || run {
+			return s, exit.Usagef("cannot look at Python environments of %s: only its devices are known; leave --for and --run out, or --machine", host.Machine)
+		}
+		m, err := host.Read(ctx, gpu.Everything)
+		s.Machine = hostinfo.Read(m)
+		elsewhere(&s)
+		holders(&s, siteLeftovers(ctx, host, s.Machine))
+		return s, err
+	}
+	s.Container = host.Container()
+	usual := cmp.Or(host.Times.Survey, 5*time.Second)
+	patient := usual
+	if run {
+		patient += 2 * time.Minute // an import of a large library from a cold disk
+	}
+	look(l, "the devices", 4*cmp.Or(host.Times.Driver, 5*time.Second), &s.Machine, siteMachine)
+	look(l, "the driver", usual, &s.Driver, siteDriver)
+	look(l, "the PCI bus", usual, &s.Cards, siteCards)
+	look(l, "device files", usual, &s.Nodes, siteNodes)
+	look(l, "libraries", usual, &s.Libraries, siteLibraries)
+	look(l, "CUDA toolkits", usual, &s.Toolkits, siteToolkits)
+	look(l, "containers", usual, &s.Containers, siteContainers)
+	look(l, "limits", usual, &s.Limits, siteLimits)
+	look(l, "NCCL's settings", usual, &s.NCCL, siteNCCL)
+	look(l, "the state folder", usual, &s.State, siteState)
+	look(l, "configuration files", usual, &s.Policy, sitePolicy)
+	look(l, "the kernel's log", usual, &s.Log, siteLog)
+	misuse := make(chan error, 1)
+	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Python] {
+		found, err := sitePythons(ctx, host, of, run)
+		misuse <- err
+		return found
+	})
+	l.wait()
+	devices, held := s.Machine, hostinfo.Answer[holding]{}
+	look(l, "leftovers", usual, &held, func(ctx context.Context, host *machine.Host) hostinfo.Answer[holding] {
+		return siteLeftovers(ctx, host, devices)
+	})
+	l.wait()
+	holders(&s, held)
+	select {
+	case err := <-misuse:
+		return s, err
+	default: // it was not waited for
+		return s, nil
+	}
+}
+
+// looking is a set of readings in progress.
+type looking struct {
+	ctx     context.Context //nolint:containedctx // it lives as long as one survey
+	say     func(string)
+	host    *machine.Host
+	all     sync.WaitGroup
+	turn    sync.Mutex
+	pending []string // what is being looked at
+	ended   bool
+}
+
+// look starts one reading. A reading that panics or is late counts as failed, and the result of a late one is dropped.
+func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context, *machine.Host) hostinfo.Answer[T]) {
+	l.note(func() { l.pending = append(l.pending, what) })
+	l.all.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, deadline)
+		defer cancel()
+		found := make(chan hostinfo.Answer[T], 1)
+		go func() {
+			defer func() {
+				if p := recover(); p != nil {
+					found <- hostinfo.Failed[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
+				}
+			}()
+			found <- read(ctx, l.host)
+		}()
+		select {
+		case *into = <-found:
+		case <-ctx.Done():
+			late := fmt.Sprintf("no answer within %s", deadline)
+			if l.ctx.Err() != nil {
+				late = context.Cause(l.ctx).Error()
+			}
+			*into = hostinfo.Failed[T](late)
+		}
+		l.note(func() {
+			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
+		})
+	})
+}
+
+func (l *looking) note(change func()) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	change()
+}
+
+// tell shows one line at a time, and none after the answer: a late reading may still report.
+func (l *looking) tell(line string) {
+	l.note(func() {
+		if !l.ended {
+			l.say(line)
+		}
+	})
+}
+
+func (l *looking) over() { l.note(func() { l.ended = true }) }
+
+// wait ends with the last reading. Where that takes long, it says now and then what it waits for.
+func (l *looking) wait() {
+	done := make(chan struct{})
+	go func() {
+		l.all.Wait()
+		close(done)
+	}()
+	for pause := time.Second; ; pause *= 3 {
+		timer := time.NewTimer(pause)
+		select {
+		case <-done:
+			timer.Stop()
+			return
+		case <-timer.C:
+			var pending string
+			l.note(func() { pending = strings.Join(l.pending, ", ") })
+			if pending != "" {
+				l.tell("still looking at " + pending)
+			}
+		}
+	}
+}
+
+// siteMachine reads all that the drivers tell.
+func siteMachine(ctx context.Context, host *machine.Host) hostinfo.Answer[gpu.Machine] {
+	m, err := host.Read(ctx, gpu.Everything)
+	var none *gpu.Unavailable
+	switch {
+	case errors.As(err, &none):
+		return hostinfo.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
+	case err != nil:
+		return hostinfo.Failed[gpu.Machine](err.Error())
+	}
+	return hostinfo.Read(m)
+}
+
+// elsewhere fills in what cannot be asked of a machine that is not this computer.
+func elsewhere(s *hostinfo.Site) {
+	const why = "not looked: this is about a recorded or invented machine"
+	s.Driver, s.Cards, s.Nodes = hostinfo.Failed[hostinfo.Driver](why), hostinfo.Failed[[]hostinfo.Card](why), hostinfo.Failed[[]hostinfo.Node](why)
+	s.Libraries, s.Toolkits, s.Pythons = hostinfo.Failed[[]hostinfo.Library](why), hostinfo.Failed[[]hostinfo.Toolkit](why), hostinfo.Failed[[]hostinfo.Python](why)
+	s.Containers, s.Limits, s.NCCL = hostinfo.Failed[hostinfo.Containers](why), hostinfo.Failed[hostinfo.Limits](why), hostinfo.Failed[[]hostinfo.NCCLFile](why)
+	s.Policy = hostinfo.Failed[hostinfo.Policy](why)
+	s.State, s.Log = hostinfo.Failed[hostinfo.State](why), hostinfo.Failed[[]hostinfo.Error](why)
+}

@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/host/kmod"
+	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/loader"
+	"gpuard/internal/host/proc"
+)
+
+// siteDriver reads the kernel's side of the driver, and finds the libraries beside it.
+func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Driver] {
+	d, err := kmod.Driver(host.Root)
+	if err != nil {
+		return hostinfo.Failed[hostinfo.Driver](err.Error())
+	}
+	if len(d.Switches) > 0 {
+		if runs, sees := host.Proc.Runs("nv-fabricmanager"); sees {
+			d.FabricManager = &runs
+		}
+	}
+	found, _ := search(host).Libraries() // that the cache cannot be read is told with the libraries
+	if l, ok := loader.First(found, "libnvidia-ml.so.1"); ok {
+		d.Library, d.LibraryPath = l.Version, l.Path
+	}
+	if l, ok := loader.First(found, "libcuda.so.1"); ok {
+		d.CUDALibrary, d.CUDAPath = l.Version, l.Path
+	} else {
+		d.Elsewhere = search(host).Elsewhere("libcuda.so.1")
+	}
+	return hostinfo.Read(d)
+}
+
+// siteCards lists the display controllers and accelerators of the PCI bus, with what NVIDIA's module calls them.
+func siteCards(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Card] {
+	if host.Cards == nil {
+		return hostinfo.Failed[[]hostinfo.Card]("not looked")
+	}
+	cards, err := host.Cards()
+	if err != nil {
+		return hostinfo.Failed[[]hostinfo.Card](err.Error())
+	}
+	minors := kmod.Minors(host.Root)
+	for i := range cards {
+		if n, ok := minors[cards[i].PCI]; ok {
+			cards[i].Minor = &n
+		}
+	}
+	return hostinfo.Read(cards)
+}
+
+// siteNodes lists the device files of GPU drivers.
+func siteNodes(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Node] {
+	nodes, err := kmod.Nodes(host.Root)
+	if err != nil {
+		return hostinfo.Failed[[]hostinfo.Node](err.Error())
+	}
+	return hostinfo.Read(nodes)
+}
+
+// siteLibraries lists the CUDA libraries in the folders of the dynamic loader.
+func siteLibraries(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Library] {
+	found, err := search(host).Libraries()
+	if err != nil {
+		return hostinfo.Answer[[]hostinfo.Library]{Found: found, Problem: err.Error()}
+	}
+	return hostinfo.Read(found)
+}
+
+func search(host *machine.Host) loader.Search {
+	path, _ := host.Env.Lookup("LD_LIBRARY_PATH")
+	return loader.Search{Root: host.Root, Path: path}
+}
+
+// siteToolkits lists CUDA toolkits.
+func siteToolkits(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Toolkit] {
+	path, _ := host.Env.Lookup("PATH")
+	var homes []string
+	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
+		home, _ := host.Env.Lookup(name)
+		homes = append(homes, home)
+	}
+	return hostinfo.Read(loader.Toolkits(host.Root, path, homes...))
+}
+
+// siteLog reads the errors of NVIDIA's driver that the kernel's log still has.
+func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Error] {
+	if host.KernelLog == "" {
+		return hostinfo.Failed[[]hostinfo.Error]("not looked")
+	}
+	found, err := kmsg.Read(host.KernelLog)
+	switch {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
+		return hostinfo.Failed[[]hostinfo.Error]("this user may not read the kernel's log")
+	case err != nil:
+		return hostinfo.Failed[[]hostinfo.Error]("the kernel's log cannot be read: " + err.Error())
+	}
+	var all []hostinfo.Error
+	for _, e := range found {
+		if !e.After {
+			all = append(all, hostinfo.Error{PCI: e.PCI, XID: e.XID})
+		}
+	}
+	return hostinfo.Read(all)
+}
+
+// holding is the use of GPU memory: the processes, and those without a lease.
+type holding struct {
+	processes []gpu.Process
+	rows      []leftover.Row
+}
+
+// Memory of a process that has just ended is no leftover, so a suspected one is checked again.
+const (
+	looks    = 4
+	lookWait = 400 * time.Millisecond
+)
+
+// siteLeftovers finds GPU memory without a live lease. It keeps no history, so it cannot tell which processes are idle.
+func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine]) hostinfo.Answer[holding] {
+	if m.Problem != "" {
+		return hostinfo.Failed[holding](m.Problem)
+	}
+	now := m.Found
+	for look := 1; ; look++ {
+		held, _, err := registry.Leases(host, now)
+		if err != nil {
+			return hostinfo.Failed[holding]("the leases cannot be read: " + err.Error())
+		}
+		h := holding{now.Processes, leftover.Of(registry.Unleased(host, now, held))}
+		if look == looks || !host.Hardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return fleeting(now, r) }) {
+			return hostinfo.Read(h)
+		}
+		select {
+		case <-time.After(lookWait):
+		case <-ctx.Done():
+			return hostinfo.Read(h)
+		}
+		if again, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
+			now = again
+		}
+	}
+}
+
+// holders puts the result into s, with the processes of the last reading, so that both agree.
+func holders(s *hostinfo.Site, found hostinfo.Answer[holding]) {
+	s.Leftovers = hostinfo.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
+	if found.Problem == "" && s.Machine.Problem == "" {
+		s.Machine.Found.Processes = found.Found.processes
+	}
+}
+
+// fleeting reports whether memory may be that of a process that is just ending.
+func fleeting(m gpu.Machine, r leftover.Row) bool {
+	return r.PID == 0 || r.Zombie || slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == proc.Gone })
+}

@@ -1,0 +1,104 @@
+package holder
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/quotawatch"
+	"gpuard/internal/host/store"
+)
+
+// A rule of the policy may limit the time of a lease. A supervising gpuard ends its command then, as for --timeout. A
+// lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
+// command.
+
+// expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it was.
+// They have grace before they are killed. done is closed when the command has ended.
+func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {
+	processes := proc.New("/proc")
+	moment, err := strconv.ParseInt(until, 10, 64)
+	if err != nil || moment == 0 {
+		return false
+	}
+	for {
+		now, err := processes.Uptime()
+		left := time.Duration(moment) - now
+		if err == nil && left <= 0 {
+			break
+		}
+		select {
+		case <-done:
+			return false
+		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
+		}
+	}
+	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
+	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
+	end := func(force bool) (left int) {
+		var roots []int
+		if len(tree) == 0 && processes.Alive(lease.PID, lease.Start) {
+			roots = []int{lease.PID}
+		}
+		for pid, start := range tree {
+			if processes.Alive(pid, start) {
+				roots = append(roots, pid)
+			}
+		}
+		for _, pid := range processes.Tree(roots...) {
+			s, err := processes.Stat(pid)
+			_, asked := tree[pid]
+			if !asked && err == nil {
+				tree[pid] = s.Start
+			}
+			if !asked || force {
+				_ = quotawatch.End(pid, force, func() bool { return processes.Alive(pid, tree[pid]) })
+			}
+		}
+		return len(roots)
+	}
+	for late := time.Now().Add(grace); end(false) > 0; time.Sleep(grace / 100) {
+		if time.Now().After(late) {
+			end(true)
+			break
+		}
+	}
+	return true
+}
+
+// outlive keeps the lease of a command that has ended while its next start may come, and reports whether another
+// process has the lease by now. args are those of Launch.afterlife.
+func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
+	if len(args) == 0 {
+		return false
+	}
+	parent, err := sameProcess(args[1], args[2])
+	if err != nil {
+		return false
+	}
+	defer parent.Close()                                                        //nolint:errcheck // close-on-exec anyway
+	_ = folder.Await(lease, time.Now().Add(most).Truncate(time.Second), w.Gone) // for people; it is kept all the same
+	w.Linger(args[0], parent, most, most/15)
+	return w.Gone()
+}
+
+// sameProcess opens a process that is named by number and start.
+func sameProcess(number, start string) (*os.File, error) {
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, err
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := proc.New("/proc").Stat(pid); err != nil || strconv.FormatUint(s.Start, 10) != start {
+		_ = pidfd.Close()
+		return nil, fmt.Errorf("process %d is another one", pid)
+	}
+	return pidfd, nil
+}

@@ -1,0 +1,73 @@
+// Package holder is the life of a holder: the process beside a command that keeps its lease locked until the command has
+// ended, and frees it then. It chooses nothing; gpuard run starts it with the lease's lock already open.
+package holder
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/measure"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+)
+
+// Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
+// removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor, state folder and
+// lease ID; then the moment at which its time is over; then, for a lease that outlives its command, what it waits for,
+// which most limits. It touches the lease every touch, because systemd-tmpfiles removes old files.
+func Keep(args []string, touch, most time.Duration) error {
+	if len(args) != 4 && len(args) != 5 && len(args) != 8 {
+		return exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
+	}
+	w, err := launch.Watching(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	daemonize.Outlast("gpu-holder")
+	folder, err := store.Open(args[2], nil, time.Minute)
+	if err != nil {
+		return err
+	}
+	lease, found := folder.Own(args[3])
+	if !found {
+		return nil // released before we looked
+	}
+	over, measured := make(chan struct{}), make(chan struct{})
+	go func() {
+		measure.Guard(w.Process(), folder, lease, over)
+		close(measured)
+	}()
+	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
+		defer func() { <-measured }()
+	}
+	expired := make(chan bool, 1)
+	go func() {
+		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
+	}()
+	err = w.Wait(touch, func() { folder.Touch(lease) })
+	if close(over); err != nil {
+		return err
+	}
+	if !<-expired && outlive(w, folder, lease, args[min(5, len(args)):], most) {
+		return w.Drop()
+	}
+	// First the lock, so that the next claim finds it free without this process.
+	if err := w.Drop(); err != nil {
+		return err
+	}
+	gone, err := folder.End(lease, lease.Boot)
+	if err != nil || gone {
+		return err
+	}
+	// A supervising gpuard releases the lease itself, or starts the command again with it.
+	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
+}
+
+// Is reports whether this process was started as one.
+func Is() bool { return len(os.Args) > 1 && os.Args[1] == launch.HolderFlag }

@@ -1,0 +1,237 @@
+package leases
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/host/files"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/sys"
+)
+
+// Leftovers lists memory that belongs to no live lease; with idle, also processes that were idle for at least that
+// long, with a lease or without. Each call records one sighting of each process for the next call.
+func Leftovers(ctx context.Context, host *machine.Host, idle time.Duration) ([]leftover.Row, error) {
+	q, err := leftovers(ctx, host, idle)
+	if err != nil {
+		return nil, err
+	}
+	return leftover.Of(q), nil
+}
+
+func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Question, error) {
+	m, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes)
+	if err != nil {
+		return leftover.Question{}, err
+	}
+	held, _, err := registry.Leases(host, m)
+	if err != nil {
+		return leftover.Question{}, err
+	}
+	q := registry.Unleased(host, m, held)
+	q.Idle = idle
+	if host.Hardware() {
+		if q.Seen, err = look(host, m); err != nil {
+			host.Say(err.Error())
+		}
+	}
+	return q, nil
+}
+
+// sightings is the file with what earlier calls of this user saw.
+type sightings struct {
+	Boot string              `json:"boot"`
+	Seen []leftover.Sighting `json:"seen"`
+}
+
+// look compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
+func look(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
+	cpu := map[int]time.Duration{}
+	for _, p := range m.Processes {
+		if s, err := host.Proc.Stat(p.PID); err == nil && s.Start == p.Start {
+			cpu[p.PID] = s.CPU
+		}
+	}
+	boot, err := host.Proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	now, err := host.Proc.Uptime()
+	if err != nil {
+		return nil, err
+	}
+	home := host.StateHome()
+	var before sightings
+	path := filepath.Join(home, "seen.json")
+	// Under sudo, HOME may be another user's, and this file decides which processes may be ended.
+	if text, err := files.Read(path); home == "" || err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil || before.Boot != boot {
+		before = sightings{}
+	}
+	after := sightings{boot, leftover.Look(before.Seen, m, cpu, now)}
+	if home == "" {
+		return after.Seen, errors.New("how long processes sleep is not remembered: there is no home folder; set HOME or XDG_STATE_HOME")
+	}
+	return after.Seen, remember(host, path, after)
+}
+
+func remember(host *machine.Host, path string, s sightings) error {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = sys.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		var dir *sys.Dir
+		if dir, err = sys.Enter(filepath.Dir(path)); err == nil {
+			err = dir.Replace(filepath.Base(path), data, 0o600)
+			_ = dir.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("how long processes sleep is not remembered: %w", err)
+	}
+	return nil
+}
+
+// Evict asks leftover processes to end, waits, and with force kills those that stay. It ends only the caller's own
+// processes (root: all), none in another PID namespace, and none at all if one of them may not be ended.
+func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time.Duration, force bool) ([]leftover.Evicted, error) {
+	if !host.Hardware() {
+		return nil, exit.Usagef("cannot end a process of %s: it is not on this machine", host.Machine)
+	}
+	q, err := leftovers(ctx, host, idle)
+	if err != nil {
+		return nil, err
+	}
+	rows := leftover.Of(q)
+	var targets []*evictee
+	for _, pid := range pids {
+		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
+			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.Spared(q, pid))
+		}
+		t, err := evictable(host, pid, rows)
+		if err != nil {
+			return nil, err
+		}
+		defer t.close()
+		targets = append(targets, t)
+	}
+	for _, t := range targets {
+		t.signal(syscall.SIGTERM)
+	}
+	gone(ctx, host, targets, grace)
+	if force {
+		for _, t := range targets {
+			t.signal(syscall.SIGKILL)
+		}
+		gone(ctx, host, targets, grace)
+	}
+	out := []leftover.Evicted{}
+	for _, t := range targets {
+		out = append(out, t.outcome(grace, force))
+	}
+	return out, nil
+}
+
+// OwnLeftovers lists the processes that the caller may end, with what they are, for completion.
+func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
+	rows, err := Leftovers(ctx, host, 0)
+	if err != nil {
+		return nil
+	}
+	uid, root := os.Geteuid(), host.Proc.Root()
+	var out []string
+	for _, r := range rows {
+		if r.PID > 0 && !r.Zombie && (root || r.UID != nil && int(*r.UID) == uid) {
+			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
+		}
+	}
+	return out
+}
+
+// evictee is a process that may be ended, with a pidfd, so that its PID cannot be used again.
+type evictee struct {
+	row   leftover.Row
+	pidfd *os.File
+	gone  bool
+	err   error
+}
+
+func evictable(host *machine.Host, pid int, rows []leftover.Row) (*evictee, error) {
+	i := slices.IndexFunc(rows, func(r leftover.Row) bool { return r.PID == pid })
+	r, uid := rows[i], uint32(os.Geteuid())
+	owner, known := host.Proc.Owner(pid)
+	switch {
+	case r.Zombie:
+		return nil, fmt.Errorf("cannot end process %d: it has ended already, and its parent has not collected it: end that, or have the GPU reset", pid)
+	case !known:
+		return nil, fmt.Errorf("cannot end process %d: whose it is cannot be read", pid)
+	case owner != uid && !host.Proc.Root():
+		return nil, fmt.Errorf("cannot end process %d: it belongs to %s; ask them, or root", pid, host.Names(owner))
+	case host.Proc.Nested(pid):
+		return nil, fmt.Errorf("cannot end process %d: it runs in another PID namespace; end its container", pid)
+	case slices.Contains(host.Proc.Tree(pid), os.Getpid()):
+		return nil, fmt.Errorf("cannot end process %d: it started this gpuard", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
+	}
+	// The descriptor may be of a later process with the same number: only now it is known which one it means.
+	again, err := host.Proc.Stat(pid)
+	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner {
+		_ = pidfd.Close()
+		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
+	}
+	return &evictee{row: r, pidfd: pidfd}, nil
+}
+
+func (t *evictee) close() { _ = t.pidfd.Close() }
+
+func (t *evictee) signal(sig syscall.Signal) {
+	if !t.gone {
+		t.err = launch.Send(t.pidfd, sig)
+	}
+}
+
+// gone waits until all are gone, or for so long.
+func gone(ctx context.Context, host *machine.Host, targets []*evictee, longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	for _, t := range targets {
+		select {
+		case <-launch.Exited(t.pidfd):
+			t.gone = true
+			continue
+		case <-ctx.Done():
+		case <-timer.C:
+			timer.Reset(0) // for the others too: they had as long
+		}
+		t.gone = !host.Proc.Alive(t.row.PID, t.row.Start) // both events may have come together
+	}
+}
+
+func (t *evictee) outcome(grace time.Duration, force bool) leftover.Evicted {
+	e := leftover.Evicted{PID: t.row.PID, User: t.row.User, Command: gpu.Clean(t.row.Command), Gone: t.gone}
+	switch {
+	case t.gone:
+	case t.err != nil && !errors.Is(t.err, syscall.ESRCH):
+		e.Why = t.err.Error()
+	case force:
+		e.Why = "it does not end even when killed: it waits in the kernel, probably for the driver; reset the GPU or reboot"
+	default:
+		e.Why = fmt.Sprintf("it was asked to end and still runs after %s; add --force to kill it", grace)
+	}
+	return e
+}

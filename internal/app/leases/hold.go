@@ -1,0 +1,158 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+)
+
+// Holding is a lease for the life of a process that this program did not start.
+type Holding struct {
+	Schema  string `json:"schema"` // "gpuard.hold/1"
+	Lease   string `json:"lease"`
+	PID     int    `json:"pid"`
+	Already bool   `json:"already"` // the process had this lease before; nothing new was leased
+	job.Plan
+	Variables []visible.Var `json:"-"` // what would show that process these devices
+}
+
+// Hold leases for the life of pid and returns immediately: a holder in the background frees the lease when the process
+// ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
+// environment of its start. A process that has a lease keeps it. Only the caller's own processes (root: any) can get
+// one.
+func Hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*Holding, error) {
+	h, m, err := hold(ctx, host, spec, pid, true)
+	if err == nil {
+		h.Notes = append(h.Notes, sees(host, pid, m, h.Plan)...)
+	}
+	return h, err
+}
+
+// Announce says in one line what was given, as for a launch.
+func (h *Holding) Announce() string {
+	if h.Already {
+		return fmt.Sprintf("process %d already holds lease %s (%s)", h.PID, h.Lease, claim.DevicesOf(h.Plan))
+	}
+	return claim.Announce(h.Plan, h.Lease)
+}
+
+// Undo gives back what was leased for an answer that could not be delivered.
+func Undo(ctx context.Context, host *machine.Host, h *Holding) error {
+	if h.Already || h.Lease == "" {
+		return nil
+	}
+	_, err := Release(ctx, host, h.Lease)
+	return err
+}
+
+// HoldShell is Hold for the shell that the caller's command substitution belongs to. The shell is about to get the
+// variables, and its other jobs have nothing to do with the choice.
+func HoldShell(ctx context.Context, host *machine.Host, spec job.Spec) (*Holding, error) {
+	shell := host.Proc.Shell(os.Getppid())
+	h, _, err := hold(ctx, host, spec, shell, false)
+	if err == nil {
+		h.Variables = host.ForShell(h.Variables)
+	}
+	return h, err
+}
+
+func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, running bool) (*Holding, gpu.Machine, error) {
+	if pid == 1 && !insideFirst(host) {
+		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
+	}
+	before, err := host.Proc.Stat(pid)
+	if err != nil || before.State == "Z" {
+		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: there is no such process", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, gpu.Machine{}, err
+	}
+	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
+	// The PID may have been used again in between: then the pidfd is another process's.
+	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
+		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: it has just ended", pid)
+	}
+	if uid, ok := host.Proc.Owner(pid); !host.Proc.Root() && (!ok || int(uid) != os.Geteuid()) {
+		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
+	}
+	name := machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
+	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
+		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
+	}
+	if spec, err = claim.SettleQuota(ctx, host, spec); err != nil {
+		return nil, gpu.Machine{}, err
+	}
+	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: before.Start, Command: name, Running: running, Apart: true})
+	var had *claim.Had
+	if errors.As(err, &had) && had.Same {
+		h := &Holding{Schema: "gpuard.hold/1", Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
+		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)
+		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS { // what leads through MPS was set when the lease was made
+			h.Variables = append(h.Variables, quota.Settings(host.Env, had.Plan.Share, claim.LargestMemory(had.Machine, had.Plan), nil)...)
+		}
+		return h, had.Machine, nil
+	}
+	if err != nil {
+		return nil, gpu.Machine{}, err
+	}
+	defer d.Folder.Close() //nolint:errcheck // the holder has its own
+	d.Unwatch()
+	if d.Held == nil { // fallen back to the CPU
+		return holdNone(host, spec, pid, d.Plan), d.Machine, nil
+	}
+	vars, err := claim.Variables(ctx, host, spec, d)
+	if err != nil {
+		return nil, gpu.Machine{}, err
+	}
+	fd, err := launch.Inherit(d.Held.Lock)
+	if err == nil {
+		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, d.Held.Lease.ID)
+	}
+	if err != nil {
+		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
+		return nil, gpu.Machine{}, err
+	}
+	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
+	return h, d.Machine, nil
+}
+
+// holdNone is what falling back to the CPU gives: no lease, and variables that hide every GPU.
+func holdNone(host *machine.Host, spec job.Spec, pid int, plan job.Plan) *Holding {
+	vars := visible.ForJob(host.Env, "", plan, spec.IDs, gpu.Machine{})
+	return &Holding{Schema: "gpuard.hold/1", PID: pid, Plan: plan, Variables: vars}
+}
+
+// insideFirst: the shell in which gpuard was typed is the first process of a container, which ends when it is left.
+func insideFirst(host *machine.Host) bool {
+	initial, err := host.Proc.InitialPIDNamespace()
+	return err == nil && !initial && host.Proc.Shell(os.Getppid()) == 1
+}
+
+// sees warns when the process, by the variables it started with, does not see what was leased for it.
+func sees(host *machine.Host, pid int, m gpu.Machine, plan job.Plan) []string {
+	env, err := host.Proc.Environ(pid)
+	if err != nil {
+		return nil
+	}
+	hidden, _ := visible.Limit(env, m)
+	var notes []string
+	for _, d := range plan.Devices {
+		if why, ok := hidden[d.UUID]; ok {
+			notes = append(notes, fmt.Sprintf("process %d does not see GPU %d: %s (its environment when it started)", pid, d.Index, why))
+		}
+	}
+	return slices.Compact(notes)
+}

@@ -1,0 +1,139 @@
+// Package leases has the commands about leases that are there: status, hold, release, drain and evict.
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+	"gpuard/internal/host/store"
+)
+
+// Status reads everything and reports the use of each device. That no device can be read is part of the report.
+func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
+	m, err := host.Read(ctx, gpu.Everything)
+	var none *gpu.Unavailable
+	if errors.As(err, &none) {
+		s := status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none)
+		s.Unread(unread(host))
+		return s, nil
+	}
+	if err != nil {
+		return status.Report{}, err
+	}
+	held, notes, err := registry.Leases(host, m)
+	var usage *exit.Usage
+	if err != nil && (errors.As(err, &usage) || !host.Hardware()) {
+		return status.Report{}, err
+	}
+	if err != nil { // the GPUs can be seen all the same
+		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
+	}
+	notes = append(notes, unmeasured(host, held)...)
+	rules, wrong := host.Rules()
+	if wrong != nil {
+		notes = append(notes, host.Unruly())
+	}
+	s := status.With(rules.Tolerate, m, held, time.Now())
+	s.Advise(m, held, uint32(os.Geteuid()))
+	s.Using(registry.LeasesByPID(host, m, held))
+	for i := range s.Devices {
+		if s.Devices[i].Reason == "" && err != nil {
+			s.Devices[i].Reason = "the leases cannot be read"
+		}
+	}
+	s.Notes = append(append(s.Notes, notes...), lines(host, &s, m, held)...)
+	s.Unread(unread(host))
+	return s, nil
+}
+
+// unread are the devices here that no reader knows.
+func unread(host *machine.Host) []gpu.Device {
+	if host.Unread == nil || !host.Hardware() {
+		return nil
+	}
+	return host.Unread()
+}
+
+// Record is the machine as a machine file.
+func Record(ctx context.Context, host *machine.Host) ([]byte, error) {
+	m, err := host.Read(ctx, gpu.Everything)
+	if err != nil {
+		return nil, err
+	}
+	return m.Encode()
+}
+
+// Release ends a lease of the caller (root: of any user) whose command is gone, even if another process holds its lock;
+// or one that is held for a process that gpuard did not start, which then continues without it.
+func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, error) {
+	var m gpu.Machine
+	if !host.Hardware() {
+		var err error
+		if m, err = host.Read(ctx, gpu.Identity); err != nil {
+			return job.Lease{}, err
+		}
+	}
+	folder, err := host.Folder(m, false)
+	if err != nil {
+		return job.Lease{}, err
+	}
+	if folder == nil {
+		return job.Lease{}, &NoLease{id}
+	}
+	defer folder.Close() //nolint:errcheck // the removal is what counts
+	held, _ := folder.Leases()
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
+	if i < 0 {
+		return job.Lease{}, &NoLease{id}
+	}
+	l := registry.Unattended(host, folder, held[i], true)
+	if err := releasable(host, folder, l); err != nil {
+		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
+	}
+	return l, registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
+}
+
+// NoLease says that a lease that is to be released is not there, or not any more.
+type NoLease struct{ id string }
+
+// Error says where leases are listed.
+func (n *NoLease) Error() string {
+	return fmt.Sprintf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(n.id))
+}
+
+// releasable refuses to end a lease that a running command relies on.
+func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
+	uid := uint32(os.Geteuid())
+	switch {
+	case l.UID != uid && !host.Proc.Root():
+		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
+	case l.Ended, l.Apart && !l.Unreadable:
+		return nil
+	case l.Unreadable: // its command is unknown, but not which processes have its lock open
+		dev, ino, err := folder.LockFile(l)
+		if err != nil {
+			return err
+		}
+		if holders := host.Proc.OpenBy(dev, ino); len(holders) > 0 {
+			return fmt.Errorf("its content cannot be read, and %s (process %d) holds it; end that first: kill %d", holders[0].Command, holders[0].PID, holders[0].PID)
+		}
+		return nil
+	case l.Namespace != host.Proc.Namespace():
+		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", gpu.Clean(l.Command))
+	case registry.CommandAlive(host, l) && slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
+		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", gpu.Clean(l.Command), l.PID)
+	case registry.CommandAlive(host, l):
+		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", gpu.Clean(l.Command), l.PID, l.PID)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package leases
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/measure"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/quotawatch"
+)
+
+// unmeasured finds the shared leases that no process measures although they are recorded as measured, because the
+// measuring process and the holder that would restart it were both killed, and removes their level. A lease whose
+// processes cannot be seen here is left as it is.
+func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
+	if !host.Hardware() {
+		return nil
+	}
+	known := map[uint32][]string{} // command lines of what measures, by user
+	for i, l := range held {
+		if l.Share == 0 || l.Quota == job.NoQuota || l.Unreadable || l.Namespace != host.Proc.Namespace() || time.Since(l.Since) < measure.Young || !registry.CommandAlive(host, l) {
+			continue
+		}
+		if _, asked := known[l.UID]; !asked {
+			known[l.UID] = measurers(host, l.UID)
+		}
+		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return strings.HasSuffix(line, " "+l.ID) }) {
+			held[i].Quota = job.NoQuota
+			notes = append(notes, fmt.Sprintf("nobody sees to it that lease %s of %s keeps to its share of %s: what measured it was ended, and its holder too", l.ID, l.User, l.Share))
+		}
+	}
+	return notes
+}
+
+// measurers lists the command lines of a user's processes that measure; each ends with the lease.
+func measurers(host *machine.Host, uid uint32) (lines []string) {
+	for _, pid := range host.Proc.Of(uid) {
+		if line := host.Proc.Describe(pid).Command; strings.Contains(line, " "+quotawatch.Flag+" ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

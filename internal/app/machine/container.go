@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/host/files"
+)
+
+// Below is where a file of the system lies for doctor.
+func (h *Host) Below(path string) string { return filepath.Join(h.Root, path) }
+
+// Container is the kind of container this runs in, "" outside. It must not wait for anything.
+func (h *Host) Container() string {
+	set := func(name string) bool { value, _ := h.Env.Lookup(name); return value != "" }
+	switch {
+	case set("KUBERNETES_SERVICE_HOST"):
+		return "kubernetes"
+	case set("APPTAINER_CONTAINER"), set("SINGULARITY_CONTAINER"), files.Is(h.Below("/.singularity.d")):
+		return "apptainer"
+	case files.Is(h.Below("/run/.containerenv")):
+		return "podman"
+	case files.Is(h.Below("/.dockerenv")):
+		return "docker"
+	}
+	text, _ := files.Read(h.Below("/run/systemd/container")) // systemd writes there what it runs in: "lxc", "systemd-nspawn"
+	own, _ := h.Env.Lookup("container")                      // what many managers set for what they start
+	for _, kind := range []string{own, strings.TrimSpace(string(text.Content))} {
+		if slices.Contains(managers(), kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// managers are the values of the variable container that mean a container (systemd/systemd src/basic/virt.c). "wsl" is
+// not among them: WSL is a machine of its own. Other values are variables of users.
+func managers() []string {
+	return []string{"systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "proot", "pouch", "oci", "flatpak"}
+}
+
+// wsl reports whether this is a Linux of Windows' subsystem, and no container in it: each of them has its own PID and
+// mount namespace, and is a machine of its own (microsoft/WSL issue 12115, microsoft/wslg issue 919).
+func (h *Host) wsl() bool {
+	release, err := files.Read(h.Below("/proc/sys/kernel/osrelease"))
+	first, ferr := h.Proc.Stat(1)
+	return err == nil && ferr == nil && strings.Contains(strings.ToLower(string(release.Content)), "microsoft") &&
+		(first.Comm == "systemd" || strings.HasPrefix(first.Comm, "init")) && files.Is(filepath.Join(h.Run, "WSL")) &&
+		h.Container() == ""
+}

@@ -1,0 +1,234 @@
+// Package machine is the computer that gpuard runs on: its devices, their health, its state folder and its configuration
+// files. Every use case gets a Host. A Host reads; only the state folder is made where it is missing.
+//
+//	h := &machine.Host{Reader: reader, Env: os.Environ(), Proc: proc.New("/proc"), Root: "/", Run: "/run", Tmp: "/var/tmp", Say: say}
+//	m, err := h.Read(ctx, gpu.Identity|gpu.Load)
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
+	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
+)
+
+// Reader reads parts of the machine. The one injected seam: everything else is used for real, in tests too.
+type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
+
+// Host is what every use case needs.
+type Host struct {
+	Name         string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
+	Reader       Reader
+	Unread       func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
+	Cards        func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none; nil: not read
+	Events       func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
+	KernelLog    string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
+	Env          visible.Env
+	Proc         proc.FS
+	Machine      string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState bool                   // --private-state
+	Say          func(string)           // shows one line to the user who waits; never nil
+	Stand        func(*status.Standing) // shows the place of a waiting request in the queue, at each change; called with nil when the wait is over. May be nil
+	Times        Times
+	Root         string        // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
+	Patience     time.Duration // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
+	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
+	Live         bool          // standard error is a terminal
+	Loud         func(string)  // one line that is said also where silence was asked for; nil: not said
+	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
+
+	said  said   // by the configuration files, a moment ago
+	heard *heard // errors of devices that this process listens to; nil where it does not
+}
+
+// Hardware reports whether devices are real: only then do processes and namespaces matter.
+func (h *Host) Hardware() bool { return h.Machine == "" }
+
+// machineSize is more than any machine file has.
+const machineSize = 64 << 20
+
+// Read reads the machine that this call is about.
+func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	switch {
+	case h.Hardware():
+		started := time.Now()
+		log := func() []kmsg.Error { return nil }
+		if what&gpu.Health != 0 {
+			log = h.kernelLog()
+		}
+		m, err := h.Reader(ctx, what)
+		if err != nil {
+			return m, err
+		}
+		if what&gpu.Health != 0 {
+			h.afflict(&m, log())
+		}
+		if spent := time.Since(started); spent > time.Second && asleep(m) {
+			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
+		}
+		if what&gpu.Processes != 0 {
+			h.Proc.Fill(&m, time.Now())
+		}
+		return m, nil
+	case h.Machine == "demo" || strings.HasPrefix(h.Machine, "demo:"):
+		m, err := gpu.Invent(h.Machine)
+		if err != nil {
+			return m, &exit.Usage{Text: err.Error()}
+		}
+		m.Taken = time.Now()
+		h.afflict(&m, nil)
+		return m, nil
+	}
+	data, err := files.Named(h.Machine, machineSize)
+	if err != nil {
+		return gpu.Machine{}, exit.Usagef("cannot read the machine file %s: %v; record one with: gpuard status --record > machine.json, or try demo", h.Machine, err)
+	}
+	m, err := gpu.Decode(data)
+	if err != nil {
+		return m, exit.Usagef("cannot read the machine file %s: %s", h.Machine, strings.TrimPrefix(err.Error(), "cannot read machine file: "))
+	}
+	m.Source = "file"
+	h.afflict(&m, nil)
+	return m, nil
+}
+
+// asleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
+// (NVIDIA driver-persistence documentation).
+func asleep(m gpu.Machine) bool {
+	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence })
+}
+
+// StateFolder is where the leases for m lie.
+func (h *Host) StateFolder(m gpu.Machine) (path string, others []string, err error) {
+	own, set := h.Env.Lookup("GPUARD_STATE")
+	if set && own != "" && !filepath.IsAbs(own) {
+		return "", nil, exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	}
+	if h.Hardware() {
+		others = store.Candidates(h.Run, h.Tmp)
+		if own != "" {
+			return filepath.Clean(own), others, nil
+		}
+		path, _ = store.Locate(h.Run, h.Tmp)
+		return path, others, nil
+	}
+	if own == "" {
+		if own = h.StateHome(); own == "" {
+			return "", nil, exit.Usagef("cannot find a folder for the state of %s: set GPUARD_STATE or HOME", h.Machine)
+		}
+	}
+	return filepath.Join(own, "machines", Fingerprint(m)), nil, nil
+}
+
+// StateHome is the folder for the state of this user; "" if HOME and XDG_STATE_HOME are not set.
+func (h *Host) StateHome() string {
+	if x, _ := h.Env.Lookup("XDG_STATE_HOME"); filepath.IsAbs(x) {
+		return filepath.Join(x, "gpuard")
+	}
+	if home, _ := h.Env.Lookup("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "gpuard")
+	}
+	return ""
+}
+
+// Fingerprint tells machines apart by their devices, in any order.
+func Fingerprint(m gpu.Machine) string {
+	var ids []string
+	for _, d := range m.Devices {
+		ids = append(ids, string(d.UUID))
+	}
+	slices.Sort(ids)
+	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Folder opens the state folder of m. Without create, nil and no error means that there is none: no lease exists.
+func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
+	path, others, err := h.StateFolder(m)
+	if err != nil {
+		return nil, err
+	}
+	deadline := h.Times.Lock
+	if deadline == 0 {
+		deadline = 10 * time.Second
+	}
+	if create && h.Hardware() {
+		if err := h.CheckShared(path); err != nil {
+			return nil, err
+		}
+	}
+	f, err := store.Open(path, others, deadline)
+	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
+		return f, ignoreMissing(err)
+	}
+	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.vacantOwn(path) {
+		return nil, h.FolderError(path, err)
+	}
+	if !create {
+		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing
+	}
+	if !h.Hardware() {
+		if err := h.MakeParents(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	if err := store.Create(path); err != nil {
+		return nil, h.FolderError(path, err)
+	}
+	if f, err = store.Open(path, others, deadline); err != nil {
+		return nil, err
+	}
+	if _, warning := store.Locate(h.Run, h.Tmp); h.Hardware() && warning != "" && strings.HasPrefix(path, h.Tmp) {
+		h.Say(warning)
+	}
+	return f, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// vacantOwn: an existing folder named by GPUARD_STATE, without leases of real devices, is taken over.
+func (h *Host) vacantOwn(path string) bool {
+	own, _ := h.Env.Lookup("GPUARD_STATE")
+	return own != "" && store.Vacant(path)
+}
+
+// MakeParents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be missing.
+func (h *Host) MakeParents(dir string) error {
+	own, _ := h.Env.Lookup("GPUARD_STATE")
+	if own == "" {
+		if err := sys.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
+		}
+		return nil
+	}
+	for _, p := range []string{own, dir} {
+		err := sys.Mkdir(p, 0o1777) // as open as the state folder inside, and sticky like it
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package machine
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// DeviceName is "GPU 2", or "GPU amd:2" where the machine has GPUs of several vendors.
+func DeviceName(m gpu.Machine, d gpu.Device) string {
+	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
+		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// Names resolves owners of leases for people; the number is the identity.
+func (h *Host) Names(uid uint32) string { return h.Proc.User(uid) }
+
+// BaseName is the name of the program of a command, for texts; "" for none.
+func BaseName(command []string) string {
+	if len(command) == 0 {
+		return ""
+	}
+	return gpu.Clean(filepath.Base(command[0]))
+}
+
+// CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer (pipe(7)).
+func CommandWord(line string) string { return gpu.Brief(BaseName(strings.Fields(line))) }
+
+// NameOf is what people call a device; its UUID where it cannot be read.
+func NameOf(m gpu.Machine, id gpu.UUID) string {
+	if d, _, ok := m.Find(id); ok {
+		return DeviceName(m, *d)
+	}
+	return string(id)
+}

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// A device whose driver call hangs must not delay a job that another device can serve. Nearly all devices answer within
+// milliseconds. So a decision is first tried with those that answered within a moment; only if the others could change
+// it do they get the time that a sleeping device needs to start.
+const moment = 500 * time.Millisecond
+
+// ReadFast reads the machine and does not wait for devices that are late; partial says that some are.
+func (h *Host) ReadFast(ctx context.Context, what gpu.What) (m gpu.Machine, partial bool, err error) {
+	if !h.Hardware() {
+		m, err = h.Read(ctx, what)
+		return m, false, err
+	}
+	short, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	began := time.Now()
+	m, err = h.Read(short, what)
+	partial = err == nil && slices.ContainsFunc(m.Devices, silent) ||
+		err != nil && short.Err() != nil && time.Since(began) < 2*moment // a driver that hangs altogether took all its time
+	return m, partial, err
+}
+
+// ReadAll reads the machine until every device has answered, or for as long as a driver is given.
+func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	began := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, moment) {
+		m, err := h.Read(ctx, what)
+		spent := time.Since(began)
+		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment {
+			h.ReportSilent(m, spent+moment)
+			return m, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return m, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// ReportSilent says which devices kept the caller waiting, or were not waited for.
+func (h *Host) ReportSilent(m gpu.Machine, spent time.Duration) {
+	for _, d := range m.Devices {
+		switch {
+		case !silent(d):
+		case spent < time.Second:
+			h.Say(fmt.Sprintf("%s was not waited for: %s; gpuard status shows it", DeviceName(m, d), d.Problem))
+		default:
+			h.Say(fmt.Sprintf("waited %.1f s for %s: %s; gpuard status shows it", spent.Seconds(), DeviceName(m, d), d.Problem))
+		}
+	}
+}
+
+// silent is a device that did not answer in time.
+func silent(d gpu.Device) bool { return strings.HasPrefix(d.Problem, "no answer") }
+
+// SilentMatters reports whether a device that was late might have made another answer of the refusal.
+func SilentMatters(m gpu.Machine, r *job.Refusal) bool {
+	late := slices.DeleteFunc(slices.Clone(m.Devices), func(d gpu.Device) bool { return !silent(d) })
+	return len(late) > 0 && (r.Never || slices.ContainsFunc(r.Reasons, func(r job.Reason) bool {
+		return r.Verdict == job.Busy && slices.ContainsFunc(late, func(d gpu.Device) bool { return d.UUID == r.UUID && d.Index == r.Index })
+	}))
+}

@@ -1,0 +1,105 @@
+package machine
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+
+	"gpuard/internal/core/space"
+	"gpuard/internal/host/store"
+)
+
+// CheckShared refuses a place where leases of other users cannot be seen, or not be told from the caller's own: in a
+// container or with a private /run the same GPU would be leased twice.
+func (h *Host) CheckShared(path string) error {
+	if err := store.Anonymous(); err != nil || h.PrivateState {
+		return err
+	}
+	sight, why, err := h.sight(path)
+	if err != nil || sight != space.Private {
+		return err
+	}
+	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here, "+
+		"or say --private-state if nobody else uses these GPUs", why, path)
+}
+
+// SharingNote says that it cannot be known whether others see the leases, "" where it can.
+func (h *Host) SharingNote(path string) string {
+	if !h.Hardware() || h.PrivateState {
+		return ""
+	}
+	if sight, _, err := h.sight(path); err != nil || sight != space.Unclear {
+		return ""
+	}
+	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace; if they are not, GPUs are given away "+
+		"twice: mount the host's %[1]s here, or say --private-state if nobody else uses these GPUs", path)
+}
+
+// sight says whether the machine's other users see the folder path. A mount at the folder itself was made on purpose.
+func (h *Host) sight(path string) (s space.Sight, why string, err error) {
+	initial, err := h.Proc.InitialPIDNamespace()
+	switch {
+	case err != nil:
+		return space.Unclear, "", err
+	case !initial && h.wsl():
+		return space.Common, "", nil
+	case !initial:
+		if mounted, err := h.Proc.MountPoint(path); err == nil && mounted {
+			return space.Common, "", nil
+		}
+		return space.Private, "this is a container or a private PID namespace", nil
+	}
+	s, why, err = h.Proc.Sight(path)
+	if s == space.Unclear && why != "" && h.Container() != "" {
+		s = space.Private
+	}
+	return s, why, err
+}
+
+// OwnerNote warns that the user who owns the state folder can remove leases; "" if root owns it.
+func (h *Host) OwnerNote(path string, owner uint32) string {
+	if !h.Hardware() || owner == 0 || h.Proc.IDs().Hides(owner) { // it may be root
+		return ""
+	}
+	remedy := "to have root own a better one, type: " + store.AsRoot()
+	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
+		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
+	}
+	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", h.Names(owner), path, remedy)
+}
+
+// FolderError adds to an error of the file system what to do. Only for an invented machine is that another folder:
+// leases of real devices in a private folder would be invisible to other users.
+func (h *Host) FolderError(path string, err error) error {
+	mendable := slices.ContainsFunc([]error{os.ErrPermission, os.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP},
+		func(e error) bool { return errors.Is(err, e) })
+	switch {
+	case !mendable:
+		return err
+	case !h.Hardware():
+		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w; make %s first, for everybody", err, filepath.Dir(path))
+	}
+	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, h.keeper(path))
+}
+
+// keeper names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.
+func (h *Host) keeper(path string) string {
+	for ; ; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		if err != nil && path != filepath.Dir(path) {
+			continue
+		}
+		if err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !h.Proc.IDs().Hides(st.Uid) {
+				return fmt.Sprintf("the user %s or root (%s)", h.Names(st.Uid), path)
+			}
+		}
+		return "the administrator"
+	}
+}

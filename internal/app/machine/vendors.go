@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from 0.
+// That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices that work;
+// any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing being there.
+func Both(nvidia, amd Reader) Reader {
+	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+		second := make(chan half, 1)
+		go func() {
+			m, err := amd(ctx, what)
+			second <- half{m, err}
+		}()
+		m, err := nvidia(ctx, what)
+		return join(half{m, err}, <-second)
+	}
+}
+
+// half is what one vendor's reader answered.
+type half struct {
+	m   gpu.Machine
+	err error
+}
+
+func join(nvidia, amd half) (gpu.Machine, error) {
+	switch {
+	case nvidia.err == nil && amd.err == nil:
+		return together(nvidia.m, amd.m), nil
+	case nvidia.err == nil:
+		return beside(nvidia.m, "AMD", amd.err)
+	case amd.err == nil:
+		return beside(amd.m, "NVIDIA", nvidia.err)
+	case nothing(nvidia.err) && !nothing(amd.err):
+		return gpu.Machine{}, amd.err
+	}
+	return gpu.Machine{}, nvidia.err
+}
+
+// nothing reports that a vendor simply is not here.
+func nothing(err error) bool {
+	var why *gpu.Unavailable
+	return errors.As(err, &why) && slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.NoDevice}, why.Cause)
+}
+
+// beside returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error that
+// is not about the vendor, such as a cancelled call, ends the whole reading.
+func beside(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
+	var why *gpu.Unavailable
+	if !errors.As(err, &why) {
+		return gpu.Machine{}, err
+	}
+	works := slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Problem == "" })
+	if !works || !nothing(err) {
+		m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("%s GPUs: %s; %s", missing, why.Text, why.Remedy))
+	}
+	return m, nil
+}
+
+// together puts b's devices after a's. Links are by position, and how devices of two vendors reach each other is unknown.
+func together(a, b gpu.Machine) gpu.Machine {
+	m := a
+	m.Devices = nil
+	for _, d := range a.Devices {
+		if d.Links != nil {
+			d.Links = append(slices.Clone(d.Links), make([]gpu.Link, len(b.Devices))...)
+		}
+		m.Devices = append(m.Devices, d)
+	}
+	for _, d := range b.Devices {
+		if d.Links != nil {
+			d.Links = append(make([]gpu.Link, len(a.Devices)), d.Links...)
+		}
+		m.Devices = append(m.Devices, d)
+	}
+	m.Processes = slices.Concat(a.Processes, b.Processes)
+	m.Problems = slices.Concat(a.Problems, b.Problems)
+	m.Source = a.Source + "+" + b.Source
+	m.Stuck = a.Stuck || b.Stuck
+	if b.Driver != "" {
+		m.Driver += ", amdgpu " + b.Driver
+	}
+	if b.Taken.Before(a.Taken) {
+		m.Taken = b.Taken
+	}
+	return m
+}

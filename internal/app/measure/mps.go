@@ -1,0 +1,129 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/mps"
+)
+
+// through is whether the processes of a lease go through MPS, as they must for its limit to hold.
+type through struct {
+	seen   map[int]sight // by process id
+	missed bool          // one does not, for good
+}
+
+// sight is a process on a device: since when, and whether it was found among the clients.
+type sight struct {
+	start  uint64
+	since  int64 // nanoseconds since the measuring began
+	client bool
+}
+
+// level is what the lease may say of itself.
+func (r *through) level() job.Quota {
+	if r.missed {
+		return job.Watch
+	}
+	return job.MPS
+}
+
+// verify checks that processes are clients of MPS. A process that is none after a while runs without its limit. It asks
+// each daemon once: one that hangs would cost as many seconds for each process and delay the next measurement.
+func (w *measuring) verify(ctx context.Context, uses []quota.Use) {
+	if w.through.seen == nil {
+		w.through.seen = map[int]sight{}
+	}
+	now := int64(w.since())
+	asked := map[string]answer{}
+	for _, u := range uses {
+		s := w.through.seen[u.PID]
+		if s.start != u.Start {
+			s = sight{start: u.Start, since: now}
+		}
+		if s.client || w.through.missed {
+			continue
+		}
+		why := w.unreached(ctx, u.PID, asked)
+		s.client = why == ""
+		w.through.seen[u.PID] = s
+		if !s.client && now-s.since >= int64(w.patience()) {
+			w.through.missed = true
+			w.tell(fmt.Sprintf("%s (process %d) does not go through MPS (%s), so the share of lease %s has no hard limit for it; it is measured from outside instead",
+				u.Command, u.PID, why, w.lease.ID), []quota.Use{u})
+		}
+	}
+}
+
+// answer is what one daemon says.
+type answer struct {
+	clients []int
+	err     error
+}
+
+// unreached says why a process is not limited; "" when it is a client of a daemon of its user, with the limit.
+func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]answer) string {
+	pairs, err := w.host.Proc.Environ(pid)
+	env := visible.Env(pairs)
+	if err != nil {
+		return err.Error()
+	}
+	pipe, _ := env.Lookup(mps.PipeVariable)
+	if _, limited := env.Lookup(quota.PinnedVariable); pipe == "" || !limited {
+		return "its environment has been changed"
+	}
+	said, known := asked[pipe]
+	if !known {
+		var c *mps.Control
+		if c, said.err = mps.At(pipe, int(w.uid)); said.err == nil {
+			said.clients, said.err = c.Clients(ctx)
+		}
+		asked[pipe] = said
+	}
+	switch {
+	case said.err != nil:
+		return said.err.Error()
+	case !slices.Contains(said.clients, pid):
+		return "it is not among the clients"
+	}
+	return ""
+}
+
+// departing is how long the clients of a lease that is over may still be on their daemon's list.
+const departing = 3 * time.Second
+
+// leave stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
+// where no client was ever seen: the job may have been short, or may never have used its GPU.
+func (w *measuring) leave(ctx context.Context) {
+	c, err := mps.At(filepath.Join(os.TempDir(), mps.Folder(os.Geteuid())), os.Geteuid())
+	if err != nil {
+		return
+	}
+	unlock, err := c.Lock()
+	if err != nil {
+		return
+	}
+	defer unlock()
+	for end := time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
+		held, _ := w.folder.Leases()
+		if slices.ContainsFunc(held, func(l job.Lease) bool {
+			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS && l.ID != w.lease.ID
+		}) {
+			return
+		}
+		clients, err := c.Clients(ctx)
+		if err == nil && len(clients) == 0 {
+			_ = c.Quit(ctx)
+		}
+		if err != nil || len(clients) == 0 || time.Now().After(end) {
+			return
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package registry
+
+import (
+	"slices"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/visible"
+)
+
+// Unleased says which processes and devices of m the leases account for.
+func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Question {
+	q := leftover.Question{Machine: m, Lease: LeasesByPID(host, m, held), Covered: map[gpu.UUID]bool{}}
+	for _, d := range m.Devices {
+		q.Covered[d.UUID] = slices.ContainsFunc(held, func(l job.Lease) bool {
+			return l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })
+		})
+	}
+	return q
+}
+
+// LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names the lease
+// in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last may hide
+// a leftover of that user; accusing a running job would be worse.
+func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
+	out, roots := map[int]string{}, map[string][]int{}
+	for _, l := range held {
+		if !l.Unreadable && l.Namespace == host.Proc.Namespace() && host.Hardware() {
+			roots[l.ID] = []int{l.PID}
+		}
+	}
+	trees := host.Proc.Trees(roots)
+	for _, l := range held {
+		for _, pid := range trees[l.ID] {
+			out[pid] = l.ID
+		}
+	}
+	for _, p := range m.Processes {
+		if _, done := out[p.PID]; done {
+			continue
+		}
+		id, readable := "", false
+		if host.Hardware() {
+			env, err := host.Proc.Environ(p.PID)
+			readable = err == nil
+			id, _ = visible.Env(env).Lookup("GPUARD_LEASE")
+		}
+		for _, l := range held {
+			mine := p.UID == nil || *p.UID == l.UID
+			if readable && mine && l.ID == id || !readable && mine && covers(host, m, l, p.GPU) || l.Unreadable && covers(host, m, l, p.GPU) {
+				out[p.PID] = l.ID
+			}
+		}
+	}
+	return out
+}
+
+// covers reports whether the lease holds the device, or the GPU that the slice is of, or a slice of it.
+func covers(host *machine.Host, m gpu.Machine, l job.Lease, id gpu.UUID) bool {
+	d, _, ok := m.Find(id)
+	return ok && (l.Holds(id) || l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return id == d.UUID && l.Holds(s.UUID) }))
+}

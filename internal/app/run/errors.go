@@ -1,0 +1,51 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/host/launch"
+)
+
+// hears returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a lease.
+func (s *supervision) hears(ctx context.Context, l *Launch) <-chan gpu.Event {
+	if l.held == nil || !s.host.Hardware() {
+		return nil
+	}
+	return s.host.WatchErrors(ctx, l.held.Machine, l.Plan.UUIDs(), l.held.Held.Lease.Since)
+}
+
+// hear says an error, each code once for a device: a program that fails in a loop makes thousands.
+func (s *supervision) hear(l *Launch, e gpu.Event) {
+	once := gpu.Event{Device: e.Device, XID: gpu.XID{Code: e.XID.Code}}
+	if !slices.Contains(s.heard, once) {
+		s.heard = append(s.heard, once)
+		s.host.Say(machine.ErrorText(l.held.Machine, e))
+	}
+}
+
+// linger waits a moment for the error that a command just failed with: the driver may tell it later than the command.
+func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
+	code, signal, _, _ := child.Outcome()
+	if heard == nil || code == 0 && signal == "" || s.care.Retries == 0 && len(s.care.Drift) == 0 {
+		return
+	}
+	const moment = 300 * time.Millisecond
+	for over := time.After(moment); ; {
+		select {
+		case e, open := <-heard:
+			if !open {
+				return
+			}
+			if s.hear(l, e); health.OfMachine(e.XID.Code) {
+				return
+			}
+		case <-over:
+			return
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/store"
+)
+
+// Between two starts of a command its process is gone, and its holder too, so gpuard itself must hold the lease. It has
+// a reference of its own during all starts. If gpuard dies, the kernel closes the reference and the devices are free.
+// gpuard drops it when the command is not started there again.
+
+// keep takes a reference to the lease of a start.
+func (s *supervision) keep(l *Launch) error {
+	// The daemon of MPS ends with the last lease that needs it, and would under the next start: such a lease begins anew.
+	if s.care.Retries == 0 && s.care.Restart == job.NoRestart || l.held == nil || l.Plan.Quota == job.MPS {
+		return nil
+	}
+	var err error
+	s.kept, err = l.held.Held.Keep()
+	return err
+}
+
+// drop closes the reference. The last process that has one removes the lease: the command's holder, for example, or a
+// process that the command left behind.
+func (s *supervision) drop(l *Launch) {
+	if s.kept == nil {
+		return
+	}
+	_ = s.kept.Close()
+	s.kept = nil
+	_, _ = l.held.Folder.End(l.held.Held.Lease, l.held.Held.Lease.Boot) // a lease without a lock is over
+}
+
+// onceMore is another start with the lease of the one before; why says what speaks against it.
+func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, why string) {
+	switch {
+	case l.held == nil:
+		return nil, ""
+	case s.kept == nil:
+		return nil, "its share goes through MPS, whose daemon begins anew"
+	}
+	m, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if why := claim.Unfit(m, l.Plan.UUIDs()); why != "" {
+		return nil, why
+	}
+	self, err := s.host.Proc.Stat(os.Getpid())
+	if err != nil {
+		return nil, err.Error()
+	}
+	lease, err := l.held.Folder.Entrust(l.held.Held.Lease, os.Getpid(), self.Start, 0)
+	switch {
+	case errors.Is(err, store.ErrReleased):
+		return nil, fmt.Sprintf("lease %s was released", l.Lease)
+	case err != nil:
+		return nil, err.Error()
+	}
+	again := *l
+	again.held.Held.Lease, again.held.Held.Lock = lease, s.kept
+	s.kept = nil
+	return &again, ""
+}
+
+// giveBack ends what is left of a lease, and says so.
+func (s *supervision) giveBack(l *Launch, why string) {
+	if s.drop(l); len(l.Plan.Devices) == 0 {
+		return
+	}
+	names := make([]string, len(l.Plan.Devices))
+	for i, d := range l.Plan.Devices {
+		names[i] = d.String()
+	}
+	if why != "" {
+		why += ": "
+	}
+	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
+}
+
+// A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
+// longestPause. After a start that lasted, the pauses begin anew.
+const (
+	firstPause   = 500 * time.Millisecond
+	longestPause = 30 * time.Second
+	lasted       = time.Minute
+)
+
+// breather is the pause before the next start.
+func (s *supervision) breather(ran time.Duration) time.Duration {
+	if ran >= lasted || s.pause == 0 {
+		s.pause = cmp.Or(s.host.Times.Pause, firstPause)
+		return s.pause
+	}
+	s.pause = min(2*s.pause, longestPause)
+	return s.pause
+}
+
+// rest waits, and reports whether to go on.
+func rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// remains returns the processes that still hold the lease of a command that has ended. The holder records them or
+// removes the lease; if it does neither, it was killed.
+func (s *supervision) remains(l *Launch) []job.Blocker {
+	if l.held == nil {
+		return nil
+	}
+	const patience = time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		lease, found := l.held.Folder.Own(l.Lease)
+		if !found {
+			return nil
+		}
+		if over := time.Now().After(end); lease.Ended || over {
+			if !lease.Ended {
+				lease = registry.Unattended(s.host, l.held.Folder, lease, true)
+			}
+			return slices.DeleteFunc(slices.Clone(lease.HeldBy), func(b job.Blocker) bool { return !s.host.Proc.Alive(b.PID, b.Start) })
+		}
+	}
+}

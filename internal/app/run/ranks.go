@@ -1,0 +1,222 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/affinity"
+	"gpuard/internal/host/interpreter"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/port"
+)
+
+// Ranks is how the processes are started; nil for a command with one.
+func (l *Launch) Ranks() *ranks.Plan { return l.crew }
+
+// Ranks is how the processes of a plan would be started now; nil for a command with one.
+func Ranks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
+	if spec.Ranks == nil {
+		return nil
+	}
+	m, _ := host.Read(context.Background(), gpu.Identity|gpu.Links) // without it nothing is said of processors
+	return ranks.PlanOf(spec.Ranks.Torchrun, sees(spec, plan), members(host, spec, plan, m))
+}
+
+// sees is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked for.
+func sees(spec job.Spec, plan job.Plan) string {
+	switch {
+	case len(plan.Devices) == 0:
+		return "none"
+	case spec.Ranks.Own:
+		return "own"
+	}
+	return "all"
+}
+
+// members are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU, as many
+// as devices were.
+func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []ranks.Member {
+	n := spec.Ranks.Count
+	if n == 0 {
+		n = len(plan.Devices)
+	}
+	if n == 0 {
+		n = max(1, spec.GPUs, len(spec.Devices))
+	}
+	out := make([]ranks.Member, n)
+	for i := range out {
+		if out[i].Node = -1; i >= len(plan.Devices) {
+			continue
+		}
+		if d, _, found := m.Find(plan.Devices[i].UUID); found && d.NUMA != nil {
+			out[i].Node, out[i].CPUs = near(host, *d.NUMA)
+		}
+	}
+	return out
+}
+
+// near are the processors of a node that we may use. A node without any, such as the memory of a GPU, is nothing to bind to, and
+// so is one that this computer does not have.
+func near(host *machine.Host, node int) (int, string) {
+	list, err := affinity.Node(host.Root, node)
+	if err != nil {
+		return -1, ""
+	}
+	cpus, err := ranks.ParseCPUs(list)
+	if err != nil {
+		return -1, ""
+	}
+	if cpus = cpus.Within(allowed()); len(cpus) == 0 {
+		return -1, ""
+	}
+	return node, cpus.String()
+}
+
+// allowed are the processors that this process may use; none where the kernel does not tell.
+func allowed() ranks.CPUs {
+	cpus, _ := affinity.Allowed()
+	return cpus
+}
+
+// gather prepares the start of several processes, when devices are chosen and the variables of the job are set.
+func (l *Launch) gather() error {
+	host, r := l.host, l.spec.Ranks
+	if l.meeting == nil {
+		kept, err := port.Keep()
+		if err != nil {
+			return err
+		}
+		l.meeting = kept
+	}
+	var m gpu.Machine
+	if l.held != nil {
+		m = l.held.Machine
+	}
+	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, JSON: r.JSON, Members: members(host, l.spec, l.Plan, m)}
+	if r.Own && l.held != nil {
+		l.narrow(crew, m)
+	}
+	crew.ShareThreads(host.Env, allowed())
+	text, err := crew.Encode()
+	if err != nil {
+		return err
+	}
+	vars := []visible.Var{{Name: ranks.Variable, Value: text}}
+	if l.open != nil {
+		l.open[crew.FD] = true
+	}
+	if l.crew = ranks.PlanOf(r.Torchrun, sees(l.spec, l.Plan), crew.Members); r.Torchrun {
+		more, err := l.torchrun(crew)
+		if err != nil {
+			return err
+		}
+		vars = append(vars, more...)
+	} else {
+		l.path, l.argv = itself(), append([]string{"gpuard", machine.RanksFlag}, l.argv...)
+	}
+	l.crew.Port = &l.meeting.Number
+	l.env = visible.Env(l.env).With(vars)
+	l.Plan.Notes = append(l.Plan.Notes, RankNotes(host, l.spec, l.Plan)...)
+	return nil
+}
+
+// keepPort says whether what is started now gets the descriptor of the port, as the command and nothing else does.
+func (l *Launch) keepPort(yes bool) {
+	if l.crew != nil {
+		port.Inherit(l.meeting.FD, yes)
+	}
+}
+
+// narrow shows each member its own device.
+func (l *Launch) narrow(crew ranks.Crew, m gpu.Machine) {
+	for i := range crew.Members {
+		one := l.Plan
+		one.Devices = l.Plan.Devices[i : i+1]
+		crew.Members[i].Vars = visible.ForJob(l.host.Env, l.Lease, one, claim.FormOfIDs(l.spec, one), m)
+	}
+}
+
+// RankNotes are what is odd about such a job, one sentence each.
+func RankNotes(host *machine.Host, spec job.Spec, plan job.Plan) (notes []string) {
+	if sees(spec, plan) == "own" {
+		notes = append(notes, "each rank sees one device, which is its device 0: LOCAL_RANK is its rank, and no device's number")
+	}
+	if spec.Ranks.Torchrun {
+		for _, name := range ranks.Overruled() {
+			if _, set := host.Env.Lookup(name); set {
+				notes = append(notes, name+" is not passed on to torchrun: gpuard decides what it says")
+			}
+		}
+	}
+	return append(notes, ranks.Remarks(host.Env)...)
+}
+
+// torchrun finds PyTorch's launcher: on PATH, or as a module of the Python there.
+func torchrun(ctx context.Context, host *machine.Host) (path string, argv []string, err error) {
+	const program = "torchrun"
+	if path, err = launch.Find(program); err == nil {
+		return path, []string{program}, nil
+	}
+	for _, python := range []string{"python3", "python"} {
+		found, unfound := launch.Find(python)
+		if unfound != nil {
+			continue
+		}
+		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
+		has := interpreter.Has(looking, found, "torch")
+		cancel()
+		if has {
+			return found, []string{python, "-m", "torch.distributed.run"}, nil
+		}
+		err = fmt.Errorf("%w, and %s has no PyTorch either; activate the environment that has, or install it: %s -m pip install torch", err, found, python)
+		return "", nil, err
+	}
+	return "", nil, fmt.Errorf("%w, and no python3 either; activate the environment that has PyTorch, or start the processes without torchrun: gpuard run --ranks -- ./program", err)
+}
+
+// torchrun makes the command torchrun, with each process through ourselves.
+func (l *Launch) torchrun(crew ranks.Crew) ([]visible.Var, error) {
+	t, err := ranks.ReadTorchrun(l.spec.Command)
+	if err != nil {
+		return nil, &exit.Usage{Text: err.Error()}
+	}
+	self := itself()
+	if self == sameFile {
+		return nil, errors.New("cannot find this program again, through which torchrun starts its processes: its file was replaced just now; try again")
+	}
+	l.argv = slices.Concat(l.argv, t.Line(l.host.Env, len(crew.Members), crew.Port, []string{self, machine.RankFlag}))
+	var vars []visible.Var
+	for _, name := range ranks.Overruled() {
+		vars = append(vars, visible.Var{Name: name, Unset: true})
+	}
+	if n := crew.Threads(); n != "" { // or torchrun would set 1, and warn of it
+		vars = append(vars, visible.Var{Name: "OMP_NUM_THREADS", Value: n})
+	}
+	return vars, nil
+}
+
+// sameFile is this program for this process alone.
+const sameFile = "/proc/self/exe"
+
+// itself is the file of this program, under its own name where it is still there: that is what ps shows.
+func itself() string {
+	self, err := os.Executable()
+	if err != nil {
+		return sameFile
+	}
+	if _, err := os.Stat(self); err != nil {
+		return sameFile
+	}
+	return self
+}

@@ -1,0 +1,175 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/affinity"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/port"
+	"gpuard/internal/host/proctree"
+)
+
+// OfRanks reports whether this process was started to start ranks, or to become one; StartRanks is then all that it does.
+func OfRanks(host *machine.Host) bool {
+	return len(os.Args) > 1 && (os.Args[1] == machine.RanksFlag || os.Args[1] == machine.RankFlag)
+}
+
+// StartRanks is the life of such a process. It returns only where something could not be started. args are the flag and the
+// command.
+func StartRanks(host *machine.Host, args []string) error {
+	text, _ := host.Env.Lookup(ranks.Variable)
+	crew, err := ranks.Decode(text)
+	if err != nil {
+		return &exit.Usage{Text: err.Error()}
+	}
+	host.Env = host.Env.With([]visible.Var{{Name: ranks.Variable, Unset: true}})
+	switch flag, command := args[0], args[1:]; {
+	case flag == machine.RanksFlag && len(command) > 0:
+		return lead(host, crew, command)
+	case flag == machine.RankFlag && len(command) > 1:
+		return become(host, crew, command)
+	}
+	return exit.Usagef("cannot start ranks without a command: gpuard run --ranks -- COMMAND")
+}
+
+// become binds this process, which torchrun started, and becomes the program of the rank.
+func become(host *machine.Host, crew ranks.Crew, command []string) error {
+	rank, _ := host.Env.Lookup("LOCAL_RANK")
+	m, err := crew.Member(rank)
+	if err != nil {
+		return &exit.Usage{Text: err.Error()}
+	}
+	argv := command[1:]
+	if command[0] == ranks.Python {
+		argv = append([]string{pythonAbove(host)}, argv...)
+	}
+	path, err := launch.Find(argv[0])
+	if err != nil {
+		return err
+	}
+	cpus, _ := ranks.ParseCPUs(m.CPUs)
+	_ = affinity.Bind(cpus, m.Node) // where that is not allowed, it runs anywhere
+	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1)
+}
+
+// pythonAbove is the Python that torchrun runs in, under the name that it was started by: by that it finds its environment, and
+// torchrun would start its processes with it (sys.executable, or PYTHON_EXEC).
+func pythonAbove(host *machine.Host) string {
+	if chosen, _ := host.Env.Lookup("PYTHON_EXEC"); chosen != "" {
+		return chosen
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(os.Getppid()), "cmdline"))
+	name, _, _ := strings.Cut(string(line), "\x00")
+	if err != nil || name == "" {
+		return "python3"
+	}
+	return name
+}
+
+// lead starts the processes of a crew and stays with them. It ends as the first that failed.
+func lead(host *machine.Host, crew ranks.Crew, command []string) error {
+	path, err := launch.Find(command[0])
+	if err != nil {
+		return err
+	}
+	port.Inherit(crew.FD, false)
+	c := launch.Command{Path: path, Argv: command}.Gather(len(crew.Members))
+	family := proctree.Adopt(c.Needs, c.Needs) // asked for its members when no rank is left
+	for i, m := range crew.Members {
+		cpus, _ := ranks.ParseCPUs(m.CPUs)
+		err := affinity.Around(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })
+		if err != nil {
+			c.Send("SIGKILL")
+			for range i {
+				<-c.Ended()
+			}
+			return err
+		}
+	}
+	failed, ended := attend(crew, c)
+	if ended { // a program that a killed shell leaves behind would keep its devices
+		family.Signal("SIGTERM")
+		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })
+		err = family.Kill(job.Dying)
+	}
+	family.Leave()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+	}
+	c.Exit(failed)
+	return nil
+}
+
+// waitFor waits until something is so, but not longer than patience.
+func waitFor(patience time.Duration, so func() bool) {
+	for end := time.Now().Add(patience); !so() && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// rankEnd is the JSON line about a rank that failed.
+type rankEnd struct {
+	Schema string `json:"schema"` // "gpuard.run-rank/1"
+	Rank   int    `json:"rank"`   // which
+	PID    int    `json:"pid"`    // that it had
+	Code   int    `json:"exit"`   // its exit code; -1 when a signal ended it
+	Signal string `json:"signal"` // that ended it: "SIGKILL"; "" none
+	Others int    `json:"others"` // how many are ended because of it
+}
+
+// tell says on standard error, which belongs to the ranks too, that one failed.
+func tell(e launch.Ended, others int, asJSON bool) {
+	if asJSON {
+		_ = json.NewEncoder(os.Stderr).Encode(rankEnd{"gpuard.run-rank/1", e.Number, e.PID, e.Code, e.Signal, others})
+		return
+	}
+	how := fmt.Sprintf("with exit code %d", e.Code)
+	if e.Signal != "" {
+		how = "by " + e.Signal
+	}
+	rest := ""
+	switch others {
+	case 0:
+	case 1:
+		rest = "; ending the other one"
+	default:
+		rest = fmt.Sprintf("; ending the other %d", others)
+	}
+	fmt.Fprintf(os.Stderr, "gpuard: rank %d (PID %d) ended %s%s\n", e.Number, e.PID, how, rest)
+}
+
+// attend waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already; then
+// it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
+func attend(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
+	var over <-chan time.Time
+	for left := len(crew.Members); left > 0; {
+		select {
+		case e := <-c.Ended():
+			if left--; failed.Failed() || !e.Failed() {
+				continue
+			}
+			failed, over = e, time.After(crew.Grace)
+			if !c.Meant(time.Now().Add(-max(crew.Grace, time.Second))) {
+				others = true
+				tell(e, left, crew.JSON)
+				c.Send("SIGTERM")
+				c.Send("SIGCONT")
+			}
+		case <-over:
+			others = true
+			c.Send("SIGKILL")
+		}
+	}
+	return failed, others
+}

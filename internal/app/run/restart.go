@@ -1,0 +1,211 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
+)
+
+// move asks for another device for a command that runs.
+type move struct {
+	reason string     // for people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …"
+	avoid  []gpu.UUID // not these either; those that it has are avoided anyway
+}
+
+// lookout watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it was
+// moved. It is called once per start, so what it remembers between starts (when the last move was) is its own. A move for
+// which there is no other device leaves the command where it is and is said; asking again soon would say it again.
+type lookout func(ctx context.Context, on job.Lease) <-chan move
+
+// elsewhere leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
+func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
+	spec := s.limited(s.spec)
+	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
+	spec.Exclude = without(spec.Exclude, l.Plan, m.avoid)
+	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.host.Say(fmt.Sprintf("%s: the command stays where it is: %v", m.reason, err))
+		}
+		return nil
+	}
+	next.spec = s.spec
+	return next
+}
+
+// loudly says what is said also where silence was asked for.
+func (s *supervision) loudly(text string) {
+	if s.host.Loud != nil {
+		s.host.Loud(text)
+		s.logged(text)
+		return
+	}
+	s.host.Say(text)
+}
+
+// without adds devices to those that a request does not want.
+func without(exclude []string, plan job.Plan, more []gpu.UUID) []string {
+	exclude = slices.Clone(exclude)
+	for _, id := range append(plan.UUIDs(), more...) {
+		exclude = append(exclude, string(id))
+	}
+	return exclude
+}
+
+// again starts a command that failed once more, where that is wanted. It returns nil when not.
+func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	if s.care.Restart != job.NoRestart || s.service.ended != nil {
+		return s.forever(ctx, l, child)
+	}
+	code, signal, ran, _ := child.Outcome()
+	drifts := slices.Contains(s.care.Drift, "sick")
+	if s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
+		return nil
+	}
+	if by := ended(child); by != "" {
+		if s.care.Retries > 0 {
+			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", by, whoEnded(l)))
+		}
+		return nil
+	}
+	fault, broken := s.blame(ctx, l)
+	ending := s.how()
+	pause := time.Duration(0)
+	count := fmt.Sprintf("start %d of %d", s.restarts+2, s.care.Retries+1)
+	switch {
+	case s.restarts < s.care.Retries && fault != "":
+		s.restarts++
+		s.host.Say(fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere, %s", ending, fault, count))
+	case s.restarts < s.care.Retries && s.care.Any:
+		s.restarts++
+		pause = s.breather(ran)
+		s.host.Say(fmt.Sprintf("the command ended (%s): starting it again in %.1f s, %s", ending, pause.Seconds(), count))
+	case fault != "" && drifts && s.sick == 0:
+		s.sick++
+		s.host.Say(fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere", ending, fault))
+	case fault != "" || s.restarts >= s.care.Retries:
+		return nil
+	default:
+		s.host.Say(fmt.Sprintf("the command ended (%s) and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ending, s.care.Retries))
+		return nil
+	}
+	return s.onward(ctx, l, child, fault, broken, pause)
+}
+
+// how the command ended: "exit 1", "SIGKILL".
+func (s *supervision) how() string {
+	switch {
+	case s.doomed != "":
+		return s.doomed
+	case s.done.Signal != "":
+		return s.done.Signal
+	}
+	return fmt.Sprintf("exit %d", s.done.Code)
+}
+
+// forever starts a service once more, as its restart says. It returns nil when not.
+func (s *supervision) forever(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	_, _, ran, _ := child.Outcome()
+	failed := s.done.Code != 0 || s.done.Signal != "" || s.doomed != ""
+	switch {
+	case s.done.Asked, s.done.TimedOut:
+		return nil
+	case child.Meant(time.Now().Add(-meant)) != "": // a signal to gpuard; the job control signals of the command do not mean that
+		s.done.Asked = true
+		return nil
+	case s.care.Restart == job.NoRestart, s.care.Restart == job.OnFailure && !failed:
+		return nil
+	}
+	fault, broken := s.blame(ctx, l)
+	s.restarts++
+	pause := s.breather(ran)
+	text := fmt.Sprintf("the command ended (%s): starting it again in %.1f s", s.how(), pause.Seconds())
+	if fault != "" {
+		text = fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere in %.1f s", s.how(), fault, pause.Seconds())
+	}
+	s.host.Say(text)
+	s.service.ended(s.done, text)
+	s.doomed = ""
+	return s.onward(ctx, l, child, fault, broken, pause)
+}
+
+// onward leases for another start, after a pause: what the command had, unless there is a fault in it.
+func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
+	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
+		s.why = "sick: " + fault
+	}
+	s.end(child) // what it left would be in the way
+	against := ""
+	if fault == "" {
+		var next *Launch
+		if next, against = s.onceMore(ctx, l); next != nil {
+			if rest(ctx, pause) {
+				return next
+			}
+			next.release()
+			return nil
+		}
+	}
+	s.giveBack(l, against)
+	if !rest(ctx, pause) {
+		return nil
+	}
+	return s.anew(ctx, broken)
+}
+
+// anew leases for another start what is not broken, as at the beginning.
+func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
+	spec := s.limited(s.spec)
+	spec.Exclude = without(spec.Exclude, job.Plan{}, broken)
+	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
+	if err != nil {
+		if s.done.Why = err.Error(); ctx.Err() == nil {
+			s.host.Say("the command is not started again: " + s.done.Why)
+		}
+		return nil
+	}
+	next.spec = s.spec
+	return next
+}
+
+// meant is how long a program may take to end when it is told to.
+const meant = 30 * time.Second
+
+// ended returns the signal that was sent to end the command, "" for none. After such a signal the command is not
+// started again, whatever the state of the machine.
+func ended(child *launch.Child) string {
+	_, signal, _, _ := child.Outcome()
+	if slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"}, signal) {
+		return signal
+	}
+	return child.Meant(time.Now().Add(-meant))
+}
+
+// whoEnded names the possible senders of the signal: a user, or the process that measures the share. The signal alone
+// does not show which.
+func whoEnded(l *Launch) string {
+	if l.Plan.Share > 0 {
+		return fmt.Sprintf("either somebody ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)
+	}
+	return "somebody ended it"
+}
+
+// blame finds a fault of the machine that happened while the command ran.
+func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broken []gpu.UUID) {
+	if l.held == nil || !s.host.Hardware() {
+		return "", nil
+	}
+	after, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
+	if err != nil {
+		return "the GPUs cannot be read any more: " + err.Error(), nil
+	}
+	return health.Blame(l.held.Machine, after, l.Plan.UUIDs(), l.held.Held.Lease.Since, time.Now())
+}
+
+func bytesOf(n int64) *gpu.Bytes { return new(gpu.Bytes(n)) }

@@ -1,0 +1,246 @@
+// Package run leases devices and starts the command on them: in place of this process, or beside it where --timeout, --retry,
+// --log or --drift ask for that.
+//
+//	l, err := run.Prepare(ctx, host, spec) // the lease is held
+//	if err == nil { err = l.Exec() }       // returns only on an error
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/verify"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/ranks"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/port"
+	"gpuard/internal/host/store"
+)
+
+// Launch is a job about to start: its lease is held, and nothing can be refused any more.
+type Launch struct {
+	Plan  job.Plan
+	Lease string // "" for a job without a device
+	path  string
+	argv  []string
+	env   []string
+	open  map[int]bool // descriptors that the command gets; nil all
+	held  *claim.Decision
+	host  *machine.Host
+	spec  job.Spec
+
+	log       *logfile.Log // that the output goes to; nil: none
+	oversight *Oversight   // nil: not verified
+	crew      *ranks.Plan  // nil: one process
+	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
+	keeping   keeping
+	parent    int // the parent of gpuard: while it lives it may start the command again (--keep-while)
+}
+
+// Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
+// folder that cannot be used) nothing is left behind.
+func Prepare(ctx context.Context, host *machine.Host, spec job.Spec) (*Launch, error) {
+	return prepare(ctx, &Launch{host: host}, spec)
+}
+
+// prepare fills l, which has what remains from an earlier start.
+func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
+	l.argv, l.open, l.parent = spec.Command, launch.OpenDescriptors(), os.Getppid()
+	if len(l.argv) == 0 {
+		l.argv = []string{shell(l.host)}
+		spec.Command = l.argv
+	}
+	l.spec = spec
+	err := l.find(ctx)
+	if err == nil { // before the claim: a misspelt command must not take a GPU
+		err = l.lease(ctx)
+	}
+	if err == nil && spec.Ranks != nil {
+		if err = l.gather(); err != nil {
+			l.release()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// find finds the program that is started.
+func (l *Launch) find(ctx context.Context) (err error) {
+	if l.spec.Ranks != nil && l.spec.Ranks.Torchrun {
+		l.path, l.argv, err = torchrun(ctx, l.host)
+		return err
+	}
+	l.path, err = launch.Find(l.argv[0])
+	return err
+}
+
+// lease leases what the spec asks for, and sets the variables.
+func (l *Launch) lease(ctx context.Context) error {
+	host, spec := l.host, l.spec
+	if spec.CPU {
+		l.env = claim.WithoutDevices(host, spec)
+		return nil
+	}
+	self, err := host.Proc.Stat(os.Getpid())
+	if err == nil && spec.KeepWhile != "" {
+		spec.KeepWhile, err = claim.KeptFile(host, spec)
+		l.spec.KeepWhile = spec.KeepWhile
+	}
+	if err == nil {
+		spec, err = claim.SettleQuota(ctx, host, spec)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: machine.BaseName(spec.Command)})
+	if err != nil {
+		return err
+	}
+	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
+		_ = d.Folder.Close()
+		l.env = claim.WithoutDevices(host, spec)
+		return nil
+	}
+	vars, err := claim.Variables(ctx, host, spec, d)
+	if err != nil {
+		return err
+	}
+	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
+	l.env = host.Unmasked().With(vars)
+	return nil
+}
+
+// Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It
+// returns only if that fails, and then the lease is free.
+func (l *Launch) Exec() error {
+	if l.held == nil {
+		l.keepPort(true)
+		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
+	}
+	if l.held.Machine.Stuck {
+		return l.beside()
+	}
+	fd, err := launch.Inherit(l.held.Held.Lock)
+	switch {
+	case err != nil:
+	case launch.CanHold():
+		err = launch.StartHolder(fd, l.held.Watch, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
+	case l.spec.Timeout > 0:
+		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container nobody can keep it to that; leave it out")
+	}
+	if err == nil {
+		_ = l.held.Watch.Close()
+		err = l.verifier(os.Getpid())
+	}
+	if err == nil {
+		l.keepPort(true)
+		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)
+	}
+	l.release()
+	return err
+}
+
+// release gives the lease back.
+func (l *Launch) release() {
+	if l.held != nil {
+		_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
+		_ = l.held.Held.Lock.Close()
+	}
+}
+
+// beside runs the command as a child. This process cannot become the command while one of its threads is inside a
+// driver call that hangs: execve(2) waits for that thread.
+func (l *Launch) beside() error {
+	child, err := l.start(launch.Command{}, 0)
+	if err != nil {
+		return err
+	}
+	l.host.Say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
+	child.Exit()
+	return nil
+}
+
+// start runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and nothing of
+// the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0 without a limit.
+func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
+	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
+	l.keepPort(true)
+	defer l.keepPort(false)
+	if l.held == nil {
+		return c.Start()
+	}
+	var err error
+	if c.Keep, err = launch.Inherit(l.held.Held.Lock); err != nil {
+		l.release()
+		return nil, err
+	}
+	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
+	child, err := c.Start()
+	l.held.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
+	if err != nil {
+		l.release()
+	}
+	return child, err
+}
+
+// handOver makes the lease the child's.
+func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) error {
+	s, err := l.host.Proc.Stat(child.PID())
+	if err != nil {
+		return err
+	}
+	lease, err := l.held.Folder.Entrust(l.held.Held.Lease, child.PID(), s.Start, most)
+	switch {
+	case errors.Is(err, store.ErrReleased):
+		l.host.Say(fmt.Sprintf("lease %s was released while its command started", l.Lease))
+	case err != nil:
+		l.host.Say(err.Error()) // the lease is held all the same
+	}
+	l.held.Held.Lease = lease
+	until := "0" // gpuard sees to it
+	if most == 0 {
+		until = l.until()
+	}
+	if err := child.Hold(keep, l.held.Held.Lock, l.held.Folder.Path, l.Lease, until); err != nil {
+		return err
+	}
+	switch {
+	case !l.held.Machine.Stuck:
+		return l.verifier(child.PID())
+	case l.oversight != nil:
+		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.held.Machine, l.held.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
+	}
+	return nil
+}
+
+// shell is what a run without a command starts: the user's own, unless it cannot be started.
+func shell(host *machine.Host) string {
+	s, _ := host.Env.Lookup("SHELL")
+	if !strings.HasPrefix(s, "/") {
+		return "/bin/sh"
+	}
+	if _, err := launch.Find(s); err != nil {
+		host.Say(fmt.Sprintf("%v, which SHELL names; starting /bin/sh instead", err))
+		return "/bin/sh"
+	}
+	return s
+}
+
+// Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
+func (l *Launch) Announce() string {
+	line := claim.Announce(l.Plan, l.Lease)
+	if l.crew != nil {
+		line += "; " + l.crew.String()
+	}
+	return line
+}

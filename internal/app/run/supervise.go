@@ -1,0 +1,334 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/port"
+	"gpuard/internal/host/proctree"
+)
+
+// supervision is the state of a gpuard that supervises its command.
+type supervision struct {
+	host  *machine.Host
+	care  job.Care
+	spec  job.Spec
+	told  func(l *Launch, pid int) error
+	seek  lookout
+	log   *logfile.Log
+	tree  *proctree.Tree
+	now   atomic.Pointer[launch.Child] // that runs
+	birth sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
+	done  job.Result
+	left  time.Duration // of the limit of its time; 0 without one
+	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
+	pause time.Duration // before the last start
+
+	service keeping
+	doomed  string // why the command that runs was ended, where keeping.unfit said so
+
+	meeting  *port.Kept  // of the ranks of the command
+	heard    []gpu.Event // errors of the driver that were said
+	restarts int
+	sick     int    // restarts that --drift asked for after a fault of the machine
+	why      string // of the last restart by --drift
+}
+
+// Supervise runs the command as a child and does what care asks for. told is called before each start, and again with
+// the command's PID right after it. When the command has ended for good, Supervise returns the result, and end, which
+// ends this process the way the command ended. An error is about a start.
+func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Launch, pid int) error) (done *job.Result, end func(), err error) {
+	said := l.host.Say
+	l.host = l.host.Listening(func(text string) {
+		said(text)
+		l.Log(text)
+	})
+	s := &supervision{host: l.host, care: care, spec: l.spec, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	if care.Log != "" {
+		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil); err != nil {
+			l.release()
+			return nil, nil, err
+		}
+		l.log = s.log
+	}
+	s.tree = proctree.Adopt(s.awaits, s.spares)
+	child, err := s.run(ctx, l)
+	s.tree.Leave()
+	if s.log != nil {
+		s.log.Close(time.Second)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return &s.done, func() {
+		if s.done.TimedOut {
+			os.Exit(exit.TimedOut)
+		}
+		child.Exit()
+	}, nil
+}
+
+// run starts the command, and again, until nothing asks for that any more.
+func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error) {
+	for {
+		child, err := s.start(ctx, l)
+		if err != nil {
+			s.drop(l)
+			return nil, err
+		}
+		next := s.attend(ctx, l, child)
+		s.count(l, child)
+		if next == nil {
+			next = s.again(ctx, l, child)
+		}
+		if next == nil && s.service.ended != nil {
+			s.end(child) // processes that a service leaves behind end with it
+		}
+		if next == nil || next.held != l.held {
+			s.drop(l)
+		}
+		if next == nil {
+			s.done.HeldBy = s.remains(l)
+		}
+		if l.held != nil && (next == nil || next.held != l.held) {
+			_ = l.held.Folder.Close()
+		}
+		if next == nil {
+			return child, nil
+		}
+		next.open, next.oversight = l.open, l.oversight
+		l = next
+	}
+}
+
+// start starts the command once.
+func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
+	l.env = restarted(l.env, s.done.Starts, s.why)
+	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
+	err := cmp.Or(ctx.Err(), s.keep(l))
+	c := launch.Command{Group: s.tree.Group(), Along: s.service.along}
+	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
+		c.Out, c.Err = s.log.Out, s.log.Err
+		if err = s.log.Note(logLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
+			s.host.Say(err.Error())
+			err = nil
+		}
+	}
+	if err == nil {
+		err = s.told(l, 0)
+	}
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	s.birth.Lock()
+	child, err := l.start(c, s.limited(s.spec).Limit())
+	if err == nil {
+		s.now.Store(child)
+	}
+	s.birth.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s.done.Starts++
+	_ = s.told(l, child.PID()) // the command runs even if this cannot be written
+	return child, nil
+}
+
+// restarted are the variables that tell a command that it was started before, and why.
+func restarted(env []string, before int, why string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(pair string) bool { // of a gpuard around this one
+		return hasName(pair, "GPUARD_RESTART") || hasName(pair, "GPUARD_DRIFT_REASON")
+	})
+	if before > 0 {
+		env = append(env, fmt.Sprint("GPUARD_RESTART=", before))
+	}
+	if why != "" {
+		env = append(env, "GPUARD_DRIFT_REASON="+why)
+	}
+	return env
+}
+
+func hasName(pair, name string) bool {
+	return len(pair) > len(name) && pair[:len(name)] == name && pair[len(name)] == '='
+}
+
+// attend waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.
+func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var moves <-chan move
+	if s.seek != nil && l.held != nil {
+		moves = s.seek(watching, l.held.Held.Lease)
+	}
+	heard := s.hears(watching, l)
+	over, quiet := after(s.left)
+	defer quiet()
+	var found chan *Launch // of a search for another device that is under way
+	var wanted move
+	enough := func(why string) *Launch {
+		stop()
+		s.forget(found)
+		if why != "" {
+			s.loudly(why + ": ending the command")
+		}
+		s.end(child)
+		return nil
+	}
+	for {
+		select {
+		case <-child.Ended():
+			s.linger(l, child, heard)
+			stop()
+			s.forget(found)
+			return nil
+		case e, open := <-heard:
+			if !open {
+				heard = nil
+			} else {
+				s.hear(l, e)
+			}
+		case <-ctx.Done():
+			s.done.Asked = true
+			return enough("")
+		case s.doomed = <-s.service.unfit:
+			return enough(s.doomed)
+		case <-over:
+			s.done.TimedOut = true
+			return enough(fmt.Sprintf("the time is over (--timeout %s)", s.spec.Timeout))
+		case m, open := <-moves:
+			if !open {
+				moves = nil
+			} else if found == nil {
+				wanted, found = m, make(chan *Launch, 1)
+				go func() { found <- s.elsewhere(watching, l, m) }()
+			}
+		case next := <-found:
+			if found = nil; next == nil {
+				continue
+			}
+			stop()
+			return s.change(child, next, wanted.reason)
+		}
+	}
+}
+
+// after is a timer; none for 0.
+func after(d time.Duration) (over <-chan time.Time, stop func() bool) {
+	if d <= 0 {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(d)
+	return timer.C, timer.Stop
+}
+
+// forget gives back what a search for another device may still find.
+func (s *supervision) forget(found <-chan *Launch) {
+	if found == nil {
+		return
+	}
+	if next := <-found; next != nil {
+		next.release()
+	}
+}
+
+// change ends the command so that it continues on other devices, unless it has ended by itself, or a user has ended it.
+func (s *supervision) change(child *launch.Child, next *Launch, why string) *Launch {
+	select {
+	case <-child.Ended():
+		next.release()
+		return nil
+	default:
+	}
+	s.host.Say(fmt.Sprintf("%s: asking the command to end (%s), to start it again", why, s.care.Stop))
+	asked := time.Now()
+	s.end(child)
+	if child.Meant(asked) != "" {
+		next.release()
+		return nil
+	}
+	s.why = why
+	return next
+}
+
+// end asks the command to end, then the processes that it left behind; it kills those that do not end in time, and
+// returns when all are gone.
+func (s *supervision) end(child *launch.Child) {
+	grace := time.NewTimer(s.spec.Grace)
+	defer grace.Stop()
+	child.Alone()
+	child.Send(s.care.Stop)
+	child.Send("SIGCONT")
+	over := false
+	select {
+	case <-child.Ended():
+	case <-grace.C:
+		over = true
+	case <-s.service.hurry:
+		over = true
+	}
+	if s.tree.Signal(s.care.Stop) {
+		for tick := time.NewTicker(20 * time.Millisecond); !over && len(s.tree.Members()) > 0; {
+			select {
+			case <-grace.C:
+				over = true
+			case <-s.service.hurry:
+				over = true
+			case <-tick.C:
+			}
+		}
+	}
+	if err := s.tree.Kill(job.Dying); err != nil {
+		s.host.Say(err.Error())
+		child.Abandon()
+	}
+}
+
+// count adds a life to the result.
+func (s *supervision) count(l *Launch, child *launch.Child) {
+	code, signal, ran, peak := child.Outcome()
+	s.done.Code, s.done.Signal = code, signal
+	s.done.Ran += ran
+	if s.left > 0 {
+		s.left = max(s.left-ran, time.Nanosecond)
+	}
+	if peak > 0 && (s.done.Peak == nil || peak > int64(*s.done.Peak)) {
+		s.done.Peak = bytesOf(peak)
+	}
+	child.Rest()
+}
+
+// spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by
+// themselves, and the daemons of NVIDIA's Multi-Process Service, which serve other jobs of the user too.
+func (s *supervision) spares(pid int) bool {
+	if s.log != nil && pid == s.log.PID {
+		return true
+	}
+	return s.awaits(pid) && pid != s.now.Load().PID() || machine.OwnHelper(pid)
+}
+
+// awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were started.
+func (s *supervision) awaits(pid int) bool {
+	s.birth.Lock()
+	defer s.birth.Unlock()
+	child := s.now.Load()
+	return child != nil && (pid == child.PID() || child.Needs(pid))
+}
+
+// limited is what a further start asks for: what is left of its time.
+func (s *supervision) limited(spec job.Spec) job.Spec {
+	spec.Timeout = cmp.Or(s.left, spec.Timeout)
+	return spec
+}

@@ -1,0 +1,46 @@
+package run
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/verify"
+	"gpuard/internal/host/launch"
+)
+
+// Oversight is how a run is verified while it runs.
+type Oversight struct {
+	Patience time.Duration
+	Stop     bool // end a job that certainly is not where it should be
+	JSON     bool // say it as one JSON object on a line
+}
+
+// Oversee makes Exec start a verifier process; nil for none.
+func (l *Launch) Oversee(o *Oversight) { l.oversight = o }
+
+// verifier starts the process that verifies the command, which is or will be process pid.
+func (l *Launch) verifier(pid int) error {
+	o := l.oversight
+	if o == nil {
+		return nil
+	}
+	var leased []string
+	for _, id := range l.held.Held.Lease.Devices {
+		leased = append(leased, string(id))
+	}
+	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+}
+
+// Overseeable says why a run cannot be verified here.
+func Overseeable(host *machine.Host) error {
+	if err := verify.Verifiable(host); err != nil {
+		return err
+	}
+	if !launch.CanHold() {
+		return exit.Usagef("cannot verify here: this process adopts orphans (PID 1 of a container, or a subreaper), and a verifier would become the command's child; leave --verify out, and ask from another shell: gpuard verify")
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/service"
+	"gpuard/internal/host/sys"
+)
+
+// folderOfProjects is the folder below which the folders of this user's projects lie. With create the one above it is made where it is
+// missing.
+func folderOfProjects(host *machine.Host, create bool) (path string, err error) {
+	own, _ := host.Env.Lookup("GPUARD_STATE")
+	home := host.StateHome()
+	switch {
+	case own != "" && !filepath.IsAbs(own):
+		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	case own != "":
+		path = filepath.Join(own, fmt.Sprint("projects-", os.Geteuid()))
+	case home != "":
+		path = filepath.Join(home, "projects")
+	default:
+		return "", exit.Usagef("cannot find a folder for the state of projects: set HOME or GPUARD_STATE")
+	}
+	if create {
+		err = host.MakeParents(filepath.Dir(path))
+	}
+	if own != "" && err == nil {
+		err = guarded(own)
+	}
+	return path, err
+}
+
+// guarded refuses a folder that another user could exchange for another: commands are started from what lies in it.
+func guarded(own string) error {
+	err := sys.Guarded(own)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("cannot keep projects in GPUARD_STATE=%s: %w; set it to a folder of your own, or unset it", own, err)
+}
+
+// Ground is the machine as a project finds it, with what this caller may see of it.
+func Ground(ctx context.Context, host *machine.Host) (service.Ground, error) {
+	m, err := host.Read(ctx, gpu.Identity)
+	if err != nil {
+		return service.Ground{}, err
+	}
+	held, _, err := registry.Leases(host, m)
+	if err != nil {
+		return service.Ground{}, err
+	}
+	in, err := claim.Placing(host, m, held)
+	if err != nil {
+		return service.Ground{}, err
+	}
+	config, err := host.Config()
+	if err != nil {
+		return service.Ground{}, err
+	}
+	return service.Ground{Machine: m, In: in, Defaults: config.Defaults()}, nil
+}

@@ -1,0 +1,84 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
+)
+
+// gather finds the job's processes and what CPU time they used; alive is false when none is left.
+func (w *watch) gather() (alive bool) {
+	roots := []int{w.facts.PID}
+	for pid, m := range w.members {
+		if pid != w.facts.PID && w.host.Proc.Alive(pid, m.start) {
+			roots = append(roots, pid)
+		}
+	}
+	if !w.host.Proc.Alive(w.facts.PID, w.start) {
+		roots = roots[1:] // its PID may belong to another process now
+	}
+	total := time.Duration(0)
+	for _, pid := range w.host.Proc.Tree(roots...) {
+		s, err := w.host.Proc.Stat(pid)
+		if err != nil || s.State == "Z" {
+			continue
+		}
+		alive = true
+		known := w.members[pid]
+		if known == nil || known.start != s.Start {
+			known = &member{start: s.Start, before: s.CPU}
+			w.members[pid] = known
+		}
+		known.spent = s.CPU - known.before
+	}
+	for _, m := range w.members {
+		total += m.spent
+	}
+	w.facts.CPUTime = total
+	return alive
+}
+
+// sight notes a process of the driver's list that belongs to the job: by descent, or because it was started inside the
+// job's lease and has left the tree.
+func (w *watch) sight(p gpu.Process) {
+	known := w.members[p.PID]
+	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.inLease(p) {
+		return
+	}
+	at := place{p.PID, p.GPU}
+	s := w.seen[at]
+	if s == nil {
+		s = &verify.Sighting{PID: p.PID, GPU: p.GPU, First: w.facts.Watched}
+		w.seen[at] = s
+	}
+	s.Kind, s.Last, s.Command = p.Kind, w.facts.Watched, cmp.Or(machine.BaseName(strings.Fields(p.Command)), s.Command)
+	if p.Memory != nil && (s.Peak == nil || *p.Memory > *s.Peak) {
+		s.Peak = new(*p.Memory)
+	}
+}
+
+func (w *watch) inLease(p gpu.Process) bool {
+	if w.lease == nil || p.UID == nil || *p.UID != w.lease.UID {
+		return false
+	}
+	env, err := w.host.Proc.Environ(p.PID)
+	id, _ := visible.Env(env).Lookup("GPUARD_LEASE")
+	return err == nil && id == w.lease.ID
+}
+
+// sightings are in the order of sentences: by process, then as the devices were taken.
+func (w *watch) sightings() (out []verify.Sighting) {
+	for _, s := range w.seen {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b verify.Sighting) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.First, b.First), cmp.Compare(a.GPU, b.GPU))
+	})
+	return out
+}

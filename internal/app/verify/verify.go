@@ -1,0 +1,165 @@
+// Package verify proves on which devices a process and its descendants are, from the driver's list, open device files and
+// loaded libraries. It judges nothing itself: core/verify does.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/host/launch"
+)
+
+// Verification is whether a job is on the devices that it was promised, and what each witness said.
+type Verification struct {
+	Schema  string `json:"schema"` // "gpuard.verify/1"
+	PID     int    `json:"pid"`
+	Command string `json:"command"` // base name
+	verify.Finding
+	Variable   string             `json:"variable"`   // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
+	Promised   []namedDevice      `json:"promised"`   // by the environment; never nil
+	Lease      string             `json:"lease"`      // "" without one
+	Leased     []namedDevice      `json:"leased"`     // by the lease; never nil
+	Sightings  []sighting         `json:"sightings"`  // one per process and device; never nil
+	Frameworks []verify.Framework `json:"frameworks"` // recognised in the job; never nil
+	Watched    float64            `json:"watched"`    // seconds
+	Stopped    bool               `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
+	Facts      verify.Facts       `json:"-"`
+}
+
+// namedDevice is a device for people and programs.
+type namedDevice struct {
+	Index int      `json:"index"` // of the whole device; -1 when the machine does not list it
+	UUID  gpu.UUID `json:"uuid"`
+	Name  string   `json:"name"`
+}
+
+// sighting is one process on one device, as the driver listed it.
+type sighting struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"` // base name
+	namedDevice
+	Memory *gpu.Bytes `json:"memory"` // the most seen, bytes; null when the driver does not say
+	Kind   gpu.Kind   `json:"kind"`
+	First  float64    `json:"first"` // seconds since the watching began
+	Last   float64    `json:"last"`
+}
+
+// Verify watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
+func Verify(ctx context.Context, host *machine.Host, target string, patience time.Duration) (*Verification, error) {
+	if err := Verifiable(host); err != nil {
+		return nil, err
+	}
+	pid, lease, err := registry.Target(host, "verify", target, gpu.Machine{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := host.Proc.Stat(pid)
+	if err != nil || s.State == "Z" {
+		return nil, exit.Usagef("cannot verify process %d: there is no such process; gpuard status shows what runs on the GPUs", pid)
+	}
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
+	if lease != nil && s.Start != lease.Start || !host.Proc.Alive(pid, s.Start) {
+		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
+	}
+	w := newWatch(host, pid, s.Start, patience, launch.Exited(pidfd), func() (string, bool) { return launch.Signal(pidfd) })
+	w.thorough = true
+	env, err := host.Proc.Environ(pid)
+	if w.env = env; err != nil {
+		w.facts.Unread = err.Error()
+		w.facts.Reading = outside(err, os.Geteuid())
+	}
+	if w.lease = lease; lease == nil {
+		w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, pid, w.env)
+	}
+	return w.run(ctx), nil
+}
+
+// Command runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
+// when the command has ended, with the way in which it ended. An error is about the start.
+func Command(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
+	if err := Verifiable(host); err != nil {
+		return nil, "", err
+	}
+	path, err := launch.Find(command[0])
+	if err != nil {
+		return nil, "", err
+	}
+	child, err := launch.Command{Path: path, Argv: command, Env: host.Env}.Start()
+	if err != nil {
+		return nil, "", err
+	}
+	s, _ := host.Proc.Stat(child.PID())
+	w := newWatch(host, child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.Signal(), true })
+	w.facts.Command = machine.BaseName(command)
+	w.env = host.Env
+	w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, os.Getpid(), host.Env)
+	v := w.run(ctx)
+	tell(v)
+	return v, child.Wait(), nil
+}
+
+// outside is the advice for an environment that even root cannot read; "" for other users, who can use sudo.
+func outside(err error, euid int) string {
+	if euid != 0 || !errors.Is(err, os.ErrPermission) {
+		return ""
+	}
+	return "verify outside of this container or restriction, where root may read it"
+}
+
+// Verifiable returns why nothing can be verified here; nil if it can.
+func Verifiable(host *machine.Host) error {
+	if host.Hardware() {
+		return nil
+	}
+	return exit.Usagef("cannot verify on an invented machine: no driver says who is on %s; leave --machine (GPUARD_MACHINE) out", host.Machine)
+}
+
+// verification is the answer with everything that was seen.
+func (w *watch) verification(finding verify.Finding) *Verification {
+	f := w.facts
+	v := &Verification{Schema: "gpuard.verify/1", PID: f.PID, Command: f.Command, Finding: finding, Variable: f.Mask, Lease: f.Lease,
+		Promised: namedDevices(f.Machine, f.Promised), Leased: namedDevices(f.Machine, f.Leased), Sightings: []sighting{},
+		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: seconds(f.Watched), Facts: f}
+	for _, s := range f.Sightings {
+		v.Sightings = append(v.Sightings, sighting{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, seconds(s.First), seconds(s.Last)})
+	}
+	return v
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
+	out := []namedDevice{}
+	for _, id := range ids {
+		v := namedDevice{Index: -1, UUID: id}
+		if d, slice, ok := m.Find(id); ok {
+			v.Index, v.Name = d.Index, d.Name
+			if slice != nil {
+				v.Name += " MIG " + slice.Profile
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// Hanging is the answer for a command that is not watched, because the driver does not answer.
+func Hanging(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
+	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
+	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
+		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
+}

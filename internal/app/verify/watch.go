@@ -1,0 +1,153 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
+)
+
+// watch reads one process tree repeatedly, until the answer is clear.
+type watch struct {
+	host     *machine.Host
+	facts    verify.Facts
+	start    uint64      // of the first process
+	env      visible.Env // that the job was started with
+	promised bool        // what it shows was read
+	lease    *job.Lease
+	thorough bool // hear the framework too, although the answer is clear
+	acts     bool // the answer ends the job, so one that more patience could change is none yet
+	ended    <-chan struct{}
+	ending   func() (signal string, known bool) // of the first process; waits for its end
+	began    time.Time
+	members  map[int]*member
+	seen     map[place]*verify.Sighting
+	settled  int // readings since a process was first seen on a device
+	failing  int // readings in a row that failed to get the driver's list
+	witness  witness
+}
+
+// member is a process of the job, also after its parent has ended.
+type member struct {
+	start         uint64
+	before, spent time.Duration // CPU time when it was found, and since
+}
+
+type place struct {
+	pid int
+	gpu gpu.UUID
+}
+
+// newWatch begins with the first process of a job. ended is closed at its end, and ending tells then how that was.
+func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration, ended <-chan struct{}, ending func() (string, bool)) *watch {
+	w := &watch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*member{}, seen: map[place]*verify.Sighting{}}
+	w.facts.PID, w.facts.Patience = pid, patience
+	w.facts.Command = commandOf(host, pid)
+	return w
+}
+
+// commandOf is the base name of a process's command.
+func commandOf(host *machine.Host, pid int) string {
+	return machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
+}
+
+// run reads at short intervals first, because jobs may be short, and at longer ones later.
+func (w *watch) run(ctx context.Context) *Verification {
+	ctx, cancel := context.WithCancel(ctx)
+	defer w.dismiss(cancel)
+	longest := cmp.Or(w.host.Times.Verify, 500*time.Millisecond)
+	for pause := longest / 10; ; pause = min(2*pause, longest) {
+		w.look(ctx)
+		finding := verify.Judge(w.facts)
+		if w.done(finding) || ctx.Err() != nil {
+			return w.verification(finding)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-w.ended:
+			w.ended = nil // its descendants may live on
+		case said := <-w.witness.answers:
+			w.witness.asking = false
+			w.facts.Frameworks = append(w.facts.Frameworks, said...)
+		}
+		timer.Stop()
+	}
+}
+
+// done reports whether no more readings are needed: they could neither change the answer nor add to it.
+func (w *watch) done(f verify.Finding) bool {
+	over := w.facts.Ended || w.facts.Watched >= w.facts.Patience
+	waiting := w.witness.asking && w.thorough
+	switch f.Verdict {
+	case verify.OutsideLease, verify.WrongDevice:
+		return true
+	case verify.Proven:
+		return over || w.settled > 1 && !waiting
+	case verify.NotMeasurable:
+		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
+	case verify.CPU: // a script may check its framework first, and start its GPU job later
+		return !waiting && (over || !w.acts)
+	}
+	return over && !w.witness.asking
+}
+
+// look reads the driver's list once, and procfs before and after it, because processes come and go.
+func (w *watch) look(ctx context.Context) {
+	f := &w.facts
+	w.gather()
+	what := gpu.Processes
+	if initial, err := w.host.Proc.InitialPIDNamespace(); err == nil && !initial {
+		what |= gpu.Load
+	}
+	m, err := w.host.Read(ctx, what)
+	f.Watched = time.Since(w.began)
+	f.Age, _ = w.host.Proc.Age(f.PID)
+	if w.place(m, err); len(w.seen) > 0 {
+		w.settled++
+	}
+	alive := w.gather()
+	for _, p := range m.Processes {
+		w.sight(p)
+	}
+	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
+		f.Looks++
+	}
+	if f.Ended = !alive; f.Ended {
+		signal, known := w.ending()
+		f.Signal, f.Unheard = signal, !known
+	}
+	w.hear(ctx)
+}
+
+// place notes what the machine says, but for its processes.
+func (w *watch) place(m gpu.Machine, err error) {
+	f := &w.facts
+	f.Unlisted, f.Mend = "", ""
+	if err != nil {
+		f.Unlisted, f.Mend = err.Error(), exit.Remedy(err)
+		w.failing++
+		return
+	}
+	f.Machine = m
+	if !w.promised && f.Unread == "" {
+		w.promise()
+	}
+	if w.lease != nil {
+		f.Lease, f.Leased = w.lease.ID, append([]gpu.UUID{}, w.lease.Devices...)
+	}
+	if f.Unlisted = w.host.Unlisted(m, slices.Concat(f.Promised, f.Leased)); f.Unlisted == "" {
+		w.failing = 0
+		return
+	}
+	w.failing++
+}

@@ -1,0 +1,95 @@
+package redact
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// path keeps the parts of a path that many machines have, because they tell what it is, and replaces the others.
+func (s *Scrubber) path(p string) string {
+	parts := strings.Split(p, "/")
+	for i, part := range parts {
+		switch {
+		case i == 0 && len(part) > 1 && part[0] == '~':
+			parts[i] = "~" + s.owner(part[1:])
+		case i > 0 && (parts[i-1] == "home" || parts[i-1] == "Users") && part != "":
+			parts[i] = s.owner(part)
+		default:
+			parts[i] = s.part(part)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// owner is the name of a home folder.
+func (s *Scrubber) owner(name string) string {
+	if common(name) || s.stands.MatchString(name) {
+		return name
+	}
+	return s.stand(User, strings.ToLower(name))
+}
+
+// part is one name of a path.
+func (s *Scrubber) part(name string) string {
+	bare := strings.TrimRight(name, ".")
+	if len(bare) < 2 || s.usual(bare) || s.stands.MatchString(bare) {
+		return name
+	}
+	end := name[len(bare):]
+	if ext := path.Ext(bare); slices.Contains([]string{".py", ".so", ".sh", ".json", ".yaml", ".yml", ".toml", ".conf", ".ipynb", ".whl", ".log", ".gz"}, ext) {
+		end, bare = ext+end, strings.TrimSuffix(bare, ext)
+	}
+	return s.stand(Name, strings.ToLower(bare)) + end
+}
+
+// usual are names that say what a folder or file is, and nothing of whose.
+func (s *Scrubber) usual(name string) bool {
+	return slices.Contains([]string{
+		"bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "usr", "opt", "var", "tmp", "run", "dev", "proc", "sys", "srv", "mnt", "media",
+		"home", "root", "boot", "local", "src", "data", "scratch", "work", "user", "users", "Users", "self", "cache", "site-packages", "dist-packages", "conda-meta",
+		"x86_64-linux-gnu", "aarch64-linux-gnu", "targets", "x86_64-linux", "sbsa-linux", "stubs", "compat", "envs", "pkgs", "versions", "env", "venv", ".venv", ".conda", ".pyenv",
+		".cache", ".local", ".config", ".nccl.conf", "nccl.conf", "anaconda3", "miniconda3", "miniforge3", "mambaforge", "micromamba", "conda", "pyenv", "uv", "base", "shims", "plugins", "go", "pyenv-virtualenv", "pyvenv.cfg",
+		"gpuard", "leases", "tickets", "lock", "format", "machines", "state", "docker", "daemon.json", "cdi", "nvidia-container-runtime", "config.toml", "nvidia.yaml", "nvidia.json",
+		"systemd", "modprobe.d", "modules", "module", "driver", "drivers", "kernel", "devices", "class", "bus", "pci", "drm", "dri", "shm", "kmsg", "version", "status", "environ", "gpus", "nvidia-caps",
+		"slurm", "nvcc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "os-release", "Library", "snap", "flatpak", "activate.d", "deactivate.d", "hpc_sdk", "Linux_x86_64", "math_libs", "comm_libs",
+	}, name) || s.known.MatchString(name)
+}
+
+// known are names with a number or an end that varies.
+const known = `^(?:[0-9]{1,4}(?:\.[0-9.]*)?|python[0-9.]*|cuda-?[0-9.]*|cudnn|nvidia[a-z0-9-]*|amdgpu|kfd|nouveau|renderD[0-9]+|card[0-9]+` +
+	`|lib(?:nvidia|cuda|cudart|cudnn|cublas|cublasLt|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvToolsExt|nvjitlink|nvJitLink|nccl|c10|torch|onnxruntime|tensorflow|OpenCL|amdhip|hsa-runtime|rocm)[a-z_A-Z0-9-]*\.so[0-9.]*` +
+	`|(?:torch|torchvision|torchaudio|triton|tensorflow|tensorflow_cpu|tensorrt|jax|jaxlib|jax_cuda[0-9]+_[a-z]+|onnxruntime|onnxruntime_gpu|cupy|cupy_cuda[0-9a-z]+|numpy|vllm|nvidia_[a-z0-9_]+)(?:-[0-9][0-9a-z.+]*\.dist-info)?)$`
+
+// command keeps the program of a command line when everybody has it. Arguments are left out: they are what people work on.
+func (s *Scrubber) command(line string) string {
+	first, rest, more := strings.Cut(strings.TrimSpace(line), " ")
+	name := path.Base(first)
+	if !s.everyday.MatchString(name) && !s.stands.MatchString(name) {
+		name = s.stand(Command, strings.ToLower(name))
+	}
+	if more && rest != "" {
+		name += " …"
+	}
+	return name
+}
+
+// plain is a program's name and nothing else.
+func plain(command string) bool { return !strings.ContainsAny(command, " /") }
+
+// parts are the names in a command line that may stand alone in a text: its program's, and those of scripts.
+func parts(line string) (found []Secret) {
+	for i, word := range strings.Fields(line) {
+		name := path.Base(word)
+		switch {
+		case i == 0:
+			found = append(found, Secret{Command, name})
+		case slices.Contains([]string{".py", ".sh", ".ipynb"}, path.Ext(name)):
+			found = append(found, Secret{Name, name})
+		}
+	}
+	return found
+}
+
+// everyday are programs that use GPUs on many machines.
+const everyday = `^(?:python[0-9.]*|ipython3?|jupyter[a-z-]*|torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|vllm|ray|ollama|tritonserver|trtexec|ffmpeg|blender|Xorg|Xwayland|X|gnome-shell|gnome-remote-desktop-daemon|kwin_[a-z0-9]+|plasmashell|sway|mutter|gdm[a-z0-9-]*|sddm|firefox|chrome|chromium|code|nvidia-[a-z-]+|nv-hostengine|dcgm[a-z-]*|gpuard|bash|sh|zsh|fish|docker|containerd-shim[a-z0-9-]*|systemd|node|java|julia|R|matlab|MATLAB)$`

@@ -1,0 +1,97 @@
+package shellquote
+
+import (
+	"fmt"
+	"strings"
+)
+
+// UnclosedError is the quotation mark that has no second one.
+type UnclosedError byte
+
+func (e UnclosedError) Error() string { return fmt.Sprintf("the quote %c is never closed", byte(e)) }
+
+// Split splits a text into words as a POSIX shell does (Shell Command Language, 2.2 Quoting and 2.3 Token Recognition), and
+// does nothing else of what a shell does. refuse gets the text from each character that no single quote and no backslash
+// protects, between double quotes only from $ and `; begins says that no word has begun before it. Its error ends the
+// splitting, which returns the words so far.
+func Split(text string, refuse func(rest string, begins bool) error) (words []string, err error) {
+	s := splitter{rest: text, refuse: refuse}
+	for s.rest != "" && err == nil {
+		err = s.step()
+	}
+	s.end()
+	return s.words, err
+}
+
+type splitter struct {
+	rest   string
+	refuse func(rest string, begins bool) error
+	words  []string
+	word   strings.Builder
+	in     bool // a word has begun, though it may be empty: ''
+}
+
+func (s *splitter) end() {
+	if s.in {
+		s.words = append(s.words, s.word.String())
+	}
+	s.word.Reset()
+	s.in = false
+}
+
+// step reads one character, or all that is quoted.
+func (s *splitter) step() error {
+	first := s.rest[0]
+	if strings.HasPrefix(s.rest, "\\\n") { // the line goes on in the next one
+		s.rest = s.rest[2:]
+		return nil
+	}
+	if err := s.refuse(s.rest, !s.in); err != nil {
+		return err
+	}
+	s.rest = s.rest[1:]
+	if first == ' ' || first == '\t' || first == '\n' {
+		s.end()
+		return nil
+	}
+	s.in = true
+	switch {
+	case first == '\'':
+		inner, rest, closed := strings.Cut(s.rest, "'")
+		if !closed {
+			return UnclosedError(first)
+		}
+		s.word.WriteString(inner)
+		s.rest = rest
+	case first == '"':
+		return s.doubled()
+	case first == '\\' && s.rest != "":
+		s.word.WriteByte(s.rest[0])
+		s.rest = s.rest[1:]
+	default:
+		s.word.WriteByte(first)
+	}
+	return nil
+}
+
+// doubled reads to the second ", where a backslash protects only what could mean something there.
+func (s *splitter) doubled() error {
+	for ; s.rest != ""; s.rest = s.rest[1:] {
+		switch c := s.rest[0]; {
+		case c == '"':
+			s.rest = s.rest[1:]
+			return nil
+		case strings.HasPrefix(s.rest, "\\\n"):
+			s.rest = s.rest[1:]
+			continue
+		case c == '$' || c == '`':
+			if err := s.refuse(s.rest, false); err != nil {
+				return err
+			}
+		case c == '\\' && len(s.rest) > 1 && strings.IndexByte("$`\"\\", s.rest[1]) >= 0:
+			s.rest = s.rest[1:]
+		}
+		s.word.WriteByte(s.rest[0])
+	}
+	return UnclosedError('"')
+}

@@ -1,0 +1,40 @@
+package visible
+
+import (
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// With returns the environment with the variables of vars in place of its own of these names, each name once.
+func (e Env) With(vars []Var) Env {
+	set := make(map[string]bool, len(vars))
+	for _, v := range vars {
+		set[v.Name] = true
+	}
+	out := make(Env, 0, len(e)+len(vars))
+	for _, pair := range e {
+		if name, _, _ := strings.Cut(pair, "="); !set[name] {
+			out = append(out, pair)
+		}
+	}
+	for _, v := range vars {
+		if !v.Unset {
+			out = append(out, v.Name+"="+v.Value)
+		}
+	}
+	return out
+}
+
+// ForJob returns the variables of a job that inherits env and has the devices of the plan on m: those of every vendor, and
+// gpuard's own. lease is "" for a job without one.
+func ForJob(env Env, lease string, p job.Plan, ids job.IDs, m gpu.Machine) []Var {
+	targets, uuids := make([]Target, len(p.Devices)), make([]string, len(p.Devices))
+	for i, d := range p.Devices {
+		targets[i] = Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Parent != ""}
+		uuids[i] = string(d.UUID)
+	}
+	return append(writeOver(env, targets, ids, m),
+		Var{Name: "GPUARD_LEASE", Value: lease, Unset: lease == ""}, Var{Name: "GPUARD_GPUS", Value: strings.Join(uuids, ",")})
+}

@@ -1,0 +1,122 @@
+// Package atomicfile gives a file of a user a new text, wholly or not at all, and refuses where anything else about the file
+// would change with it.
+package atomicfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Replace writes after instead of before, into a new file that takes the name of the old one, so that a reader sees one
+// of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is not
+// regular, has more names (hard links), may not be written by this user, or has a text other than before.
+func Replace(path string, before, after []byte) error {
+	p, err := find(path)
+	if err == nil {
+		defer p.close()
+		var old unix.Stat_t
+		if old, err = p.replaceable(); err == nil {
+			err = take(p, old, before, after)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Replaceable is the error that Replace would begin with, and that of a folder that takes no new file.
+func Replaceable(path string) error {
+	p, err := find(path)
+	if err == nil {
+		defer p.close()
+		_, err = p.replaceable()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return Free(path)
+}
+
+// take puts the new text in the old one's place.
+func take(p *place, old unix.Stat_t, before, after []byte) error {
+	f, named, err := p.temporary()
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // synced before it gets its name
+	if err = p.prepare(old, f, after); err == nil {
+		err = p.same(old, before)
+	}
+	if err == nil && !named {
+		if err = p.tidy(); err == nil {
+			err = p.dir.Publish(f, p.aside())
+			named = err == nil
+		}
+	}
+	if err == nil {
+		if err = p.dir.Rename(p.aside(), p.name); err == nil {
+			return nil
+		}
+	}
+	if named {
+		_ = p.dir.Remove(p.aside())
+	}
+	return err
+}
+
+// prepare fills the new file. The file system has it before it takes the name, so that a crash leaves one of the two.
+func (p *place) prepare(old unix.Stat_t, f *os.File, text []byte) error {
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil || now.Uid != old.Uid || now.Gid != old.Gid {
+		if err := f.Chown(int(old.Uid), int(old.Gid)); err != nil {
+			return fmt.Errorf("it would get another owner: %w", err)
+		}
+	}
+	from, err := p.open(old)
+	if err != nil {
+		return err
+	}
+	defer from.Close() //nolint:errcheck // read only
+	if err := copyAttributes(from, f); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil { // after chown, which clears set-user-ID
+		return err
+	}
+	return f.Sync()
+}
+
+// copyAttributes gives the new file the extended attributes of the old one.
+func copyAttributes(from, to *os.File) error {
+	names := make([]byte, 1<<16) // XATTR_LIST_MAX of linux/limits.h
+	n, err := unix.Flistxattr(int(from.Fd()), names)
+	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("it would lose its extended attributes: %w", err)
+	}
+	value := make([]byte, 1<<16) // XATTR_SIZE_MAX
+	have := make([]byte, 1<<16)
+	for _, name := range bytes.Split(bytes.TrimSuffix(names[:n], []byte{0}), []byte{0}) {
+		size, err := unix.Fgetxattr(int(from.Fd()), string(name), value)
+		if err != nil {
+			return fmt.Errorf("it would lose its extended attribute %s: %w", name, err)
+		}
+		if now, err := unix.Fgetxattr(int(to.Fd()), string(name), have); err == nil && bytes.Equal(have[:now], value[:size]) {
+			continue
+		}
+		if err := unix.Fsetxattr(int(to.Fd()), string(name), value[:size], 0); err != nil {
+			return fmt.Errorf("it would lose its extended attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}

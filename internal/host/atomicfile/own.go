@@ -1,0 +1,87 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create writes a file that is not there, wholly or not at all, with exactly this mode. The error is os.ErrExist where
+// something has that name meanwhile.
+func Create(path string, text []byte, mode fs.FileMode) error {
+	if err := create(path, text, mode); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+func create(path string, text []byte, mode fs.FileMode) error {
+	p, err := find(path)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	f, named, err := p.temporary()
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // synced before it gets its name
+	if named {
+		defer p.dir.Remove(p.aside()) //nolint:errcheck // its other name
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = p.dir.Publish(f, p.name)
+	}
+	return err
+}
+
+// Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not this user's
+// to write.
+func Free(path string) error {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		if err == nil {
+			var info os.FileInfo
+			if info, err = os.Stat(dir); err == nil && !info.IsDir() {
+				err = unix.ENOTDIR
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, &os.PathError{Op: "access", Path: dir, Err: err})
+		}
+		return nil
+	}
+}
+
+// Remove removes a file that holds exactly before.
+func Remove(path string, before []byte) error {
+	p, err := find(path)
+	if err == nil {
+		defer p.close()
+		var old unix.Stat_t
+		if old, err = p.dir.Look(p.name); err == nil {
+			err = p.same(old, before)
+		}
+		if err == nil {
+			err = p.dir.Remove(p.name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove %s: %w", path, err)
+	}
+	return nil
+}

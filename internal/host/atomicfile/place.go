@@ -1,0 +1,82 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
+)
+
+// place is a name in an open folder, so that the file that is checked, the one that is written and the temporary file
+// are in the same folder whatever happens to the path.
+type place struct {
+	dir  *sys.Dir
+	name string
+}
+
+// find opens the folder of a path.
+func find(path string) (*place, error) {
+	dir, err := sys.Enter(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	return &place{dir, filepath.Base(path)}, nil
+}
+
+func (p *place) close() { _ = p.dir.Close() }
+
+// replaceable returns the file's data, and refuses a file that cannot be replaced without another change.
+func (p *place) replaceable() (st unix.Stat_t, err error) {
+	if st, err = p.dir.Look(p.name); err != nil {
+		return st, err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return st, errors.New("it is a symbolic link: name the file itself")
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return st, errors.New("it is not a regular file")
+	case st.Nlink > 1:
+		return st, errors.New("it has further names (hard links), which would keep the old text")
+	case st.Mode&0o222 == 0:
+		return st, errors.New("it is read-only")
+	}
+	return st, unix.Faccessat(int(p.dir.Fd()), p.name, unix.W_OK, 0)
+}
+
+// open opens the file that was looked at.
+func (p *place) open(old unix.Stat_t) (*os.File, error) {
+	fd, err := p.dir.Open(p.name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(p.dir.Name(), p.name)) //nolint:gosec // a descriptor
+	var now unix.Stat_t
+	if err = unix.Fstat(fd, &now); err == nil && (now.Ino != old.Ino || now.Dev != old.Dev) {
+		err = errChanged
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var errChanged = errors.New("it was changed meanwhile: look again")
+
+// same checks again just before the rename: the user may have an editor open.
+func (p *place) same(old unix.Stat_t, before []byte) error {
+	f, err := p.open(old)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	text, err := io.ReadAll(io.LimitReader(f, int64(len(before))+1))
+	if err == nil && string(text) != string(before) {
+		err = errChanged
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package atomicfile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A new text is written into a file without a name, which the kernel removes when the process is killed. It has a
+// temporary name only between link and rename. That name contains the file's, so that the next change of the file, or
+// Tidy, removes it. On file systems without unnamed files it has the temporary name from the start.
+
+// aside is the temporary name of the new text.
+func (p *place) aside() string {
+	sum := sha256.Sum256([]byte(p.name))
+	return ".gpuard-" + hex.EncodeToString(sum[:8])
+}
+
+// temporary is a locked file for the new text; named says that it has the name aside already.
+func (p *place) temporary() (f *os.File, named bool, err error) {
+	f, err = p.dir.Temporary()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
+		if err = p.tidy(); err == nil {
+			f, err = p.dir.Create(p.aside())
+			named = true
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return f, named, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// Tidy removes the temporary file of a process that was killed while it changed path. It fails if a process is changing
+// path now.
+func Tidy(path string) error {
+	p, err := find(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return p.tidy()
+}
+
+func (p *place) tidy() error {
+	fd, err := p.dir.Open(p.aside(), unix.O_RDWR) // to write: NFS locks no other
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.New("somebody is changing it right now: try again")
+	}
+	return p.dir.Remove(p.aside())
+}

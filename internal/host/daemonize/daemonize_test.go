@@ -1,0 +1,13 @@
+package daemonize
+
+import (
+	"os"
+	"testing"
+)
+
+// TestNotThisProgram: these tests do not start themselves in the background.
+func TestNotThisProgram(t *testing.T) {
+	if process, err := Start("", nil, os.Stderr); err == nil {
+		t.Fatalf("started as process %d", process.Pid)
+	}
+}

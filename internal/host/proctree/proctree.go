@@ -1,0 +1,238 @@
+// Package proctree finds, reaps and ends the descendants of this process, also those that left their parent, process group
+// and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
+//
+//	t := tree.Adopt(awaited, spare)
+//	group := t.Group() // start the command in it
+//	err := t.Kill(5 * time.Second)
+//	t.Leave()
+package proctree
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"gpuard/internal/host/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is all descendants of this process, without those that are spared.
+type Tree struct {
+	awaited, spare func(pid int) bool
+	before         map[int]uint64 // children from before Adopt, with their start: another program started them
+	stop           chan struct{}
+	done           sync.WaitGroup
+	told           []int // PIDs that were signalled to end
+	group          *cgroup
+	groups         int // number of calls of Group
+}
+
+// late is how long an orphan stays a zombie. os/exec reaps its own children within that time. This package cannot
+// distinguish those from orphans, and if it reaps one first, its starter gets an error.
+const late = 300 * time.Millisecond
+
+// Adopt makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps them when
+// they end, except for those for which awaited is true: the caller waits for them. Processes for which spare is true,
+// and their descendants, are not part of the tree. Neither are the children that this process has already: a script may
+// have started them before it became this program (exec). The processes in its cgroup are part of the tree, see Group.
+func Adopt(awaited, spare func(pid int) bool) *Tree {
+	t := &Tree{awaited: awaited, spare: spare, before: map[int]uint64{}, stop: make(chan struct{})}
+	if !childless() {
+		for pid, p := range sys.Processes() {
+			if p.Parent == os.Getpid() {
+				t.before[pid] = p.Start
+			}
+		}
+	}
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // before Linux 3.4 orphans are init's
+	t.done.Go(t.bury)
+	return t
+}
+
+// Group returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one each
+// time: after cgroup.kill, a cgroup may also end what is started in it later (seen with Linux 6.18).
+func (t *Tree) Group() *os.File {
+	t.group.remove()
+	t.groups++
+	if t.group = newGroup(t.groups); t.group == nil {
+		return nil
+	}
+	return t.group.file
+}
+
+// Leave reaps the processes that have ended, and stops reaping. The remaining descendants become children of init when
+// this process ends.
+func (t *Tree) Leave() {
+	close(t.stop)
+	t.done.Wait()
+	t.group.remove()
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// bury reaps orphans that have ended.
+func (t *Tree) bury() {
+	tick := time.NewTicker(late)
+	defer tick.Stop()
+	var before []int
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-tick.C:
+		}
+		if !anyEnded() {
+			before = nil
+			continue
+		}
+		var ended []int
+		for pid, p := range sys.Processes() {
+			if p.Parent != os.Getpid() || p.State != 'Z' || t.awaited(pid) {
+				continue
+			}
+			if slices.Contains(before, pid) {
+				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			} else {
+				ended = append(ended, pid)
+			}
+		}
+		before = ended
+	}
+}
+
+// anyEnded reports whether a child has ended. Unlike a list of all processes, this costs next to nothing.
+func anyEnded() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo == int32(unix.SIGCHLD)
+}
+
+// childless reports whether this process has no child. That is the usual case, and saves reading all processes.
+func childless() bool {
+	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
+}
+
+// Members lists the living processes below this one and in its cgroup, in order of PID.
+func (t *Tree) Members() []int {
+	members, _ := t.members()
+	return slices.Sorted(maps.Keys(members))
+}
+
+// members returns the living members, and the processes of the cgroup that are spared.
+func (t *Tree) members() (found map[int]sys.Process, spared []int) {
+	all := sys.Processes()
+	children := map[int][]int{}
+	for pid, p := range all {
+		children[p.Parent] = append(children[p.Parent], pid)
+	}
+	var roots, aside []int
+	for _, pid := range children[os.Getpid()] {
+		if start, known := t.before[pid]; known && start == all[pid].Start || t.spare(pid) {
+			aside = append(aside, pid)
+		} else {
+			roots = append(roots, pid)
+		}
+	}
+	others := below(aside, children)
+	for _, pid := range t.group.members() {
+		switch _, listed := all[pid]; {
+		case others[pid]:
+			spared = append(spared, pid)
+		case listed && pid != os.Getpid():
+			roots = append(roots, pid)
+		}
+	}
+	found = map[int]sys.Process{}
+	for pid := range below(roots, children) {
+		if p := all[pid]; !p.Dead() && !others[pid] {
+			found[pid] = p
+		}
+	}
+	return found, spared
+}
+
+// below returns pids and all their descendants.
+func below(pids []int, children map[int][]int) map[int]bool {
+	known := map[int]bool{}
+	for queue := slices.Clone(pids); len(queue) > 0; queue = queue[1:] {
+		if pid := queue[0]; !known[pid] {
+			known[pid] = true
+			queue = append(queue, children[pid]...)
+		}
+	}
+	return known
+}
+
+// Signal sends a signal ("SIGTERM") to every member, and reports whether there was one. It also continues stopped
+// members, so that they receive it.
+func (t *Tree) Signal(name string) bool {
+	members, _ := t.members()
+	for pid, p := range members {
+		send(pid, p, unix.SignalNum(name))
+		send(pid, p, unix.SIGCONT)
+		t.told = append(t.told, pid)
+	}
+	return len(members) > 0
+}
+
+// Kill ends every member. It returns when there are no more, or with an error after patience: a process in a driver
+// that does not answer cannot be ended. Kill stops the members first, until no new one appears, because a process that
+// forks all the time would get away otherwise.
+func (t *Tree) Kill(patience time.Duration) error {
+	defer t.buryEnded()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		known := map[int]sys.Process{}
+		for range 50 {
+			fresh := false
+			members, spared := t.members()
+			t.group.kill(spared)
+			for pid, p := range members {
+				if known[pid].Start != p.Start {
+					fresh, known[pid] = true, p
+					send(pid, p, unix.SIGSTOP)
+				}
+			}
+			if !fresh {
+				break
+			}
+		}
+		if len(known) == 0 {
+			return nil
+		}
+		for pid, p := range known {
+			send(pid, p, unix.SIGKILL)
+			t.told = append(t.told, pid)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("cannot end %d processes that the command left, %v among them: they do not die", len(known), t.Members())
+		}
+	}
+}
+
+// buryEnded reaps, without the delay of bury, the processes that were signalled to end and are children of this one by
+// now.
+func (t *Tree) buryEnded() {
+	for _, pid := range t.told {
+		if p, ok := sys.ReadProcess(pid); ok && p.Parent == os.Getpid() && p.State == 'Z' && !t.awaited(pid) {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
+	}
+	t.told = nil
+}
+
+// send signals the process seen, and not another one that has its PID by now.
+func send(pid int, seen sys.Process, sig unix.Signal) {
+	_ = sys.Signal(pid, func() bool {
+		now, ok := sys.ReadProcess(pid)
+		return ok && now.Start == seen.Start
+	}, sig)
+}

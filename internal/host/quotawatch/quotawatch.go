@@ -1,0 +1,113 @@
+// Package quotawatch has the operations on processes that the process measuring a shared lease needs: to start it next to
+// a holder, to write a line to a command's standard error, and to end a process. It does not measure, and does not
+// decide which process is warned or ended.
+//
+//	cmd, err := measurer.Start(pidfd, args...)
+//	// in that process:
+//	err = measurer.Tell(pidfd, pid, "gpuard: ...\n")
+//	err = measurer.End(pid, false, isStillTheJob)
+package quotawatch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"gpuard/internal/host/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flag is the first argument of such a process.
+const Flag = "__measure"
+
+// Start starts this program again as a child with a duplicate of pidfd. The child inherits no descriptor of the lease:
+// it would keep the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor on
+// its command line. The caller waits for the child.
+func Start(pidfd int, args ...string) (*exec.Cmd, error) {
+	fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 3) //nolint:gosec // a descriptor
+	if err != nil {
+		return nil, fmt.Errorf("cannot measure: %w", err)
+	}
+	process := os.NewFile(uintptr(fd), "pidfd") //nolint:gosec // a descriptor
+	defer process.Close()                       //nolint:errcheck // the child has its own
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{os.Args[0], Flag, "3"}, args...)
+	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{process}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the process that measures: %w", err)
+	}
+	return cmd, nil
+}
+
+// Process opens the descriptor that Start named on the command line.
+func Process(number string) (*os.File, error) {
+	fds, ok := sys.Inherited(number)
+	if !ok {
+		return nil, errors.New("cannot measure by hand: gpuard run --share starts what measures itself")
+	}
+	return os.NewFile(uintptr(fds[0]), "pidfd"), nil
+}
+
+// patience is how long Tell waits for a stopped terminal or a full pipe.
+const patience = 300 * time.Millisecond
+
+// Tell writes a line to the present standard error of the process pidfd. It closes it afterwards, because the reader of
+// a pipe would wait for this process otherwise. Only the owner of the process and root may.
+func Tell(pidfd, pid int, line string) error {
+	fd, err := standardError(pidfd, pid)
+	if err != nil {
+		return fmt.Errorf("cannot tell process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)                                          //nolint:errcheck // the write reports errors
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
+	for end := time.Now().Add(patience); ; {
+		n, err := unix.Poll(ready, int(max(0, time.Until(end).Milliseconds())))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 || ready[0].Revents&unix.POLLOUT == 0 {
+			return fmt.Errorf("cannot tell process %d: no process reads its standard error", pid)
+		}
+		break
+	}
+	if _, err := unix.Write(fd, []byte(line)); err != nil {
+		return fmt.Errorf("cannot tell process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// standardError prefers a duplicate of the descriptor (pidfd_getfd(2)): it shares the file offset, so that the next
+// line of the command does not overwrite this one, and it works for a socket. If the kernel's settings forbid that, it
+// opens the file again.
+func standardError(pidfd, pid int) (int, error) {
+	if fd, err := unix.PidfdGetfd(pidfd, 2, 0); err == nil {
+		return fd, nil
+	}
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOCTTY | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/2", pid), flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	// The PID may have become that of another process before the open.
+	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// End sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID is still
+// that of the right process.
+func End(pid int, force bool, sure func() bool) error {
+	sig := unix.SIGTERM
+	if force {
+		sig = unix.SIGKILL
+	}
+	if err := sys.Signal(pid, sure, sig); err != nil {
+		return fmt.Errorf("cannot end process %d: %w", pid, err)
+	}
+	return nil
+}

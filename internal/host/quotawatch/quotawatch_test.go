@@ -1,0 +1,155 @@
+package quotawatch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain makes the test program the child of Start: it prints its arguments and the process of its pidfd.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == Flag {
+		process, err := Process(os.Args[2])
+		text := strings.Join(os.Args[1:], " ")
+		if err != nil || unix.PidfdSendSignal(int(process.Fd()), 0, nil, 0) != nil {
+			text = "no process"
+		}
+		_ = os.WriteFile(os.Args[3], []byte(text), 0o600)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// command starts a shell script with its standard error in a file, and returns a descriptor of it.
+func command(t *testing.T, script string, stderr *os.File) (pid, pidfd int) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = cmd.Process.Kill(), cmd.Wait(), unix.Close(pidfd) })
+	return cmd.Process.Pid, pidfd
+}
+
+func TestStart(t *testing.T) {
+	_, pidfd := command(t, "sleep 60", nil)
+	said := filepath.Join(t.TempDir(), "said")
+	cmd, err := Start(pidfd, said, "more")
+	if err == nil {
+		err = cmd.Wait()
+	}
+	text, _ := os.ReadFile(said)
+	if want := strings.Join([]string{Flag, "3", said, "more"}, " "); err != nil || string(text) != want {
+		t.Errorf("%q, %v, want %q", text, err, want)
+	}
+	for _, number := range []string{"", "x", "2", "-1", "999"} {
+		if _, err := Process(number); err == nil {
+			t.Errorf("descriptor %q is taken", number)
+		}
+	}
+}
+
+// TestTellFile: the line is between the command's output before and after it.
+func TestTellFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	further := filepath.Join(t.TempDir(), "go")
+	pid, pidfd := command(t, "echo one >&2; while ! test -e "+further+"; do sleep 0.01; done; echo three >&2; exec sleep 60", file)
+	lines := func(n int) []string {
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			text, _ := os.ReadFile(path)
+			list := strings.Fields(string(text))
+			if len(list) >= n || time.Now().After(end) {
+				return list
+			}
+		}
+	}
+	lines(1)
+	if err := Tell(pidfd, pid, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(further, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(3); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+// TestTellPipe: Tell does not wait for a full pipe, and does not keep the pipe open.
+func TestTellPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	pid, pidfd := command(t, "exec sleep 60", w)
+	_ = w.Close()
+	if err := Tell(pidfd, pid, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 64)
+	if n, err := r.Read(buffer); err != nil || string(buffer[:n]) != "hello\n" {
+		t.Errorf("%q, %v", buffer[:n], err)
+	}
+	full := strings.Repeat("x", 4095) + "\n"
+	began := time.Now()
+	for range 64 {
+		if err = Tell(pidfd, pid, full); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "no process reads its standard error") || time.Since(began) > 20*time.Second {
+		t.Errorf("a full pipe: %v after %s", err, time.Since(began))
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+	over := make(chan struct{})
+	go func() {
+		for {
+			if _, err := r.Read(buffer); err != nil {
+				close(over)
+				return
+			}
+		}
+	}()
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Error("somebody keeps the pipe open")
+	}
+}
+
+func TestEnd(t *testing.T) {
+	pid, pidfd := command(t, `trap "" TERM; exec sleep 60`, nil)
+	if err := End(pid, true, func() bool { return false }); err == nil || !strings.Contains(err.Error(), "it is another one by now") {
+		t.Errorf("another process: %v", err)
+	}
+	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
+		t.Fatal("it was ended all the same")
+	}
+	if err := End(pid, true, func() bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 10_000)
+	if n != 1 || err != nil {
+		t.Errorf("it lives on: %d, %v", n, err)
+	}
+	if err := End(1<<30, false, func() bool { return true }); err == nil {
+		t.Error("no process was ended")
+	}
+}

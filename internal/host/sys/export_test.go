@@ -1,0 +1,11 @@
+package sys
+
+// What the tests need of this package's own: they are outside of it, because gate imports packages that import it.
+
+func OpenAtParts(dirFD int, path string, flags int) (int, error) {
+	return openAtParts(dirFD, path, flags)
+}
+
+func (d *Dir) Fresh() error { return d.fresh() }
+
+func (a *Aside) Unplaced() string { return a.name }

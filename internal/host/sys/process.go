@@ -1,0 +1,117 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is what /proc/PID/stat says, as far as it is needed (proc_pid_stat(5)).
+type Process struct {
+	PID                    int
+	Name                   string // as the process chose it
+	State                  byte   // 'Z' is a zombie, 'X' is dead, 'T' is stopped
+	Parent, Group, Session int
+	CPU                    uint64          // clock ticks used by all its threads, in user and kernel mode
+	Start                  uint64          // clock ticks since boot; together with the PID it names one process for ever
+	Exit                   unix.WaitStatus // of a dead one, for its owner and root
+}
+
+// Dead reports whether the process has ended; its parent has not waited for it yet.
+func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
+
+// ReadProcess reads one process. It fails where there is none that the caller can see.
+func ReadProcess(pid int) (Process, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Process{}, false
+	}
+	p, ok := ParseProcess(string(stat))
+	p.PID = pid
+	return p, ok
+}
+
+// Processes reads all that the caller can see.
+func Processes() map[int]Process {
+	all := map[int]Process{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := ReadProcess(pid); ok {
+				all[pid] = p
+			}
+		}
+	}
+	return all
+}
+
+// ParseProcess reads all but the PID. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and parentheses.
+func ParseProcess(stat string) (p Process, ok bool) {
+	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return p, false
+	}
+	rest := strings.Fields(stat[end+1:]) // rest[0] is field 3
+	if len(rest) < 20 || len(rest[0]) != 1 {
+		return p, false
+	}
+	ok = true
+	number := func(field int) uint64 {
+		n, err := strconv.ParseInt(rest[field-3], 10, 64)
+		ok = ok && err == nil && n >= 0
+		return uint64(n) //nolint:gosec // not negative where ok
+	}
+	p = Process{Name: stat[open+1 : end], State: rest[0][0], Parent: int(number(4)), Group: int(number(5)), Session: int(number(6)), CPU: number(14) + number(15), Start: number(22)} //nolint:gosec // PIDs are small
+	if len(rest) > 49 {
+		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
+	}
+	return p, ok
+}
+
+// Signal sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot become
+// that of another process.
+func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was for these signals alone
+	if !sure() {
+		return errors.New("it is another one by now")
+	}
+	for _, sig := range signals {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitExit returns when the process of a pidfd has ended; it need not be a child.
+func AwaitExit(pidfd int) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// Inherited are descriptors that were named on the command line. Programs that are started do not get them.
+func Inherited(numbers ...string) (fds []int, ok bool) {
+	for _, number := range numbers {
+		fd, err := strconv.Atoi(number)
+		if err != nil || fd < 3 {
+			return nil, false
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+			return nil, false
+		}
+		fds = append(fds, fd)
+	}
+	return fds, true
+}

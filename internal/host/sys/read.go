@@ -1,0 +1,34 @@
+package sys
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+)
+
+// ReadSome reads the first bytes of a file, at most limit.
+func ReadSome(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
+// Bounded keeps what is written until it would be more than Most, then fails, which closes the pipe to the program that writes.
+// It embeds no buffer: io.Copy would fill that without asking (io.ReaderFrom).
+type Bounded struct {
+	Text bytes.Buffer
+	Most int
+	Full bool // more was written
+}
+
+func (w *Bounded) Write(p []byte) (int, error) {
+	if w.Text.Len()+len(p) > w.Most {
+		w.Full = true
+		return 0, errors.New("too much output")
+	}
+	return w.Text.Write(p)
+}
