@@ -73,7 +73,7 @@ func (r *release) build(ctx context.Context, arch string) (string, error) {
 	return program, nil
 }
 
-// common is everything beside the program.
+// common are all files but the program.
 func (r *release) common(ctx context.Context) ([]content, error) {
 	licences, err := licences(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 		}
 		one := content{archive: name, deb: doc + name, rpm: doc + name, text: text}
 		if name == "LICENSE" {
-			one.deb = doc + "copyright" // where Debian looks for it
+			one.deb = doc + "copyright" // the place that Debian prescribes
 		}
 		list = append(list, one)
 	}

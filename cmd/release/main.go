@@ -57,7 +57,7 @@ func (r *release) make(ctx context.Context) error {
 	return r.replace(ctx, programs)
 }
 
-// begin looks whether all is well, and makes the folder for what is on the way.
+// begin checks the conditions, and makes the folder for unfinished files.
 func (r *release) begin(ctx context.Context) (err error) {
 	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`).MatchString(r.version) {
 		return fmt.Errorf("cannot release the version %q: write it like v1.2.3, or v1.2.3-rc.1 (make release VERSION=v1.2.3)", r.version)
@@ -80,8 +80,7 @@ func (r *release) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// replace puts the release of these programs into its place in one step: whoever looks there finds all of it, or what was
-// there before.
+// replace puts the release into its place in one step: a reader finds all of it, or the one before.
 func (r *release) replace(ctx context.Context, programs map[string]string) error {
 	done := filepath.Join(r.work, "done")
 	if err := os.Mkdir(done, 0o755); err != nil {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// There is nothing at once here that could race, and what is packed would take minutes.
+// Nothing here is concurrent, and packing takes minutes under the race detector.
 
 package main
 
@@ -27,7 +27,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// stub stands for the program of the other architecture, which takes as long to be packed and is packed by the same lines.
+// stub replaces the program of the other architecture, which takes as long to pack by the same code.
 const stub = "a program for the other architecture\n"
 
 // released makes a release of this tree. Like its caller it works in the root of the repository.
@@ -79,7 +79,7 @@ func lacks(t *testing.T, what, text string, wanted ...string) {
 	}
 }
 
-// TestRelease makes a release and looks at it with the tools of those who get it.
+// TestRelease makes a release and checks it with the tools of its users.
 func TestRelease(t *testing.T) {
 	gate.Need(t, "nfpm", "dpkg", "rpm")
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -111,8 +111,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// sameAgain: who packs the same program another time, elsewhere, gets the same bytes. That the program itself does not depend on
-// when and where it is built is what runs looks for.
+// sameAgain: packing the same program at another time and place gives the same bytes. That the build of the program
+// does not depend on time and place is tested in runs.
 func sameAgain(t *testing.T) {
 	r := release{version: "v1.2.3", nfpm: ".cache/bin/nfpm", when: time.Unix(1700000000, 0).UTC()}
 	var err error

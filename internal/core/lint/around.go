@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// around is a file whose variables are looked up again and again.
+// around is a file with an index for the values of its variables.
 type around struct {
 	File
 	sets map[string][]int // the Set and Unset steps of each name, in their order
@@ -26,9 +26,8 @@ func lookAround(f File) around {
 // time that grows with their square.
 const farBack = 1000
 
-// inherited is the Set or Unset step that decides what command i of the file gets for a variable from what stands around
-// it. sure is false when that depends on more than the file says; a step without a name and sure means that the file
-// does not touch the variable.
+// inherited is the Set or Unset step outside of command i that decides its value of a variable. sure is false if that
+// depends on more than the file; a step without a name and sure means that the file does not set the variable.
 func (a around) inherited(i int, name string) (step Step, sure bool) {
 	c := a.Steps[i]
 	sets := a.sets[name]
@@ -151,8 +150,8 @@ func numbers(list Value) []int {
 	return all
 }
 
-// writable reports whether words of a command may be written in the lines where they stand: in lists of YAML and JSON
-// they have other quotes.
+// writable reports whether words of a command may be edited in place: in lists of YAML and JSON they are quoted
+// differently.
 func writable(f File, s Step) bool { return inShell(f, s) || f.Kind == Unit }
 
 // word is the edit of one word.
@@ -171,7 +170,7 @@ func prefixing(s Step, assignment string) []Edit {
 	return []Edit{word(s.Words[0], assignment+" "+s.Words[0].Raw)}
 }
 
-// without is the edit that takes an assignment away from before its command, with the blank behind it.
+// without is the edit that removes an assignment before its command, with the blank after it.
 func without(s Step, assignment Step) Edit {
 	taken := Edit{At: assignment.At, Was: assignment.Name + "=" + assignment.Value.Raw}
 	next := Place{}

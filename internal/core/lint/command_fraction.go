@@ -106,7 +106,8 @@ func crowded(all []share) (device string, most float64) {
 	return device, most
 }
 
-// shareOf reads what part of which GPUs a program reserves; ok is false when it reserves none, or nobody knows which.
+// shareOf returns what part of which GPUs a program reserves; ok is false if it reserves none, or if the GPUs are
+// unknown.
 func shareOf(a around, i int) (share, bool) {
 	s := a.Steps[i]
 	p := started(s)

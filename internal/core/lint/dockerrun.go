@@ -46,14 +46,14 @@ func asContainer(s Step) (containerRun, bool) {
 	return r, r.options(words[1:])
 }
 
-// options reads up to the image. It fails when a computed word may be an option: then nobody knows where they end.
+// options reads up to the image. It fails if a computed word may be an option: then their end is unknown.
 func (r *containerRun) options(words []Word) bool {
 	for len(words) > 0 {
 		w := words[0]
 		words = words[1:]
 		switch {
 		case !w.Known && !strings.HasPrefix(w.Text, "-"):
-			// "$IMAGE" and "${ARGS[@]}" look alike; what was read before it stays true
+			// "$IMAGE" and "${ARGS[@]}" cannot be told apart; the words before are known
 			r.inside = words
 			return true
 		case w.Text == "--":

@@ -26,7 +26,7 @@ const (
 	Desktop    Kind = "desktop entry"
 )
 
-// File is what one file does, as far as GPUs are concerned. Steps stand in the order in which they are written.
+// File is what one file does with GPUs. Steps are in the order of the text.
 type File struct {
 	Path  string
 	Kind  Kind
@@ -69,7 +69,7 @@ type Step struct {
 	Beside   bool   // Command: the script goes on while it runs ("&" behind it, or behind the block it stands in)
 	Maybe    bool   // inside a branch, loop or try: it may not happen
 	Branch   string // Python: the branches it is in, from outside: "i3.1/" is the second arm of the third, an if (l loop, t try, e expression, m the program itself); "!" when the arm ends with return, break or continue, "!!" when it ends the program
-	Indent   int    // Script: its first byte stands At; bytes before each further line in the file; -1: places within it are not known, all stand At
+	Indent   int    // Script: its first byte is At; bytes before each further line in the file; -1: places within it are unknown, and all are At
 	Process  string // the processes of its shell that it runs in, from outside, as "1/4/": subshells, parts of pipelines, what runs in the background; "" is the script's own. A Set counts for steps whose Process begins with its own
 	Shell    int    // the script that the step was read from, counted from 1 in the file: each has a shell to itself; 0 for a step of the file's own format
 }
@@ -90,5 +90,5 @@ type Cell struct {
 	Number  int
 	Text    []byte
 	Steps   []Step
-	Written string // the cell of a notebook as it stands there
+	Written string // the source of a notebook's cell
 }

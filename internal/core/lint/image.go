@@ -164,7 +164,7 @@ func exportLost() Rule {
 	}
 }
 
-// used reports whether anything behind an export can read it.
+// used reports whether a step after an export can read it.
 func used(steps []Step) bool {
 	for _, s := range steps {
 		if s.Do == Command || s.Do == Define || s.Do == Script {

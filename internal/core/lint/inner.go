@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ShellText returns the script that a command hands to a shell, as in sh -c "python train.py", as a Script step. It looks
-// through env and its assignments. False where there is none, or where it is computed.
+// ShellText returns the script that a command passes to a shell, as in sh -c "python train.py", as a Script step. It
+// skips env and its assignments. False if there is none, or if it is computed.
 func ShellText(command Step) (Step, bool) {
 	words := command.Words
 	for len(words) > 1 && (path.Base(words[0].Text) == "env" || path.Base(words[0].Text) == "exec" || strings.Contains(words[0].Text, "=")) {

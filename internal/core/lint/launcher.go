@@ -154,7 +154,7 @@ func allotted(f File) (n int, option string, ok bool) {
 	return n, option, ok && n > 0
 }
 
-// gpuCount reads the number behind the type: "a100:4", "4", "" for one.
+// gpuCount reads the number after the type: "a100:4", "4", "" for one.
 func gpuCount(text string) int {
 	text, _, _ = strings.Cut(text, "(")
 	if i := strings.LastIndex(text, ":"); i >= 0 {

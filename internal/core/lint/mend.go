@@ -39,7 +39,8 @@ func Mend(text string, found []Finding) (mended string, done []bool) {
 	return b.String(), done
 }
 
-// At tells what stands at the places of a text; ok is false when it has no such place, or the columns are not known.
+// At returns a function for the text at a place of text; ok is false if the text has no such place, or if columns are
+// unknown.
 func At(text string) func(p Place) (there string, ok bool) {
 	m := mender{starts: lineStarts(text), size: len(text)}
 	return func(p Place) (string, bool) {
@@ -59,7 +60,7 @@ type span struct {
 
 type spans []span
 
-// find returns where a span stands among those in the order of the text, or where it would.
+// find returns the index of a span, or where it would be inserted.
 func (all spans) find(s span) (at int, known bool) {
 	at, _ = slices.BinarySearchFunc(all, s, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	return at, at < len(all) && all[at] == s
@@ -68,7 +69,7 @@ func (all spans) find(s span) (at int, known bool) {
 // touches reports whether a span touches one of those in the order of the text, without being the same.
 func (all spans) touches(s span) bool {
 	at, _ := all.find(s)
-	near := all[max(at-1, 0):min(at+1, len(all))] // those that stand apart from each other end in their order too
+	near := all[max(at-1, 0):min(at+1, len(all))] // spans that do not overlap have their ends in the same order
 	return spans{s}.clash(near)
 }
 
@@ -80,7 +81,7 @@ func (all spans) clash(others []span) bool {
 }
 
 type mender struct {
-	starts []int // of each line; the last is behind the text
+	starts []int // of each line; the last is after the text
 	size   int
 }
 
@@ -114,7 +115,7 @@ func (m mender) span(e Edit) (span, error) {
 	return span{from, to, e.Text}, nil
 }
 
-// offset is where a line and column stand; behind the last byte of a line is a place, behind its line feed is not.
+// offset is the byte of a line and column; the end of a line is a place, the byte after its line feed is not.
 func (m mender) offset(line, column int) (int, bool) {
 	if line < 1 || line >= len(m.starts) || column < 1 {
 		return 0, false

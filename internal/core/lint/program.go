@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// program is what a command really starts, behind env, sudo, nohup and the like.
+// program is the command that is really started, after env, sudo, nohup and the like.
 type program struct {
 	Step
 	name string // of the program without its folder; "" when it is computed
@@ -23,8 +23,8 @@ type sudo struct {
 	at    Word
 }
 
-// started looks through the programs that start another one. In what such a program does not tell from its own options,
-// the program is looked for by its name.
+// started skips programs that start another one. If their options cannot be told apart from the other program, it
+// searches for a known name.
 func started(s Step) program {
 	p := program{Step: s, set: slices.Clone(s.With)}
 	words := s.Words
@@ -44,7 +44,7 @@ func started(s Step) program {
 	return p
 }
 
-// wrapper says which options of a program that starts another one take the next word, and how many words stand between
+// wrapper says which options of a program that starts another one take the next word, and how many words are between
 // its options and the program.
 type wrapper struct{ takes, between string }
 
@@ -80,7 +80,7 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 	return wrapper{}, false
 }
 
-// searched lists the programs that start another one behind options that differ from version to version.
+// searched lists the programs that start another one after options that differ between versions.
 func searched(name string) bool {
 	return isOneOf(name, "srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3", "uv", "conda", "mamba", "micromamba", "pixi", "xargs", "compute-sanitizer", "cuda-gdb", "gdb", "tmux", "screen", "ccrun", "flock", "runuser", "su", "doas", "systemd-run", "apptainer", "singularity")
 }
@@ -237,8 +237,8 @@ func isLauncher(name string) bool {
 		"gmx", "gmx_mpi", "lmp", "namd3", "namd2", "dorado", "all_reduce_perf"}, name)
 }
 
-// usesGPUs reports whether a program is known to compute, so that a wrong device is a mistake: a Python that runs a
-// program of somebody, or one of the well-known tools.
+// usesGPUs reports whether a program is known to compute, so that a wrong device is a mistake: Python with a program of
+// the user, or a well-known tool.
 func (p program) usesGPUs() bool {
 	if p.name == "" || slices.ContainsFunc(p.args, func(w Word) bool { return w.Text == "--help" || w.Text == "--version" }) {
 		return false
@@ -262,7 +262,7 @@ func (p program) usesGPUs() bool {
 	return isLauncher(p.name)
 }
 
-// runsPython leaves out what Python is often started for beside computing.
+// runsPython leaves out frequent uses of Python that do not compute.
 func (p program) runsPython() bool {
 	for i, w := range p.args {
 		switch {

@@ -143,8 +143,8 @@ func unmarked(from string) string {
 	return name
 }
 
-// first writes device 0 in place of a number, where that is the only one that there is. What .to(1) means depends on whose
-// method it is.
+// first writes device 0 instead of a number, if there is only one. The meaning of .to(1) depends on the type of the
+// value.
 func (c chosen) first(devices int) []Edit {
 	old := strconv.Itoa(c.index)
 	if devices != 1 || c.method == ".to" && c.value.Raw == old || c.value.Raw != old && c.value.Raw != `"cuda:`+old+`"` && c.value.Raw != "'cuda:"+old+"'" {

@@ -22,7 +22,7 @@ type flow struct {
 // tooLong bounds a flow: calls within calls multiply, and rules compare what happens with all that happened before.
 const tooLong = 4000
 
-// tooMany bounds the flows of a file together, each of which has what stands around its function.
+// tooMany limits the flows of a file in total; each has the steps around its function.
 const tooMany = 100_000
 
 type tracer struct {

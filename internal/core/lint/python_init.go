@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// starts says which library's call, or import, starts the driver of the GPUs in this process: from then on the variables that
-// choose devices are not looked at again. "" is none. torch is whether the file uses PyTorch, whose methods have short names;
+// starts names the library whose call or import starts the GPU driver in this process: from then on the variables that
+// choose devices have no effect. "" is none. torch is whether the file uses PyTorch, whose methods have short names;
 // nvml is whether PyTorch was told to ask NVML, which starts nothing.
 func (s Step) starts(torch, nvml bool) string {
 	root, rest, _ := strings.Cut(s.Name, ".")
@@ -69,8 +69,8 @@ func starters() map[string]string {
 // configuration open (tensorflow.org: tf.config.list_physical_devices).
 func (s Step) lists() bool { return strings.HasSuffix(s.Name, "list_physical_devices") }
 
-// draws reports whether the step is an operation of TensorFlow that runs at once, or is drawn into a graph that a session
-// runs later, as all of them were in TensorFlow 1.
+// draws reports whether the step is an operation of TensorFlow that runs immediately, or is added to a graph that a
+// session runs later, as all were in TensorFlow 1.
 func (s Step) draws() bool {
 	root, rest, _ := strings.Cut(s.Name, ".")
 	return s.Do == Call && root == "tensorflow" && among("constant Variable zeros ones random.normal random.uniform convert_to_tensor matmul", rest)
@@ -84,8 +84,8 @@ func (f File) graphs() bool {
 	})
 }
 
-// among reports whether a word stands in a list of words. It is asked of every step, so it does not take the list apart
-// for words that are nowhere in it.
+// among reports whether a word is in a list of words. It is called for every step, so it does not split the list unless
+// the word is in it.
 func among(list, word string) bool {
 	if word == "" || !strings.Contains(list, word) {
 		return false

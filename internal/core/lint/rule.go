@@ -12,11 +12,11 @@ type Finding struct {
 	check.Finding
 	At    Place
 	Edits []Edit // what --fix does; nil when a person has to decide
-	Write []Edit // what makes the lines right where a person has to decide: they are shown with what else stands in them
+	Write []Edit // the lines to write where the user has to decide; they are shown with the rest of the line
 	Line  string // the corrected command or lines, shown where the places of the edits are not known; "" when there is no single way
 }
 
-// Edit replaces what stands at a place. An empty place (start is end) inserts.
+// Edit replaces the text at a place. An empty place (start is end) inserts.
 type Edit struct {
 	At   Place
 	Text string
@@ -29,7 +29,7 @@ type Example struct {
 	Text string
 }
 
-// Rule is one kind of mistake. Look sees one whole file and returns findings of the rule's own code.
+// Rule is one kind of mistake. Look gets one whole file and returns findings with the rule's code.
 type Rule struct {
 	check.Page
 	Severity check.Severity // the usual one; a finding may have another
@@ -43,7 +43,7 @@ func Rules() []Rule {
 	return joined(slices.Concat(valueRules(), pythonRules(), shellRules(), commandRules(), containerRules(), settingRules()), inPython())
 }
 
-// Look runs every rule over a file, in the order of the places.
+// Look applies every rule to a file. Findings are in the order of their places.
 func Look(f File) []Finding {
 	f.ways = flows(f)
 	var all []Finding

@@ -47,7 +47,7 @@ func Expand(f File, read func(text string) (File, error)) File {
 	return out
 }
 
-// place moves a step of the script s to where it stands in the file.
+// place moves a step of the script s to its place in the file.
 func (s Step) place(inner Step, number int) Step {
 	inner.At = s.within(inner.At)
 	inner.Shell = number

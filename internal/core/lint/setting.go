@@ -123,7 +123,7 @@ func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
 	}
 	finding.Do = "write: " + strings.ReplaceAll(finding.Line, "\n", ", and ")
 	if finding.Edits != nil {
-		finding.Line = "" // the edits say it, with what else stands in the line
+		finding.Line = "" // the edits show it, with the rest of the line
 	}
 }
 
@@ -180,7 +180,7 @@ func cutAtBlank() Rule {
 
 var listPiece = pattern(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+),?$`)
 
-// uncut puts the assignment together again of which step i, a word without one, is a piece; at is where its pieces stand.
+// uncut joins the assignment of which step i, a word without one, is a piece; at is the place of its pieces.
 func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
 	word := func(n int) (Value, bool) {
 		if n >= len(steps) || steps[n].Do != Setting || steps[n].Name != "Environment" || steps[n].At != steps[i].At {

@@ -80,7 +80,7 @@ func lookONNX(f File) []Finding {
 		in, _, _ := strings.Cut(s.In, ".")
 		switch {
 		case s.Do == Setting && f.Kind == Conda:
-			if _, name, ok := strings.Cut(s.Value.Text, "::"); ok { // behind its channel
+			if _, name, ok := strings.Cut(s.Value.Text, "::"); ok { // after its channel
 				s.Value.Text = name
 			}
 			install(where{}, s.Value)
@@ -101,7 +101,7 @@ func lookONNX(f File) []Finding {
 	return all
 }
 
-// installs returns what a command installs into a Python environment, and the program that does, which stands for the
+// installs returns what a command installs into a Python environment, and the installer, which identifies the
 // environment.
 func installs(p program) (packages []Word, by string) {
 	args := p.args

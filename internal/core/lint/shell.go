@@ -75,8 +75,8 @@ func lookNotExported(f File) []Finding {
 	return all
 }
 
-// besideAnother reports whether a line gives several variables a value at once (A=1 B=2): export before one of them would take
-// the others away from the shell.
+// besideAnother reports whether a line sets several variables (A=1 B=2): an export before one of them would apply to
+// that one only.
 func besideAnother(f File, i int) bool {
 	return slices.ContainsFunc(f.Steps[max(0, i-8):min(len(f.Steps), i+9)], func(s Step) bool {
 		return s.Do == Set && s.How == "assignment" && s.At.Line == f.Steps[i].At.Line && s.At != f.Steps[i].At
@@ -88,7 +88,7 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 	start := Place{Cell: s.At.Cell, Line: s.At.Line, Column: s.At.Column, EndLine: s.At.Line, EndColumn: s.At.Column}
 	before := "export "
 	computed := s.Value.Raw != "" && !s.Value.Known
-	if computed { // it may run something, whose result export would hide
+	if computed { // it may run a command, and export would hide its exit status
 		before = "export " + s.Name + " && "
 	}
 	if inShell(f, s) {
@@ -102,8 +102,8 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 	return before + s.Name + "=" + s.Value.Raw, write, edits
 }
 
-// withoutIt looks for a program after step i that was meant to get the variable and does not. Where the script hands the
-// value on by itself, or reads other files into the shell, nobody knows.
+// withoutIt finds a program after step i that was meant to get the variable and does not. It returns none if the script
+// passes the value on itself, or reads other files into the shell.
 func withoutIt(f File, i int) (program, bool) {
 	s := f.Steps[i]
 	for _, later := range f.Steps[i+1 : min(len(f.Steps), i+1+farBack)] {

@@ -185,7 +185,7 @@ func lookForeign(f File) []Finding {
 	return all
 }
 
-// behind is the program that follows such an assignment on its line: NAME = 1 python train.py.
+// behind is the program after such an assignment on its line: NAME = 1 python train.py.
 func behind(s Step) []Word {
 	switch {
 	case slices.Contains([]string{"set", "setenv", "export"}, s.Words[0].Text):

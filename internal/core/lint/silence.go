@@ -40,7 +40,7 @@ func Silence(f File, text map[int]string, found []Finding) (kept []Finding, sile
 type comment struct {
 	codes      []string
 	everywhere []string
-	alone      bool // nothing else stands on the line
+	alone      bool // the line has nothing else
 }
 
 func readComment(line string) (c comment) {
@@ -99,8 +99,8 @@ func (s *silencer) silences(f Finding) bool {
 	return false
 }
 
-// firstLines are the lines above which a comment counts: that of the place, that on which the command or statement
-// around it begins, and that on which a line that goes on with a backslash begins.
+// firstLines are the lines above which a comment counts: that of the place, the first of the command or statement
+// around it, and the first of a line that continues with a backslash.
 func (s *silencer) firstLines(at Place) []int {
 	lines := s.lines[at.Cell]
 	firsts := []int{at.Line}

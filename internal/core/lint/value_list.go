@@ -111,7 +111,7 @@ func wordRules() []Rule {
 	}
 }
 
-// maskRule gives a rule its look: the faults of its code.
+// maskRule makes the Look of a rule: the faults of its code.
 func maskRule(r Rule, why string) Rule {
 	r.Severity = check.Error
 	r.Look = func(file File) (all []Finding) {

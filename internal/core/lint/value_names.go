@@ -14,7 +14,7 @@ func nameRules() []Rule {
 	return []Rule{misspeltRule(), oldNameRule(), debugRule()}
 }
 
-// ofGPUs reports whether a name looks like a variable of a GPU library. Shell scripts set many others.
+// ofGPUs reports whether a name may be a variable of a GPU library. Shell scripts set many others.
 func ofGPUs(name string) bool {
 	vendor, _, more := strings.Cut(name, "_")
 	return more && slices.Contains([]string{"CUDA", "NVIDIA", "NCCL", "TORCH", "PYTORCH", "XLA", "JAX", "TF", "HIP", "ROCR", "AMD", "GPU", "ZE", "ONEAPI", "SYCL", "HCQ", "ASCEND"}, vendor)

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Read reads one file, YAML or JSON (cncf-tags/container-device-interface SPEC.md). Path, folder and time are left to whoever
-// has them. A file without version and kind is no such file, which is an error.
+// Read reads one file, YAML or JSON (cncf-tags/container-device-interface SPEC.md). The caller sets path, folder and
+// time. A file without version and kind is an error.
 func Read(src []byte) (hostinfo.CDISpec, error) {
 	var spec hostinfo.CDISpec
 	var hosts []string

@@ -97,7 +97,7 @@ func (r *reader) environment(n *yamltree.Node) {
 	}
 }
 
-// behind is the part of a scalar from a byte on.
+// behind is the rest of a scalar from a byte on.
 func behind(n *yamltree.Node, from int, text string) lint.Value {
 	v := n.Value()
 	v.Text = text

@@ -17,7 +17,7 @@ import (
 //go:embed example.yaml
 var example string
 
-// Example is a file in which everything is said once, with remarks. Remarks stand alone on their lines.
+// Example is a file with every key once, with comments on lines of their own.
 func Example() string { return example }
 
 // Read returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used.
@@ -99,12 +99,12 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 	})
 }
 
-// place is where something stands in this file.
+// place is the place of a key in this file.
 func (r *reader) place(at source.Place) policy.Place {
 	return policy.Place{File: r.file.Path, Line: at.Line, Column: at.Column}
 }
 
-// unreachable finds rules behind one that names everybody. Root is not of those.
+// unreachable finds rules after one for all users. Rules for root are reachable.
 func (r *reader) unreachable(rules []policy.Rule) {
 	i := slices.IndexFunc(rules, func(one policy.Rule) bool { return len(one.Users)+len(one.Groups) == 0 })
 	if i < 0 {

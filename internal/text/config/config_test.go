@@ -138,7 +138,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestReadProject: of a project's file rules and defaults are read, with their places, and nothing else is anybody's mistake here.
+// TestReadProject: rules and defaults of a project's file are read, with their places; other keys are no mistakes here.
 func TestReadProject(t *testing.T) {
 	f, mistakes := ReadProject([]byte("services:\n  a: {comand: b}\nlogin: 7\nrules:\n- gpus: 1\ndefaults: {mem: 8G}\n"), "/p/gpuard.yaml")
 	if len(mistakes) > 0 || f.Machine || fmt.Sprint(f.Rules[0].At, *f.Rules[0].GPUs, f.Defaults) != "/p/gpuard.yaml:5 1 [--mem 8G is the default of /p/gpuard.yaml:6]" || f.Login != "" {
@@ -154,7 +154,7 @@ func TestReadProject(t *testing.T) {
 	}
 }
 
-// FuzzRead: no bytes make it panic; what it lets pass names whom it means and where it stands; and mistakes have places.
+// FuzzRead: no bytes make it panic; what it accepts has users and places; and mistakes have places.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "a: &a [*a]\n"} {
 		f.Add([]byte(s))

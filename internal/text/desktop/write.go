@@ -14,8 +14,8 @@ const (
 	Action = "Desktop Action "
 )
 
-// Rewrite gives every assignment of an entry to change, which returns the value that it shall have, and whether it stays. Both
-// values are as they stand in the file, and key has the language with it: Name[de]. Everything else stays byte for byte.
+// Rewrite calls change for every assignment of an entry. change returns the new value, and whether the assignment
+// stays. Values are as in the file, and key includes the language: Name[de]. Everything else stays byte for byte.
 func Rewrite(src []byte, change func(group, key, value string) (string, bool)) ([]byte, error) {
 	if bytes.IndexByte(src, 0) >= 0 || !utf8.Valid(src) {
 		return nil, errors.New("it is no text in UTF-8")
@@ -46,8 +46,8 @@ func Rewrite(src []byte, change func(group, key, value string) (string, bool)) (
 	return []byte(out.String()), nil
 }
 
-// Prefixed is an Exec value that starts what value starts, with words before it. The words of more come where the files that
-// are opened with it do, and behind everything else where it takes none.
+// Prefixed is an Exec value with words before the program. more come where the field code for files is, or at the end
+// if there is none.
 func Prefixed(value string, words, more []string) string {
 	all := unescape(value, 1, 1)
 	parts := make([]string, 0, len(words)+3)

@@ -132,9 +132,9 @@ func (r *reader) command(i instruction, words []lint.Word) {
 	}
 }
 
-// script is the shell form as a script whose lines stand as in the file: comments and empty lines between continued lines,
-// which Docker takes out, become continuations. A here-document alone is the script itself; its text begins with #! where
-// another program reads it.
+// script is the shell form as a script with the lines of the file: comments and empty lines between continued lines,
+// which Docker removes, become continuations. A lone here-document is the script itself; if another program reads it,
+// its text begins with #!.
 func (r *reader) script(i instruction) (string, lint.Place, bool) {
 	at := i.place(i.args, len(i.text))
 	first := at.Line

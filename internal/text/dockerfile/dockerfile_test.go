@@ -90,7 +90,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestHereDocuments: what looks like an instruction in a here-document is none. The last line tells where it ended.
+// TestHereDocuments: an instruction inside of a here-document is none. The last line shows where it ended.
 func TestHereDocuments(t *testing.T) {
 	for _, c := range []struct {
 		src  string

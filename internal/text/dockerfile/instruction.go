@@ -54,7 +54,7 @@ func (r *reader) flatten(start int) instruction {
 	return i
 }
 
-// cut takes the continuation character away: the last character that is not a blank, unless the same one stands before it
+// cut removes the continuation character: the last character that is not a blank, unless the same one is before it
 // (moby/buildkit: frontend/dockerfile/parser/parser.go, setEscapeToken).
 func (r *reader) cut(line string) (body string, more bool) {
 	bare := strings.TrimRight(line, " \t")
@@ -65,13 +65,13 @@ func (r *reader) cut(line string) (body string, more bool) {
 	return bare[:n], true
 }
 
-// cut drops what stands before a byte.
+// cut drops the bytes before from.
 func (i *instruction) cut(from int) {
 	i.text, i.spots = i.text[from:], i.spots[from:]
 	i.args = 0
 }
 
-// place is where the bytes from one to before another stand.
+// place is the place of the bytes from one to before another.
 func (i *instruction) place(from, to int) lint.Place {
 	begin, end := i.spots[from], i.spots[max(from, to)]
 	if to > from { // after the last byte, not where the next one is
@@ -98,7 +98,7 @@ func (i *instruction) enter() string {
 	return strings.ToUpper(i.text[at:end])
 }
 
-// word is the end of what stands between blanks.
+// word is the end of the word at a byte.
 func (i *instruction) word(at int) int {
 	for at < len(i.text) && strings.IndexByte(" \t\v\f\r", i.text[at]) < 0 {
 		at++

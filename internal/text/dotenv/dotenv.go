@@ -13,9 +13,10 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// Read returns the variables in the order of the file. Lines are NAME=VALUE; empty ones and those that begin with # say nothing,
-// and neither does what follows a blank and a # after a value without quotes. In ' ' all stands for itself; in " " \n, \r, \t,
-// \\, \" and \$ are escapes, and a value may go on over several lines. The error names the file as given, the line, and what to write.
+// Read returns the variables in the order of the file. Lines are NAME=VALUE; empty lines and those that begin with #
+// are skipped, and so is the rest of a value without quotes after a blank and a #. Within ' ' nothing is special;
+// within " " \n, \r, \t, \\, \" and \$ are escapes, and a value may continue over several lines. The error names the
+// file as given, the line, and what to write.
 func Read(data []byte, file string) ([]service.Pair, error) {
 	r := reader{file: file,
 		name:    regexp.MustCompile(`^(export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(=)?`),
@@ -90,7 +91,7 @@ func (r *reader) value(text string) (string, error) {
 	return r.quoted(text[0], text[1:])
 }
 
-// quoted reads a value up to its closing quote, which may stand lines below.
+// quoted reads a value up to its closing quote, which may be lines below.
 func (r *reader) quoted(quote byte, text string) (string, error) {
 	begin := r.line
 	for out := (strings.Builder{}); ; {

@@ -3,10 +3,10 @@ package nccl
 
 import "strings"
 
-// Read returns the settings as NAME=value, in the order of the file. NCCL takes each line up to the first = for the name and
-// the rest for the value; lines that begin with # and lines without = say nothing (NVIDIA/nccl src/misc/param.cc). Where a name
-// stands twice, the first counts. Names that no variable can have, a byte order mark or a blank before them included, say nothing
-// to NCCL either.
+// Read returns the settings as NAME=value, in the order of the file. NCCL takes each line up to the first = for the
+// name and the rest for the value; it skips lines that begin with # and lines without = (NVIDIA/nccl
+// src/misc/param.cc). The first setting of a name counts. NCCL ignores names that no variable can have, such as with a
+// byte order mark or a blank before them.
 func Read(src []byte) []string {
 	var settings []string
 	seen := map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// read separates the magic lines of a cell from its Python: in their place stands "pass", so that a block of nothing else
-// stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
+// read separates the magic lines of a cell from its Python, and writes "pass" instead of each, so that a block of only
+// magic lines stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
 func read(number int, text string) lint.Cell {
 	c := lint.Cell{Number: number, Written: text}
 	rows := strings.Split(text, "\n")
@@ -125,7 +125,8 @@ func env(line string, at lint.Place) lint.Step {
 	return lint.Step{Do: lint.Set, Name: variable, At: at, How: "%" + name, Value: lint.Value{Text: value, Known: known, At: place, Raw: value}}
 }
 
-// state is where a line begins: within a string of three quotes, within brackets, or behind a backslash it begins no statement.
+// state is the state at the beginning of a line: within a string of three quotes, within brackets, or after a backslash
+// no statement begins.
 type state struct {
 	quote   string
 	depth   int

@@ -33,7 +33,7 @@ type cell struct {
 	Input  lines  `json:"input"` // nbformat 3
 }
 
-// lines is a text that stands in one string, or in a list of strings.
+// lines is a text in one string, or in a list of strings.
 type lines string
 
 func (l *lines) UnmarshalJSON(b []byte) error {
@@ -48,7 +48,7 @@ func (l *lines) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Read returns the cells of code in a notebook, numbered from 1 as they stand, all cells counted. A notebook in another
+// Read returns the code cells of a notebook, numbered from 1 in its order, all cells counted. A notebook in another
 // language than Python has none.
 func Read(src []byte) ([]lint.Cell, error) {
 	var b book

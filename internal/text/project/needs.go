@@ -64,7 +64,7 @@ func (r *reader) dependencies() {
 	r.rings()
 }
 
-// rings names each ring of dependencies once, at the first service of the file that stands in it.
+// rings reports each cycle of dependencies once, at its first service in the file.
 func (r *reader) rings() {
 	done := map[string]bool{}
 	var path []string

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Read returns the project in a file, whose absolute path tells where its paths begin. With mistakes the project is what could
-// be read in spite of them, so that what only others can check, the values of flags, can be told beside them.
+// Read returns the project in a file, which has an absolute path, the base of its paths. With mistakes the project is
+// what could be read, so that mistakes that only others can find, in the values of flags, can be reported with them.
 func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	r := &reader{folder: filepath.Dir(file), keys: AllKeys()}
 	r.project = service.Project{File: file, Name: defaultName(filepath.Base(r.folder))}

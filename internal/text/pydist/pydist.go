@@ -51,7 +51,7 @@ func Package(entry string) (name, version string, ok bool) {
 	return name, version, name != "" && strings.Trim(version, versionLetters) == ""
 }
 
-// versionLetters are what the versions of packages are made of (PEP 440); "_" stands for what a file name cannot hold.
+// versionLetters are the characters of package versions (PEP 440); "_" replaces those that a file name cannot have.
 const versionLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+!_"
 
 // Conda reads the name of a record in conda-meta: "pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json" is name, version and

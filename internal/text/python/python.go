@@ -141,7 +141,7 @@ func Interesting(src []byte) bool {
 	return slices.ContainsFunc(words(), func(w string) bool { return bytes.Contains(src, []byte(w)) })
 }
 
-// words are parts of every name that a rule looks for.
+// words are parts of every name that a rule needs.
 func words() []string {
 	return []string{"VISIBLE_DEVICES", "CUDA", "cuda", "NCCL", "XLA_", "MASTER_PORT", "LOCAL_RANK", "AFFINITY_MASK", "TF_FORCE", "TF_GPU", "ROCR", "HIP_", "gpu", "GPU", "_DEVICES", "init_process_group", "vllm"}
 }

@@ -129,7 +129,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestPlaces: a value stands where it is said to stand, behind a byte order mark, letters of several bytes and \r\n too.
+// TestPlaces: a value is at its reported place, also after a byte order mark, letters of several bytes and \r
+// .
 func TestPlaces(t *testing.T) {
 	gate.Need(t, "python3")
 	for _, text := range []string{

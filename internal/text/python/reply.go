@@ -40,8 +40,8 @@ type value struct {
 	Ref  string  `json:"ref"`
 }
 
-// steps turns what the script said into the vocabulary of the rules, and joins it with what the magic lines of a notebook
-// do: those stand between the steps of their cell.
+// steps translates the script's answer into steps, and inserts those of a notebook's magic lines between the steps of
+// their cell.
 func (r reply) steps(f Source) []lint.Step {
 	w := writer{texts: map[int]*text{}}
 	var all []lint.Step
@@ -114,8 +114,8 @@ func (w writer) place(s span) lint.Place {
 // whole reports whether the only branch is that of the program itself, "if __name__ == '__main__'".
 func whole(branch string) bool { return branch[0] == 'm' && strings.Count(branch, "/") == 1 }
 
-// content is where the text of a string literal begins, and how its lines are indented; where the literal is not the plain
-// text, all of it stands at the literal.
+// content is the place of the first byte of a string literal's text, and the indentation of its lines; the place of the
+// literal if the text is not literal.
 func content(v lint.Value) (lint.Place, int) {
 	at := v.At
 	for _, quote := range []string{`"""`, `'''`, `"`, `'`} {

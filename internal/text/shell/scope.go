@@ -43,7 +43,7 @@ func (r *reader) branch(s *scope, lists ...[]*syntax.Stmt) {
 	s.maybe = was
 }
 
-// apart reads what runs in a process of its own and marks the variables that are set there for nobody.
+// apart reads code that runs in a process of its own, and marks the variables that are set there without effect.
 func (r *reader) apart(s *scope, lost string, read func(*scope)) {
 	if s.depth == maxDepth {
 		return
@@ -56,7 +56,7 @@ func (r *reader) apart(s *scope, lost string, read func(*scope)) {
 	inside.depth++
 	read(inside)
 	region := r.steps[first:]
-	used := r.loops > loops && slices.ContainsFunc(region, uses) // in a loop, what stands before may come after
+	used := r.loops > loops && slices.ContainsFunc(region, uses) // in a loop, code before may run after
 	for i, step := range slices.Backward(region) {
 		if !used && (step.Do == lint.Set || step.Do == lint.Unset) && step.Lost == "" {
 			region[i].Lost = lost
@@ -82,7 +82,7 @@ func uses(s lint.Step) bool {
 	return !slices.Contains(mute(), s.Words[0].Text)
 }
 
-// mute lists the builtin commands of the shell that only look at their own words, or change the shell itself.
+// mute lists the shell's builtin commands that only use their own words, or change the shell itself.
 func mute() []string {
 	return strings.Fields(": true false echo printf test [ cd pushd popd pwd set shopt shift return exit break continue " +
 		"wait trap umask ulimit alias unalias hash type unset export local readonly declare typeset read getopts kill jobs times sleep")

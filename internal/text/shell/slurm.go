@@ -26,7 +26,7 @@ func directives(src []byte) []lint.Step {
 	return steps
 }
 
-// options reads one line of options; offset is what stands before it on the line.
+// options reads one line of options; offset is the number of bytes before it.
 func options(rest string, line, offset int) []lint.Step {
 	var steps []lint.Step
 	open := false // the last option may take the next word as its value

@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Entry is one assignment of a unit: continued lines are joined, remarks are gone, everything else is as it stands.
+// Entry is one assignment of a unit: continued lines are joined, comments are gone, everything else is as written.
 type Entry struct{ Section, Key, Value string }
 
 // Entries lists the assignments of a unit in their order, as systemd reads them: a line ends at a carriage return or a zero
@@ -52,10 +52,10 @@ func continues(line string) bool {
 type Command struct {
 	Prefix  string // the characters that change how it is started: -, @, :, +, !, !! and |
 	Program string // without quotes
-	Line    string // program and arguments as they stand, without the prefix
+	Line    string // program and arguments as written, without the prefix
 }
 
-// Commands cuts the value of an Exec…= line into its commands, between which a ; stands (systemd.service(5), "Command lines").
+// Commands splits the value of an Exec…= line at each ; into its commands (systemd.service(5), "Command lines").
 func Commands(value string) ([]Command, error) {
 	var list []Command
 	var first *lint.Word
@@ -85,7 +85,7 @@ func Commands(value string) ([]Command, error) {
 	}
 }
 
-// command takes the prefix off. systemd looks for it behind a quote, too (systemd: src/core/load-fragment.c, config_parse_exec).
+// command removes the prefix, which may also follow a quote (systemd: src/core/load-fragment.c, config_parse_exec).
 func command(first lint.Word, line string) (Command, error) {
 	c := Command{Program: strings.TrimLeft(first.Text, "-@:+!|")}
 	c.Prefix = first.Text[:len(first.Text)-len(c.Program)]

@@ -10,10 +10,10 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a unit says (systemd.syntax(7), systemd.exec(5), systemd.service(5), podman-systemd.unit(5)). The
-// variables of Environment= are Set steps and come before the programs of Exec…= lines, which are Commands, because they
-// hold for all of them wherever they stand. A word of Environment= that assigns nothing, and every other key that matters
-// to devices, is a Setting with the key as its name. Each step belongs to its section.
+// Read returns what a unit does (systemd.syntax(7), systemd.exec(5), systemd.service(5), podman-systemd.unit(5)). The
+// variables of Environment= are Set steps and come before the programs of Exec…= lines, which are Commands, because
+// they apply to all of them wherever they are. A word of Environment= that is no assignment, and every other key that
+// matters to devices, is a Setting with the key as its name. Each step belongs to its section.
 func Read(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Unit}
 	if bytes.IndexByte(src, 0) >= 0 {
@@ -67,8 +67,8 @@ func (r *reader) entry(n int) int {
 	return next
 }
 
-// value joins the lines of a value: a backslash at the end of a line becomes a blank and the next line goes on, while
-// comments between them are passed over (systemd.syntax(7)).
+// value joins the lines of a value: a backslash at the end of a line becomes a blank, the next line continues it, and
+// comments between them are skipped (systemd.syntax(7)).
 func (r *reader) value(n, from int) (text, int) {
 	var t text
 	var b strings.Builder
@@ -96,7 +96,7 @@ func (r *reader) value(n, from int) (text, int) {
 	return t, n
 }
 
-// place is where the bytes from one to before another stand.
+// place is the place of the bytes from one to before another.
 func (t text) place(from, to int) lint.Place {
 	if from >= to || to > len(t.spots) {
 		return lint.Place{Line: t.whole.EndLine, Column: t.whole.EndColumn, EndLine: t.whole.EndLine, EndColumn: t.whole.EndColumn}

@@ -9,8 +9,8 @@ import (
 
 const blanks = " \t\n\r"
 
-// commands reads an Exec…= line: several commands may stand in it with ; between them, and the characters - @ : + ! |
-// before a program change how it is started (systemd.service(5), "Command lines").
+// commands reads an Exec…= line: ; separates commands, and the characters - @ : + ! | before a program change how it is
+// started (systemd.service(5), "Command lines").
 func (r *reader) commands(key string, v text) {
 	var one []lint.Word
 	for _, w := range v.split() {
@@ -59,16 +59,16 @@ func (t text) split() []lint.Word {
 	for at := 0; ; {
 		w, _, next, ok := t.word(at)
 		if !ok {
-			return words // systemd ignores a value whose quotes do not close
+			return words // systemd ignores a value with an open quote
 		}
 		words = append(words, w)
 		at = next
 	}
 }
 
-// word is the next word, where it begins and where it ends. Quotes protect blanks and go away wherever they stand, and
+// word is the next word, with its begin and end. Quotes protect blanks and are removed wherever they are, and
 // backslashes write characters as in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a
-// variable or a specifier is computed. It is none at the end, and one whose quotes do not close.
+// variable or a specifier is computed. ok is false at the end, and for a word with an open quote.
 func (t text) word(at int) (w lint.Word, begin, end int, ok bool) {
 	for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
 		at++
@@ -133,10 +133,10 @@ func unescape(s string) (char string, width int) {
 	return s[:2], 2
 }
 
-// specifier reports whether a text has a % that stands for something (systemd.unit(5), "Specifiers").
+// specifier reports whether a text has a % specifier (systemd.unit(5), "Specifiers").
 func specifier(s string) bool { return strings.Contains(strings.ReplaceAll(s, "%%", ""), "%") }
 
-// variable reports whether a word of a command line has a $ that stands for a variable: $NAME as a word, ${NAME} anywhere.
+// variable reports whether a word of a command line has a variable: $NAME as a word, ${NAME} anywhere.
 func variable(s string) bool {
 	s = strings.ReplaceAll(s, "$$", "")
 	i := strings.IndexByte(s, '$')

@@ -13,9 +13,9 @@ import (
 const most = 20000
 
 // Read returns what a workflow, or a composite action, does
-// (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax). A job's steps stand in the section
-// "JOB", those of one step in "JOB.steps[2]", counted from 0. Variables of env are Set steps; a run for a POSIX shell is a
-// Script; the options of a container are a Command: docker create.
+// (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax). A job's steps are in the
+// section "JOB", those of one step in "JOB.steps[2]", counted from 0. Variables of env are Set steps; a run for a POSIX
+// shell is a Script; the options of a container are a Command: docker create.
 func Read(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Workflow}
 	docs, err := yamltree.Parse(src)

@@ -25,7 +25,7 @@ const (
 	Time     Takes = "time" // 90s
 	Part     Takes = "number from 0 to 1"
 	Texts    Takes = "list"                       // [a, b], or "a,b"
-	Optional Takes = "true, or text"              // of a flag whose value can be left out
+	Optional Takes = "true, or text"              // a flag with an optional value
 	Command  Takes = "text, or a list of words"   // text is cut into words
 	Pairs    Takes = "map, or a list of A=B"      // variables
 	Needs    Takes = "list of services, or a map" // service to condition
@@ -40,7 +40,7 @@ type Key struct {
 	Takes  Takes
 	Words  []string // all that it can be, where that is known
 	Text   string   // what it means: a sentence without its full stop
-	Sample string   // as one writes it, behind the colon
+	Sample string   // an example of the value, after the colon
 }
 
 // Find is the key of that name in a table.
@@ -52,8 +52,8 @@ func Find(table []Key, name string) (Key, bool) {
 	return table[i], true
 }
 
-// Form is such a file while it is read. It collects what is wrong in it. In messages, of says whose key it is, such as
-// " of rule 2"; it is empty at the top of the file.
+// Form collects the mistakes in such a file. In messages, of says to what a key belongs, such as " of rule 2"; it is
+// empty at the top of the file.
 type Form struct{ Mistakes []diagnostic.One }
 
 // Wrong notes a mistake.
@@ -98,7 +98,7 @@ func (f *Form) Root(data []byte, such string) *Node {
 	return nil
 }
 
-// unprintable is where the first byte stands that is not of a text in UTF-8.
+// unprintable is the place of the first byte that is not UTF-8 text.
 func unprintable(data []byte) source.Place {
 	at := 0
 	for at < len(data) && data[at] != 0 {
@@ -111,7 +111,7 @@ func unprintable(data []byte) source.Place {
 	return source.Place{Line: 1 + bytes.Count(data[:at], []byte("\n")), Column: at - bytes.LastIndexByte(data[:at], '\n')}
 }
 
-// mend says what to write where a file is not YAML, by what stands there.
+// mend says what to write in a file that is not YAML, by the text at the error.
 func mend(data []byte, e *Error) string {
 	lines := strings.Split(string(data), "\n")
 	if e.Line < 1 || e.Line > len(lines) {
@@ -133,7 +133,7 @@ func mend(data []byte, e *Error) string {
 	return ""
 }
 
-// Once are the entries of a map, whose keys are names, each once. where says in messages what the map is, such as "rule 2".
+// Once are the entries of a map with names as keys, each once. where names the map in messages, such as "rule 2".
 func (f *Form) Once(n *Node, where string) (out []Pair) {
 	first := map[string]int{}
 	for _, p := range n.Pairs {
@@ -158,8 +158,8 @@ type Entry struct {
 	Value *Node
 }
 
-// Entries are those of a map whose keys stand in a table; unknown is told of others. At the top those are left out that begin
-// with x-: for anchors, and for other programs.
+// Entries are those of a map with keys of a table; it calls unknown for others. At the top it skips keys that begin
+// with x-, which are for anchors and other programs.
 func (f *Form) Entries(n *Node, table []Key, where, of string, unknown func(key *Node)) (out []Entry) {
 	for _, p := range f.Once(n, where) {
 		key, known := Find(table, p.Key.Text)
@@ -255,7 +255,7 @@ func (f *Form) List(e Entry, of string) (out []Item) {
 	return out
 }
 
-// Setting reads the value of a flag, "" for one that stands alone; set is false where the flag is not to be given.
+// Setting reads the value of a flag, "" for one without; set is false if the flag is not to be given.
 func (f *Form) Setting(e Entry, of string) (value string, set bool) {
 	alone := e.Key.Takes == Switch || e.Key.Takes == Optional
 	word := ""

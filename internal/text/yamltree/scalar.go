@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/source"
 )
 
-// after is the empty place behind another one.
+// after is the empty place after another one.
 func after(p source.Place) source.Place {
 	return source.Place{Line: p.EndLine, Column: p.EndColumn, EndLine: p.EndLine, EndColumn: p.EndColumn}
 }
@@ -44,8 +44,7 @@ func (r *reader) at(line, column, endLine, endColumn int) source.Place {
 	return forward(p)
 }
 
-// Span is all from one place to another. Where the other one does not stand behind it, as the value of an alias does not, it is
-// empty.
+// Span is the text from one place to another; empty if the other one is not after it, as with the value of an alias.
 func Span(from, to source.Place) source.Place {
 	return forward(source.Place{Line: from.Line, Column: from.Column, EndLine: to.EndLine, EndColumn: to.EndColumn})
 }
@@ -60,7 +59,7 @@ func forward(p source.Place) source.Place {
 
 func (r *reader) width(line int) int { return len(bytes.TrimRight(r.lines[line], "\n")) }
 
-// place is where a token of one character stands.
+// place is the place of a token of one character.
 func (r *reader) place(t *token.Token) source.Place {
 	if t == nil {
 		return source.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}
@@ -69,7 +68,7 @@ func (r *reader) place(t *token.Token) source.Place {
 	return r.at(line, column, line, column+len(t.Value))
 }
 
-// scalar reads a value on one line, or one that goes on over several.
+// scalar reads a value on one line or on several.
 func (r *reader) scalar(n ast.ScalarNode) *Node {
 	t := n.GetToken()
 	line, column := r.offset(t)
@@ -183,8 +182,8 @@ func leading(s string) int {
 	return len(s) - len(strings.TrimLeft(s, " "))
 }
 
-// Script is a scalar as text for another program, such as a shell: what it says, where that begins, and how many bytes
-// stand before each of its lines but the first; -1 when a place in the text does not lead to a place in the file.
+// Script is a scalar as text for another program, such as a shell: the text, its first place, and how many bytes are
+// before each of its further lines; -1 if places in the text do not lead to places in the file.
 func (n *Node) Script() (text string, at source.Place, indent int) {
 	switch {
 	case n == nil || n.Kind != Scalar:

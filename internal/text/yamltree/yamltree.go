@@ -111,8 +111,8 @@ func misread(err error) error {
 	return fmt.Errorf("cannot read the file as YAML: %s", text)
 }
 
-// nests reports whether brackets, or dashes and question marks before a value, stand so deep that a parser which calls
-// itself for each would need too much memory.
+// nests reports whether brackets, or dashes and question marks before a value, are nested so deep that a recursive
+// parser would need too much memory.
 func nests(src []byte) bool {
 	depth, dashes := 0, 0
 	for _, c := range src {
@@ -143,7 +143,7 @@ type reader struct {
 	wrong   *Error // the first thing that the parser lets through though it is not YAML
 }
 
-// spot is a place in a line: so many characters and bytes stand before it.
+// spot is a place in a line: the number of characters and bytes before it.
 type spot struct{ line, chars, bytes int }
 
 func (r *reader) node(n ast.Node, depth int) *Node {
@@ -191,7 +191,8 @@ func (r *reader) node(n ast.Node, depth int) *Node {
 	return nil
 }
 
-// alias is what an anchor above stands for (https://yaml.org/spec/1.2.2/#71-alias-nodes: one without an anchor is an error).
+// alias is the value of an anchor above (https://yaml.org/spec/1.2.2/#71-alias-nodes: one without an anchor is an
+// error).
 func (r *reader) alias(n *ast.AliasNode) *Node {
 	name := n.Value.GetToken().Value
 	value, known := r.anchors[name]
@@ -261,7 +262,7 @@ func (n *Node) take(from *Node) {
 	}
 }
 
-// Find follows keys through maps: nil where one of them is not there. Of a key that stands twice the last one counts.
+// Find follows keys through maps; nil if one of them is missing. The last one of equal keys counts.
 func (n *Node) Find(keys ...string) *Node {
 	for _, key := range keys {
 		if n == nil {
