@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/app/machine"
 )
 
-// amdbox is the program on the machine whose files lie in the folder AMDBOX.
+// amdbox is the program on the machine with the files of the folder AMDBOX.
 func amdbox() {
 	const moment = 20 * time.Millisecond
 	os.Exit(start(os.Getenv("AMDBOX"), machine.Times{Driver: 5 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment}))

@@ -11,7 +11,7 @@ import (
 	"gpuard/test/executable"
 )
 
-// interactive starts a shell as a person has one, whose prompt is the one of these tests. env comes last and wins.
+// interactive starts an interactive shell with the prompt of these tests. env comes last and wins.
 func interactive(t *testing.T, f *front, shell string, env ...string) *terminal {
 	t.Helper()
 	words := map[string][]string{
@@ -35,8 +35,8 @@ func (s *terminal) ended(line string) {
 	s.until("it ended(.|\n)*" + prompt + "$")
 }
 
-// TestAsk: a person chooses in the middle of an eval. What is typed wrong is asked again, Ctrl-C is heard by gpuard alone,
-// and the shell goes on, with its terminal as it was.
+// TestAsk: a user chooses in the middle of an eval. A wrong answer is asked for again, Ctrl-C reaches only gpuard, and
+// the shell continues with its terminal as it was.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	for name, get := range map[string]string{
@@ -166,7 +166,7 @@ func TestAskWindow(t *testing.T) {
 	}
 }
 
-// TestAskKilled: a signal finds the terminal as it was, also in a shell that does not look after that itself.
+// TestAskKilled: a signal leaves the terminal as it was, also in a shell that does not restore it itself.
 func TestAskKilled(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "dash"} {
@@ -188,7 +188,7 @@ func TestAskKilled(t *testing.T) {
 	}
 }
 
-// TestAskBackground: a job in the background asks nobody who is busy with something else: it stops, as every reader does there.
+// TestAskBackground: a background job does not ask: it stops, as every reader of a terminal does there.
 func TestAskBackground(t *testing.T) {
 	t.Parallel()
 	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
@@ -201,7 +201,7 @@ func TestAskBackground(t *testing.T) {
 	}
 }
 
-// TestAskWindowGoes: a window that nobody would read the answer of does not stay.
+// TestAskWindowGoes: a window goes when its answer is not wanted any more.
 func TestAskWindowGoes(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{"--ask", "--alert --device 9"} {

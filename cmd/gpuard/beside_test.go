@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestStuckDriver: a thread inside a driver that does not answer would keep this process from becoming the command for ever.
-// The command runs beside it instead, with the same ending, and the lease is the command's alone.
+// TestStuckDriver: a thread inside a driver call that hangs would keep this process from becoming the command for ever.
+// So the command runs as a child, with the same exit status, and only the command has the lease.
 func TestStuckDriver(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -64,8 +64,8 @@ func TestStuckDriver(t *testing.T) {
 	})
 }
 
-// TestOtherNamespace: the process id of a command in another PID namespace means somebody else here. Its lease is not
-// released, and the device is busy at once, without waiting for an end that is none.
+// TestOtherNamespace: the PID of a command in another PID namespace is another process's here. Its lease is not
+// released, and the device counts as busy without waiting for an end.
 func TestOtherNamespace(t *testing.T) {
 	gate.Need(t, "pidns")
 	r := newRig(t, "demo:1xL4")
@@ -87,7 +87,8 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestReleaseUnreadable: content that cannot be read says nothing about what runs, so whoever has the lock open counts.
+// TestReleaseUnreadable: unreadable content says nothing about the command, so the processes that have the lock open
+// count.
 func TestReleaseUnreadable(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
 	r.freed()
@@ -109,9 +110,9 @@ func TestReleaseUnreadable(t *testing.T) {
 	r.freed()
 }
 
-// TestUnattended: a lease whose process is gone, as is the holder that would have said so, is of whoever has it open. A process
-// with the command's name may be the command, which no release takes its device from: so it is where a gpuard that stays
-// beside its command was killed before it noted the command's process.
+// TestUnattended: a lease whose process is gone, and whose holder is too, belongs to the processes that have it open. A
+// process with the command's name may be the command, so release refuses: a supervising gpuard may have been killed
+// before it recorded the command's PID.
 func TestUnattended(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

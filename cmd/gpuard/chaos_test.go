@@ -83,7 +83,7 @@ func newChaos(t *testing.T, state string) *chaos {
 func (c *chaos) of(folder func() string, flags []string, devices []string, env ...string) {
 	c.t.Helper()
 	c.machine, c.env = flags, append(c.env, env...)
-	for _, d := range devices { // for everybody to lock
+	for _, d := range devices { // all users may lock it
 		path := filepath.Join(c.devices, d)
 		if err := os.WriteFile(path, nil, 0o666); err != nil {
 			c.t.Fatal(err)
@@ -208,15 +208,15 @@ func (c *chaos) one(uid uint32, at starting) {
 		c.runs["leased: "+how]++
 	case code == 120 || code == 121:
 		c.runs["busy"]++
-	case attacked: // by a signal, or as whoever started it tells of one
+	case attacked: // by a signal, or its parent reports one
 		c.runs["killed"]++
 	default:
 		c.t.Errorf("%s of uid %d ended with %v: %s", how, uid, cmd.ProcessState, said.String())
 	}
 }
 
-// attack sends a signal to a run at some moment of its life, as starter or as command. Who is stopped goes on or dies a
-// little later. below says that the run is a child of pid: bubblewrap's own child waits for ever where bubblewrap is
+// attack signals a run at some moment of its life, as starter or as command. A stopped one is continued or killed a
+// little later. below says that the run is a child of pid: bubblewrap's own child waits for ever if bubblewrap is
 // killed at its start.
 func (c *chaos) attack(pid int, below bool) {
 	time.Sleep(rand.N(120 * time.Millisecond))
@@ -267,7 +267,7 @@ func (c *chaos) hunt(stop <-chan struct{}) {
 	}
 }
 
-// verdict fails the test for every double lease, and for whatever is left behind after each user came once more.
+// verdict fails the test for every double lease, and for everything that is left after each user has run once more.
 func (c *chaos) verdict(devices int) {
 	c.t.Helper()
 	found, _ := filepath.Glob(filepath.Join(c.violations, "*"))

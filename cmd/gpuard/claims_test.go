@@ -18,9 +18,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// occupy is the job of the claim tests, started by the program under test. It checks from inside that nobody else has its
-// devices and that its lease is known: a kernel lock per device, gone with the process however it ends, shows a second
-// holder; the lease folder shows a lost lease. What it finds it writes into $VIOLATIONS.
+// occupy is the job of the claim tests, started by the program under test. It checks that no other job has its devices
+// and that its lease exists: a kernel lock per device, which ends with the process, shows a second holder; the lease
+// folder shows a lost lease. It writes violations into $VIOLATIONS.
 func occupy() {
 	complain := func(format string, args ...any) {
 		name := filepath.Join(os.Getenv("VIOLATIONS"), fmt.Sprint(os.Getpid()))
@@ -99,7 +99,7 @@ func (r *rig) check() {
 	}
 }
 
-// all claims every device at once: possible only when no lease is alive.
+// all claims all devices together, which is possible only if no lease is live.
 func (r *rig) all(n int) {
 	r.t.Helper()
 	cmd := r.job("true")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conda is a home with environments in it, as conda makes them, and somebody's shells.
+// conda is a home with conda environments, and shells of its user.
 type conda struct {
 	*front
 	bin string

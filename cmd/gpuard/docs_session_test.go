@@ -16,8 +16,9 @@ import (
 	"gpuard/test/executable"
 )
 
-// standIns are the programs that the pages start and that a machine need not have. What stands for python waits as a worker until
-// four of it run, and says what it sees in the file "workers". Those that would change the machine only say that they were called.
+// standIns are the programs that the pages start and that a machine need not have. The one for python waits as a worker
+// until four of it run, and writes what it sees into the file "workers". Those that would change the machine only print
+// their call.
 func standIns() map[string]string {
 	const (
 		called = "#!/bin/sh\necho \"${0##*/} $*\" >>called\n"
@@ -43,7 +44,7 @@ run) shift 2 && exec gpuard "$@" ;;
 build) mkdir -p "${3%/*}" && : >"$3" ;;
 esac
 `,
-		// Whoever tests as root must not set up the machine.
+		// The tests of root must not change the machine.
 		"sudo": `#!/bin/sh
 if [ "$1 $2" = "gpuard setup" ]; then
 	target=$3

@@ -78,8 +78,8 @@ func readPage(t *testing.T, page string) (string, []pages.Block) {
 	return string(text), pages.Read(string(text))
 }
 
-// TestPages runs every command of the pages that people begin with, in the order in which they stand there, and compares what
-// is printed with what the page shows. GPUARD_UPDATE=1 writes what it shows again.
+// TestPages runs every command of the first pages, in their order, and compares the output with the page.
+// GPUARD_UPDATE=1 writes the output into the page.
 func TestPages(t *testing.T) {
 	for _, name := range typedPages(t) {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func (p *page) script(b pages.Block) {
 	}
 }
 
-// commandsIn are the commands of a block: a line each, unless it goes on in the next.
+// commandsIn are the commands of a block, one per line, with continued lines joined.
 func commandsIn(lines []string) (all []string) {
 	goesOn := false
 	for _, line := range lines {
@@ -237,7 +237,7 @@ func (p *page) file(b pages.Block) {
 	}
 }
 
-// TestReadme: the two commands that it promises for a fresh machine are there. (The acceptance run types them as they stand, in a
+// TestReadme: the two commands that README promises for a fresh machine are there. (.ci/run runs them as they are, in a
 // fresh clone; TestPages tries the first.)
 func TestReadme(t *testing.T) {
 	_, blocks := readPage(t, "README.md")
@@ -254,7 +254,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestVariables: every variable of ours that the code names stands in the reference, and none that it does not.
+// TestVariables: the reference has every variable of gpuard that the code names, and no other.
 func TestVariables(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "variables.md"))
 	if err != nil {

@@ -40,8 +40,8 @@ func unpack(t testing.TB, path string) map[string]string {
 	}
 }
 
-// TestDoctorBundle: the archive is the caller's alone, overwrites nothing, has what a maintainer needs, and nothing in it says who
-// or where, unless that is asked for.
+// TestDoctorBundle: only the caller can read the archive, it overwrites nothing, has what a maintainer needs, and names
+// no user and no machine unless that is asked for.
 func TestDoctorBundle(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)

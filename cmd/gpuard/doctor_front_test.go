@@ -50,7 +50,7 @@ func TestDoctorFront(t *testing.T) {
 	}
 }
 
-// TestDoctorHungGPU: one GPU whose driver calls hang costs its own reading and no other, and is told.
+// TestDoctorHungGPU: a GPU whose driver calls hang costs only its own reading, and is reported.
 func TestDoctorHungGPU(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)

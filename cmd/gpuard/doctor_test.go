@@ -300,7 +300,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctorZombie: memory of a process that has ended, and whose parent does not collect it.
+// TestDoctorZombie: memory of a process that has ended and was not reaped.
 func TestDoctorZombie(t *testing.T) {
 	t.Parallel()
 	w := newPatient(t, a100s(2)...)

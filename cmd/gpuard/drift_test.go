@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// driftMinute is what the hasty program takes for a minute of the policy about moves: a look every 5 s is then one every 80 ms.
+// driftMinute is one minute of the policy about moves for the hasty program: a reading every 5 s is then one every 80
+// ms.
 const driftMinute = time.Second
 
 // traveller is a job that says where and why each of its starts is, until it is told to end.
@@ -95,7 +96,7 @@ func (j *traveller) finish(code int) {
 	}
 }
 
-// work lets a GPU look as under full load.
+// work makes a GPU fully loaded.
 func (r *rack) work(i int) {
 	r.Set(i, "utilization", "99 50")
 	r.Set(i, "clock_sm", "1400")
@@ -159,8 +160,8 @@ func TestDriftMovesFromAHeatingGPU(t *testing.T) {
 	same(t, "its GPU afterwards", r.given("--device", strconv.Itoa(second)), uuid(second))
 }
 
-// TestDriftAcme: temperatures as a data centre has them, up to 88 C, move nobody. The distribution over many days is
-// replayed in package health.
+// TestDriftAcme: temperatures of a data centre, up to 88 C, move no job. Package health replays the distribution over
+// many days.
 func TestDriftAcme(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(4)...)
@@ -199,13 +200,13 @@ func TestDriftStays(t *testing.T) {
 	same(t, "how often it said so", strings.Count(j.said(), "the command stays where it is"), 1)
 }
 
-// TestDriftSick: a GPU breaks under one of three jobs. Nobody gets it, nobody else notices, and its job is started once more
-// elsewhere, whether it goes on blindly or dies of it.
+// TestDriftSick: a GPU breaks under one of three jobs. It is not given again, the other jobs are not affected, and its
+// job is started once more on another GPU, whether it runs on or dies.
 func TestDriftSick(t *testing.T) {
 	t.Parallel()
 	lost := func(r *rack, _ *traveller, i int) { r.Set(i, "lost", "handle") }
 	xid := func(r *rack, j *traveller, i int) {
-		eventually(t, "the error is heard", func() bool { // nobody says when it is listened to
+		eventually(t, "the error is heard", func() bool { // the start of listening is not visible
 			r.XID(i, 79)
 			return strings.Contains(j.said(), "XID 79")
 		})
@@ -272,7 +273,7 @@ func TestDriftBesideAHangingGPU(t *testing.T) {
 	r.heat(first)
 	slowed := time.Now()
 	second := j.at(2)
-	const driver = time.Second // the hasty program's patience with the driver: at most one look and one claim wait for it
+	const driver = time.Second // the hasty program's deadline for the driver: at most one reading and one claim wait for it
 	if took := time.Since(slowed); took > driftMinute*3/2+2*driver+late {
 		t.Errorf("moved after %v", took)
 	}

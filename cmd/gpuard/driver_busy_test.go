@@ -38,7 +38,7 @@ func TestDriverForeignProcess(t *testing.T) {
 	}
 }
 
-// TestDriverForeignProcessAlone: the only GPU is in use by another user, who is named.
+// TestDriverForeignProcessAlone: the only GPU is in use by another user, and the refusal names that user.
 func TestDriverForeignProcessAlone(t *testing.T) {
 	gate.Need(t, "root")
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestDriverForeignProcessAlone(t *testing.T) {
 	same(t, "after its end", r.given(), uuid(0))
 }
 
-// nobody is a user of every Linux.
+// nobody is a uid that every Linux has.
 const nobody = 65534
 
 // TestDriverDesktop: the display of a desktop with one GPU does not keep it from work, and is named.
@@ -119,7 +119,7 @@ func TestDriverLeftChild(t *testing.T) {
 	same(t, "afterwards", []any{got.code, got.out}, []any{0, uuid(0) + "\n"})
 }
 
-// TestDriverLeftChildEnds: who asks while a left child is about to end gets the device.
+// TestDriverLeftChildEnds: a request gets the device if the child that was left behind is about to end.
 func TestDriverLeftChildEnds(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))

@@ -48,10 +48,10 @@ func TestDriverDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer passed.Close() //nolint:errcheck // read by nobody
+	defer passed.Close() //nolint:errcheck // not read
 	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; kill -STOP $$")
 	cmd.ExtraFiles = []*os.File{passed, nil, passed} // 3 and 5
-	inherited := descriptors(t, os.Getpid())         // by this test from whoever started it
+	inherited := descriptors(t, os.Getpid())         // inherited by this test from its parent
 	begin(t, cmd)
 	eventually(t, "it has stopped, and opens nothing more", func() bool {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))

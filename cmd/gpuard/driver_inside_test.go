@@ -167,11 +167,11 @@ func TestDriverSlurm(t *testing.T) {
 		codes[reason.Index] = reason.Code + " " + reason.Lease
 	}
 	same(t, "reasons", codes, map[int]string{0: "hidden ", 1: "leased " + one, 2: "leased " + two, 3: "hidden "})
-	// Another allocation, and who is in none, keep off what this one has recorded.
+	// Requests of another allocation, and without one, do not get what this one has leased.
 	contains(t, refused(t, r.cmd("run", "--json", "--device", "2", "--", "true"), 120).Error, "leased as "+two)
 }
 
-// TestDriverSlurmNote: who is on a device that the allocation gave all the same is told.
+// TestDriverSlurmNote: a process on a device of the allocation is named, and the device is given all the same.
 func TestDriverSlurmNote(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(4)...)

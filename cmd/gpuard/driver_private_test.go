@@ -30,8 +30,8 @@ func (r *rack) apart(script string) result {
 	return run(r.t, cmd)
 }
 
-// TestDriverPrivateNamespace: where the leases of others cannot be seen nothing is leased, unless the folder comes from
-// outside or the caller says that nobody else is there.
+// TestDriverPrivateNamespace: nothing is leased where other leases cannot be seen, unless the folder comes from
+// outside, or the caller says that there are none.
 func TestDriverPrivateNamespace(t *testing.T) {
 	gate.Need(t, "pidns")
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestDriverPrivateNamespace(t *testing.T) {
 	same(t, "a CPU job", r.apart("gpuard run -q --cpu -- sh -c 'exit 7'").code, 7) // leases nothing
 }
 
-// TestDriverStartsSlowly: it is told who is to blame when the driver has to wake its devices up first.
+// TestDriverStartsSlowly: the reason is shown if the driver has to start its devices first.
 func TestDriverStartsSlowly(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -54,7 +54,7 @@ type rack struct {
 	*fakegpu.Driver
 	t     testing.TB
 	state string
-	env   []string // beside that of the driver
+	env   []string // besides the driver's
 }
 
 func newRack(t testing.TB, gpus ...fakegpu.GPU) *rack {
@@ -155,7 +155,7 @@ func refused(t testing.TB, cmd *exec.Cmd, code int) (answer refusal) {
 	if got.code != code {
 		t.Fatalf("%q ended with %d, not %d:\n%s%s", cmd.Args, got.code, code, got.out, got.err)
 	}
-	for line := range strings.Lines(got.err) { // remarks of the program may stand before it
+	for line := range strings.Lines(got.err) { // notes of the program may come first
 		if strings.HasPrefix(line, "{") {
 			if err := json.Unmarshal([]byte(line), &answer); err != nil {
 				t.Fatalf("%v\n%s", err, line)

@@ -117,7 +117,7 @@ func TestEvictSleeping(t *testing.T) {
 	}
 }
 
-// TestEvictOthers: nobody ends another user's process; root does.
+// TestEvictOthers: users cannot end other users' processes; root can.
 func TestEvictOthers(t *testing.T) {
 	gate.Need(t, "root")
 	r := newRack(t, a100s(1)...)

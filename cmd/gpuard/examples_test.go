@@ -57,7 +57,7 @@ func examples(t *testing.T) (all []example) {
 	return all
 }
 
-// TestExoNodesKnowEachOther: the ports that the nodes listen on are those that the others look for.
+// TestExoNodesKnowEachOther: the nodes listen on the ports that the others use.
 func TestExoNodesKnowEachOther(t *testing.T) {
 	data, err := os.ReadFile("../../examples/exo/nodes.json")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 	}
 }
 
-// tried is an example that somebody tries as its page says.
+// tried is an example that is run as its page says.
 type tried struct {
 	*testing.T
 	example
@@ -141,7 +141,7 @@ func (e *tried) ps() (all []shown, supervised bool) {
 	return answer.Instances, answer.Supervised
 }
 
-// check fails the test unless all runs, by the stand-ins, where the page promises it.
+// check fails the test unless all stand-ins run where the page promises it.
 func (e *tried) check(all []shown) {
 	e.Helper()
 	got := map[string]string{}
@@ -205,7 +205,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// inFront types the very line of the page, looks at what runs, and ends it by Ctrl-C.
+// inFront types the line of the page, checks what runs, and ends it by Ctrl-C.
 func (e *tried) inFront(before []shown) {
 	e.Helper()
 	cmd := e.cmd(e.line)
@@ -233,7 +233,8 @@ func (e *tried) inFront(before []shown) {
 	e.ended(said.String())
 }
 
-// TestServicesComeBack: a service gets the GPU that it had, also when another one that would have taken it stands before it in the file.
+// TestServicesComeBack: a service gets the GPU that it had, even if another one that would take it is before it in the
+// file.
 func TestServicesComeBack(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:2xL4", "services:\n  a:\n    command: alone\n  b:\n    command: alone\n")

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// explanation is the JSON answer as far as these tests look.
+// explanation is the part of the JSON answer that these tests need.
 type explanation struct {
 	Schema  string
 	Visible []struct {
@@ -144,7 +144,7 @@ func TestExplainEnded(t *testing.T) {
 	}
 }
 
-// TestExplainOthers: only the owner and root may read an environment, and the message says who that is.
+// TestExplainOthers: only the owner and root may read an environment, and the message names them.
 func TestExplainOthers(t *testing.T) {
 	gate.Need(t, "privileged")
 	cmd := exec.Command("sleep", "60")

@@ -21,8 +21,8 @@ func withFileSize(t *testing.T, blocks string, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// TestFileSizeLimit: a limit on the size of files (ulimit -f) that leaves no room for a lease is an error with a reason, and not the end by
-// SIGXFSZ. Nothing is leased, and nothing stays behind.
+// TestFileSizeLimit: if the limit on the size of files (ulimit -f) leaves no room for a lease, there is an error with
+// the reason, and not death by SIGXFSZ. Nothing is leased, and nothing is left behind.
 func TestFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

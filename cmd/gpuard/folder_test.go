@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestDemoBeforeHardware: a state folder in which somebody tried an invented machine first serves the real one too.
+// TestDemoBeforeHardware: a state folder in which an invented machine was tried first also serves the real one.
 func TestDemoBeforeHardware(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)
@@ -21,7 +21,8 @@ func TestDemoBeforeHardware(t *testing.T) {
 	}
 }
 
-// TestFolderOfSomebodyElse: who may not enter the lease folder sees the GPUs, and is not sent to a folder of their own.
+// TestFolderOfSomebodyElse: a user who may not enter the lease folder sees the GPUs, and gets no advice to use another
+// folder.
 func TestFolderOfSomebodyElse(t *testing.T) {
 	gate.Need(t, "root")
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// unwell is hasty on a machine whose kernel's log is dev/kmsg below the folder UNWELL.
+// unwell is hasty on a machine with the kernel log dev/kmsg below the folder UNWELL.
 func unwell() {
 	const moment = 20 * time.Millisecond
 	os.Exit(start(os.Getenv("UNWELL"), machine.Times{Driver: 2 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment, Log: moment, Drift: 4 * moment, Minute: driftMinute, Slow: 10 * moment}))
@@ -182,7 +182,7 @@ func TestUndrainARecordedMachine(t *testing.T) {
 	}
 }
 
-// TestDrain: a drained device gets no new lease, its holder keeps it, and everybody is told who drained it and why.
+// TestDrain: a drained device gets no new lease, its job keeps it, and all commands show who drained it and why.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 2)
@@ -291,8 +291,8 @@ func TestOthersCannotDrain(t *testing.T) {
 	contains(t, got.err, "drained: [31mnew board (root, since ")
 }
 
-// TestXIDWhileACommandRuns: whoever stays beside a command hears the driver's errors at once, says them, and keeps them for
-// others; a command that failed with one is started again elsewhere, once.
+// TestXIDWhileACommandRuns: a supervising gpuard receives the driver's errors without delay, shows them, and records
+// them for other processes; a command that failed with one is started again on another GPU, once.
 func TestXIDWhileACommandRuns(t *testing.T) {
 	t.Parallel()
 	for _, source := range []string{"nvml", "kernel log", "nothing can be noted"} {
@@ -302,7 +302,7 @@ func TestXIDWhileACommandRuns(t *testing.T) {
 			failed := filepath.Join(t.TempDir(), "failed")
 			cmd := w.program("run", "--retry", "1", "--device", "1", "--", "true") // makes the folder; nothing is wrong yet
 			same(t, "exit", run(t, cmd).code, 0)
-			if source == "nothing can be noted" { // anybody can take the place in a folder where all may write
+			if source == "nothing can be noted" { // any user can create the file first in a folder where all may write
 				if err := os.Mkdir(filepath.Join(w.state, fmt.Sprintf("xids-%d", os.Geteuid())), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -323,7 +323,7 @@ func TestXIDWhileACommandRuns(t *testing.T) {
 				}
 			}
 			eventually(t, "the error is heard", func() bool {
-				if source != "kernel log" { // nobody says when it is listened to
+				if source != "kernel log" { // the start of listening is not visible
 					w.XID(device, 79)
 				} else if !strings.Contains(text(t, filepath.Join(w.root, "dev/kmsg")), "79") {
 					w.xid(device, 79, "GPU has fallen off the bus.")
@@ -349,8 +349,8 @@ func TestXIDWhileACommandRuns(t *testing.T) {
 	}
 }
 
-// TestXIDMovesAJob: XID 79 on one of four cards, told by the driver alone: the job that may move goes on elsewhere, once, and
-// is told why; the card gets nobody else.
+// TestXIDMovesAJob: XID 79 on one of four cards, reported only by the driver: a job that may be moved continues
+// elsewhere, once, and gets the reason; the card is not given again.
 func TestXIDMovesAJob(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 4)
@@ -360,7 +360,7 @@ func TestXIDMovesAJob(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup comes after the kill at the end of the test, which leaves the command behind
+	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup would come after the kill at the end of the test, which leaves the command behind
 	eventually(t, "it runs", func() bool { return strings.Contains(text(t, out), "\n") })
 	sick := 0
 	for i := range 4 {
@@ -405,8 +405,8 @@ func text(t testing.TB, name string) string {
 	return string(data)
 }
 
-// TestHangBesideErrors: one GPU of a job begins to block every call of the driver for a minute. What happens to the other is
-// heard as soon as ever, both to whom it happens and in the device's state, and a third GPU is given meanwhile.
+// TestHangBesideErrors: one GPU of a job blocks every call of the driver for a minute. Errors of the other one are
+// received as soon as ever, by its job and in the device's state, and a third GPU is given meanwhile.
 func TestHangBesideErrors(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 3)
@@ -416,7 +416,7 @@ func TestHangBesideErrors(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup comes after the kill at the end of the test, which leaves the command behind
+	defer func() { _, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait() }() // a cleanup would come after the kill at the end of the test, which leaves the command behind
 	eventually(t, "it listens", func() bool {
 		w.XID(1, 43)
 		return strings.Contains(text(t, errs), "GPU 1 reported XID 43")

@@ -144,7 +144,8 @@ func TestHoldForSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestShellLease: the shell that evaluates the variables has the lease until it ends, and gets its prompt back at once.
+// TestShellLease: the shell that evaluates the variables has the lease until it ends, and its prompt returns without
+// delay.
 func TestShellLease(t *testing.T) {
 	for _, shell := range []struct{ name, script string }{
 		{"sh", `eval "$(gpuard env --lease)"`},
@@ -217,7 +218,7 @@ func TestShellLeaseAtOnce(t *testing.T) {
 		r.freed()
 		plain, leased := at[1].Sub(at[0]), at[2].Sub(at[1])
 		if leased-plain <= more {
-			return // who keeps the shell waiting does so each time
+			return // a delay would come each time
 		}
 		extra = append(extra, leased-plain)
 	}

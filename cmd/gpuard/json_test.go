@@ -102,7 +102,7 @@ func checkAnswer(t *testing.T, command string, code int, text string) {
 	noNullLists(t, "", answer)
 }
 
-// noNullLists looks for null where the reference page promises a list.
+// noNullLists finds null where the reference promises a list.
 func noNullLists(t *testing.T, at string, value any) {
 	t.Helper()
 	lists := []string{"devices", "reasons", "notes", "visible", "unset", "unavailable", "problems", "why", "leases", "processes", "mig", "findings"}

@@ -119,8 +119,9 @@ func (j *jupyterRig) files() int {
 	return len(found)
 }
 
-// TestJupyter: a kernel of Jupyter has a lease that status shows and that a restart keeps, however the kernel ended and whoever
-// waits in line; it ends soon after the kernel is shut down, and the waiter gets the device.
+// TestJupyter: a kernel of Jupyter has a lease that status shows and that a restart keeps, however the kernel ended,
+// and even if other requests wait; the lease ends soon after the kernel is shut down, and the next request gets the
+// device.
 func TestJupyter(t *testing.T) {
 	t.Parallel()
 	j := newJupyter(t)
@@ -324,7 +325,7 @@ func TestSetupJupyter(t *testing.T) {
 	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
 	contains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")
 
-	// Somebody edits it: it stays, and that is said.
+	// An edited file stays, with a message.
 	edited := append([]byte(" "), text...)
 	writeFile(t, filepath.Join(folder, "kernel.json"), string(edited), 0)
 	contains(t, setup(1, append(choice, "--name", "Other")...).err, "somebody changed it")
@@ -337,7 +338,7 @@ func TestSetupJupyter(t *testing.T) {
 	sameTree(t, "after --remove", before, tree(t, home))
 }
 
-// TestSetupJupyterInAnEnvironment: a kernel of an environment is set up there, and whose interpreter it is stays open.
+// TestSetupJupyterInAnEnvironment: a kernel of an environment is set up there, and its interpreter may still be chosen.
 func TestSetupJupyterInAnEnvironment(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
@@ -385,7 +386,7 @@ func TestSetupJupyterInAnEnvironment(t *testing.T) {
 	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it, or make it again")
 }
 
-// TestJupyterPlaces: kernels are looked for where Jupyter looks, in its order.
+// TestJupyterPlaces: kernels are searched in Jupyter's folders, in its order.
 func TestJupyterPlaces(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "jupyter")
@@ -404,7 +405,7 @@ func TestJupyterPlaces(t *testing.T) {
 		cmd.Env = append(cmd.Env, append([]string{"PATH=/usr/bin:/bin", "VIRTUAL_ENV=", "CONDA_PREFIX="}, env...)...)
 		contains(t, run(t, cmd).err, "there is none in "+strings.TrimSpace(want.out)+";")
 	}
-	// What Jupyter does beside an active environment differs between its releases; this is the newer ones' way.
+	// Releases of Jupyter differ in the folders besides an active environment; this is the order of newer ones.
 	prefix := filepath.Join(home, "env")
 	writeFile(t, filepath.Join(prefix, "bin/x"), "", 0)
 	for env, first := range map[string]bool{

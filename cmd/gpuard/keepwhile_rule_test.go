@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ruled is a rig whose user is bound by a rule of their own.
+// ruled is a rig with a rule for its user.
 type ruled struct {
 	*kernelRig
 	config string
@@ -82,8 +82,8 @@ func TestKeepWhileRuleOfTime(t *testing.T) {
 	}
 }
 
-// TestKeepWhileRuleAnew: the time goes on over all starts, a lease whose time is over is not taken over, nor is one that was
-// given under other rules.
+// TestKeepWhileRuleAnew: the time counts over all starts; a lease whose time is over is not taken over, nor is one that
+// was given under other rules.
 func TestKeepWhileRuleAnew(t *testing.T) {
 	t.Parallel()
 	r := newRuled(t, "  time: 24h\n")
@@ -156,7 +156,7 @@ func TestKeepWhileDrained(t *testing.T) {
 	k.freed()
 }
 
-// TestKeepWhileOfAnother: who uses the same file as another user does not get that one's lease.
+// TestKeepWhileOfAnother: another user with the same file does not get the lease.
 func TestKeepWhileOfAnother(t *testing.T) {
 	t.Parallel()
 	k := keptOn(forUsers(t, "demo:2xL4"))

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelRig is a machine with one device, and a file that stands for a program which is started again and again.
+// kernelRig is a machine with one device, and the file of a program that is started repeatedly.
 type kernelRig struct {
 	*rig
 	file string
@@ -83,8 +83,8 @@ func saysLine(t *testing.T, cmd *exec.Cmd) string {
 
 func endNow(cmd *exec.Cmd) { _, _ = cmd.Process.Kill(), cmd.Wait() }
 
-// TestKeepWhile: a lease outlives its command while the file is there, the next start has it, whoever waits in line does not
-// get it, and it ends soon after the file.
+// TestKeepWhile: a lease outlives its command while the file exists, the next start gets it and no waiting request
+// does, and it ends soon after the file.
 func TestKeepWhile(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
@@ -125,7 +125,8 @@ func TestKeepWhile(t *testing.T) {
 	k.freed()
 }
 
-// TestKeepWhileNeverLapses: with two others who try without a pause, nobody gets the device while it is started again and again.
+// TestKeepWhileNeverLapses: two other requests that try without a pause never get the device while the program is
+// started repeatedly.
 func TestKeepWhileNeverLapses(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
@@ -158,8 +159,9 @@ func TestKeepWhileNeverLapses(t *testing.T) {
 	others.Wait()
 }
 
-// TestKeepWhileKilled: kill -9 of the next start at any moment leaves the lease, or none, and never two on a device. Some ask for
-// something else with the same file: who gives a lease back for that never takes it from one that has just taken it over.
+// TestKeepWhileKilled: kill -9 of the next start at any moment leaves the lease, or none, and never two on a device.
+// Some starts ask for something else with the same file: they free the lease, but never take it from one that has just
+// taken it over.
 func TestKeepWhileKilled(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
@@ -205,7 +207,8 @@ func TestKeepWhileKilled(t *testing.T) {
 	k.all(1)
 }
 
-// TestKeepWhileOther: who asks for something else gives the lease back and claims anew; another file is another program.
+// TestKeepWhileOther: a start that asks for something else frees the lease and claims anew; another file is another
+// program.
 func TestKeepWhileOther(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
@@ -274,7 +277,7 @@ func (k *kernelRig) served() {
 	eventually(k.t, "it has begun", func() bool { _, err := os.Stat(filepath.Join(k.devices, "served")); return err == nil })
 }
 
-// TestKeepWhileParentEnds: nobody starts it again when who started it is gone, whatever becomes of the file.
+// TestKeepWhileParentEnds: when the parent of the program has ended it is not started again, even if the file stays.
 func TestKeepWhileParentEnds(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)
@@ -353,7 +356,8 @@ func TestKeepWhileWrittenAnew(t *testing.T) {
 	k.freed()
 }
 
-// TestKeepWhileEnds: without a next start the lease ends by itself, though the file stays; and at once where the file never was.
+// TestKeepWhileEnds: without a next start the lease ends by itself although the file stays, and without delay if the
+// file never existed.
 func TestKeepWhileEnds(t *testing.T) {
 	t.Parallel()
 	k := newKernelRig(t)

@@ -151,7 +151,7 @@ func (a *attack) one(kind int) {
 		a.kill(cmd)
 	case 1:
 		a.await(cmd, claiming)
-		if rand.IntN(2) > 0 { // at once is in the middle of it however quick the others are by now
+		if rand.IntN(2) > 0 { // without a pause it is in the middle of the claim, however fast the others are
 			time.Sleep(rand.N(a.spread / 4))
 		}
 		a.kill(cmd)

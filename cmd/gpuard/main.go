@@ -52,8 +52,8 @@ func main() {
 	os.Exit(start("/", machine.Times{}))
 }
 
-// deepen makes this goroutine's stack large while there is little on it. It would be copied from 2 KiB to 64 KiB in five steps
-// otherwise, and each step looks up all functions on it: a twentieth of the time of a run.
+// deepen makes this goroutine's stack large while there is little on it. Otherwise it would be copied from 2 KiB to 64
+// KiB in five steps, and each step finds all functions on it: a twentieth of the time of a run.
 //
 //go:noinline
 func deepen(at int) byte {
@@ -126,7 +126,7 @@ func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
 	d.opening.Lock()
 	defer d.opening.Unlock()
 	if d.nvml == nil {
-		// Whoever is in a hurry with a reading still needs the library: it has a deadline of its own.
+		// The library has a deadline of its own, even if the caller has less time for this reading.
 		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline), nvml.Kernel(d.devices))
 		if err != nil {
 			return nil, err

@@ -124,8 +124,9 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// stateFolder is a folder whose last part is missing, so that the program makes it. It goes only after the processes that
-// may still write there, as holders do when their leases end. One that stays is an error of the test.
+// stateFolder is a folder whose last part is missing, so that the program makes it. It is removed only after the
+// processes that may still write there, such as holders at the end of their leases. One that stays is an error of the
+// test.
 func stateFolder(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "state")

@@ -54,13 +54,13 @@ func TestPolicyOfProject(t *testing.T) {
 	g.says(in("down"), 0)
 }
 
-// lastly runs a command when the test is over, whose own context is then, too.
+// lastly runs a command at the end of the test, when the test's context is over.
 func lastly(t *testing.T, cmd *exec.Cmd) {
 	t.Cleanup(func() { _ = (&exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir}).Run() })
 }
 
-// TestPolicyServices: of the services of one user as many run at once as the rule gives; the next waits, says why, keeps nobody
-// else waiting, and starts when one has ended.
+// TestPolicyServices: as many services of one user run at the same time as the rule allows; the next waits, shows why,
+// delays no other request, and starts when one has ended.
 func TestPolicyServices(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- name: one\n  users: [root]\n  gpus: 1\n")
@@ -91,8 +91,8 @@ func TestPolicyServices(t *testing.T) {
 	}
 }
 
-// TestPolicyMove: a command that has all the GPUs that a rule gives moves to another one all the same, also while somebody waits for
-// more than is free.
+// TestPolicyMove: a command with all the GPUs that a rule allows moves to another one all the same, even if a request
+// waits for more than is free.
 func TestPolicyMove(t *testing.T) {
 	t.Parallel()
 	r, home := newRack(t, a100s(4)...), t.TempDir()
@@ -126,7 +126,7 @@ func TestPolicyMove(t *testing.T) {
 	}
 }
 
-// TestPolicyForged: somebody whose ticket says that no rule binds them, though one does, keeps nobody else from what is free.
+// TestPolicyForged: a user whose ticket claims falsely that no rule applies delays no other request.
 func TestPolicyForged(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- gpus: 1\n")

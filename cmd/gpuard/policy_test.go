@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// governed is a rig on a machine with a policy, whose files of the system lie in a folder of their own.
+// governed is a rig on a machine with a policy, with a system folder of its own.
 type governed struct {
 	*rig
 	site string
@@ -68,7 +68,8 @@ func (g *governed) says(cmd *exec.Cmd, code int, want ...string) result {
 	return got
 }
 
-// TestPolicy: whom a rule names is decided by the kernel's ids; what it forbids is refused at once, for ever and with its place.
+// TestPolicy: the kernel's ids decide to whom a rule applies; a request that it forbids is refused for ever, with the
+// place of the rule.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	name := proc.New("/proc").User(alice)
@@ -91,14 +92,14 @@ func TestPolicy(t *testing.T) {
 	if n := g.leases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	// GPUs of others' names do not count: USER is nobody's word.
+	// The variable USER does not count.
 	cmd := g.by(bob, "run", "--", "true")
 	cmd.Env = append(cmd.Env, "USER="+name, "LOGNAME="+name)
 	g.says(cmd, 122, `rule "bobs"`)
 }
 
-// TestPolicyTrust: a file that somebody else could have written, or that has a mistake, keeps everybody from leasing and nobody
-// from looking.
+// TestPolicyTrust: if another user could have written a file, or it has a mistake, no user can lease, and status still
+// works.
 func TestPolicyTrust(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- gpus: 1\n  gpsu: 2\n")
@@ -118,7 +119,7 @@ func TestPolicyTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.says(g.by(alice, "run", "-q", "--", "true"), 0)
-	far := filepath.Join(t.TempDir(), "far") // a home that is somebody else's, as sudo -E leaves it
+	far := filepath.Join(t.TempDir(), "far") // the home of another user, which sudo -E keeps
 	if err := os.MkdirAll(filepath.Join(far, "gpuard"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestPolicyAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })
-	g.says(g.by(bob, "run", "-q", "--no-wait", "--gpus", "2", "--", "true"), 0) // the one that waits does not stand before bob
+	g.says(g.by(bob, "run", "-q", "--no-wait", "--gpus", "2", "--", "true"), 0) // the waiting request is not ahead of bob
 	if err := os.WriteFile(filepath.Join(g.site, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,8 @@ func TestPolicyAtOnce(t *testing.T) {
 	}
 }
 
-// TestPolicyWhileWaiting: who waits gets what the files say when devices are given; a file that is wrong meanwhile sends nobody away.
+// TestPolicyWhileWaiting: a waiting request is subject to the files at the time it gets devices; a wrong file meanwhile
+// does not end the wait.
 func TestPolicyWhileWaiting(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- name: early\n  gpus: 4\n")

@@ -10,7 +10,7 @@ import (
 
 func seenAt(i int) fakegpu.Seen { return fakegpu.Seen{UUID: uuid(i), PCI: fakegpu.A100(i)["pci"]} }
 
-// TestProbe: the driver's own answer stands beside our reading, and a difference is an exit code.
+// TestProbe: the driver's own answer is shown with gpuard's, and a difference has an exit code.
 func TestProbe(t *testing.T) {
 	r := newRack(t, a100s(3)...)
 	r.Answers(

@@ -15,7 +15,7 @@ import (
 // grounds are folders in which projects' files are planted.
 type grounds struct {
 	t     *testing.T
-	top   string // of the test's own user, and nobody else can write it
+	top   string // belongs to the test's user, and no other user can write it
 	state string
 }
 
@@ -61,7 +61,7 @@ func (g *grounds) folder(name string, uid, gid int, mode fs.FileMode) string {
 // ran is what the planted file of a folder writes when it is run.
 func ran(dir string) string { return filepath.Join(dir, "ran") }
 
-// plant writes a project's file whose service leaves a trace in /tmp of the test.
+// plant writes a project's file with a service that leaves a trace in /tmp of the test.
 func (g *grounds) plant(dir, trace string, uid, gid int, mode fs.FileMode) string {
 	g.t.Helper()
 	path := filepath.Join(dir, "gpuard.yaml")

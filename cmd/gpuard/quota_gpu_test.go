@@ -112,7 +112,7 @@ func (r *trials) note(question string, a trial) {
 	fmt.Fprintf(&r.record, "%s: %s\n", question, a)
 }
 
-// watched: who takes more than his share is ended within 10 s of it, and nobody else.
+// watched: a job that takes more than its share is ended within 10 s, and no other is.
 func (r *trials) watched() {
 	r.t.Helper()
 	neighbour := make(chan trial)
@@ -147,7 +147,7 @@ func (r *trials) throughMPS(seconds int) {
 	}
 }
 
-// frameworks: those that have a setting keep to it, and nobody is ended who does.
+// frameworks: those with a setting keep to it, and their jobs are not ended.
 func (r *trials) frameworks() {
 	r.t.Helper()
 	for _, module := range []string{"torch", "tensorflow", "jax", "cupy"} {

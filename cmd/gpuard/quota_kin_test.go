@@ -35,7 +35,7 @@ gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 6G --se
 	}
 }
 
-// TestQuotaPartKeeps: a part that keeps to its share is not ended for what runs beside it.
+// TestQuotaPartKeeps: a part that keeps to its share is not ended for the other parts.
 func TestQuotaPartKeeps(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -65,7 +65,7 @@ fakegpu-job --gpu 0 --mem 5G; echo ended with $?'`)
 	})
 }
 
-// TestQuotaStubborn: who does not end when asked is ended, within the same 10 s.
+// TestQuotaStubborn: a job that ignores SIGTERM is killed within the same 10 s.
 func TestQuotaStubborn(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -80,7 +80,7 @@ func TestQuotaStubborn(t *testing.T) {
 	})
 }
 
-// TestQuotaSupervised: a command that gpuard stays beside is measured as well.
+// TestQuotaSupervised: a supervised command is measured as well.
 func TestQuotaSupervised(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -125,7 +125,7 @@ func TestQuotaDriverHangs(t *testing.T) {
 	eventually(t, "nothing measures any more", func() bool { return len(measurersOf(r.state)) == 0 })
 }
 
-// TestQuotaTerminal: on a terminal the lines come between what the command writes, and the shell goes on.
+// TestQuotaTerminal: on a terminal the lines come between the command's output, and the shell continues.
 func TestQuotaTerminal(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

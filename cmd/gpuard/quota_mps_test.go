@@ -100,7 +100,8 @@ func TestQuotaMPSAbsent(t *testing.T) {
 	r.nothingLeft()
 }
 
-// TestQuotaMPSBroken: a daemon that cannot start is found when the lease stands; then it says so, or is given back.
+// TestQuotaMPSBroken: that a daemon cannot start shows after the lease is written; then the lease records it, or is
+// freed.
 func TestQuotaMPSBroken(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -115,7 +116,7 @@ func TestQuotaMPSBroken(t *testing.T) {
 	r.nothingLeft()
 }
 
-// TestQuotaMPSShort: the daemon ends also after a job that never used its GPU, and was over before anybody looked.
+// TestQuotaMPSShort: the daemon also ends after a job that never used its GPU and was over before the first check.
 func TestQuotaMPSShort(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -147,7 +148,8 @@ gpuard run $PRIVATE --no-wait --ids index -- sh -c "echo \$CUDA_VISIBLE_DEVICES 
 	contains(t, got.err, "--ids index would name other devices to its daemon", "a share of 8 GiB (watch)")
 }
 
-// TestQuotaMPSHangs: a daemon that does not answer keeps nobody from measuring, however many processes would have to be asked for.
+// TestQuotaMPSHangs: a daemon that does not answer delays no measurement, however many processes it would be asked
+// about.
 func TestQuotaMPSHangs(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

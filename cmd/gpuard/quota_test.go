@@ -117,8 +117,8 @@ func (r *rack) waiting() int {
 	return len(s.Waiting)
 }
 
-// TestQuotaUnmeasured: where the driver does not say how much a process uses, nobody is ended; that is said once, and the lease
-// says that its share is not enforced.
+// TestQuotaUnmeasured: if the driver does not report the memory of a process, no process is ended; that is reported
+// once, and the lease records that its share is not enforced.
 func TestQuotaUnmeasured(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -126,7 +126,7 @@ func TestQuotaUnmeasured(t *testing.T) {
 	eventually(t, "it is said", func() bool { return strings.Contains(heard.String(), "cannot measure lease ") })
 	contains(t, heard.String(), "on GPU 0: the driver does not say how much memory each process uses; nothing is ended")
 	eventually(t, "the lease says so too", func() bool { return r.level() == job.NoQuota })
-	time.Sleep(3 * time.Second) // another look or two change nothing
+	time.Sleep(3 * time.Second) // a few more readings change nothing
 	if done(over) || strings.Count(heard.String(), "cannot measure") != 1 {
 		t.Errorf("ended %v:\n%s", done(over), heard)
 	}
@@ -142,8 +142,8 @@ func (r *rack) level() job.Quota {
 	return s.Devices[0].Leases[0].Quota
 }
 
-// TestQuotaMeasurerKilled: the death of what measures is noticed at once, said, and made good; where its holder is gone too,
-// status says that nobody sees to the share.
+// TestQuotaMeasurerKilled: the death of the measuring process is noticed without delay, reported, and another one is
+// started; if its holder is gone too, status reports that the share is not measured.
 func TestQuotaMeasurerKilled(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

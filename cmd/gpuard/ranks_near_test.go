@@ -56,8 +56,8 @@ func near(t *testing.T, dir string, rank int) (cpus, memory string) {
 	return cpus, memory
 }
 
-// TestRankNodes: a rank has the processors and the memory beside its device, whoever starts it. The demo machine's last GPU is on
-// node 1, its first one on node 0.
+// TestRankNodes: a rank has the processors and the memory near its device, with any launcher. The demo machine's last
+// GPU is on node 1, its first one on node 0.
 func TestRankNodes(t *testing.T) {
 	t.Parallel()
 	root, cpus := numaRoot(t)
@@ -98,7 +98,7 @@ func TestRankNodes(t *testing.T) {
 	}
 }
 
-// TestRankStopped: one that stands still gets the SIGTERM all the same, and the time to act on it.
+// TestRankStopped: a stopped rank gets the SIGTERM too, and the time to act on it.
 func TestRankStopped(t *testing.T) {
 	t.Parallel()
 	c := startCrew(t, stateFolder(t), 2, "-q --machine demo --gpus 2 --ranks --grace 40s", nil)

@@ -128,7 +128,7 @@ func (c *crew) said() string {
 	return string(text)
 }
 
-// startCrew starts n ranks; flags stand before the command and does behind it.
+// startCrew starts n ranks; flags come before the command and does after it.
 func startCrew(t *testing.T, state string, n int, flags string, env []string, does ...string) *crew {
 	t.Helper()
 	c := &crew{t: t, dir: t.TempDir(), n: n}
@@ -194,7 +194,7 @@ func (c *crew) end() *os.ProcessState {
 	return c.cmd.ProcessState
 }
 
-// TestRanks: four processes, told who they are, with all devices or each with its own; gpuard's process leads them.
+// TestRanks: four processes with their ranks, with all devices or each with its own; gpuard's process leads them.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {
@@ -289,8 +289,8 @@ func TestRankFails(t *testing.T) {
 	}
 }
 
-// TestRankLeaves: what an ended rank leaves behind is ended too: a shell does not hand a SIGTERM to its program. What the script
-// around it started before is no rank's.
+// TestRankLeaves: processes that an ended rank leaves behind are ended too: a shell does not pass SIGTERM on to its
+// program. Processes that the script around it has started before are not part of a rank.
 func TestRankLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo")
@@ -395,7 +395,7 @@ func TestRanksKilled(t *testing.T) {
 	r.freed()
 }
 
-// TestTwoCrews: jobs side by side have other ports and other devices; of many that start at once, too.
+// TestTwoCrews: jobs at the same time have different ports and devices, also many that start together.
 func TestTwoCrews(t *testing.T) {
 	t.Parallel()
 	state := stateFolder(t)

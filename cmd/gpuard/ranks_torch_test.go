@@ -15,7 +15,7 @@ import (
 	"gpuard/test/executable"
 )
 
-// meet is a program of PyTorch: its ranks add up their numbers. It goes on when the job beside it has met too.
+// meet is a program of PyTorch: its ranks add their numbers. It continues when the other job has met too.
 const meet = `
 import json, os, sys, time
 import torch, torch.distributed as dist
@@ -108,8 +108,8 @@ func TestTorch(t *testing.T) {
 	same(t, "devices", len(devices), 8)
 }
 
-// torchrunLike stands in for torchrun: it starts the processes that its options ask for, as torchrun does, and its "Python" is
-// the shell that it runs in itself.
+// torchrunLike replaces torchrun: it starts as many processes as its options say, as torchrun does, with the shell that
+// it runs in as its "Python".
 const torchrunLike = `#!/bin/sh
 echo "$@" >"$SEEN/line"; env >"$SEEN/env"
 n=0

@@ -46,7 +46,7 @@ func TestRunVerifyJSON(t *testing.T) {
 	same(t, "outside", []any{said[1]["verdict"], said[1]["stopped"]}, []any{"outside-lease", true})
 }
 
-// TestRunJSONRemarks: what would be said beside the object is in its notes.
+// TestRunJSONRemarks: notes are in the object, not next to it.
 func TestRunJSONRemarks(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -60,7 +60,7 @@ func TestRunJSONRemarks(t *testing.T) {
 	contains(t, string(notes), "GPU 0 was not waited for: no answer within ")
 }
 
-// TestSilentDeviceIsNamed: who waits for a device that does not answer is told for which one, unless silence was asked for.
+// TestSilentDeviceIsNamed: a wait for a device that does not answer names the device, unless -q is given.
 func TestSilentDeviceIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -75,7 +75,7 @@ func TestSilentDeviceIsNamed(t *testing.T) {
 	same(t, "quietly", []any{got.code, got.err}, []any{0, ""})
 }
 
-// TestRunWaitsForWhatEnds: a process that came after the lease's end is nobody's left memory, and is not waited for.
+// TestRunWaitsForWhatEnds: a process that started after the lease's end does not count as memory about to be freed.
 func TestRunWaitsForWhatEnds(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))
@@ -89,7 +89,7 @@ func TestRunWaitsForWhatEnds(t *testing.T) {
 	}
 }
 
-// TestRunNoWait: --no-wait answers at once where run alone waits for memory that is about to be freed.
+// TestRunNoWait: --no-wait answers immediately where run alone waits for memory that is about to be freed.
 func TestRunNoWait(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))

@@ -70,7 +70,7 @@ func (s *stage) gone() {
 	})
 }
 
-// order fails unless the texts stand in what was shown one after the other.
+// order fails unless shown has the texts in this order.
 func (s *stage) order(shown string, texts ...string) {
 	s.Helper()
 	rest := shown
@@ -111,7 +111,7 @@ func TestUpCtrlC(t *testing.T) {
 	s.gone()
 }
 
-// Who ignores the request is killed by the second Ctrl-C.
+// A service that ignores SIGTERM is killed by the second Ctrl-C.
 func TestUpCtrlCTwice(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -182,7 +182,7 @@ func TestUpPipe(t *testing.T) {
 	s.gone()
 }
 
-// A reader that does not read keeps nobody from ending them.
+// A full pipe does not keep the services from ending.
 func TestUpFullPipe(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -213,7 +213,7 @@ func TestUpFullPipe(t *testing.T) {
 	}
 }
 
-// logs -f goes on through a restart, and ends when nothing runs any more.
+// logs -f continues through a restart, and ends when nothing runs any more.
 func TestLogsFollow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

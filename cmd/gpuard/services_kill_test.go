@@ -27,8 +27,8 @@ func rounds() int {
 	return 12
 }
 
-// TestServicesKilled: supervisors, keepers, commands and those who change what is wanted are killed at random moments, alone and
-// together. No instance ever runs twice; and in the end all are there again, on the GPUs that they had.
+// TestServicesKilled: supervisors, keepers, commands and the processes that change what is wanted are killed at random
+// moments, alone and together. No instance ever runs twice, and in the end all run again, on the GPUs that they had.
 func TestServicesKilled(t *testing.T) {
 	t.Parallel()
 	const n = 4
@@ -37,7 +37,7 @@ func TestServicesKilled(t *testing.T) {
 	placed := c.places(c.until("all run", settled(n)))
 	killed := map[string]int{}
 	again := func(s *sight) bool {
-		if !s.Supervised { // one that was killed holds its lock for a moment, in which up finds it: so whoever waits looks again
+		if !s.Supervised { // a killed one still holds its lock for a moment, so check again
 			c.do("up")
 		}
 		return settled(n)(s)
@@ -128,7 +128,8 @@ func (c *team) mains() (pids []int) {
 	return pids
 }
 
-// TestServicesTogether: many who start the same project at once make one of it, and two projects do not know each other.
+// TestServicesTogether: many starts of the same project at the same time make one of it, and two projects are
+// independent.
 func TestServicesTogether(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:4xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
@@ -183,7 +184,7 @@ func TestServicesChange(t *testing.T) {
 	c.check()
 }
 
-// TestServicesRestart: what an end leads to is what restart says, and what a service leaves behind ends with it.
+// TestServicesRestart: restart decides what follows an end, and processes that a service leaves behind end with it.
 func TestServicesRestart(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", `services:
@@ -206,7 +207,7 @@ func TestServicesRestart(t *testing.T) {
 	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
 }
 
-// TestServicesRemoved: services whose project's folder is removed end, since nobody could find them any more.
+// TestServicesRemoved: services end when their project's folder is removed, because no command could find them.
 func TestServicesRemoved(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")

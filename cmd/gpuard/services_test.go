@@ -23,8 +23,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// upkeep is the program's way of running services without its words and views: up, down, restart, and look, which prints what is
-// seen as JSON. What it starts in the background is the hasty program.
+// upkeep runs services without the command line's texts: up, down, restart, and look, which prints the state as JSON.
+// Its background processes are the hasty program.
 func upkeep() {
 	if strings.HasPrefix(os.Args[1], "project-") {
 		hasty()
@@ -75,7 +75,7 @@ func edit(ctx context.Context, projects *services.Projects, what string, names [
 	return json.NewEncoder(os.Stdout).Encode(sight{view.Dir, view.Supervised, rows})
 }
 
-// sight is what look prints.
+// sight is the output of look.
 type sight struct {
 	Dir        string
 	Supervised bool
@@ -97,8 +97,8 @@ func (s *sight) row(name string) *glimpse {
 	return &glimpse{}
 }
 
-// alone is the command of a service: it holds a kernel lock that nobody else may have who is the same instance, and notes its
-// start and its end. It ends when it is asked to.
+// alone is the command of a service: it holds a kernel lock that only one process of an instance can have, and records
+// its start and its end. It ends on SIGTERM.
 func alone() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM)
@@ -124,12 +124,12 @@ func alone() {
 	note("order", "end "+name)
 }
 
-// team is a project whose services are alone.
+// team is a project of services that run alone.
 type team struct {
 	t             *testing.T
 	state, dir    string
 	traces        string
-	machine, last string // what the last look printed
+	machine, last string // the last output of look
 }
 
 func newTeam(t *testing.T, machine, file string) *team {
@@ -172,7 +172,8 @@ func (c *team) look() *sight {
 	return &s
 }
 
-// until looks until all is as it should be. Long: whole trees of processes start meanwhile, beside other tests.
+// until calls look until ok. It has a long deadline, because whole trees of processes start meanwhile, next to other
+// tests.
 func (c *team) until(what string, ok func(s *sight) bool) *sight {
 	c.t.Helper()
 	for end := time.Now().Add(90 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -235,7 +236,7 @@ func (c *team) processes(what string) (pids []int) {
 	return pids
 }
 
-// clear leaves no process behind, whatever the test came to.
+// clear ends all processes, whatever the test's result.
 func (c *team) clear() {
 	for _, what := range []string{"project-supervise", "project-keep", ""} {
 		for _, pid := range c.processes(what) {
@@ -246,8 +247,8 @@ func (c *team) clear() {
 
 const nodes = "services:\n  node:\n    each: gpu\n    restart: always\n    command: [alone]\n"
 
-// TestServicesAgain: what runs goes on when its supervisor and keepers are killed, is found again and not started twice, and comes
-// back on the same GPUs after everything was ended.
+// TestServicesAgain: services continue when their supervisor and keepers are killed, are found again and not started
+// twice, and come back on the same GPUs after everything was ended.
 func TestServicesAgain(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:2xL4", nodes)
@@ -352,8 +353,8 @@ func TestEachGPUOnFourDevices(t *testing.T) {
 	c.check()
 }
 
-// TestServicesUnwatched: a line that shows readiness counts when it was written while nobody lived to read it, and one of an earlier
-// start does not.
+// TestServicesUnwatched: a line that shows readiness counts if it was written while no keeper was alive to read it; one
+// of an earlier start does not.
 func TestServicesUnwatched(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", `services:
@@ -396,7 +397,7 @@ func TestServicesUnwatched(t *testing.T) {
 	c.until("all is over", nothing)
 }
 
-// TestServicesUnderNohup: signals that who starts services ignores are not ignored by the services, nor by what looks after them.
+// TestServicesUnderNohup: signals that the starter ignores are not ignored by services and their keepers.
 func TestServicesUnderNohup(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [sleep, \"1013\"], cpu: true}\n")
@@ -408,7 +409,7 @@ func TestServicesUnderNohup(t *testing.T) {
 	}
 	s := c.until("it runs", settled(1))
 	var pids []int
-	eventually(t, "there are two processes", func() bool { // one that is about to become the command looks like a third
+	eventually(t, "there are two processes", func() bool { // a process just before its exec counts as a third
 		pids = append(c.processes("project-supervise"), c.processes("project-keep")...)
 		return len(pids) == 2
 	})

@@ -17,7 +17,7 @@ func (c *conda) try(env []string, args ...string) result {
 	return run(c, cmd)
 }
 
-// TestCondaLeavesNothing: every byte is as it was after --remove, beside the hooks of packages and in files of all kinds.
+// TestCondaLeavesNothing: after --remove every byte is as it was, next to hooks of packages and in files of all kinds.
 func TestCondaLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)
@@ -91,7 +91,7 @@ func TestCondaLeavesNothing(t *testing.T) {
 	sameTree(t, "after --remove behind a link", before, tree(t, c.dir))
 }
 
-// TestCondaFileEdited: what somebody adds to the variables of a file stays one of them, or --remove says what to do.
+// TestCondaFileEdited: variables that a user adds to a file stay, or --remove says what to do.
 func TestCondaFileEdited(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)
@@ -124,7 +124,7 @@ func TestCondaFileEdited(t *testing.T) {
 	}
 }
 
-// TestCondaEdited: a hook that somebody changed is neither overwritten nor removed, and a changed choice replaces the old one.
+// TestCondaEdited: a changed hook is neither overwritten nor removed, and a new choice replaces the old one.
 func TestCondaEdited(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)

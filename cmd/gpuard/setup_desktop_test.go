@@ -325,7 +325,7 @@ func TestSetupDesktopRefuses(t *testing.T) {
 	sameTree(t, "refused", before, tree(t, home))
 }
 
-// TestAlert: who has no terminal is told in a window why nothing started, and once; who closed a window is not.
+// TestAlert: without a terminal a window shows once why nothing was started; closing a question's window shows none.
 func TestAlert(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

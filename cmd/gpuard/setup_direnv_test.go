@@ -83,8 +83,8 @@ func TestDirenvWords(t *testing.T) {
 	contains(t, succeeds(t, setupIn(t, home, bin, "direnv", "--cpu", "--dry-run", "empty")), shared)
 }
 
-// TestDirenvWithoutGpuard: where the choice cannot be had the folder sees no GPU, and what somebody wrote there counts. A
-// gpuard that lies elsewhere does, too: the file may come from somebody else.
+// TestDirenvWithoutGpuard: if the choice fails the folder sees no GPU, and variables of the user's own count. So does a
+// gpuard at another path: the file may come from another user.
 func TestDirenvWithoutGpuard(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "direnv")

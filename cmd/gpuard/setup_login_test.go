@@ -29,7 +29,7 @@ func TestLoginByUser(t *testing.T) {
 	}
 	masked(bob, "--login", "1,3")
 	masked(2, "--login", "-1")
-	masked(alice, "--login", "") // whom no rule names may have all
+	masked(alice, "--login", "") // not named by a rule: may have all
 	masked(0, "--login", "")
 	masked(0, "--login=none", "-1")
 	masked(bob, "--login=none", "-1") // a flag may be stricter

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// setupMachine is gpuard setup machine on a machine whose files lie below a folder.
+// setupMachine is gpuard setup machine on a machine with its files below a folder.
 func setupMachine(t *testing.T, root string, flags ...string) (got result, files map[string]string) {
 	t.Helper()
 	cmd := program(t, "", []string{"SITE=" + root, "PATH=" + filepath.Join(root, "usr/local/bin") + ":" + os.Getenv("PATH")}, append([]string{"setup", "machine", "--json"}, flags...)...)
@@ -35,7 +35,7 @@ func setupMachine(t *testing.T, root string, flags ...string) (got result, files
 	return got, files
 }
 
-// machineFolder is a machine that somebody uses already.
+// machineFolder is a machine that is in use already.
 func machineFolder(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -107,7 +107,7 @@ func TestSetupMachine(t *testing.T) {
 	sameTree(t, "after --remove", before, tree(t, root))
 }
 
-// TestSetupMachinePolicy: what somebody wrote into the policy stays, whether gpuard wrote the file first or not.
+// TestSetupMachinePolicy: edits of the policy stay, whether gpuard wrote the file first or not.
 func TestSetupMachinePolicy(t *testing.T) {
 	t.Parallel()
 	const mine = "login: none\n"
@@ -161,7 +161,7 @@ func TestSetupMachinePackaged(t *testing.T) {
 	contains(t, got.out, "a package has installed tmpfiles.d/gpuard.conf, the manual, the completion for bash, the completion for zsh, the completion for fish already")
 }
 
-// TestSetupMachineShells: each shell takes its completion from the file that is put where it looks.
+// TestSetupMachineShells: each shell finds its completion in the file that is made for it.
 func TestSetupMachineShells(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "zsh", "fish")

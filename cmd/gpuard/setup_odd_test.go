@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// wrote puts a text into a file of somebody's.
+// wrote writes a text into a user's file.
 func wrote(t testing.TB, path, text string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -29,8 +29,8 @@ func wrote(t testing.TB, path, text string) {
 	}
 }
 
-// TestSetupFileMoved: a file that somebody has put elsewhere since, with a symbolic link in its place, is still the one that
-// gpuard knows, and is theirs: it stays when gpuard's lines go.
+// TestSetupFileMoved: a file that its user has moved, with a symbolic link in its place, is still known to gpuard, and
+// belongs to the user: it stays when gpuard's lines go.
 func TestSetupFileMoved(t *testing.T) {
 	t.Parallel()
 	for _, mine := range []string{"export A=1\n", ""} {
@@ -126,7 +126,7 @@ func TestSetupCannot(t *testing.T) {
 	}
 }
 
-// TestSetupRemoveBesideOdd: what somebody has made of one file stands in the way of no other.
+// TestSetupRemoveBesideOdd: a changed file does not keep the others from being removed.
 func TestSetupRemoveBesideOdd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestSetupRemoveBesideOdd(t *testing.T) {
 	}
 }
 
-// TestSetupHomeOfAnother: root makes no folders in somebody's home, who could not use them.
+// TestSetupHomeOfAnother: root makes no folders in another user's home, who could not use them.
 func TestSetupHomeOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")

@@ -54,7 +54,7 @@ func putText(t testing.TB, path, text string) {
 	}
 }
 
-// addLine adds a line to a file, as somebody's editor would.
+// addLine appends a line to a file, as a user's editor would.
 func addLine(t testing.TB, path, line string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -67,7 +67,7 @@ func addLine(t testing.TB, path, line string) {
 	putText(t, path, string(text)+line+"\n")
 }
 
-// shellIn prepares a shell of somebody whose home is that folder, on an invented machine.
+// shellIn prepares a shell with that home, on an invented machine.
 func shellIn(t testing.TB, home, bin, shell string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := exec.LookPath(shell)
@@ -97,8 +97,8 @@ func (s *terminal) enter(line, pattern string) string {
 	return s.until(pattern)
 }
 
-// TestShellSetup: in a real shell on a terminal Tab completes, and the prompt shows the lease, also where it is set behind
-// gpuard's lines.
+// TestShellSetup: in a real shell on a terminal Tab completes, and the prompt shows the lease, also if the prompt is
+// set after gpuard's lines.
 func TestShellSetup(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -156,7 +156,8 @@ func TestShellSetup(t *testing.T) {
 	}
 }
 
-// TestShellPromptCommand: what makes the prompt is kept, in each form that bash has for it, and gpuard's comes once, behind it.
+// TestShellPromptCommand: the user's prompt command stays, in each form that bash has for it, and gpuard's comes once,
+// after it.
 func TestShellPromptCommand(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
@@ -211,7 +212,7 @@ func TestShellLogin(t *testing.T) {
 	}
 }
 
-// TestShellSetupGoes: twice, and taken away, every byte is as it was, also with what somebody wrote before and after.
+// TestShellSetupGoes: set up twice and removed, every byte is as it was, also with the user's text before and after.
 func TestShellSetupGoes(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -242,8 +243,8 @@ func TestShellSetupGoes(t *testing.T) {
 	}
 }
 
-// TestShellStartsNothing: gpuard runs neither when the shell starts nor for a prompt, and a gpuard that is gone or fails keeps
-// nobody from working and says nothing on standard output.
+// TestShellStartsNothing: gpuard runs neither at the start of a shell nor for a prompt, and a gpuard that is gone or
+// fails breaks no shell and prints nothing on standard output.
 func TestShellStartsNothing(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {

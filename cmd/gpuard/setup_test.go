@@ -81,7 +81,7 @@ func onPath(t testing.TB) string {
 	return bin
 }
 
-// setupIn prepares gpuard setup for somebody whose home is that folder, on an invented machine.
+// setupIn prepares gpuard setup with that home, on an invented machine.
 func setupIn(t testing.TB, home, bin string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := program(t, filepath.Join(home, "..", "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"),
@@ -90,7 +90,7 @@ func setupIn(t testing.TB, home, bin string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// person is a home with files that somebody edited.
+// person is a home with edited files.
 func person(t testing.TB) string {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")
@@ -112,8 +112,8 @@ func person(t testing.TB) string {
 	return home
 }
 
-// TestSetupLeavesNothing: what setup writes goes again, and every byte is as it was: in a file of somebody's, in one behind a
-// symbolic link, and where there was none.
+// TestSetupLeavesNothing: --remove removes everything that setup wrote, and every byte is as it was: in a user's file,
+// at the target of a symbolic link, and where there was none.
 func TestSetupLeavesNothing(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
@@ -197,7 +197,7 @@ func TestSetupAtOnce(t *testing.T) {
 	sameTree(t, "after --remove", before, tree(t, home))
 }
 
-// TestSetupRefuses: what somebody wrote is not written over, and then nothing is written at all.
+// TestSetupRefuses: a user's text is not overwritten, and then nothing at all is written.
 func TestSetupRefuses(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)

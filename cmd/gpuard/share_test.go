@@ -82,7 +82,8 @@ func TestSharesAtOnce(t *testing.T) {
 	same(t, "exit codes", codes, map[int]int{0: 5, 120: 7})
 }
 
-// TestShareAboutToEnd: a share whose command is gone and whose holder is about to give it back is no reason to refuse another.
+// TestShareAboutToEnd: a share whose command is gone and whose holder is about to free it is no reason to refuse
+// another.
 func TestShareAboutToEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xA100-80GB")

@@ -121,7 +121,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has ended; who adopted it may take its time to bury it.
+// gone reports whether a process has ended; its new parent may reap it later.
 func gone(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -182,8 +182,8 @@ func TestParentsDeath(t *testing.T) {
 	})
 }
 
-// TestSignalWhileClaiming: a signal at any moment of the way from gpuard to the command leaves nothing behind, and
-// is a death by that signal whoever got it.
+// TestSignalWhileClaiming: a signal at any moment between gpuard and the command leaves nothing behind, and is a death
+// by that signal whichever process got it.
 func TestSignalWhileClaiming(t *testing.T) {
 	t.Parallel()
 	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo:1xL4 --"), state: stateFolder(t), dir: t.TempDir()}
@@ -200,7 +200,7 @@ func TestSignalWhileClaiming(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%len(all) > 3 { // what the Go runtime makes of these before gpuard's own code runs, docs/explanation/leases.md says
-			for !awake(t, cmd.Process.Pid) { // at once, since the way to the command is short
+			for !awake(t, cmd.Process.Pid) { // without a pause, since the claim is short
 				time.Sleep(50 * time.Microsecond)
 			}
 		}
@@ -247,7 +247,7 @@ func TestInit(t *testing.T) {
 		bothWays(t, func(f *front) []string {
 			return []string{
 				f.ending(append([]string{"adopter"}, f.with("reap")...)...),
-				f.ending(append([]string{"reap"}, f.with("sleep", "0.1")...)...), // as the parent that waits for everybody
+				f.ending(append([]string{"reap"}, f.with("sleep", "0.1")...)...), // as a parent that waits for all children
 			}
 		})
 	})

@@ -10,8 +10,8 @@ import (
 )
 
 // The scripts below make a mount namespace and start $GO in it. $STATE is the folder of leases, $PARENT the one above
-// it, which holds nothing else. With apartSlave a namespace around it stands in for that of a machine with systemd,
-// whose services get mounts that know where they were copied from (master: in mountinfo); it has to stay for as long.
+// it, which has nothing else. With apartSlave a namespace around it replaces that of a machine with systemd, whose
+// services get slave mounts (master: in mountinfo); it has to exist for as long.
 const (
 	apartAlone = `exec unshare --mount sh -c '`
 	apartSlave = `exec unshare --mount sh -c 'mount --make-rshared / && unshare --mount --propagation slave sh -c "`

@@ -42,7 +42,7 @@ func spaces() []string {
 	return []string{"unshare -c", "unshare -r", "unshare -r unshare -c", "unshare -r unshare --map-user=7"}
 }
 
-// outsider is the user in the namespaces, who is somebody else than the one outside where that is possible.
+// outsider is the user in the namespaces, if possible another one than outside.
 func outsider() uint32 {
 	if os.Geteuid() == 0 {
 		return bob
@@ -82,7 +82,7 @@ func TestSpacesHoldLeases(t *testing.T) {
 	}
 }
 
-// TestSpacesWait: who waits in a user namespace is in the line of all, and gets the device at its end.
+// TestSpacesWait: a request in a user namespace waits in the common queue, and gets the device at its end.
 func TestSpacesWait(t *testing.T) {
 	gate.Need(t, "userns")
 	t.Parallel()
@@ -109,8 +109,8 @@ func TestSpacesWait(t *testing.T) {
 	}
 }
 
-// TestSpacesWithoutAnID: where the kernel shows the caller as it shows everybody else, nothing is leased, and what
-// needs no lease works.
+// TestSpacesWithoutAnID: if the kernel shows the caller with the uid of all others, nothing is leased, and commands
+// without a lease work.
 func TestSpacesWithoutAnID(t *testing.T) {
 	gate.Need(t, "userns")
 	t.Parallel()

@@ -23,7 +23,8 @@ func advice(t *testing.T, message string) []string {
 	return strings.Fields(strings.TrimSpace(command))
 }
 
-// TestSquatted: where another user has taken the name of one of our folders, the error says who, and what it says to type helps.
+// TestSquatted: if another user has taken the name of one of our folders, the error names the user, and the command
+// that it suggests works.
 func TestSquatted(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")

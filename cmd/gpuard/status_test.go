@@ -12,7 +12,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// TestKeptLease: of a lease whose command is gone, status and the line of who waits say who keeps it, and what ends it.
+// TestKeptLease: for a lease whose command is gone, status and the waiting line name the processes that keep it, and
+// how to end them.
 func TestKeptLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
@@ -46,7 +47,7 @@ func TestKeptLease(t *testing.T) {
 	contains(t, got.err, fmt.Sprintf("GPU 0: sh of %s has ended, still held by PID %d (sleep)", s.Devices[0].Leases[0].User, pid))
 }
 
-// TestUsedShare: what a share uses stands beside what it was promised, on its own device alone.
+// TestUsedShare: the use of a share is shown with its size, only on its own device.
 func TestUsedShare(t *testing.T) {
 	r := newRack(t, a100s(2)...)
 	begin(t, r.cmd("run", "-q", "--share", "8G", "--device", "1", "--", r.Job, "--gpu", "1", "--mem", "2G"))

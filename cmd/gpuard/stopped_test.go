@@ -42,8 +42,8 @@ func stuckLease(t *testing.T, r *rig, uid uint32) (id string, holder int) {
 	return id, holder
 }
 
-// TestStoppedHolder: where a lease stays because its holder is stopped, everything that says why names the holder and what to type, and
-// not only the command, which is dead. The holder goes on and gives the lease back.
+// TestStoppedHolder: if a lease stays because its holder is stopped, all explanations name the holder and what to type,
+// not only the dead command. The continued holder frees the lease.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

@@ -53,8 +53,8 @@ func letGo(t *testing.T, dir string) {
 	}
 }
 
-// TestRetryKeepsItsLease: a command that fails where the machine is not at fault is started again with the lease that it has,
-// whoever waits for the GPU.
+// TestRetryKeepsItsLease: a command that fails without a fault of the machine is started again with its lease, even if
+// other requests wait for the GPU.
 func TestRetryKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
@@ -99,7 +99,7 @@ func TestRetryKilledBetween(t *testing.T) {
 	same(t, "starts", len(leasesIn(dir)), 1)
 }
 
-// TestRetryGivesBack: a GPU that was taken out of use, or whose lease is gone, is not used again, and that is said.
+// TestRetryGivesBack: a drained GPU, or one whose lease is gone, is not used again, with a message.
 func TestRetryGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]string{"drained": " is drained: ", "removed": " was released: "} {
@@ -130,7 +130,7 @@ func TestRetryGivesBack(t *testing.T) {
 	}
 }
 
-// TestEndNamesHolders: what a command leaves behind keeps its lease, and the end says so.
+// TestEndNamesHolders: processes that a command leaves behind keep its lease, and the last line says so.
 func TestEndNamesHolders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ flag, want string }{
@@ -170,7 +170,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 	r.freed()
 }
 
-// TestEmptyCare: who leaves a value out is shown one that can be typed.
+// TestEmptyCare: the error for an empty value shows one that can be typed.
 func TestEmptyCare(t *testing.T) {
 	t.Parallel()
 	for flag, says := range map[string]string{"--retry": "--retry 2", "--log": "--log run.log", "--grace": "--grace 30s", "--drift": "--drift=hot,sick"} {
@@ -180,7 +180,7 @@ func TestEmptyCare(t *testing.T) {
 	}
 }
 
-// TestRetryNotWanted: a command that somebody ended is not started again, and that is said.
+// TestRetryNotWanted: a command that a user has ended is not started again, with a message.
 func TestRetryNotWanted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
@@ -192,8 +192,8 @@ func TestRetryNotWanted(t *testing.T) {
 	r.freed()
 }
 
-// TestLogTells: a log that cannot be written is refused before anything is waited for or said, and what gpuard says of the run
-// stands in it too.
+// TestLogTells: a log that cannot be written is refused before the request waits, and gpuard's messages about the run
+// are in the log too.
 func TestLogTells(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
@@ -229,8 +229,8 @@ func TestLogTells(t *testing.T) {
 	r.freed()
 }
 
-// TestEndedBeforeItIsRecorded: a command that has ended long before its lease could be written down as its own ended as it did.
-// Nobody else buries it meanwhile, and takes the exit code away.
+// TestEndedBeforeItIsRecorded: a command that ends before its lease is recorded as its own keeps its exit status. No
+// other process reaps it meanwhile.
 func TestEndedBeforeItIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// beside is gpuard that stays beside its command.
+// beside is gpuard as a supervisor.
 func beside() []string { return strings.Fields("gpuard run -q --machine demo --timeout 1h --") }
 
 // eachBeside makes the same observations in every shell, on a terminal, without gpuard and with one that stays.
@@ -94,7 +94,8 @@ func TestBesideAlone(t *testing.T) {
 	})
 }
 
-// TestBesideByName: who signals gpuard by its name or its command line means gpuard, not its group: it is passed on.
+// TestBesideByName: signals by gpuard's name or command line are meant for gpuard, not for its group: it passes them
+// on.
 func TestBesideByName(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "procps")
@@ -112,7 +113,7 @@ func TestBesideByName(t *testing.T) {
 }
 
 // TestBesideStop: Ctrl-Z stops gpuard as the command stops, and fg, bg and a kill of the stopped job work as ever.
-func TestBesideStop(t *testing.T) { // not beside other tests: keys are pressed at moments that a busy machine moves
+func TestBesideStop(t *testing.T) { // not parallel: keys are pressed at moments that depend on timing
 	eachBeside(t, func(f *front, s *terminal) (seen []string) {
 		note := func(text string) { seen = append(seen, f.shown(text)) }
 		s.press("$FRONT listen INT TERM USR1\n")
@@ -183,8 +184,8 @@ func TestBesideTimeout(t *testing.T) {
 	f.over()
 }
 
-// TestBesideStopAlone: without a terminal, who stops and continues the command alone does not leave a gpuard behind that nobody
-// continues.
+// TestBesideStopAlone: without a terminal, stopping and continuing the command alone does not leave a stopped gpuard
+// behind.
 func TestBesideStopAlone(t *testing.T) {
 	t.Parallel()
 	cmd := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", "1h", "--", "sh", "-c",

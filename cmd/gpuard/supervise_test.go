@@ -21,7 +21,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// family is a command that leaves its parent, its process group and its session behind, in every way, and notes its members.
+// family is a command whose children leave their parent, process group and session in every way; it records its
+// members.
 const family = `note() { echo $1 >>pids; }
 note $$
 (setsid sh -c 'echo $$ >>pids; trap "" TERM; while :; do sleep 1; done' &)
@@ -82,8 +83,8 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 	}
 }
 
-// TestTimeoutOtherNamespace: where there are cgroups to be had, whoever left for another PID namespace is ended too: its
-// parent is the first process there. What lives on when the command ends by itself is not in the way of anybody.
+// TestTimeoutOtherNamespace: with cgroups, a process in another PID namespace is ended too: its parent is the first
+// process there. Processes that live on when the command ends by itself may stay.
 func TestTimeoutOtherNamespace(t *testing.T) {
 	gate.Need(t, "cgroup2", "pidns")
 	t.Parallel()
@@ -300,7 +301,7 @@ func TestRetryMachine(t *testing.T) {
 		eventually(t, "gpuard says "+says, func() bool {
 			for i := range 3 {
 				if on == uuid(i) {
-					damage(i) // whoever listens for the driver's errors later hears nothing of those before
+					damage(i) // a later listener gets no earlier errors
 				}
 			}
 			return strings.Contains(said(), says)

@@ -30,7 +30,7 @@ func runnerOf(visible int, dir string) int {
 	return 0
 }
 
-// killed is a sweep whose processes are killed again and again at random moments.
+// killed is a sweep whose processes are killed repeatedly at random moments.
 type killed struct {
 	*field
 	runs, jobs  int
@@ -71,8 +71,8 @@ func (k *killed) done() int {
 	return strings.Count(string(text), "\n")
 }
 
-// attack begins the sweep, or goes on with it, and kills after every few runs until the visible process is dead. It reports
-// whether there may be more to be done.
+// attack starts the sweep, or continues it, and kills after every few runs until the foreground process is dead. It
+// reports whether there may be more to do.
 func (k *killed) attack(kill func(visible, runner int)) (more bool) {
 	k.t.Helper()
 	cmd := k.begin()
@@ -144,7 +144,7 @@ func TestSweepKilled(t *testing.T) {
 	k.verdict(0)
 }
 
-// settled waits until the visible process goes on with another runner, for longer than a run needs that is just being made.
+// settled waits until the foreground process continues with another runner, for longer than a new run needs to start.
 func (k *killed) settled(visible, runner int) {
 	k.t.Helper()
 	seen := 0

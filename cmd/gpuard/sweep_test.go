@@ -179,7 +179,7 @@ func TestSweepOther(t *testing.T) {
 	same(t, "log", f.log(0), "1\n")
 }
 
-// TestSweepShares: runs that share a GPU have shares of it, so many at once and no more.
+// TestSweepShares: runs that share a GPU have shares of it, and at most that many run at the same time.
 func TestSweepShares(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -262,7 +262,7 @@ func number(t *testing.T, text string) (n int) {
 	return n
 }
 
-// TestSweepEnded: whoever ends a sweep ends its runs with all that they started; they count as not done, and the rest can be
+// TestSweepEnded: ending a sweep ends its runs with all their processes; they count as not done, and the rest can be
 // resumed. It dies by the signal.
 func TestSweepEnded(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ func TestSweepEnded(t *testing.T) {
 	}
 }
 
-// TestSweepTurns: between two runs it is the turn of whoever waits.
+// TestSweepTurns: between two runs waiting requests get their turn.
 func TestSweepTurns(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:1xL4")

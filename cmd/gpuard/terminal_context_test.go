@@ -31,7 +31,7 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// TestContext: what a command inherits beside its environment.
+// TestContext: what a command inherits besides its environment.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -136,7 +136,7 @@ func TestStarting(t *testing.T) {
 			t.Errorf("%s: no reason is given: %s", script, got.err)
 		}
 	}
-	// Shells do not agree on a file whose interpreter is missing; it is not the command that is missing.
+	// Shells differ for a file whose interpreter is missing; the command itself exists.
 	if got := leased.run("sh", "-c", "$FRONT ./broken"); got.code != 126 || !strings.Contains(got.err, "./broken") {
 		t.Errorf("a missing interpreter: exit %d, %s", got.code, got.err)
 	}

@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// front is what stands before a command: nothing, or gpuard.
+// front is the prefix of a command: nothing, or gpuard.
 type front struct {
 	testing.TB
 	words []string
@@ -62,7 +62,7 @@ func (f *front) leasing() bool { return len(f.words) > 0 }
 // with puts the front before a command.
 func (f *front) with(command ...string) []string { return slices.Concat(f.words, command) }
 
-// cmd prepares exactly these words; $FRONT in a shell script among them stands for the front.
+// cmd prepares exactly these words; in shell scripts $FRONT means the front.
 func (f *front) cmd(args ...string) *exec.Cmd {
 	f.Helper()
 	path, err := exec.LookPath(args[0])
@@ -131,7 +131,7 @@ func (f *front) shown(text string) string {
 
 // listen is a job that says which of the signals in its arguments it gets, and at SIGUSR2 how often it got each.
 func listen() {
-	time.AfterFunc(90*time.Second, func() { os.Exit(97) }) // whoever started it is gone
+	time.AfterFunc(90*time.Second, func() { os.Exit(97) }) // its parent is gone
 	names := make(map[os.Signal]string)
 	got := make(map[string]int)
 	heard := make(chan os.Signal, 64)
@@ -181,7 +181,7 @@ func reap() {
 	os.Exit(len(waited))
 }
 
-// adopter becomes its arguments, marked as the one who adopts orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER).
+// adopter becomes its arguments, as a subreaper of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER).
 func adopter() {
 	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	if err == nil {

@@ -109,7 +109,7 @@ func TestKilledJobs(t *testing.T) {
 		note(s.until(prompt + "$"))
 		f.keeps("a stopped job")
 		end := watch(f, pid)
-		// Not by the shell's own kill: bash may forget to look at a stopped job that it killed itself.
+		// Not by the shell's own kill: bash may miss a stopped job that it has killed itself.
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			f.Error(err)
 		}
@@ -139,8 +139,8 @@ func TestHangup(t *testing.T) {
 	})
 }
 
-// TestPager: less reads its keys from the terminal and its text from a pipe, and the one who writes into a pipe
-// that nobody reads dies by SIGPIPE.
+// TestPager: less reads its keys from the terminal and its text from a pipe, and a writer into a pipe without a reader
+// dies by SIGPIPE.
 func TestPager(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "less")

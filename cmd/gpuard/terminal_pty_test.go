@@ -27,8 +27,8 @@ type terminal struct {
 	news   chan struct{}
 }
 
-// onTerminal starts cmd as the leader of a new session whose controlling terminal is a new pseudo terminal
-// (pty(7): the other end is numbered, and locked until it is opened for use).
+// onTerminal starts cmd as the leader of a new session with a new pseudo terminal as its controlling terminal (pty(7):
+// the other end is numbered, and locked until it is opened for use).
 func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// single reports whether the terminal hands over each key at once, without an echo.
+// single reports whether the terminal passes each key on immediately, without an echo.
 func (s *terminal) single() (yes bool) {
 	s.t.Helper()
 	control(s.t, s.master, func(fd int) error {
@@ -78,7 +78,7 @@ func TestWatchSuspended(t *testing.T) {
 	}
 }
 
-// TestWatchInBackground: it shows, and does not stop at the terminal that belongs to somebody else.
+// TestWatchInBackground: it shows, and is not stopped by the terminal, which belongs to another process group.
 func TestWatchInBackground(t *testing.T) {
 	t.Parallel()
 	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})

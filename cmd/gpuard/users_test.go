@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// Two users of every Linux beside root.
+// Two uids of every Linux besides root.
 const (
 	alice = nobody
 	bob   = 1
@@ -91,7 +91,7 @@ func TestReleaseBySomebodyElse(t *testing.T) {
 	}
 }
 
-// TestLockKept: nobody can keep others from their claims for longer than the deadline without being named.
+// TestLockKept: a user who delays other users' claims for longer than the deadline is named.
 func TestLockKept(t *testing.T) {
 	t.Parallel()
 	r := forUsers(t, "demo:1xL4")

@@ -60,7 +60,7 @@ func TestVerifyInterruptedByHand(t *testing.T) {
 	}
 }
 
-// TestVerifyKilled: the end of somebody else's child is told from its own end where the kernel tells, and is no proof elsewhere.
+// TestVerifyKilled: the end of another process's child is known where the kernel reports it, and is no proof elsewhere.
 func TestVerifyKilled(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)
@@ -80,7 +80,7 @@ func TestVerifyKilled(t *testing.T) {
 	}
 }
 
-// TestVerifyGuess: on a machine whose numbers are a guess, a job on another GPU than the guessed one is not accused.
+// TestVerifyGuess: if a machine's indices are a guess, a job on another GPU than the guessed one is not accused.
 func TestVerifyGuess(t *testing.T) {
 	t.Parallel()
 	gpus := a100s(2)

@@ -46,7 +46,7 @@ func (r *rack) heldShell(on int, env ...string) (lease string, shell int) {
 	return lease, shell
 }
 
-// TestVerifyHeld: the lease is found for the process and for its children, also behind a name that is none any more.
+// TestVerifyHeld: the lease is found for the process and for its children, also if GPUARD_LEASE names an old one.
 func TestVerifyHeld(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []string{"", "GPUARD_LEASE=gone"} {
@@ -59,7 +59,7 @@ func TestVerifyHeld(t *testing.T) {
 	}
 }
 
-// TestVerifyHeldEarlier: the environment of a process that is older than its lease accuses nobody.
+// TestVerifyHeldEarlier: an environment that is older than the lease proves nothing.
 func TestVerifyHeldEarlier(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)

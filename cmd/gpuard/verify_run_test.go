@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRunVerify: the run goes on as without it, and one line says where it is.
+// TestRunVerify: the run is as without it, and one line says where it is.
 func TestRunVerify(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -37,7 +37,8 @@ func TestRunVerifyStops(t *testing.T) {
 	}
 }
 
-// TestRunVerifyShort: a command that ends at once is told about too, and whoever reads its standard error gets the end.
+// TestRunVerifyShort: a command that ends immediately is reported too, and a reader of its standard error gets the end
+// of file.
 func TestRunVerifyShort(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)

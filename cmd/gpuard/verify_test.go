@@ -55,7 +55,7 @@ func TestVerifyProven(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(3)...)
 	lease, pid := r.leased(1, "exec fakegpu-job --gpu 1 --mem 3G")
-	r.occupyGPU(2, "1G", fakegpu.Compute) // somebody else's
+	r.occupyGPU(2, "1G", fakegpu.Compute) // another user's
 	for _, target := range []string{lease, fmt.Sprint(pid)} {
 		v := r.verified(core.Proven, 0, target)
 		place := "GPU 1 (NVIDIA A100-SXM4-80GB, " + uuid(1) + ")"

@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// torchlike is a program in Python that looks as if it had PyTorch in it, and the PyTorch that it would import.
+// torchlike is a Python program that seems to have PyTorch, and the PyTorch that it would import.
 type torchlike struct {
 	program, said string // said is where the module writes to
 	env           []string
@@ -42,7 +42,7 @@ func newTorchlike(t *testing.T, module, then string) torchlike {
 			t.Fatal(err)
 		}
 	}
-	_, _ = os.Chmod(dir, 0o755), os.Chmod(p.said, 0o666) //nolint:gosec // whoever imports the module writes there
+	_, _ = os.Chmod(dir, 0o755), os.Chmod(p.said, 0o666) //nolint:gosec // the importing process writes there, as any user
 	return p
 }
 
@@ -106,7 +106,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0", "--seconds", "2"], check=True)
 	}
 }
 
-// TestVerifyOfAnother: root's verify never starts the program of a user, who could do anything in it.
+// TestVerifyOfAnother: root's verify never starts a user's program, which could do anything.
 func TestVerifyOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")

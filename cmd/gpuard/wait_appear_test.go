@@ -22,7 +22,7 @@ import (
 // keepsOn is a command that says what it was given and stays there.
 const keepsOn = "echo $GPUARD_GPUS; exec sleep 60"
 
-// waits starts a request that waits, and returns when n of them stand in the line. The answer is what its command says.
+// waits starts a request that waits, and returns when the queue has n. The channel gets the output of its command.
 func (r *rack) waits(n int, cmd *exec.Cmd) <-chan string {
 	r.t.Helper()
 	said := speaks(r.t, cmd)
@@ -109,7 +109,7 @@ func TestWaitAppearsAlone(t *testing.T) {
 	}
 }
 
-// TestWaitAppearsBehind: where those who come first are stopped, a GPU that is added is found all the same.
+// TestWaitAppearsBehind: a new GPU is found even if the first requests of the queue are stopped.
 func TestWaitAppearsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 1)
@@ -147,7 +147,7 @@ func (w *ward) listed(i int) {
 	}
 }
 
-// bustle wakes all who wait, again and again, until the answer is called.
+// bustle wakes all waiting requests repeatedly, until end is called.
 func bustle(t *testing.T, state string) (end func()) {
 	t.Helper()
 	folders, _ := filepath.Glob(filepath.Join(state, "tickets", "*"))
@@ -388,8 +388,8 @@ func decisions(trace string) map[int]int {
 	return count
 }
 
-// TestWaitBesideHung: a GPU whose driver call hangs does not keep a request in line from another GPU, which it gets long before
-// the driver is given up.
+// TestWaitBesideHung: a GPU whose driver call hangs does not keep a waiting request from another GPU, which it gets
+// long before the driver's deadline.
 func TestWaitBesideHung(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)

@@ -23,7 +23,7 @@ func (r *rack) inLine(n int) {
 	})
 }
 
-// asked is a run in the background whose standard error is read meanwhile.
+// asked is a run in the background with its standard error.
 type asked struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -68,7 +68,8 @@ func later(t testing.TB, cmd *exec.Cmd) <-chan result {
 	return out
 }
 
-// TestWaitForProcess: what waits for a process without a lease is woken by its end, and does not wait for the next slow look.
+// TestWaitForProcess: a request that waits for a process without a lease is woken by its end, and does not wait for the
+// next slow reading.
 func TestWaitForProcess(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))
@@ -80,12 +81,12 @@ func TestWaitForProcess(t *testing.T) {
 	_, _ = job.Process.Kill(), job.Wait()
 	got := <-waits.over
 	same(t, "run", []any{got.code, strings.TrimSpace(got.out)}, []any{0, uuid(0)})
-	if spent := time.Since(ended); spent > 4500*time.Millisecond { // the slow look comes after 5 s
+	if spent := time.Since(ended); spent > 4500*time.Millisecond { // the slow reading comes after 5 s
 		t.Errorf("it was woken only after %s", spent)
 	}
 }
 
-// TestWaitForHealth: what nobody tells is looked at slowly.
+// TestWaitForHealth: a change without an event is found by slow polling.
 func TestWaitForHealth(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))
@@ -98,8 +99,8 @@ func TestWaitForHealth(t *testing.T) {
 	same(t, "run", []any{got.code, strings.TrimSpace(got.out)}, []any{0, uuid(0)})
 }
 
-// TestWaitLooksBeforeItTakes: a device that was free when the waiter last read the machine, and was kept for somebody before
-// it, may have been taken since by a process without a lease, which is in no record of changes.
+// TestWaitLooksBeforeItTakes: a device that was free at the last reading, and was kept for an earlier request, may have
+// been taken since by a process without a lease, which is in no record of changes.
 func TestWaitLooksBeforeItTakes(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -10,8 +10,8 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// TestWaitDrained: a device that was drained while somebody waited for it is not given when it becomes free, on an invented
-// machine too, whose readings nobody else makes old.
+// TestWaitDrained: a device that was drained while a request waited for it is not given when it becomes free, also on
+// an invented machine, where no other event makes a reading old.
 func TestWaitDrained(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -43,7 +43,7 @@ func TestWaitEndedWhileReading(t *testing.T) {
 	r := newRack(t, fakegpu.A100(0))
 	begin(t, r.job(0, "20G", fakegpu.Compute))
 	r.Delay("nvmlDeviceGetMemoryInfo_v2", 0, 400)
-	for _, after := range []time.Duration{300 * time.Millisecond, 450 * time.Millisecond} { // the first slow look comes after 200 ms
+	for _, after := range []time.Duration{300 * time.Millisecond, 450 * time.Millisecond} { // the first slow reading comes after 200 ms
 		cmd := r.hasty("run", "-q", "--", "true")
 		var errs strings.Builder
 		cmd.Stderr = &errs

@@ -33,7 +33,8 @@ func (r *rig) waiter(command ...string) *exec.Cmd {
 	return cmd
 }
 
-// crowded is the program where hundreds share two processors with other tests: whoever has the folder lock may not run for seconds.
+// crowded is the program where hundreds share two processors with other tests: the process with the folder lock may not
+// run for seconds.
 func crowded() {
 	launch.DefaultSignals()
 	var w machine.Times
@@ -41,7 +42,7 @@ func crowded() {
 	os.Exit(start("/", w))
 }
 
-// tickets lists who waits.
+// tickets lists the waiting requests.
 func (r *rig) tickets() []job.Ticket {
 	r.t.Helper()
 	folder, err := store.Open(r.folder(), nil, time.Second)
@@ -65,13 +66,13 @@ func (r *rig) living() []job.Lease {
 	return all
 }
 
-// waits reports whether that process stands in the line.
+// waits reports whether that process is in the queue.
 func (r *rig) waits(pid int) bool {
 	r.t.Helper()
 	return slices.ContainsFunc(r.tickets(), func(w job.Ticket) bool { return w.PID == pid })
 }
 
-// count is how many of these processes stand in the line.
+// count is how many of these processes are in the queue.
 func (r *rig) count(pids *sync.Map) (n int) {
 	r.t.Helper()
 	for _, w := range r.tickets() {
@@ -82,7 +83,7 @@ func (r *rig) count(pids *sync.Map) (n int) {
 	return n
 }
 
-// noTickets fails unless nobody waits, and one more claim removes every file.
+// noTickets fails unless the queue is empty, and one more claim removes every file.
 func (r *rig) noTickets() {
 	r.t.Helper()
 	if left := r.tickets(); len(left) > 0 {
@@ -94,8 +95,9 @@ func (r *rig) noTickets() {
 	}
 }
 
-// TestWaitMany: hundreds of processes wait for 8 devices while a third of them is killed with -9, as waiters and as commands,
-// and holders are killed too. No device is used twice, no lease is lost, nothing is left, and whoever was given a device was next.
+// TestWaitMany: hundreds of processes wait for 8 devices while a third of them is killed with -9, while waiting and as
+// commands, and holders are killed too. No device is used twice, no lease is lost, nothing is left, and each device was
+// given to the request that was next.
 func TestWaitMany(t *testing.T) {
 	const devices = 8
 	processes, linger := 500, "LINGER=300ms"
@@ -108,8 +110,8 @@ func TestWaitMany(t *testing.T) {
 	var holders, killed, waiters, served atomic.Int64
 	var reaper, wg sync.WaitGroup
 	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
-	// However slowly they start, many of them have to wait: all devices are taken until so many stand in the line.
-	var patient sync.Map // process ids of those who are not killed
+	// Many of them have to wait, however slowly they start: all devices are taken until the queue has that many.
+	var patient sync.Map // PIDs of those that are not killed
 	first := r.job("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.05; done`)
 	first.Args = slices.Insert(first.Args, 2, "--gpus", fmt.Sprint(devices))
 	begin(t, first)
@@ -138,7 +140,7 @@ func TestWaitMany(t *testing.T) {
 			} else {
 				time.Sleep(rand.N(3 * time.Second))
 				waits := r.waits(cmd.Process.Pid)
-				for i%30 == 0 && !waits && state(cmd.Process.Pid) != "Z" { // on a busy machine nobody may wait so soon
+				for i%30 == 0 && !waits && state(cmd.Process.Pid) != "Z" { // on a busy machine none may wait so soon
 					time.Sleep(50 * time.Millisecond)
 					waits = r.waits(cmd.Process.Pid)
 				}
@@ -172,8 +174,8 @@ func TestWaitMany(t *testing.T) {
 	}
 }
 
-// replay asks the queue again what it was asked while the program ran, in the order of the decisions: the one that it names
-// is the one that was given something, and nobody else was.
+// replay repeats the queue's decisions of the program in their order: the request that it names got the devices, and no
+// other did.
 func replay(t *testing.T, path string) (given, waited int) {
 	t.Helper()
 	file, err := os.Open(path)

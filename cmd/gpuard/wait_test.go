@@ -19,7 +19,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// line is a machine with one device that somebody has.
+// lineRig is a machine with one device, which is leased.
 type lineRig struct {
 	*rig
 	holder *exec.Cmd
@@ -36,7 +36,7 @@ func newLine(t *testing.T) *lineRig {
 // end frees the device.
 func (l *lineRig) end() { _, _ = l.holder.Process.Kill(), l.holder.Wait() }
 
-// queue starts a waiter that says name when it runs, and returns when it stands in the line as the n-th.
+// queue starts a request that prints name when it runs, and returns when it is the n-th in the queue.
 func (l *lineRig) queue(name string, n int) *exec.Cmd {
 	l.t.Helper()
 	cmd := l.waiter("sh", "-c", `echo "$0" >>"$DEVICES/order"`, name)
@@ -49,7 +49,7 @@ func (l *lineRig) queue(name string, n int) *exec.Cmd {
 	return cmd
 }
 
-// order is who has run so far.
+// order lists those that have run so far.
 func (l *lineRig) order() []string {
 	text, _ := os.ReadFile(filepath.Join(l.devices, "order"))
 	return strings.Fields(string(text))
@@ -59,7 +59,7 @@ func (l *lineRig) status(args ...string) *exec.Cmd {
 	return program(l.t, l.state, nil, append([]string{"status", "--machine", l.machine}, args...)...)
 }
 
-// TestWaitOrder: who came first is served first, and status shows the line.
+// TestWaitOrder: first come, first served, and status shows the queue.
 func TestWaitOrder(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -102,7 +102,7 @@ func TestWaitReload(t *testing.T) {
 	}
 }
 
-// halt stops a process with SIGSTOP, and not while it has that lock: everybody would wait for it.
+// halt stops a process with SIGSTOP, but not while it has the lock, for which all others would wait.
 func halt(t testing.TB, lock string, p *os.Process) {
 	t.Helper()
 	eventually(t, "it is stopped without the lock", func() bool {
@@ -127,7 +127,7 @@ func halt(t testing.TB, lock string, p *os.Process) {
 	})
 }
 
-// TestNewcomer: who comes while somebody waits stands behind, also where a device has just become free.
+// TestNewcomer: a new request queues behind a waiting one, even if a device has just become free.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -148,7 +148,8 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// TestStoppedWaiter: one that is next and stopped with SIGSTOP is passed over and named; when it goes on, it gets its turn.
+// TestStoppedWaiter: a request that is next and stopped with SIGSTOP is passed over and named; when it continues, it
+// gets its turn.
 func TestStoppedWaiter(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -173,7 +174,7 @@ func TestStoppedWaiter(t *testing.T) {
 	l.noTickets()
 }
 
-// TestForgedTurn: any user can write whose turn it is and since when. A stopped waiter is passed over all the same.
+// TestForgedTurn: any user can write the record of turns. A stopped request is passed over all the same.
 func TestForgedTurn(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -316,8 +317,8 @@ func TestHoldWaits(t *testing.T) {
 	}
 }
 
-// TestWaitKeys: on a terminal one line says what is waited for. Ctrl-Z takes the waiter out of the line, so that it blocks
-// nobody; fg puts it back; Ctrl-C ends it.
+// TestWaitKeys: on a terminal one line shows what the request waits for. Ctrl-Z removes the request from the queue, so
+// that it blocks no other; fg puts it back; Ctrl-C ends it.
 func TestWaitKeys(t *testing.T) {
 	t.Parallel()
 	eachWaitingShell(t, func(l *lineRig, s *terminal) {
@@ -350,7 +351,7 @@ func TestWaitKeys(t *testing.T) {
 		s.until(prompt + "$")
 		contains(t, s.line("echo code $?"), "code 130")
 		s.press("gpuard run --machine " + l.machine + " -- true &\n")
-		s.until(`gpuard: waiting for 1 GPU, 1st of 1; GPU 0: sh of .* since .*\n`) // behind the prompt it is said once
+		s.until(`gpuard: waiting for 1 GPU, 1st of 1; GPU 0: sh of .* since .*\n`) // after the prompt it is shown once
 		s.line("kill %1; wait")
 		l.noTickets()
 	})
@@ -380,7 +381,7 @@ func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 	}
 }
 
-// TestWaitCost: with many in the line, a freed device is taken again at once, and waiting costs nothing.
+// TestWaitCost: with many in the queue, a freed device is taken again without delay, and waiting costs nothing.
 func TestWaitCost(t *testing.T) {
 	many, rounds := 80, 20
 	if os.Getenv("GPUARD_SOAK") == "1" {
@@ -443,8 +444,8 @@ func TestWaitCost(t *testing.T) {
 	}
 }
 
-// handovers kills whoever has the only device, again and again, and returns how long it was nobody's, and how long it takes just to
-// ask for one meanwhile, both sorted.
+// handovers kills the command with the only device repeatedly, and returns for how long the device was free, and how
+// long a mere request takes meanwhile, both sorted.
 func (r *rig) handovers(folder *store.Folder, rounds int) (spent, usual []time.Duration) {
 	r.t.Helper()
 	for range rounds {

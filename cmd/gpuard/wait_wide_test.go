@@ -118,7 +118,7 @@ func (r *rig) reserve(ticket job.Ticket) {
 	})
 }
 
-// forge writes into the record in the lock file whose turn it is, as any user can.
+// forge writes a record of turns into the lock file, as any user can.
 func (r *rig) forge(turn func(now int64) queue.Turn) {
 	r.t.Helper()
 	var now unix.Timespec
@@ -141,8 +141,8 @@ func (r *rig) forge(turn func(now int64) queue.Turn) {
 	}
 }
 
-// TestWaitReserved: a reserved device is not given to a later request, which says for whom it is kept, and is given when the reservation's
-// ticket is gone.
+// TestWaitReserved: a reserved device is not given to a later request, whose refusal names the other one, and is given
+// when the reservation's ticket is gone.
 func TestWaitReserved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:2xL4")
@@ -160,8 +160,8 @@ func TestWaitReserved(t *testing.T) {
 	same(t, "exit", got.code, 0)
 }
 
-// TestWaitPromise: the end that a ticket promises is the one that its lease has: a command that does not end when its time is
-// over keeps its device until it is killed. One whose lease outlives it promises nothing.
+// TestWaitPromise: a ticket promises the end that its lease will have: a command that does not end in time keeps its
+// device until it is killed. One whose lease outlives it promises nothing.
 func TestWaitPromise(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
