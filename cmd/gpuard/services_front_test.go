@@ -178,7 +178,7 @@ func TestUpPipe(t *testing.T) {
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("ended with %v, want exit code 1", err)
 	}
-	contains(t, said.String(), "nobody reads any more: ending all", "gpuard: yes ended")
+	contains(t, said.String(), "the reader of the output is gone: ending all", "gpuard: yes ended")
 	s.gone()
 }
 

@@ -12,26 +12,26 @@ func addAsk(cmd *cobra.Command, ask *bool) {
 }
 
 // asked is the spec with what a person answered, or as it is where nobody is to be asked.
-func (p *Program) asked(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, error) {
+func (p *Program) askDevice(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, error) {
 	if !ask {
 		return spec, nil
 	}
-	if err := askable(cmd); err != nil {
+	if err := checkAsk(cmd); err != nil {
 		return spec, err
 	}
 	return p.App.Ask(cmd.Context(), spec)
 }
 
 // askable finds the flags that leave nothing to ask.
-func askable(cmd *cobra.Command) error {
+func checkAsk(cmd *cobra.Command) error {
 	var conflicts []conflict
 	for _, name := range []string{"device", "mig", "cpu"} {
-		conflicts = append(conflicts, conflict{"ask", name, "the device is known"})
+		conflicts = append(conflicts, conflict{"ask", name, "the device is already given"})
 	}
 	for _, name := range []string{"ranks", "torchrun"} {
-		conflicts = append(conflicts, conflict{"ask", name, "the number of processes follows from that of the devices"})
+		conflicts = append(conflicts, conflict{"ask", name, "the number of devices sets the number of processes"})
 	}
-	if err := together(cmd, conflicts); err != nil {
+	if err := refuseTogether(cmd, conflicts); err != nil {
 		return asUsage(err)
 	}
 	return nil

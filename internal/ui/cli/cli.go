@@ -29,7 +29,7 @@ type Program struct {
 func Main(ctx context.Context, p *Program) int {
 	p.App.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
 	p.App.Loud = p.App.Say
-	out := &written{Writer: p.Out}
+	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
 	root := p.root()
 	p.Args = joinWait(root, p.Args)
@@ -55,13 +55,13 @@ func Main(ctx context.Context, p *Program) int {
 	if !errors.As(err, &f) {
 		f = &failure{err, misused}
 	}
-	p.complain(cmd, f)
-	p.closeEnv(cmd)
+	p.showError(cmd, f)
+	p.failEval(cmd)
 	return f.code
 }
 
 // starts reports whether the command leases for another program, so that gpuard's own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return leads(cmd) || cmd != nil && cmd.Name() == "hold" }
+func starts(cmd *cobra.Command) bool { return takesCommand(cmd) || cmd != nil && cmd.Name() == "hold" }
 
 // leases reports whether env was asked for a lease, also where the parser stopped at a mistake before it read the flag.
 func (p *Program) leases(cmd *cobra.Command) bool {
@@ -72,7 +72,9 @@ func (p *Program) leases(cmd *cobra.Command) bool {
 func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
 
 // leads reports whether the words behind the command's flags are another program's.
-func leads(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "sweep" }
+func takesCommand(cmd *cobra.Command) bool {
+	return becomes(cmd) || cmd != nil && cmd.Name() == "sweep"
+}
 
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
@@ -87,7 +89,7 @@ func (p *Program) root() *cobra.Command {
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
-so that nobody else gets it, sets the right variables and starts your command.
+so that no other job gets it, sets the right variables and starts your command.
 Without a command it shows the machine.`,
 		Example: `  gpuard                                   what is free, and who has what
   gpuard run --mem 20G -- python train.py  run on a free GPU
@@ -105,11 +107,11 @@ Without a command it shows the machine.`,
 		}
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
-	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
+	root.PersistentFlags().StringVar(&p.App.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
 	_ = root.RegisterFlagCompletionFunc("machine", machines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetFlagErrorFunc(misread)
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, p.helpWidth())) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
@@ -178,7 +180,7 @@ func version() string {
 
 // term describes where w leads.
 func (p *Program) term(w io.Writer) Term {
-	if out, ok := w.(*written); ok {
+	if out, ok := w.(*checkedWriter); ok {
 		w = out.Writer
 	}
 	file, ok := w.(*os.File)

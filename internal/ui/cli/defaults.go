@@ -39,7 +39,7 @@ func (p *Program) fill(cmd *cobra.Command) error {
 			}
 		}
 		if err := cmd.Flags().Set(d.Flag, value); err != nil {
-			return badDefault(d, misread(cmd, err))
+			return badDefault(d, flagError(cmd, err))
 		}
 		p.filling.used = append(p.filling.used, d)
 	}
@@ -53,7 +53,7 @@ func (p *Program) fill(cmd *cobra.Command) error {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
 		}
-		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, spoken(r.Time))
+		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, shortTime(r.Time))
 	}
 	return err
 }
@@ -87,9 +87,9 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	case "wait", "no-wait", "fallback":
 		return cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
 	case "time", "stop-signal":
-		return !given(supervising()...)
+		return !given(superviseFlags()...)
 	case "grace":
-		return !given(append(supervising(), "torchrun", "ranks")...)
+		return !given(append(superviseFlags(), "torchrun", "ranks")...)
 	case "retry": // of a service, its restart says that
 		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
 	}
@@ -97,7 +97,7 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 }
 
 // blamed gives an error about a default the place where that is written.
-func (p *Program) blamed(err error) error {
+func (p *Program) atDefault(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (p *Program) blamed(err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + asKeys(err.Error())}}}
 }
 
 // lines says what was filled in.
@@ -131,14 +131,14 @@ func (f *filling) lines() []string {
 }
 
 // tellRuled says what a rule does to the command; a dry run has it among its notes.
-func (p *Program) tellRuled(dry bool) {
+func (p *Program) sayRule(dry bool) {
 	if p.filling.ruled != "" && !dry {
 		p.App.Say(p.filling.ruled)
 	}
 }
 
 // spoken is a time as people write it: 24h, 1h30m.
-func spoken(d time.Duration) string {
+func shortTime(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -150,7 +150,7 @@ func spoken(d time.Duration) string {
 }
 
 // unruly tells somebody who only looks that a configuration file is wrong.
-func (p *Program) unruly() {
+func (p *Program) warnConfig() {
 	if text := p.App.Unruly(); text != "" {
 		p.App.Say(text)
 	}

@@ -114,8 +114,8 @@ Every other command:
 
 | code | meaning |
 | ---: | --- |
-| 0 | yes, done; of ` + "`explain`" + ` also when nothing is visible |
-| 1 | no: refused, failed, or no device can be read |
+| 0 | done; for ` + "`explain`" + ` also when nothing is visible |
+| 1 | refused, failed, or no device can be read |
 | 2 | used wrongly |
 `)
 	return b.String()

@@ -16,11 +16,11 @@ func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	p.verdict(d.Verdict)
 	findings := d.Findings
 	if !all {
-		findings = joined(findings)
+		findings = joinUnknown(findings)
 	}
 	for _, s := range []check.Severity{check.Error, check.Warning, check.Unknown, check.Info, check.OK} {
-		said := slices.DeleteFunc(alike(findings), func(g []check.Finding) bool {
-			return g[0].Severity != s || !all && (s == check.OK || unasked(g[0]))
+		said := slices.DeleteFunc(groupAlike(findings), func(g []check.Finding) bool {
+			return g[0].Severity != s || !all && (s == check.OK || notChecked(g[0]))
 		})
 		if len(said) > 0 {
 			p.line()
@@ -67,13 +67,13 @@ func (p *page) advice(lead span, body style, text string) {
 	}
 	var lines []string
 	line := ""
-	for _, part := range parts(text) {
+	for _, part := range adviceParts(text) {
 		if line == "" || cells(line)+1+cells(part) <= width {
 			line = strings.TrimLeft(line+" "+part, " ")
 		} else {
 			lines, line = append(lines, line), part
 		}
-		if cells(line) > width && !typed(part) {
+		if cells(line) > width && !isCommandLine(part) {
 			broken := wrap(line, max(width, 12))
 			lines, line = append(lines, broken[:len(broken)-1]...), broken[len(broken)-1]
 		}
@@ -90,11 +90,11 @@ func (p *page) advice(lead span, body style, text string) {
 
 // parts are the pieces of an advice that may stand on lines of their own: its sentences and its commands. A colon parts them
 // where a command follows.
-func parts(text string) (pieces []string) {
+func adviceParts(text string) (pieces []string) {
 	for text != "" {
 		end := len(text)
 		for _, sign := range []string{"; ", ": ", ", or ", ". "} {
-			if i := strings.Index(text, sign); i >= 0 && i+1 < end && (sign != ": " || typed(text[i+2:])) {
+			if i := strings.Index(text, sign); i >= 0 && i+1 < end && (sign != ": " || isCommandLine(text[i+2:])) {
 				end = i + 1
 			}
 		}
@@ -105,7 +105,7 @@ func parts(text string) (pieces []string) {
 }
 
 // typed reports whether a piece of an advice is a command line.
-func typed(piece string) bool {
+func isCommandLine(piece string) bool {
 	word, _, more := strings.Cut(strings.TrimPrefix(piece, "or "), " ")
 	return more && (strings.ContainsAny(word, "/=") || slices.Contains([]string{
 		"sudo", "gpuard", "pip", "pip3", "python", "python3", "conda", "mamba", "uv", "nvidia-smi", "nvidia-ctk", "docker", "podman", "export", "unset", "echo", "apt", "dnf", "systemctl",
@@ -143,7 +143,7 @@ func sentence(s string) string {
 }
 
 // alike puts findings together that differ only in what was seen, such as the same setting of eight GPUs.
-func alike(findings []check.Finding) (groups [][]check.Finding) {
+func groupAlike(findings []check.Finding) (groups [][]check.Finding) {
 	for _, f := range findings {
 		i := slices.IndexFunc(groups, func(g []check.Finding) bool {
 			return g[0].Code == f.Code && g[0].Severity == f.Severity && g[0].Why == f.Why && g[0].Do == f.Do
@@ -158,7 +158,7 @@ func alike(findings []check.Finding) (groups [][]check.Finding) {
 }
 
 // joined makes one finding of all that could not be looked at for one reason: without a driver that is a dozen.
-func joined(findings []check.Finding) (out []check.Finding) {
+func joinUnknown(findings []check.Finding) (out []check.Finding) {
 	const blind, most = "cannot see ", 3
 	type group struct {
 		at          int // in out
@@ -194,7 +194,7 @@ func joined(findings []check.Finding) (out []check.Finding) {
 }
 
 // unasked is the answer of a check that nobody wanted to look, as about a recorded machine: there is nothing to tell.
-func unasked(f check.Finding) bool {
+func notChecked(f check.Finding) bool {
 	return f.Severity == check.Unknown && strings.Contains(f.Seen, "not looked")
 }
 
@@ -204,7 +204,7 @@ func tally(findings []check.Finding, all bool) string {
 	hidden := 0
 	for _, f := range findings {
 		count[f.Severity]++
-		if f.Severity == check.OK || unasked(f) {
+		if f.Severity == check.OK || notChecked(f) {
 			hidden++
 		}
 	}
@@ -223,7 +223,7 @@ func tally(findings []check.Finding, all bool) string {
 	}
 	text := strings.Join(parts, ", ")
 	if hidden > 0 && !all {
-		text += "; --all shows what is not above"
+		text += "; --all shows the rest"
 	}
 	if hidden < len(findings) {
 		text += "; what a code means: gpuard doctor --why CODE"

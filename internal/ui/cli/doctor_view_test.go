@@ -49,7 +49,7 @@ info: persistence mode is off on GPU 1 (persistence)
   It starts slowly.
   do: sudo nvidia-smi -pm 1
 
-1 error, 1 warning, 3 not known, 2 notes, 1 ok; --all shows what is not above;
+1 error, 1 warning, 3 not known, 2 notes, 1 ok; --all shows the rest;
 what a code means: gpuard doctor --why CODE
 `
 	var b strings.Builder
@@ -207,13 +207,13 @@ func TestLikely(t *testing.T) {
 		"mask-rang": "did you mean mask-range?",
 		"xid-eror":  "did you mean xid-errors?",
 		"gone-late": "did you mean late-assignment or late-cell?",
-		"zzz":       "gpuard doctor and gpuard lint show the code of a finding in parentheses behind it",
+		"zzz":       "gpuard doctor and gpuard lint show the code of a finding in parentheses after it",
 	} {
-		if got := likely(code, findingPages()); got != want {
+		if got := nearestCodes(code, findingPages()); got != want {
 			t.Errorf("%s: %s", code, got)
 		}
 	}
-	if got := likely("driver-something-library", findingPages()); !strings.HasPrefix(got, "did you mean driver-library or ") {
+	if got := nearestCodes("driver-something-library", findingPages()); !strings.HasPrefix(got, "did you mean driver-library or ") {
 		t.Error(got)
 	}
 }
@@ -234,9 +234,9 @@ func TestTally(t *testing.T) {
 	fine, blind := check.Finding{Code: "a", Severity: check.OK, Seen: "well"}, check.Finding{Code: "b", Severity: check.Unknown, Seen: "cannot see it: not looked: nobody asked"}
 	bad := check.Finding{Code: "c", Severity: check.Error, Seen: "broken"}
 	for want, findings := range map[string][]check.Finding{
-		"2 ok; --all shows what is not above": {fine, fine},
-		"1 error, 1 not known; --all shows what is not above; what a code means: gpuard doctor --why CODE": {bad, blind},
-		"1 error; what a code means: gpuard doctor --why CODE":                                             {bad},
+		"2 ok; --all shows the rest": {fine, fine},
+		"1 error, 1 not known; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
+		"1 error; what a code means: gpuard doctor --why CODE":                                    {bad},
 	} {
 		if got := tally(findings, false); got != want {
 			t.Errorf("%q and not %q", got, want)
@@ -249,7 +249,7 @@ func TestAlike(t *testing.T) {
 	one := check.Finding{Code: "a", Severity: check.Error, Seen: "x", Why: "w", Do: "mend x"}
 	same, other := one, one
 	same.Seen, other.Do = "y", "mend z"
-	if got := alike([]check.Finding{one, other, same}); len(got) != 2 || len(got[0]) != 2 || got[1][0] != other {
+	if got := groupAlike([]check.Finding{one, other, same}); len(got) != 2 || len(got[0]) != 2 || got[1][0] != other {
 		t.Errorf("%+v", got)
 	}
 }

@@ -19,10 +19,10 @@ func (p *Program) drain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [flags] GPU...",
 		Short: "Take a GPU out of use: it gets no new lease",
-		Long: `Whoever has the GPU keeps it until the end; nobody gets it any more. The others
-are told why, so give a reason. A second drain replaces the reason of the first.
-It takes root, or the owner of the folder with the leases. gpuard undrain puts
-the GPU into use again.`,
+		Long: `A job that has the GPU keeps it until the job ends; no new job gets it. Other
+users see the reason, so give one. A second drain replaces the reason of the
+first. Only root, or the owner of the folder with the leases, can drain. gpuard
+undrain puts the GPU into use again.`,
 		Example: `  sudo gpuard drain 2 --reason "the fan is broken, exchange on Monday"
   sudo gpuard drain 0,1`,
 		Args: someGPUs,
@@ -42,7 +42,7 @@ the GPU into use again.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what the others are told, as `TEXT`")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason that other users see, as `TEXT`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	p.completeGPU(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
@@ -53,11 +53,11 @@ func (p *Program) undrain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undrain [flags] GPU...",
-		Short: "Put a GPU into use again, and take its errors for settled",
-		Long: `Ends gpuard drain, and says that the errors (XIDs) which the driver reported
-about the GPU are over, such as after a reset that gpuard did not see. What the
-driver reports later counts again. It takes root, or the owner of the folder
-with the leases.`,
+		Short: "Put a GPU into use again, and clear its errors",
+		Long: `Ends gpuard drain, and clears the errors (XIDs) that the driver reported about
+the GPU, for example after a reset that gpuard did not see. Errors reported
+later count again. Only root, or the owner of the folder with the leases, can do
+it.`,
 		Example: "  sudo gpuard undrain 2",
 		Args:    someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ func (p *Program) drainText(d status.Drained, reason string) {
 	}
 	const shown = 3
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
-		left := "waits for it, and waits on until it is in use again"
+		left := "waits for it, and keeps waiting until it is in use again"
 		if len(t.Devices) > t.Count {
 			left = "waits, and does not get it"
 		}
@@ -118,7 +118,7 @@ func (p *Program) undrainText(d status.Undrained) {
 		for _, c := range codes(d.Settled) {
 			numbers = append(numbers, fmt.Sprint(c))
 		}
-		text += "; settled: XID " + strings.Join(numbers, ", ")
+		text += "; cleared: XID " + strings.Join(numbers, ", ")
 	}
 	fmt.Fprintln(p.Out, text)
 }
@@ -155,9 +155,9 @@ type drainedAnswer struct {
 type drainedDevice struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
-	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" when nobody had
+	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" if it was not drained
 	Leases  []string `json:"leases"`   // that keep the GPU until they end
-	Waiting []int    `json:"waiting"`  // process ids of those who wait and could have been given it
+	Waiting []int    `json:"waiting"`  // process ids of waiting requests that could have got it
 }
 
 // undrainedAnswer is the JSON answer of undrain.
@@ -170,7 +170,7 @@ type undrainedDevice struct {
 	UUID  gpu.UUID `json:"uuid"`
 	Index int      `json:"index"`
 	Was   bool     `json:"was_drained"`
-	XIDs  []int    `json:"xids"` // codes of the driver's errors that are settled now
+	XIDs  []int    `json:"xids"` // codes of the driver's errors that were cleared
 }
 
 // codes lists each code once.

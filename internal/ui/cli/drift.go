@@ -12,10 +12,10 @@ import (
 
 // drifting reads --drift, whose value stands behind an equals sign because it may be left out: in "--drift hot" the word
 // would be the command.
-func drifting(cmd *cobra.Command, text string) ([]string, error) {
+func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
 		if _, err := kinds(first); err == nil {
-			return nil, fmt.Errorf("cannot run %q: the kinds of --drift stand behind an equals sign, so write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
+			return nil, fmt.Errorf("cannot run %q: the kinds of --drift need an equals sign: write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
 		}
 	}
 	return kinds(text)

@@ -46,7 +46,7 @@ type refused struct {
 }
 
 // complain shows an error: as JSON where that was asked for, else as text on standard error.
-func (p *Program) complain(cmd *cobra.Command, f *failure) {
+func (p *Program) showError(cmd *cobra.Command, f *failure) {
 	var shown *silent
 	var refusal *job.Refusal
 	isRefusal := errors.As(f.err, &refusal)
@@ -159,7 +159,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 				return true
 			}
 		case strings.HasPrefix(word, "-") || word == cmd.Name():
-		case leads(cmd):
+		case takesCommand(cmd):
 			return false // here its command begins
 		}
 	}
@@ -167,12 +167,12 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 }
 
 // written remembers that an answer could not be written, so that a full disk does not look like success.
-type written struct {
+type checkedWriter struct {
 	io.Writer
 	err error
 }
 
-func (w *written) Write(b []byte) (int, error) {
+func (w *checkedWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
 	if err != nil {
 		w.err = err

@@ -32,14 +32,14 @@ func (p *Program) why(code string) error {
 	pages := findingPages()
 	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
 	if i < 0 {
-		return asUsage(fmt.Errorf("cannot explain the code %q: there is none of that name; %s", code, likely(code, pages)))
+		return asUsage(fmt.Errorf("cannot explain the code %q: there is none of that name; %s", code, nearestCodes(code, pages)))
 	}
 	FindingPage(p.Out, pages[i], p.term(p.Out))
 	return nil
 }
 
 // likely names the code that was probably meant, else those that share the most words with what was typed.
-func likely(code string, pages []check.Page) string {
+func nearestCodes(code string, pages []check.Page) string {
 	const most = 4
 	var known []string
 	for _, page := range pages {
@@ -59,7 +59,7 @@ func likely(code string, pages []check.Page) string {
 	known = slices.DeleteFunc(known, func(k string) bool { return shared(k) == 0 })
 	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(shared(b), shared(a)) })
 	if len(known) == 0 {
-		return "gpuard doctor and gpuard lint show the code of a finding in parentheses behind it"
+		return "gpuard doctor and gpuard lint show the code of a finding in parentheses after it"
 	}
 	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
 }

@@ -27,7 +27,7 @@ type printer struct {
 
 func (p *Program) newPrinter() printer {
 	out := p.Out
-	if w, ok := out.(*written); ok { // a reader that is gone is no failure of logs
+	if w, ok := out.(*checkedWriter); ok { // a reader that is gone is no failure of logs
 		out = w.Writer
 	}
 	term := p.term(p.Out)

@@ -19,10 +19,10 @@ func manExits(cmd *cobra.Command) string {
 		}
 		return b.String()
 	}
-	plain := []app.Exit{{Code: 0, Meaning: "yes, done"}, {Code: 1, Meaning: "no: refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
+	plain := []app.Exit{{Code: 0, Meaning: "done"}, {Code: 1, Meaning: "refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
 	switch cmd.Name() {
 	case "run":
-		return roff("That of the command, and its death by a signal as that signal. gpuard's own:") + "\n" + table(app.Exits())
+		return roff("That of the command, or the signal that ended it. gpuard's own codes:") + "\n" + table(app.Exits())
 	case "hold", "env":
 		return table(append([]app.Exit{{Code: 0, Meaning: "done"}}, app.Exits()...))
 	case "verify":
@@ -59,10 +59,10 @@ func manVariables() []manTerm {
 	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
 	return []manTerm{
 		{"GPUARD_MACHINE", "does what --machine does", nil},
-		{"GPUARD_STATE", "the folder of the leases; it must be the same for everybody on the machine", nil},
-		{"GPUARD_LEASE", "the lease that a shell or a script is inside of; set for commands that are started", choosing},
+		{"GPUARD_STATE", "the folder of the leases; it must be the same for all users of the machine", nil},
+		{"GPUARD_LEASE", "the lease that a shell or a script runs in; set for commands that are started", choosing},
 		{"GPUARD_GPUS", "set for commands that are started: the UUIDs of their devices, in their order", leasing},
-		{"CUDA_VISIBLE_DEVICES", "and its relatives of other vendors: which devices the caller may have at all. Set for commands that are started", choosing},
+		{"CUDA_VISIBLE_DEVICES", "and the similar variables of other vendors: which devices the caller may use. Set for commands that are started", choosing},
 		{"GPUARD_TRACE", "a file to which each decision about who may start appends a line of JSON", leasing},
 		{"NO_COLOR, COLUMNS, TERM", "whether there are colours, and the width of what goes into a pipe or a file", nil},
 	}

@@ -93,7 +93,7 @@ func TestManualSections(t *testing.T) {
 		t.Errorf("there is no space between two paragraphs:\n%s", pages["gpuard-run.1"])
 	}
 	for _, c := range []struct{ page, section, has, lacks string }{
-		{"gpuard-run.1", "EXIT STATUS", "That of the command", "yes, done"},
+		{"gpuard-run.1", "EXIT STATUS", "That of the command", "no device can be read"},
 		{"gpuard-run.1", "EXIT STATUS", "120 ", ""},
 		{"gpuard-run.1", "OPTIONS", "Which device ", ""},
 		{"gpuard-drain.1", "OPTIONS", "--help ", "Which device "},
@@ -104,7 +104,7 @@ func TestManualSections(t *testing.T) {
 		{"gpuard-doctor.1", "EXIT STATUS", "1 a finding is a warning", "120 "},
 		{"gpuard-lint.1", "EXIT STATUS", "0 no finding is a warning", "120 "},
 		{"gpuard-explain.1", "EXIT STATUS", "0 done, also when nothing is visible", "120 "},
-		{"gpuard-ps.1", "EXIT STATUS", "0 yes, done 1 no", "120 "},
+		{"gpuard-ps.1", "EXIT STATUS", "0 done 1 refused", "120 "},
 		{"gpuard.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
 		{"gpuard-run.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
 		{"gpuard-ps.1", "ENVIRONMENT", "GPUARD_STATE ", "GPUARD_TRACE"},

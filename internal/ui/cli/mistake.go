@@ -17,7 +17,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if hint := elsewhere(args[0]); hint != "" {
+	if hint := hintFor(args[0]); hint != "" {
 		return fmt.Errorf("cannot understand %q: gpuard has no such command; %s", args[0], hint)
 	}
 	root := cmd.Root()
@@ -29,12 +29,12 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // elsewhere says under which name gpuard does what other programs call so.
-func elsewhere(word string) string {
+func hintFor(word string) string {
 	switch word {
 	case "version":
 		return "write gpuard --version"
 	case "init", "install":
-		return "it needs no set-up; for everybody on a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
+		return "it needs no set-up; for all users of a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
 	case "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
 	case "wait", "queue", "tickets":
@@ -44,7 +44,7 @@ func elsewhere(word string) string {
 	case "exec", "start", "launch":
 		return "write gpuard run -- COMMAND; the services of a gpuard.yaml: gpuard up"
 	case "free", "kill", "stop", "unlock":
-		return "a lease ends with its command; what a child keeps alive: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
+		return "a lease ends with its command; if a child process still holds it: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
 	}
 	return ""
 }
@@ -63,13 +63,13 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 	case len(args) > 1:
 		return fmt.Errorf("cannot use %q: %s takes one name, which is %q here; put a name with spaces in quotes", args[1], cmd.CommandPath(), args[0])
 	case len(args) == 1 && args[0] == "":
-		return fmt.Errorf("cannot use \"\": the name behind %s is empty; write one, or leave it out", cmd.CommandPath())
+		return fmt.Errorf("cannot use \"\": the name after %s is empty; write one, or leave it out", cmd.CommandPath())
 	}
 	return nil
 }
 
 // misread turns the flag parser's words into ours.
-func misread(cmd *cobra.Command, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var alone *pflag.ValueRequiredError
 	var wrong *pflag.InvalidValueError
@@ -142,11 +142,11 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	}
 	for _, c := range cmd.Commands() {
 		if cmd.HasParent() && c.Flags().Lookup(name) != nil {
-			return fmt.Errorf("%s; it stands behind a command: %s --%s", what, c.CommandPath(), name)
+			return fmt.Errorf("%s; it belongs after a command: %s --%s", what, c.CommandPath(), name)
 		}
 	}
-	if leads(cmd) {
-		return fmt.Errorf("%s; flags of your command go behind it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
+	if takesCommand(cmd) {
+		return fmt.Errorf("%s; flags of your command go after it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
 	return errors.New(what + seeHelp(cmd))
 }
@@ -181,7 +181,7 @@ func example(name string) string {
 type conflict struct{ one, other, why string }
 
 // together refuses flags that contradict each other.
-func together(cmd *cobra.Command, conflicts []conflict) error {
+func refuseTogether(cmd *cobra.Command, conflicts []conflict) error {
 	set := func(name string) bool {
 		f := cmd.Flags().Lookup(name)
 		return f != nil && f.Changed && f.Value.String() != "false"
@@ -196,7 +196,7 @@ func together(cmd *cobra.Command, conflicts []conflict) error {
 
 // filled refuses a flag that was given nothing: an empty shell variable must not silently ask for less. The parser takes even the
 // "--" in front of the command for a value.
-func filled(cmd *cobra.Command, names ...string) error {
+func refuseEmpty(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {

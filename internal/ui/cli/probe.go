@@ -25,7 +25,7 @@ func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	view.Notes = append(strays(given), view.Notes...)
+	view.Notes = append(unknownVariables(given), view.Notes...)
 	if asJSON {
 		if err := writeJSON(p.Out, explainedAndProbed{"gpuard.explain/1", view, probe}); err != nil {
 			return err
@@ -45,9 +45,9 @@ func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 func Probed(w io.Writer, probe app.Probe, term Term) {
 	p := page{term: term}
 	p.line()
-	about := fmt.Sprintf("(CUDA %s, %s)", known(probe.CUDA), probe.Library)
+	about := fmt.Sprintf("(CUDA %s, %s)", orUnknown(probe.CUDA), probe.Library)
 	if probe.Code != 0 {
-		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, known(probe.CUDA), probe.Library)
+		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, orUnknown(probe.CUDA), probe.Library)
 	}
 	if probe.Agrees {
 		what := "the same devices in the same order"
@@ -72,7 +72,7 @@ func Probed(w io.Writer, probe app.Probe, term Term) {
 // evidence is what the answer depends on.
 func evidence(probe app.Probe) []string {
 	out := append([]string{}, probe.Variables...)
-	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", known(probe.Driver), known(probe.CUDA), probe.Code, probe.Library))
+	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", orUnknown(probe.Driver), orUnknown(probe.CUDA), probe.Code, probe.Library))
 	for _, g := range probe.GPUs {
 		words := []string{fmt.Sprintf("GPU %d:", g.Index), string(g.UUID), g.PCI, g.Name, g.Compute}
 		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
@@ -81,7 +81,7 @@ func evidence(probe app.Probe) []string {
 	return out
 }
 
-func known(version string) string {
+func orUnknown(version string) string {
 	if version == "" {
 		return "unknown"
 	}

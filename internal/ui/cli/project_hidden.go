@@ -36,7 +36,7 @@ func (p *Program) keepInstance() *cobra.Command {
 				var err error
 				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
 					task.Care = *care // it has a log
-					task.Oversight, err = p.overseen(cmd, o)
+					task.Oversight, err = p.verifyFlag(cmd, o)
 				}
 				if err != nil { // Keep writes it where people look
 					task.Mistake = err

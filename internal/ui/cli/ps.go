@@ -17,10 +17,9 @@ func (p *Program) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [flags] [SERVICE...]",
 		Short: "Show the services of a gpuard.yaml that are up, and their devices",
-		Long: `Shows each instance of the services that gpuard up has started: what it does, on
-which devices, as which process and since when; and why, where it waits, has
-failed or cannot be placed. Whose services of other projects are on which GPU:
-gpuard status.`,
+		Long: `Shows each instance of the services that gpuard up has started: state, devices,
+process and age, and the reason if it waits, has failed or cannot be placed.
+gpuard status shows the GPUs of other projects and users.`,
 		Example: `  gpuard ps
   gpuard ps node                           one service
   gpuard ps --json                         for scripts`,
@@ -53,7 +52,7 @@ type psAnswer struct {
 	Project    string       `json:"project"`    // its name
 	File       string       `json:"file"`       // its gpuard.yaml
 	Machine    string       `json:"machine"`    // --machine that it was brought up with; "" for the hardware
-	Supervised bool         `json:"supervised"` // somebody starts and ends instances; without, they run on as they are
+	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances; without one they keep running
 	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
 }
 
@@ -72,7 +71,7 @@ type psInstance struct {
 	Share    gpu.Bytes     `json:"share"`    // of the memory of each of them; 0 for whole devices
 	Since    *time.Time    `json:"since"`    // of its state; null when it was never started
 	Restarts int           `json:"restarts"` // since it was started by up or restart
-	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and when nobody saw it
+	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and if it was not seen
 	Signal   string        `json:"signal"`   // that ended it last; "" for none
 	Command  []string      `json:"command"`  // words of its command
 	Log      string        `json:"log"`      // file of what it writes
@@ -151,7 +150,7 @@ func remark(row *services.Row) string {
 	case !row.Wanted:
 		parts = append(parts, "not wanted any more")
 	case !row.Fresh && alive(row):
-		parts = append(parts, "not as the file says now")
+		parts = append(parts, "the file has changed since it was started")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -38,7 +38,7 @@ func Instances(w io.Writer, view *services.View, which func(*services.Row) bool,
 	}
 	if running && !view.Supervised {
 		v.line()
-		v.paragraph(span{yellow, "! "}, normal, "nobody starts and ends instances here, as gpuard was killed; what runs goes on. To put that right: gpuard up -d")
+		v.paragraph(span{yellow, "! "}, normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")
 	}
 	_, _ = io.WriteString(w, v.out.String())
 }

@@ -15,7 +15,7 @@ import (
 func Refusal(w io.Writer, r *job.Refusal, term Term) {
 	p := page{term: term}
 	p.paragraph(span{dim, "gpuard: "}, bold, p.text(r.Summary))
-	told := asked(r.Reasons)
+	told := relevant(r.Reasons)
 	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
 		told = nil
 	}
@@ -39,7 +39,7 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 	if plan.Share > 0 {
 		p.paragraph(span{dim, "gpuard: "}, normal, "a share of "+plan.Share.String()+level(plan.Quota)+" of each")
 	}
-	p.reasons(asked(plan.Reasons))
+	p.reasons(relevant(plan.Reasons))
 	for _, note := range plan.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
 	}
@@ -47,7 +47,7 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 }
 
 // asked leaves out the devices that --device does not name: about them there is nothing to say. JSON has them all.
-func asked(reasons []job.Reason) []job.Reason {
+func relevant(reasons []job.Reason) []job.Reason {
 	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
 }
 

@@ -13,11 +13,11 @@ func (p *Program) release() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release LEASE",
 		Short: "Give back a lease of hold or env, or one left behind",
-		Long: `A lease ends with its command. If a helper that the command started (a tmux
-server, a daemon) still has the lease's descriptor open, gpuard status says who,
+		Long: `A lease ends with its command. If a process that the command started (a tmux
+server, a daemon) still has the lease's descriptor open, gpuard status shows it,
 and release ends the lease. A lease of hold or env --lease can be given back at
-any time; the process goes on, with the variables that it has. A lease of run
-whose command runs is not released: end the command instead.`,
+any time; its process keeps running with the variables that it has. The lease of
+a running command of gpuard run is not released: end the command instead.`,
 		Example: "  gpuard release k3f9",
 		Args:    oneLease,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -37,11 +37,11 @@ whose command runs is not released: end the command instead.`,
 				switch {
 				case err != nil:
 				case l.Apart && p.inside(l.ID):
-					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
 				case l.Apart:
-					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has\n", l.ID, l.PID)
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has\n", l.ID, l.PID)
 				case l.Stuck() != nil:
-					fmt.Fprintf(p.Out, "released %s; process %d, which kept it, is stopped: kill -CONT %[2]d lets it go on\n", l.ID, l.Stuck().PID)
+					fmt.Fprintf(p.Out, "released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it\n", l.ID, l.Stuck().PID)
 				default:
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				}

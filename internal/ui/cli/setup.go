@@ -25,14 +25,14 @@ func (p *Program) setup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
-		Long: `Writes the few lines that a tool needs so that what it starts gets its GPUs from
-gpuard. Shows what it writes, never touches what somebody else wrote, changes
-nothing when called again, and takes all of it away with --remove. Without a
-target it lists what is set up, and --remove NAME takes away what the list calls
-so, also where its folder or program is gone.`,
+		Long: `Writes the few lines that a tool needs so that the programs it starts get their
+GPUs from gpuard. Shows what it writes, changes only its own lines, does nothing
+when called again, and removes everything with --remove. Without a target it
+lists what is set up, and --remove NAME removes an entry of that list, even if
+its folder or program no longer exists.`,
 		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
   gpuard setup direnv --cpu --dry-run      what it would write
-  gpuard setup direnv --remove             all of it is gone again
+  gpuard setup direnv --remove             removes all of it
   gpuard setup                             what is set up
   gpuard setup --remove 'direnv /home/ann/notebooks'`,
 		Args: unknownTarget,
@@ -45,8 +45,8 @@ so, also where its folder or program is gone.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "remove", "", "take away what is set up under this `NAME`")
-	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be taken away")
+	cmd.Flags().StringVar(&name, "remove", "", "remove what is set up under this `NAME`")
+	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be removed")
 	cmd.Flags().BoolVar(&t.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("remove", cobra.NoFileCompletions)
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
@@ -109,21 +109,21 @@ func (p *Program) removeListed(t *target, name string) error {
 		return err
 	}
 	if all, _ := p.setups(); !slices.Contains(all, name) {
-		return usagef("cannot take %q away: it is not set up; gpuard setup lists what is", name)
+		return usagef("cannot take %q away: it is not set up; gpuard setup lists all setups", name)
 	}
 	t.remove, t.system = true, !slices.Contains(mine, name)
 	return p.do(t, func() (string, error) { return name, nil }, nil)
 }
 
 // others is a note of what the same target has set up, for somebody who named something else.
-func (p *Program) others(name string) []string {
+func (p *Program) otherSetups(name string) []string {
 	keys, _ := p.setups() // Remove has read them
 	target, _, _ := strings.Cut(name, " ")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key != target && !strings.HasPrefix(key, target+" ") })
 	if len(keys) == 0 {
 		return nil
 	}
-	return []string{"set up are: " + strings.Join(keys, ", ")}
+	return []string{"set up: " + strings.Join(keys, ", ")}
 }
 
 // target are the flags of every setup.
@@ -138,7 +138,7 @@ type target struct {
 func (t *target) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written")
-	f.BoolVar(&t.remove, "remove", false, "take away what this wrote before")
+	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
@@ -153,11 +153,11 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		if name, err = key(); err == nil {
 			r, err = s.Remove(name, t.dry)
 			if err == nil && len(r.Files) == 0 {
-				r.Notes = append(r.Notes, p.others(name)...)
+				r.Notes = append(r.Notes, p.otherSetups(name)...)
 			}
 		}
 		if usage := new(app.Usage); errors.As(err, &usage) {
-			err = usagef("%s; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
+			err = usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
 		if t.after != nil {
 			r.Try = append(r.Try, t.after(r)...)
@@ -193,22 +193,22 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// longest is how many lines of a file --dry-run shows, and fewer how many are shown of one that lies there to be read, so that
+// maxLines is how many lines of a file --dry-run shows, and maxLinesDone how many are shown of one that lies there to be read, so that
 // what to do next is not driven off the screen; --json has all of them.
-const longest, fewer = 60, 30
+const maxLines, maxLinesDone = 60, 30
 
 // showSetup says what became of each file, with the lines that gpuard wrote.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term Term) {
-	most := longest
+	most := maxLines
 	if r.Done {
-		most = fewer
+		most = maxLinesDone
 	}
 	home, _ := env.Lookup("HOME")
 	said := map[edit.Action][2]string{
 		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
-		edit.Delete: {"removed", "would remove"}, edit.Cut: {"took its lines out of", "would take its lines out of"},
-		edit.Same: {"is as it should be:", "is as it should be:"}, edit.Gone: {"is gone already:", "is gone already:"},
-		edit.Left: {"left, because somebody changed it:", "would leave, because somebody changed it:"},
+		edit.Delete: {"removed", "would remove"}, edit.Cut: {"removed its lines from", "would remove its lines from"},
+		edit.Same: {"unchanged:", "unchanged:"}, edit.Gone: {"already gone:", "already gone:"},
+		edit.Left: {"left, because it was changed:", "would leave, because it was changed:"},
 	}
 	for _, f := range r.Files {
 		path := f.Path

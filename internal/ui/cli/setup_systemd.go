@@ -41,13 +41,13 @@ func (l *leasing) waits() bool {
 	return !l.cpu && !l.wait.noWait && (len(l.wait.fallback) == 0 || slices.Contains(l.wait.fallback, "wait"))
 }
 
-const setupSystemdLong = `Lets a service of systemd run with a lease, for as long as it runs. A unit that is
-there gets a drop-in that starts each of its commands by gpuard run. Where there is
-none, UNIT -- COMMAND writes one. The command stays the main process of the unit, so
-what it notifies, its sockets and its watchdog are as they were.
+const setupSystemdLong = `Runs a service of systemd with a lease, for as long as the service runs. An
+existing unit gets a drop-in that starts each of its commands by gpuard run.
+UNIT -- COMMAND writes a new unit. The command stays the main process of the unit,
+so its notifications, sockets and watchdog work as before.
 
-As root it is about the services of the system, else about yours; --user is about
-root's own. When ExecStart= of the unit changes, call it again.`
+As root it sets up services of the system, otherwise your own; --user sets up
+root's own. If ExecStart= of the unit changes, call it again.`
 
 func (p *Program) setupSystemd() *cobra.Command {
 	var t target
@@ -92,7 +92,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 	}
 	l.add(p, cmd)
 	t.add(cmd)
-	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for others that is so anyway)")
+	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 	return cmd
 }
 
@@ -106,7 +106,7 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	case dash == 0:
 		return "", nil, usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
 	case dash > 1:
-		return "", nil, usagef("cannot set up %d services at once: write one UNIT, and a command behind --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
+		return "", nil, usagef("cannot set up %d services at once: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
 	case dash < len(args) && args[dash] == "":
 		return "", nil, usagef("cannot write a service that starts \"\": say which command it starts")
 	}

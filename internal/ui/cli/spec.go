@@ -28,21 +28,21 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
 	f.StringSliceVar(&s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
 	f.StringVar(&s.mig, "mig", "", "one MIG slice of this `PROFILE`, such as 1g.10gb")
-	f.StringSliceVar(&s.exclude, "exclude", nil, "`LIST` of devices not to take, named in the same ways")
+	f.StringSliceVar(&s.exclude, "exclude", nil, "`LIST` of devices to avoid, named as for --device")
 	f.StringVar(&s.model, "model", "", "only models that match this `GLOB`, such as '*A100*'")
 	f.StringVar(&s.compute, "min-compute", "", "compute capability of at least `X.Y`, such as 8.0")
 	f.StringVar(&s.memory, "mem", "", "`SIZE` of memory that each device must have free, such as 20G")
-	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, beside other shares; without it, devices are nobody else's")
+	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, next to other shares; without it the job has its devices alone")
 	f.StringVar(&s.place, "place", "", "`HOW`: spread over idle devices, or packed (default: by how busy the machine is)")
 	f.StringVar(&s.ids, "ids", "auto", "`FORM` in which devices are written: auto, uuid or index")
-	f.BoolVar(&s.any, "any", false, "ignore a mask or lease this shell is already inside of")
+	f.BoolVar(&s.any, "any", false, "ignore the mask or the lease of this shell")
 	s.quota.add(cmd)
 	p.completeSpec(cmd)
 }
 
 // privateState is a flag of everything that leases.
 func (p *Program) privateState(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.App.PrivateState, "private-state", false, "lease inside a container although nobody outside sees it")
+	cmd.Flags().BoolVar(&p.App.PrivateState, "private-state", false, "lease in a container even though processes outside do not see the lease")
 }
 
 // conflicts of the flags that choose devices.
@@ -62,9 +62,9 @@ func (s *specFlags) conflicts() []conflict {
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: s.gpus, CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
-	err := together(cmd, s.conflicts())
+	err := refuseTogether(cmd, s.conflicts())
 	if err == nil {
-		err = filled(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
+		err = refuseEmpty(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
 	}
 	if err != nil {
 		return out, err
@@ -124,7 +124,7 @@ func plainGlob(pattern string) error {
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("cannot read --model %q: only * and ? stand for other characters, %q does not; write for instance %s",
+	return fmt.Errorf("cannot read --model %q: only * and ? are wildcards, %q is not; write for instance %s",
 		pattern, pattern[i:i+1], example("model"))
 }
 

@@ -37,7 +37,7 @@ func TestPlainGlob(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"[", "A[12]00", "{A100,H100}", `\*`} {
-		if err := plainGlob(bad); err == nil || !strings.Contains(err.Error(), "only * and ? stand for other characters") {
+		if err := plainGlob(bad); err == nil || !strings.Contains(err.Error(), "only * and ? are wildcards") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

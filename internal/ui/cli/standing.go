@@ -76,7 +76,7 @@ func (s *standing) draw() {
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		width := max(s.p.term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+Standing(*s.latest, time.Now(), width))
-	case !s.told && (!s.p.App.Live || !stops(s.p)):
+	case !s.told && (!s.p.App.Live || !stopsBackground(s.p)):
 		s.told = true
 		fmt.Fprintln(s.p.Err, "gpuard: "+Standing(*s.latest, time.Now(), 0))
 	}
@@ -92,11 +92,11 @@ func (s *standing) wipe() {
 // onScreen: standard error leads to our terminal, and our job is the one in front.
 func onScreen(p *Program) bool {
 	file, ok := p.Err.(*os.File)
-	return ok && inFront(file)
+	return ok && inForeground(file)
 }
 
 // stops: the terminal stops a job behind that writes to it (stty tostop), and one that is stopped holds up the line.
-func stops(p *Program) bool {
+func stopsBackground(p *Program) bool {
 	file, ok := p.Err.(*os.File)
 	if !ok {
 		return false
@@ -106,7 +106,7 @@ func stops(p *Program) bool {
 }
 
 // inFront reports whether our process group has the terminal that the file leads to.
-func inFront(file *os.File) bool {
+func inForeground(file *os.File) bool {
 	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
@@ -121,7 +121,7 @@ func Standing(s status.Standing, now time.Time, width int) string {
 			head += "; " + s.Ahead + " is next"
 		}
 		if s.Stuck {
-			head += "; somebody has to act"
+			head += "; a user has to act"
 		}
 		for _, h := range s.Holders {
 			rest = append(rest, "; "+holder(h, now, brevity))

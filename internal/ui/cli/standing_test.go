@@ -27,7 +27,7 @@ func TestStanding(t *testing.T) {
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 60, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice; G..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 70, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice since 12:00;..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 3, Holders: held[:1]}, 40 - len("gpuard: ") - 1, "3rd of 3; GPU 0: train.py of..."},
-		{status.Standing{Want: "1 GPU", Place: 1, Of: 1, Stuck: true, Holders: held[3:]}, 0, "waiting for 1 GPU, 1st of 1; somebody has to act; GPU 3: unhealthy"},
+		{status.Standing{Want: "1 GPU", Place: 1, Of: 1, Stuck: true, Holders: held[3:]}, 0, "waiting for 1 GPU, 1st of 1; a user has to act; GPU 3: unhealthy"},
 		{status.Standing{Want: "2 GPUs with 20 GiB", Place: 2, Of: 2, Ahead: "train.py of bob"}, 0, "waiting for 2 GPUs with 20 GiB, 2nd of 2; train.py of bob is next"},
 		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "sh", Since: today, Keeper: "PID 7 (sleep)"}}}, 0,
 			"waiting for 1 GPU; GPU 0: sh of alice has ended, still held by PID 7 (sleep)"},

@@ -244,7 +244,7 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	case l.Share > 0:
 		o.facts = []string{"share " + l.Share.String() + level(l.Quota)}
 	case len(d.Leases) == 1:
-		o.facts = v.held(d)
+		o.facts = v.leaseMemory(d)
 	}
 	o.facts = append(o.facts, v.since(l.Since)...)
 	return o
@@ -277,7 +277,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(names) == 0 {
-		names = []string{"somebody"}
+		names = []string{"an unknown process"}
 	}
 	text := fmt.Sprintf("the lease %s is still held by %s", l.ID, strings.Join(names, ", "))
 	if l.KeptUntil != nil {
@@ -290,7 +290,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 }
 
 // held is the memory of everything that belongs to the lease of a device, where the driver says.
-func (v *statusPage) held(d *status.Device) []string {
+func (v *statusPage) leaseMemory(d *status.Device) []string {
 	var sum gpu.Bytes
 	for _, p := range d.Processes {
 		if !p.Foreign && p.Memory != nil {

@@ -46,7 +46,7 @@ func standstill(w *status.Waiting) string {
 	case w.Stopped:
 		return "stopped"
 	case w.Most > 0:
-		return fmt.Sprintf("a rule gives %d at once", w.Most)
+		return fmt.Sprintf("a rule allows %d at a time", w.Most)
 	}
 	return ""
 }

@@ -24,19 +24,19 @@ type careFlags struct {
 }
 
 // supervising are the flags that each make gpuard stay; the others only say how.
-func supervising() []string { return []string{"timeout", "retry", "log", "drift"} }
+func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift"} }
 
 func (c *careFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.timeout, "timeout", "", "end the command, and everything that it started, after this `TIME`, such as 24h (exit 124)")
-	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times when the machine made it fail; any: after every failure")
+	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
 	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
 	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
 	f.Lookup("drift").NoOptDefVal = "all"
-	f.StringVar(&c.estimate, "time", "", "how long it takes by your guess, a `TIME` such as 12h: a move must pay in what is left of it")
+	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: --drift moves it only if that saves time")
 	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
-	f.StringVar(&c.grace, "grace", "10s", "`TIME` that it then has before it is killed")
+	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
 	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
@@ -61,13 +61,13 @@ func (f *logFile) Set(text string) error {
 func (f *logFile) Type() string { return "string" }
 
 func careConflicts() []conflict {
-	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so it could go nowhere else; narrow the choice with --model or --exclude"}}
+	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so there is no other GPU to move to; narrow the choice with --model or --exclude"}}
 }
 
 // care reads the flags; nil is a run that gpuard does not stay beside. With ranks there is a grace all the same.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := filled(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
 		return nil, err
 	}
 	if c.log.times > 1 {
@@ -76,7 +76,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	if c.log.path == "-" {
 		return nil, errors.New("cannot use --log -: the output goes to standard output anyway; name a file: --log run.log")
 	}
-	if err := together(cmd, careConflicts()); err != nil {
+	if err := refuseTogether(cmd, careConflicts()); err != nil {
 		return nil, err
 	}
 	out := &job.Care{Log: c.log.path}
@@ -96,7 +96,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 		keep(err)
 	}
 	if set("drift") {
-		out.Drift, err = drifting(cmd, c.drift)
+		out.Drift, err = readDrift(cmd, c.drift)
 		keep(err)
 	}
 	out.LogLimit, err = logLimit(c.limit)
@@ -110,10 +110,10 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
 	}
-	if !slices.ContainsFunc(supervising(), set) {
+	if !slices.ContainsFunc(superviseFlags(), set) {
 		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
 			if set(flag) && (!ranks || flag != "grace") {
-				return nil, fmt.Errorf("cannot use --%s alone: it says how, and something has to ask for it, such as %s", flag, of)
+				return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
 			}
 		}
 		return nil, nil //nolint:nilnil // not asked for
@@ -126,7 +126,7 @@ func retries(text string) (n int, always bool, err error) {
 	number, when, _ := strings.Cut(text, ":")
 	n, err = strconv.Atoi(number)
 	if err != nil || n < 1 || n > 1000 || !slices.Contains([]string{"", "machine", "any"}, when) || strings.HasSuffix(text, ":") {
-		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (when the machine made it fail) or --retry 3:any", text)
+		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (after a fault of the machine) or --retry 3:any", text)
 	}
 	return n, when == "any", nil
 }
@@ -192,7 +192,7 @@ func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
 	case o.json && pid != 0:
 		l.Plan.Notes = append(p.said, l.Plan.Notes...)
 		p.said = nil
-		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, whole(l.Plan), l.Ranks()})
+		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, withLists(l.Plan), l.Ranks()})
 	case !o.json && !o.quiet && pid == 0:
 		for _, n := range l.Plan.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)
@@ -216,7 +216,7 @@ func ending(r *job.Result) string {
 		how = r.Signal
 	}
 	if r.TimedOut {
-		how = "exit 124, because its time was over (--timeout); the command itself: " + how
+		how = "exit 124, ended by --timeout; the command itself: " + how
 	}
 	parts := []string{strings.Join(where, ", "), "ran " + elapsed(r.Ran), how}
 	if r.Starts > 1 {
@@ -244,7 +244,7 @@ func remaining(r *job.Result) string {
 	if more := len(r.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("what the command left behind keeps lease %s: %s; end it, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
+	return fmt.Sprintf("processes of the command still hold lease %s: %s; end them, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
 }
 
 // elapsed is a time for people: "2.4 s", "1h3m".

@@ -50,7 +50,7 @@ func (s *sweepShow) say(text string) {
 
 // busy says that somebody else has the sweep.
 func (s *sweepShow) busy() {
-	s.p.App.Say("another gpuard is at this sweep, or its runs go on: waiting for its end")
+	s.p.App.Say("another gpuard has this sweep, or its runs have not ended: waiting")
 }
 
 func (s *sweepShow) wipe() {
@@ -228,9 +228,9 @@ func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outc
 	}
 	switch {
 	case left > 0:
-		fmt.Fprintln(w, "to go on: "+resume(s.Dir))
+		fmt.Fprintln(w, "to continue: "+resume(s.Dir))
 	case c.Failed > 0:
-		fmt.Fprintln(w, "those that failed again: "+resume(s.Dir)+" --failed")
+		fmt.Fprintln(w, "to repeat the failed runs: "+resume(s.Dir)+" --failed")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: asKeys(flagError(cmd, err).Error())}
 		}
 		set = true
 	}
@@ -79,7 +79,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	_, _, err := o.read(trial, cmd, []string{s.Name})
 	if err == nil && cmd.Flags().Changed("verify") {
 		if _, err = oversight(o.verify); err == nil {
-			err = together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}})
+			err = refuseTogether(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}})
 		}
 	}
 	if err == nil {
@@ -89,19 +89,19 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
 		return &wrong.List[0]
 	}
-	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
+	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + asKeys(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags { // the one that is named first
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {
 			first = i
-			at.Line, at.Column, at.Text = flag.Line, flag.Column, keyed(err.Error())
+			at.Line, at.Column, at.Text = flag.Line, flag.Column, asKeys(err.Error())
 		}
 	}
 	return at
 }
 
 // keyed says of keys of a file what was said of flags.
-func keyed(text string) string {
+func asKeys(text string) string {
 	text = strings.TrimPrefix(text, "cannot read ")
 	return flagWord().ReplaceAllStringFunc(text, func(word string) string {
 		lead, flag, _ := strings.Cut(word, "--")

@@ -11,7 +11,7 @@ import (
 )
 
 // teller finds out what happened to the instances of a project between two looks.
-type teller struct {
+type eventFinder struct {
 	before map[string]services.Row
 	only   func(*services.Row) bool
 	order  []string        // of the instances as they were seen first, dependencies first
@@ -19,13 +19,13 @@ type teller struct {
 }
 
 // happening is one line about one instance.
-type happening struct {
+type event struct {
 	name, text string
 	over       bool // it has ended: what it wrote comes before this
 }
 
 // anew makes instances count as those of a time before: what they are next is news.
-func (t *teller) anew(names []string) {
+func (t *eventFinder) markOld(names []string) {
 	for _, name := range names {
 		row := t.before[name]
 		row.Fresh = false
@@ -34,7 +34,7 @@ func (t *teller) anew(names []string) {
 }
 
 // see compares a view with the one before; the first tells nothing.
-func (t *teller) see(view *services.View) (told []happening) {
+func (t *eventFinder) compare(view *services.View) (told []event) {
 	now := map[string]services.Row{}
 	for i := range view.Rows {
 		row := view.Rows[i]
@@ -55,8 +55,8 @@ func (t *teller) see(view *services.View) (told []happening) {
 		if !known && row.Wanted && !row.Fresh {
 			continue // of one before it
 		}
-		if text := happened(&before, &row); text != "" {
-			told = append(told, happening{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
+		if text := eventText(&before, &row); text != "" {
+			told = append(told, event{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
 		}
 	}
 	told = append(t.ends(now), told...)
@@ -66,7 +66,7 @@ func (t *teller) see(view *services.View) (told []happening) {
 
 // ends are the ends of what is not wanted any more, each told once: what has ended is seen for a moment longer, and its processes
 // may be. Of several in one look those come first that depend on others, as that is how they end.
-func (t *teller) ends(now map[string]services.Row) (told []happening) {
+func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
 	for _, name := range slices.Backward(t.order) {
 		before, known := t.before[name]
 		row, there := now[name]
@@ -80,7 +80,7 @@ func (t *teller) ends(now map[string]services.Row) (told []happening) {
 			if there {
 				text = doing(&row)
 			}
-			told = append(told, happening{name, text, true})
+			told = append(told, event{name, text, true})
 			if t.ended == nil {
 				t.ended = map[string]bool{}
 			}
@@ -107,7 +107,7 @@ func alive(row *services.Row) bool {
 }
 
 // happened is what to say of an instance that was and is seen like this; "" for nothing.
-func happened(before, now *services.Row) string {
+func eventText(before, now *services.Row) string {
 	other := now.State != before.State
 	switch now.State {
 	case service.Waiting:

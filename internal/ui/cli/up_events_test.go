@@ -20,7 +20,7 @@ func TestTeller(t *testing.T) {
 		return instance("node", 0, state, 42, time.Minute, nil, change)
 	}
 	gpu0 := given(t, 0)
-	tell := &teller{only: everything}
+	tell := &eventFinder{only: everything}
 	for i, look := range []struct {
 		rows []services.Row
 		want []string
@@ -42,7 +42,7 @@ func TestTeller(t *testing.T) {
 		{nil, nil},
 	} {
 		var got []string
-		for _, h := range tell.see(&services.View{Rows: look.rows}) {
+		for _, h := range tell.compare(&services.View{Rows: look.rows}) {
 			got = append(got, h.name+" "+h.text)
 		}
 		if !slices.Equal(got, look.want) {
@@ -67,11 +67,11 @@ func TestTellerEnds(t *testing.T) {
 		{"seen without a record", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", "", true, false)}, {}}},
 		{"seen with processes", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", service.Done, false, true)}, {}}},
 	} {
-		tell := &teller{only: everything}
-		tell.see(&services.View{Rows: running})
+		tell := &eventFinder{only: everything}
+		tell.compare(&services.View{Rows: running})
 		var got []string
 		for _, rows := range c.looks {
-			for _, h := range tell.see(&services.View{Rows: rows}) {
+			for _, h := range tell.compare(&services.View{Rows: rows}) {
 				got = append(got, h.name+" "+h.text)
 			}
 		}
@@ -79,10 +79,10 @@ func TestTellerEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, all)
 		}
 	}
-	tell := &teller{only: everything}
+	tell := &eventFinder{only: everything}
 	for range 2 { // it may come back, and end again
-		tell.see(&services.View{Rows: running[:1]})
-		if got := tell.see(&services.View{}); len(got) != 1 {
+		tell.compare(&services.View{Rows: running[:1]})
+		if got := tell.compare(&services.View{}); len(got) != 1 {
 			t.Errorf("told %v, want one end", got)
 		}
 	}

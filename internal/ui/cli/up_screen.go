@@ -26,7 +26,7 @@ type screen struct {
 	ended   chan struct{}
 
 	mu      sync.Mutex
-	told    []happening
+	told    []event
 	rows    []services.Row // to be followed from now on
 	known   []string       // those that were
 	closing bool
@@ -64,14 +64,14 @@ func (s *screen) follow(view *services.View, which func(*services.Row) bool) {
 }
 
 // tell shows what happened; of what has ended, behind what it wrote.
-func (s *screen) tell(told []happening) {
+func (s *screen) tell(told []event) {
 	if len(told) > 0 {
 		s.change(func() { s.told = append(s.told, told...) })
 	}
 }
 
 // say shows a line of gpuard's own.
-func (s *screen) say(text string) { s.tell([]happening{{text: text}}) }
+func (s *screen) say(text string) { s.tell([]event{{text: text}}) }
 
 // flush returns when everything is shown, or at a signal: a reader may never read on.
 func (s *screen) flush(signals <-chan os.Signal) {
@@ -101,9 +101,9 @@ func (s *screen) run(ctx context.Context) {
 			s.logs.Add(rows[i], services.AllLines)
 			s.name(rows[i].Name)
 		}
-		s.happened(told, false)
+		s.printEvents(told, false)
 		s.drain(ctx)
-		s.happened(told, true)
+		s.printEvents(told, true)
 		if closing {
 			for line, ok := s.logs.Unended(); ok; line, ok = s.logs.Unended() {
 				s.line(line)
@@ -128,7 +128,7 @@ func (s *screen) drain(ctx context.Context) {
 	s.logs.Look()
 }
 
-func (s *screen) happened(told []happening, over bool) {
+func (s *screen) printEvents(told []event, over bool) {
 	for _, h := range told {
 		if h.over == over {
 			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+h.text), " "))

@@ -15,7 +15,7 @@ import (
 )
 
 // attending looks at a project again and again.
-type attending struct {
+type poller struct {
 	p      *Program
 	folder *services.Folder
 	quiet  bool // nothing is drawn: somebody wants JSON, or the screen is full of logs
@@ -26,17 +26,17 @@ type attending struct {
 
 // patience of attending.
 const (
-	slow = time.Second     // after which it is said what is waited for
-	look = 5 * time.Second // between two looks when nobody tells of a change: who was killed cannot
+	showAfter = time.Second     // after which it is said what is waited for
+	pollEvery = 5 * time.Second // between two looks when nobody tells of a change: who was killed cannot
 )
 
 // until calls each with every new view until that says that it is over. On a terminal it shows, after a second, what pending
 // says. The error is an *interrupted when a signal came.
-func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
+func (a *poller) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := a.folder.Changes(ctx)
-	tick := time.NewTicker(slow)
+	tick := time.NewTicker(showAfter)
 	defer tick.Stop()
 	defer a.wipe()
 	a.began = time.Now()
@@ -61,7 +61,7 @@ func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each fu
 			case <-changes:
 				idle = false
 			case <-tick.C:
-				idle = time.Since(looked) < look
+				idle = time.Since(looked) < pollEvery
 				a.draw(pending(view))
 			}
 		}
@@ -69,7 +69,7 @@ func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each fu
 }
 
 // untilGone waits for the end of all that mine has. A reader that is gone changes nothing about that.
-func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *attending, mine selection, each func(*services.View)) error {
+func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *poller, mine selection, each func(*services.View)) error {
 	running := func(row *services.Row) bool { return mine.has(row) && (alive(row) || row.Kept) }
 	for {
 		err := a.until(ctx, signals, func(view *services.View) bool {
@@ -99,7 +99,7 @@ func first(view *services.View, which func(*services.Row) bool) *services.Row {
 }
 
 // draw shows what is waited for, on a terminal whose line is ours.
-func (a *attending) draw(text string) {
+func (a *poller) draw(text string) {
 	if a.quiet || text == "" || !a.p.term(a.p.Err).TTY || !onScreen(a.p) {
 		return
 	}
@@ -111,7 +111,7 @@ func (a *attending) draw(text string) {
 }
 
 // wipe comes before anything else is written.
-func (a *attending) wipe() {
+func (a *poller) wipe() {
 	if a.drawn && onScreen(a.p) {
 		fmt.Fprint(a.p.Err, "\r\x1b[K")
 	}
@@ -119,7 +119,7 @@ func (a *attending) wipe() {
 }
 
 // lines writes what happened.
-func (a *attending) lines(told []happening) {
+func (a *poller) lines(told []event) {
 	if len(told) == 0 || a.quiet {
 		return
 	}
@@ -153,7 +153,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 	for again := true; again; {
 		again = false
 		for i, row := range open {
-			if row != nil && row.State == service.Waiting && leans(row, stuck) {
+			if row != nil && row.State == service.Waiting && dependsOn(row, stuck) {
 				stuck[serviceOf(row)], open[i], again = true, nil, true
 			}
 		}
@@ -166,7 +166,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 	return nil
 }
 
-func leans(row *services.Row, on map[string]bool) bool {
+func dependsOn(row *services.Row, on map[string]bool) bool {
 	for _, d := range row.After {
 		if on[d.Service] {
 			return true
@@ -222,7 +222,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		again = false
 		for i := range view.Rows {
 			row := &view.Rows[i]
-			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && leans(row, lost)) {
+			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && dependsOn(row, lost)) {
 				lost[name], again = true, true
 			}
 		}
@@ -232,7 +232,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
-		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && leans(row, lost):
+		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
 			bad = append(bad, row.Name)
 		default:
 			good++

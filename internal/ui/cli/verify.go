@@ -21,18 +21,18 @@ func (p *Program) verify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [flags] PID | LEASE | -- COMMAND [ARG...]",
 		Short: "Prove that a job is on the GPU that it was promised",
-		Long: `Hears three witnesses: what the environment of the job promises, on which
-devices the driver sees its processes, and what its framework reports (PyTorch,
-TensorFlow, JAX, ONNX Runtime, CuPy, llama.cpp), asked in a process of its own.
-Watches until the answer is clear, at most for the time of --for. With -- it
-starts COMMAND, answers on standard error and waits for COMMAND to end.
+		Long: `Compares three sources: the devices in the job's environment, the devices on
+which the driver sees its processes, and the devices that its framework
+(PyTorch, TensorFlow, JAX, ONNX Runtime, CuPy, llama.cpp) reports in a separate
+process. Watches until the answer is clear, at most for the time of --for. With
+-- it starts COMMAND, answers on standard error and waits for COMMAND to end.
 
 Exit codes: 0 proven; 1 wrong device, outside the lease, or not on any GPU (CPU
 fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 		Example: `  gpuard verify 4242                       is process 4242 where it should be?
   gpuard verify k3f9                       and the job of lease k3f9?
   gpuard verify -- python train.py         run it and say where it is`,
-		Args: verifiable,
+		Args: checkTarget,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if slices.Contains(p.Args, "--") { // ArgsLenAtDash counts one that completion itself adds
 				return p.programs(cmd, args, typed)
@@ -60,7 +60,7 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 }
 
 // verifiable wants one process or lease, or a command behind two dashes.
-func verifiable(cmd *cobra.Command, args []string) error {
+func checkTarget(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 0 && len(args) > 0, dash < 0 && len(args) == 1:
@@ -113,15 +113,15 @@ func verdict(v *app.Verification, err error) error {
 }
 
 // overseen is what --verify asks for, refused before anything is leased where it cannot be done; nil without it.
-func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, error) {
+func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*app.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
 	}
-	if err := together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
+	if err := refuseTogether(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
 		return nil, err
 	}
-	if value, ok := p.apart(cmd.Flags().Args()); ok {
-		return nil, usagef("cannot run %q: the time of --verify stands behind an equals sign, so write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
+	if value, ok := p.valueAfterBlank(cmd.Flags().Args()); ok {
+		return nil, usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
 	}
 	watch, err := oversight(o.verify)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*app.Oversight, e
 }
 
 // apart finds a value that was written behind --verify with a blank, and so became the command; it returns what to write.
-func (p *Program) apart(command []string) (value string, ok bool) {
+func (p *Program) valueAfterBlank(command []string) (value string, ok bool) {
 	if len(command) == 0 {
 		return "", false
 	}
@@ -159,7 +159,7 @@ func oversight(value string) (*app.Oversight, error) {
 		return nil, err
 	}
 	if o.Stop = second == "stop"; both && !o.Stop {
-		return nil, fmt.Errorf("cannot read --verify=%s: behind the comma stands stop, such as --verify=30s,stop", value)
+		return nil, fmt.Errorf("cannot read --verify=%s: only stop can follow the comma, such as --verify=30s,stop", value)
 	}
 	return o, nil
 }

@@ -72,7 +72,7 @@ func TestApart(t *testing.T) {
 		if err := cmd.ParseFlags(p.Args[1:]); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := p.apart(cmd.Flags().Args()); got != c.want && ok || ok != (c.want != "") {
+		if got, ok := p.valueAfterBlank(cmd.Flags().Args()); got != c.want && ok || ok != (c.want != "") {
 			t.Errorf("%s: %q %v, want %q", c.line, got, ok, c.want)
 		}
 	}

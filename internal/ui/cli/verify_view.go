@@ -62,7 +62,7 @@ func Verification(w io.Writer, v *app.Verification, term Term) {
 		said("lease", v.Lease+" has "+names(f.Leased))
 	}
 	for _, s := range v.Sightings {
-		memory := "memory not told"
+		memory := "memory unknown"
 		if s.Memory != nil {
 			memory = s.Memory.String()
 		}
@@ -73,7 +73,7 @@ func Verification(w io.Writer, v *app.Verification, term Term) {
 	case f.Unlisted != "":
 		said("driver", "not known: "+f.Unlisted)
 	default:
-		said("driver", fmt.Sprintf("no process of it on any GPU, watched for %.1f s", v.Watched))
+		said("driver", fmt.Sprintf("no process of the job on any GPU, watched for %.1f s", v.Watched))
 	}
 	var sentences []string
 	for i := range v.Frameworks {

@@ -23,7 +23,7 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.wait, "wait", forever, "wait for a device, at most for this `TIME`, such as 90s or 10m")
 	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
-	f.BoolVar(&w.noWait, "no-wait", false, "answer at once, with exit code 120 when nothing is free")
+	f.BoolVar(&w.noWait, "no-wait", false, "do not wait: exit with 120 if no device is free")
 	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
 	if cmd.Name() == "hold" { // a process that runs keeps the variables that it has
 		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
@@ -37,20 +37,20 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 func waitConflicts(cmd *cobra.Command) []conflict {
 	list := []conflict{
 		{"wait", "no-wait", "they contradict each other"},
-		{"wait", "cpu", "a job without a GPU waits for none"},
-		{"fallback", "cpu", "a job without a GPU needs nothing in its place"},
+		{"wait", "cpu", "a job without a GPU does not wait for one"},
+		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
 	if cmd.Flags().Lookup("remove") == nil {
-		list = append(list, conflict{"wait", "dry-run", "a dry run answers at once"})
+		list = append(list, conflict{"wait", "dry-run", "a dry run does not wait"})
 	}
 	return list
 }
 
 // read checks the flags and tells the app.
 func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
-	err := together(cmd, waitConflicts(cmd))
+	err := refuseTogether(cmd, waitConflicts(cmd))
 	if err == nil {
-		err = filled(cmd, "wait", "fallback")
+		err = refuseEmpty(cmd, "wait", "fallback")
 	}
 	if err == nil {
 		err = w.checkFallback(cmd)
@@ -64,7 +64,7 @@ func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
 	p.App.NoWait, p.App.Wait, p.App.Fallback = w.noWait, 0, w.fallback
 	if w.wait != forever {
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
-			return usagef("cannot wait for --wait=%s, which is no time at all: write --no-wait for an answer at once", w.wait)
+			return usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
 		}
 		if p.App.Wait, err = duration("wait", w.wait); err != nil {
 			return asUsage(err)
@@ -100,9 +100,9 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 		case slices.Contains(w.fallback[:i], word):
 			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.fallback, ","), word)
 		case word != "other" && i < last:
-			return fmt.Errorf("cannot use --fallback %s: nothing comes after %s, so let it be the last", strings.Join(w.fallback, ","), word)
+			return fmt.Errorf("cannot use --fallback %s: nothing is tried after %s; write it last", strings.Join(w.fallback, ","), word)
 		case word == "cpu" && cmd.Name() == "hold":
-			return fmt.Errorf("cannot hold no GPU: leave cpu out of --fallback")
+			return fmt.Errorf("cannot use --fallback cpu with hold: there is no GPU to lease; leave cpu out")
 		case word == "wait" && w.noWait:
 			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.fallback, ","))
 		}

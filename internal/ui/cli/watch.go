@@ -26,7 +26,7 @@ func (p *Program) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		s, err := p.look(ctx)
+		s, err := p.readStatus(ctx)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (p *Program) watch(ctx context.Context) error {
 }
 
 // look is the machine as it is now, with the lease that this shell is in marked.
-func (p *Program) look(ctx context.Context) (status.Report, error) {
+func (p *Program) readStatus(ctx context.Context) (status.Report, error) {
 	s, err := p.App.Status(ctx)
 	if lease, set := p.App.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
@@ -59,14 +59,14 @@ type keyboard struct {
 // listen is nil without a terminal, or in the background, where changing it would stop the program.
 func listen(screen bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
-	if !screen || !inFront(os.Stdin) {
+	if !screen || !inForeground(os.Stdin) {
 		return nil
 	}
 	var err error
 	if k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
-	k.single()
+	k.singleKeys()
 	go k.read()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGCONT)
@@ -75,7 +75,7 @@ func listen(screen bool) *keyboard {
 			signal.Notify(signals, s)
 		}
 	}
-	go k.obey(signals)
+	go k.handleSignals(signals)
 	return k
 }
 
@@ -89,7 +89,7 @@ func (k *keyboard) left() <-chan struct{} {
 func (k *keyboard) restore() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before) }
 
 // single asks for every key at once and unseen. Ctrl-\ becomes a key too: its signal would leave the terminal like this.
-func (k *keyboard) single() {
+func (k *keyboard) singleKeys() {
 	mode := *k.before
 	mode.Lflag &^= unix.ICANON | unix.ECHO
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME], mode.Cc[unix.VQUIT] = 1, 0, 0
@@ -98,12 +98,12 @@ func (k *keyboard) single() {
 
 // obey restores the terminal before a signal ends the program as it would have without this, and asks for single keys
 // again after Ctrl-Z and fg.
-func (k *keyboard) obey(signals <-chan os.Signal) {
+func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 	for s := range signals {
 		number, _ := s.(syscall.Signal)
 		if number == syscall.SIGCONT {
-			if inFront(os.Stdin) {
-				k.single()
+			if inForeground(os.Stdin) {
+				k.singleKeys()
 			}
 			continue
 		}
