@@ -6,12 +6,12 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// addAsk is the flag of what can ask somebody which device is wanted.
+// addAsk adds --ask to a command that leases.
 func addAsk(cmd *cobra.Command, ask *bool) {
 	cmd.Flags().BoolVar(ask, "ask", false, "ask which device: on the terminal, else in a window (zenity or kdialog)")
 }
 
-// asked is the spec with what a person answered, or as it is where nobody is to be asked.
+// askDevice returns the spec with the device that the user chose, or unchanged without --ask.
 func (p *Program) askDevice(cmd *cobra.Command, ask bool, spec job.Spec) (job.Spec, error) {
 	if !ask {
 		return spec, nil
@@ -22,7 +22,7 @@ func (p *Program) askDevice(cmd *cobra.Command, ask bool, spec job.Spec) (job.Sp
 	return p.App.Ask(cmd.Context(), spec)
 }
 
-// askable finds the flags that leave nothing to ask.
+// checkAsk refuses --ask with flags that already name the device.
 func checkAsk(cmd *cobra.Command) error {
 	var conflicts []conflict
 	for _, name := range []string{"device", "mig", "cpu"} {

@@ -13,15 +13,15 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// filling is what configuration files put in place of flags that were not given.
+// filling records the flags that configuration files set.
 type filling struct {
 	used  []policy.Default
-	ruled string        // what a rule does to this command, in one line; "" nothing
-	most  time.Duration // of a lease that outlives its command, which has no --timeout; 0: without a limit
+	ruled string        // how a rule limits this command, in one line; "" no rule
+	most  time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
 }
 
-// fill gives flags that were not given the values of configuration files, nearest first, and a run that may not last for ever
-// its end. What contradicts a flag that was given is left out.
+// fill sets flags that were not given from the configuration files, the nearest first. It skips defaults that contradict a
+// flag that was given. If a rule limits the run time it sets --timeout.
 func (p *Program) fill(cmd *cobra.Command) error {
 	config, err := p.App.Config()
 	if err != nil {
@@ -58,13 +58,13 @@ func (p *Program) fill(cmd *cobra.Command) error {
 	return err
 }
 
-// isSet reports whether a flag is there, was given, and is not false.
+// isSet reports whether the command has the flag, and it was given and is not false.
 func isSet(cmd *cobra.Command, name string) bool {
 	f := cmd.Flags().Lookup(name)
 	return f != nil && f.Changed && f.Value.String() != "false"
 }
 
-// contradicts reports whether a default makes no sense beside the flags that were given.
+// contradicts reports whether a default conflicts with the flags that were given.
 func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	for _, c := range slices.Concat((&specFlags{}).conflicts(), waitConflicts(cmd), careConflicts(), sweepConflicts(), []conflict{
 		{one: "gpus", other: "device"}, {one: "model", other: "device"}, {one: "exclude", other: "device"}, {one: "min-compute", other: "device"}, {one: "gpus", other: "nproc"},
@@ -90,20 +90,20 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 		return !given(superviseFlags()...)
 	case "grace":
 		return !given(append(superviseFlags(), "torchrun", "ranks")...)
-	case "retry": // of a service, its restart says that
+	case "retry": // a service has restart instead
 		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
 	}
 	return false
 }
 
-// blamed gives an error about a default the place where that is written.
+// atDefault gives an error about a default the file, line and column of that default.
 func (p *Program) atDefault(err error) error {
 	if err == nil {
 		return nil
 	}
 	first := len(err.Error())
 	var of *policy.Default
-	for i, d := range p.filling.used { // the one that is named first
+	for i, d := range p.filling.used { // the flag that the error names first
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
 			first, of = at, &p.filling.used[i]
 		}
@@ -118,7 +118,7 @@ func badDefault(d policy.Default, err error) error {
 	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + asKeys(err.Error())}}}
 }
 
-// lines says what was filled in.
+// lines describes the defaults and the rule that were applied.
 func (f *filling) lines() []string {
 	var lines []string
 	for _, d := range f.used {
@@ -130,14 +130,14 @@ func (f *filling) lines() []string {
 	return lines
 }
 
-// tellRuled says what a rule does to the command; a dry run has it among its notes.
+// sayRule reports how a rule limits the command. A dry run has it in its notes.
 func (p *Program) sayRule(dry bool) {
 	if p.filling.ruled != "" && !dry {
 		p.App.Say(p.filling.ruled)
 	}
 }
 
-// spoken is a time as people write it: 24h, 1h30m.
+// shortTime formats a time without zero units: 24h, 1h30m.
 func shortTime(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -149,7 +149,7 @@ func shortTime(d time.Duration) string {
 	return text
 }
 
-// unruly tells somebody who only looks that a configuration file is wrong.
+// warnConfig reports a bad configuration file in commands that only read.
 func (p *Program) warnConfig() {
 	if text := p.App.Unruly(); text != "" {
 		p.App.Say(text)

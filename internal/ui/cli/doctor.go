@@ -20,7 +20,6 @@ type diagnosed struct {
 	check.Diagnosis
 }
 
-// doctorFlags are the flags of doctor.
 type doctorFlags struct {
 	of, code, bundle       string
 	run, all, asJSON, bare bool
@@ -69,7 +68,7 @@ when the archive was written.`,
 	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
 	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
-	f.Lookup("bundle").NoOptDefVal = "." // a folder gets a file with a name of its own
+	f.Lookup("bundle").NoOptDefVal = "." // the current folder; the file gets a generated name
 	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
 	return cmd
 }
@@ -89,7 +88,7 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 	return refuseEmpty(cmd, "why", "bundle")
 }
 
-// diagnose looks, and shows what was found. A finding that is bad is an exit code and nothing more to say.
+// diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.
 func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 	d, err := p.App.Doctor(ctx, flags.of, flags.run)
 	switch {
@@ -108,7 +107,7 @@ func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 	return err
 }
 
-// bundle writes the archive and shows what is in it. What was found is no failure of that.
+// bundle writes the archive and lists its files. Findings do not make it fail.
 func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	made, err := p.App.Bundle(d, path, version(), raw)
 	if err != nil {
@@ -127,7 +126,7 @@ func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	}
 	q.line()
 	q.paragraph(span{}, normal, what+" Check the archive before you send it:")
-	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
+	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // never cut: users copy it
 	_, err = io.WriteString(p.Out, q.out.String())
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// Doctor writes a diagnosis for people: the verdict first, then what was found, the worst first. What is well is counted, or
-// shown too with all.
+// Doctor writes a diagnosis as text: the verdict, then the findings, the worst first. It counts checks that passed; with
+// all it lists them too.
 func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	p := page{term: term}
 	p.verdict(d.Verdict)
@@ -36,7 +36,7 @@ func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// verdict is one line of a file or pipe however long it is: whoever reads the first line of the answer has it all.
+// verdict writes one line to a file or a pipe, however long, so that a script gets all of it with the first line.
 func (p *page) verdict(v check.Verdict) {
 	color := yellow
 	if v.Runs != nil {
@@ -58,8 +58,7 @@ func (p *page) verdict(v check.Verdict) {
 	}
 }
 
-// advice writes what to do behind a lead. A command in it stays on one line however long that is, because it is to be copied: the
-// terminal breaks it where it must.
+// advice writes the lead and then what to do. A command in it is never broken, however long, because users copy it.
 func (p *page) advice(lead span, body style, text string) {
 	width := p.term.Width - cells(lead.text)
 	if p.term.Width <= 0 {
@@ -88,8 +87,8 @@ func (p *page) advice(lead span, body style, text string) {
 	}
 }
 
-// parts are the pieces of an advice that may stand on lines of their own: its sentences and its commands. A colon parts them
-// where a command follows.
+// adviceParts splits an advice into sentences and commands, between which a line may break. A colon separates only before a
+// command.
 func adviceParts(text string) (pieces []string) {
 	for text != "" {
 		end := len(text)
@@ -104,7 +103,7 @@ func adviceParts(text string) (pieces []string) {
 	return pieces
 }
 
-// typed reports whether a piece of an advice is a command line.
+// isCommandLine reports whether a part of an advice is a command line.
 func isCommandLine(piece string) bool {
 	word, _, more := strings.Cut(strings.TrimPrefix(piece, "or "), " ")
 	return more && (strings.ContainsAny(word, "/=") || slices.Contains([]string{
@@ -112,7 +111,7 @@ func isCommandLine(piece string) bool {
 		"modprobe", "kill", "rm", "mv", "ls", "ldconfig", "mkdir", "chmod", "chown", "mount", "ulimit", "source", "eval"}, word))
 }
 
-// findings writes what was seen, once or for several devices, then why it matters and what to do, which they share.
+// findings writes a group of findings: what was seen of each, then the reason and the advice that they share.
 func (p *page) findings(alike []check.Finding) {
 	first := alike[0]
 	colors := map[check.Severity]style{check.Error: red, check.Warning: yellow, check.Unknown: blue, check.Info: cyan, check.OK: green}
@@ -131,7 +130,7 @@ func (p *page) findings(alike []check.Finding) {
 	}
 }
 
-// sentence begins with a capital letter, unless its first word is a name of code, and ends with a full stop.
+// sentence capitalises the first letter, unless the first word is an identifier, and adds a full stop.
 func sentence(s string) string {
 	if word, _, _ := strings.Cut(s, " "); strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" && word != "" && word != "gpuard" {
 		s = strings.ToUpper(s[:1]) + s[1:]
@@ -142,7 +141,7 @@ func sentence(s string) string {
 	return s
 }
 
-// alike puts findings together that differ only in what was seen, such as the same setting of eight GPUs.
+// groupAlike groups findings that differ only in what was seen, such as the same setting of eight GPUs.
 func groupAlike(findings []check.Finding) (groups [][]check.Finding) {
 	for _, f := range findings {
 		i := slices.IndexFunc(groups, func(g []check.Finding) bool {
@@ -157,7 +156,7 @@ func groupAlike(findings []check.Finding) (groups [][]check.Finding) {
 	return groups
 }
 
-// joined makes one finding of all that could not be looked at for one reason: without a driver that is a dozen.
+// joinUnknown joins the checks that failed for the same reason into one finding. Without a driver that is a dozen.
 func joinUnknown(findings []check.Finding) (out []check.Finding) {
 	const blind, most = "cannot see ", 3
 	type group struct {
@@ -193,12 +192,12 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 	return out
 }
 
-// unasked is the answer of a check that nobody wanted to look, as about a recorded machine: there is nothing to tell.
+// notChecked reports whether a check was skipped on purpose, as for a recorded machine. Such findings are hidden.
 func notChecked(f check.Finding) bool {
 	return f.Severity == check.Unknown && strings.Contains(f.Seen, "not looked")
 }
 
-// tally counts the findings by severity, and says where more is.
+// tally counts the findings by severity, and names the flags that show more.
 func tally(findings []check.Finding, all bool) string {
 	count := map[check.Severity]int{}
 	hidden := 0

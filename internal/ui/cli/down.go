@@ -37,7 +37,7 @@ removed.`,
 // downAnswer is the JSON answer of down.
 type downAnswer struct {
 	Schema string   `json:"schema"` // "gpuard.down/1"
-	Ended  []string `json:"ended"`  // instances that ran, or waited to, and are gone now
+	Ended  []string `json:"ended"`  // instances that ran or waited, and have ended
 }
 
 func (p *Program) downWith(ctx context.Context, o *projectFlags, names []string, now bool) error {

@@ -81,7 +81,7 @@ it.`,
 	return cmd
 }
 
-// drainText says what was done, what the others are told, and who has the GPU or waits for it.
+// drainText reports the drain, its reason, the leases that remain and the requests that wait.
 func (p *Program) drainText(d status.Drained, reason string) {
 	text := "; no reason is given (--reason)"
 	if reason != "" {
@@ -173,7 +173,6 @@ type undrainedDevice struct {
 	XIDs  []int    `json:"xids"` // codes of the driver's errors that were cleared
 }
 
-// codes lists each code once.
 func codes(xids []gpu.XID) []int {
 	out, seen := []int{}, map[int]bool{}
 	for _, x := range xids {
@@ -185,7 +184,7 @@ func codes(xids []gpu.XID) []int {
 	return out
 }
 
-// handleOf is what names the GPU to gpuard: "2", "amd:0" on a machine with several vendors.
+// handleOf is the GPU as --device takes it: "2", or "amd:0" on a machine with several vendors.
 func handleOf(d job.Given) string { return strings.TrimPrefix(d.Label, "GPU ") }
 
 func someGPUs(cmd *cobra.Command, args []string) error {
@@ -195,10 +194,10 @@ func someGPUs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// deviceList is what was named, by words or by commas.
+// deviceList splits the arguments, which may be separated by spaces or commas.
 func deviceList(args []string) []string { return strings.Split(strings.Join(args, ","), ",") }
 
-// completeGPU completes GPUs; for undrain those that are drained or have errors to settle.
+// completeGPU completes GPUs; for undrain those that are drained or have errors to clear.
 func (p *Program) completeGPU(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)

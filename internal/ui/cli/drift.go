@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/health"
 )
 
-// drifting reads --drift, whose value stands behind an equals sign because it may be left out: in "--drift hot" the word
-// would be the command.
+// readDrift reads --drift. Its value is optional and so needs an equals sign: in "--drift hot" the parser takes hot for the
+// command.
 func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
 		if _, err := kinds(first); err == nil {
@@ -21,7 +21,7 @@ func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	return kinds(text)
 }
 
-// kinds reads the kinds of trouble.
+// kinds reads the value of --drift: all, or a list of kinds.
 func kinds(text string) (list []string, err error) {
 	known := []string{}
 	for _, k := range health.Kinds() {

@@ -82,7 +82,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
 	f := cmd.Flags()
 	f.StringVar(&o.login, "login", "", "`WHICH` GPUs a shell without a lease sees: all, allowed or none; config.yaml may allow fewer")
-	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // a file may be stricter
+	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // config.yaml may be stricter
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), noFiles))
 	f.StringVar(&o.save, "save", "", "save the variables as they were before, under the name `ID`")
 	f.StringVar(&o.restore, "restore", "", "print the commands that put back what --save `ID` saved")
@@ -128,7 +128,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	return p.leaseEnv(cmd, o, spec, write, keep)
 }
 
-// leaseEnv leases for the shell, and prints the variables of that.
+// leaseEnv leases for the shell and prints the variables of the lease.
 func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *app.Holding) ([]visible.Var, error)) error {
 	p.showStanding(o.format == "json")
 	h, err := p.App.HoldShell(cmd.Context(), spec)
@@ -153,7 +153,7 @@ func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, wri
 	})
 }
 
-// restoreEnv prints what puts everything back.
+// restoreEnv prints the commands that restore the variables that --save saved.
 func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
 	if err := refuseEmpty(cmd, "restore"); err != nil {
 		return asUsage(err)
@@ -179,7 +179,7 @@ func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
 	return write(p.Out, vars, p.said)
 }
 
-// writer checks the format.
+// writer checks the flags of the format and returns its writer.
 func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
 	if err := refuseEmpty(cmd, "save"); err != nil {
 		return nil, asUsage(err)
@@ -196,7 +196,7 @@ func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
 	return writerOf(o.format)
 }
 
-// printLogin prints what the login rule says. Where that fails the variables that hide everything are printed all the same.
+// printLogin prints the variables of the login rule. On an error it still prints variables, which hide every GPU.
 func (p *Program) printLogin(cmd *cobra.Command, o *envOptions) error {
 	var wrong error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -222,7 +222,7 @@ func loginWords() []string {
 	return []string{string(policy.LoginAll), string(policy.LoginAllowed), string(policy.LoginNone)}
 }
 
-// waiting is for a lease only: variables alone are known at once.
+// waiting reads the wait flags, and refuses them without --lease.
 func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
 	for _, name := range []string{"wait", "no-wait", "fallback"} {
 		if !o.lease && cmd.Flags().Changed(name) {
@@ -232,8 +232,8 @@ func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
 	return o.wait.read(p, cmd)
 }
 
-// delivered writes the answer, and gives the lease back when nobody can read it. A closed pipe must come back as an error
-// for that and not as a signal.
+// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an error
+// of the write and does not kill gpuard.
 func (p *Program) deliver(cmd *cobra.Command, h *app.Holding, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
@@ -245,7 +245,7 @@ func (p *Program) deliver(cmd *cobra.Command, h *app.Holding, write func() error
 	return errors.Join(err, p.App.Undo(cmd.Context(), h))
 }
 
-// idiom is how a shell gets a lease of its own.
+// evalLine is the command line by which a shell leases for itself.
 func evalLine(format string) string {
 	if format == "fish" {
 		return "gpuard env --lease --format fish | source"
@@ -253,13 +253,13 @@ func evalLine(format string) string {
 	return `eval "$(gpuard env --lease)"`
 }
 
-// closeEnv makes the eval of a failed answer fail: an empty one would succeed, and the shell would go on with every GPU.
-// The words mean nothing to any shell.
+// failEval makes the eval of a failed env fail. An empty output would succeed, and the shell would continue with every GPU.
+// The words after false are a comment, or arguments that false ignores.
 func (p *Program) failEval(cmd *cobra.Command) {
 	if cmd == nil || cmd.Name() != "env" || cmd.Flags().Changed("login") || p.wantsJSON(cmd) || p.term(p.Out).TTY {
 		return
 	}
-	for i, word := range p.Args { // where the parser stopped at a mistake, the flag has not been read
+	for i, word := range p.Args { // if the parser stopped at an error, it may not have read the flag
 		if word == "--format=dotenv" || word == "dotenv" && i > 0 && p.Args[i-1] == "--format" {
 			return
 		}
@@ -267,10 +267,9 @@ func (p *Program) failEval(cmd *cobra.Command) {
 	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
 }
 
-// envWriter writes variables in one form; only JSON has room for notes.
+// envWriter writes variables in one format. Only JSON includes the notes.
 type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
 
-// writerOf knows the forms.
 func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":

@@ -95,7 +95,7 @@ func (p *Program) evictOrList(cmd *cobra.Command, o *evictOptions, args []string
 	return p.showEvicted(ended, o.json)
 }
 
-// told shows how it went; one process that stays makes the answer no.
+// showEvicted reports the result for each process. It returns an error if one did not end.
 func (p *Program) showEvicted(ended []leftover.Evicted, asJSON bool) error {
 	stay := 0
 	for _, e := range ended {
@@ -125,7 +125,7 @@ func (p *Program) showEvicted(ended []leftover.Evicted, asJSON bool) error {
 type leftAnswer struct {
 	Schema    string             `json:"schema"` // "gpuard.evict/1"
 	Leftovers []leftover.Row     `json:"leftovers"`
-	Evicted   []leftover.Evicted `json:"evicted"` // with process ids: how it went
+	Evicted   []leftover.Evicted `json:"evicted"` // the result for each process id that was given
 }
 
 func processIDs(args []string) ([]int, error) {
@@ -140,7 +140,7 @@ func processIDs(args []string) ([]int, error) {
 	return pids, nil
 }
 
-// Leftovers writes the list for people, one process a line and who it is below the numbers.
+// Leftovers writes the list as text: a line for each process, with its owner, age and command below.
 func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term Term) {
 	p := page{term: term}
 	if term.Width <= 0 {
@@ -169,7 +169,7 @@ func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Ti
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// who says whose it is, how old, how long it sleeps, and what it is.
+// describeLeftover gives the owner, lease, age, idle time and command of a process.
 func describeLeftover(r leftover.Row, now time.Time) string {
 	if r.PID == 0 {
 		return "a container, another PID namespace, or memory left by an ended process"

@@ -76,17 +76,17 @@ type explained struct {
 	*app.Explanation
 }
 
-// runtimes are the words of --runtime.
+// runtimes lists the values of --runtime.
 func runtimes() []string {
 	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
-// readToo are variables that change what others mean; the short ones are tinygrad's.
+// readToo lists variables that change the meaning of others. The short ones are tinygrad's.
 func readToo() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NV", "AMD", "CUDA"}
 }
 
-// strays are notes about given variables that no runtime reads: most often a misspelt name.
+// unknownVariables returns notes about given variables that no runtime reads, usually a misspelt name.
 func unknownVariables(given []string) []visible.Note {
 	notes := []visible.Note{}
 	for _, pair := range given {

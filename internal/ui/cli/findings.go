@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// findingPages are the pages of every code, of doctor's checks and then of lint's rules.
+// findingPages returns the page of every code: doctor's checks, then lint's rules.
 func findingPages() (pages []check.Page) {
 	for _, c := range check.Checks() {
 		pages = append(pages, c.Page)
@@ -38,7 +38,7 @@ func (p *Program) why(code string) error {
 	return nil
 }
 
-// likely names the code that was probably meant, else those that share the most words with what was typed.
+// nearestCodes suggests the code that was probably meant, else the codes that share the most words with the given one.
 func nearestCodes(code string, pages []check.Page) string {
 	const most = 4
 	var known []string
@@ -64,7 +64,7 @@ func nearestCodes(code string, pages []check.Page) string {
 	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
 }
 
-// FindingPage writes the page of a code for a terminal: its Markdown with the lines joined that belong together.
+// FindingPage writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
 func FindingPage(w io.Writer, about check.Page, term Term) {
 	p := page{term: term}
 	p.paragraph(span{cyan, about.Code + ": "}, bold, p.text(about.Title))
@@ -86,7 +86,7 @@ func FindingPage(w io.Writer, about check.Page, term Term) {
 		case fence:
 			fenced = !fenced
 		case code:
-			p.out.WriteString("    " + p.text(strings.TrimPrefix(line, "    ")) + "\n") // to be copied, so it is not cut
+			p.out.WriteString("    " + p.text(strings.TrimPrefix(line, "    ")) + "\n") // never cut: users copy it
 		case line == "":
 			p.line()
 		default:
@@ -98,7 +98,7 @@ func FindingPage(w io.Writer, about check.Page, term Term) {
 		p.line()
 	}
 	for _, from := range about.From {
-		if strings.HasPrefix(from, "https://") { // to be copied, so it is not broken
+		if strings.HasPrefix(from, "https://") { // never broken: users copy it
 			p.styled(dim, "from: "+p.text(from))
 			p.out.WriteByte('\n')
 			continue
