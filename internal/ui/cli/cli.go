@@ -1,5 +1,5 @@
-// Package cli is the command line. It reads the flags, calls package app, and writes the result as text or JSON. It makes
-// no decisions and does not touch the machine.
+// Package cli is the command line. It reads the flags, calls package app, and writes the result as text or JSON. It
+// makes no decisions and does not touch the machine.
 //
 //	p := &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
 //	os.Exit(cli.Main(ctx, p))
@@ -165,7 +165,8 @@ func (p *Program) machineVariable() string {
 // released is the version of a release build; the linker sets it (cmd/release).
 var released string
 
-// version is the version of a release, else that of the module for an installed program, else the commit of a local build.
+// version is the version of a release, else that of the module for an installed program, else the commit of a local
+// build.
 func version() string {
 	if released != "" {
 		return released

@@ -37,8 +37,8 @@ func bashScript(root *cobra.Command, w io.Writer) error {
 	return err
 }
 
-// unquoteUsages removes the backquotes around the names of values in the usages. Only --help interprets them; completion
-// prints a usage as it is.
+// unquoteUsages removes the backquotes around the names of values in the usages. Only --help interprets them;
+// completion prints a usage as it is.
 func unquoteUsages(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)

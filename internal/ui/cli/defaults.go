@@ -20,8 +20,8 @@ type filling struct {
 	most  time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
 }
 
-// fill sets flags that were not given from the configuration files, the nearest first. It skips defaults that contradict a
-// flag that was given. If a rule limits the run time it sets --timeout.
+// fill sets flags that were not given from the configuration files, the nearest first. It skips defaults that
+// contradict a flag that was given. If a rule limits the run time it sets --timeout.
 func (p *Program) fill(cmd *cobra.Command) error {
 	config, err := p.App.Config()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// Doctor writes a diagnosis as text: the verdict, then the findings, the worst first. It counts checks that passed; with
-// all it lists them too.
+// Doctor writes a diagnosis as text: the verdict, then the findings, the worst first. It counts checks that passed;
+// with all it lists them too.
 func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	p := page{term: term}
 	p.verdict(d.Verdict)
@@ -87,8 +87,8 @@ func (p *page) advice(lead span, body style, text string) {
 	}
 }
 
-// adviceParts splits an advice into sentences and commands, between which a line may break. A colon separates only before a
-// command.
+// adviceParts splits an advice into sentences and commands, between which a line may break. A colon separates only
+// before a command.
 func adviceParts(text string) (pieces []string) {
 	for text != "" {
 		end := len(text)

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/health"
 )
 
-// readDrift reads --drift. Its value is optional and so needs an equals sign: in "--drift hot" the parser takes hot for the
-// command.
+// readDrift reads --drift. Its value is optional and so needs an equals sign: in "--drift hot" the parser takes hot for
+// the command.
 func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
 		if _, err := kinds(first); err == nil {

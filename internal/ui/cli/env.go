@@ -232,8 +232,8 @@ func (o *envOptions) waiting(p *Program, cmd *cobra.Command) error {
 	return o.wait.read(p, cmd)
 }
 
-// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an error
-// of the write and does not kill gpuard.
+// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
+// error of the write and does not kill gpuard.
 func (p *Program) deliver(cmd *cobra.Command, h *app.Holding, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
@@ -253,8 +253,8 @@ func evalLine(format string) string {
 	return `eval "$(gpuard env --lease)"`
 }
 
-// failEval makes the eval of a failed env fail. An empty output would succeed, and the shell would continue with every GPU.
-// The words after false are a comment, or arguments that false ignores.
+// failEval makes the eval of a failed env fail. An empty output would succeed, and the shell would continue with every
+// GPU. The words after false are a comment, or arguments that false ignores.
 func (p *Program) failEval(cmd *cobra.Command) {
 	if cmd == nil || cmd.Name() != "env" || cmd.Flags().Changed("login") || p.wantsJSON(cmd) || p.term(p.Out).TTY {
 		return

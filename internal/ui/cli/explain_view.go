@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Explain writes what a program sees: logical number, index, model, PCI address and UUID of each device, then the notes.
-// Below 60 columns each device takes several lines.
+// Explain writes what a program sees: logical number, index, model, PCI address and UUID of each device, then the
+// notes. Below 60 columns each device takes several lines.
 func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 	p := page{term: term}
 	if len(v.Visible) == 0 {
@@ -29,7 +29,8 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// ExplainProcess writes the process, its container, job and lease, and the variables that decide. Call Explain after it.
+// ExplainProcess writes the process, its container, job and lease, and the variables that decide. Call Explain after
+// it.
 func ExplainProcess(w io.Writer, x *app.Explanation, term Term) {
 	p := page{term: term}
 	e := x.Process

@@ -66,7 +66,7 @@ read. Python files are parsed by the Python of your environment.`,
 	return cmd
 }
 
-// linted shows a report and turns it into an exit code.
+// showLint writes the report and returns its exit code as an error.
 func (p *Program) showLint(found linter.Report, asJSON bool) error {
 	if asJSON {
 		if err := writeJSON(p.Out, lintAnswer{"gpuard.lint/1", found}); err != nil {
@@ -85,7 +85,7 @@ func (p *Program) showLint(found linter.Report, asJSON bool) error {
 	return nil
 }
 
-// lintProblems says each problem once: without a Python no Python file can be read.
+// lintProblems reports each reason once: without a Python interpreter all Python files have the same.
 func (p *Program) lintProblems(problems []linter.Omission) {
 	paths := map[string][]string{}
 	var order []string
@@ -111,12 +111,12 @@ type lintAnswer struct {
 	linter.Report
 }
 
-// formats are the formats by the words of --as.
+// formats lists the formats of --as.
 func formats() []lint.Kind {
 	return []lint.Kind{lint.Python, lint.Notebook, lint.Shell, lint.Dockerfile, lint.Compose, lint.Conda, lint.Workflow, lint.Unit, lint.Desktop}
 }
 
-// formatNames are the words of --as: the first word of a format's name that it shares with no other.
+// formatNames lists the values of --as.
 func formatNames() (names []string) {
 	for _, k := range formats() {
 		names = append(names, formatName(k))

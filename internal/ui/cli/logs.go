@@ -92,7 +92,7 @@ func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) 
 	return p.followLogs(ctx, folder, p.showing(logs, out, nil), mine)
 }
 
-// rest writes what is there, with all also a last line without an end.
+// rest writes the lines that exist now; with all also a last line without a newline.
 func (o *printer) rest(logs *services.Logs, all bool) error {
 	for line, ok := logs.Now(); ok; line, ok = logs.Now() {
 		if err := o.print(line); err != nil {
@@ -111,7 +111,7 @@ func (o *printer) rest(logs *services.Logs, all bool) error {
 	return nil
 }
 
-// followLogs goes on until nothing runs, and nothing will.
+// followLogs continues until no instance runs or will be started.
 func (p *Program) followLogs(ctx context.Context, folder *services.Folder, s *screen, mine selection) error {
 	defer s.leave()
 	a := &poller{p: p, folder: folder, quiet: true}

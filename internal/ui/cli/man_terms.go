@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app"
 )
 
-// manExits says what the exit code of a command means.
+// manExits lists the exit codes of a command.
 func manExits(cmd *cobra.Command) string {
 	table := func(list []app.Exit) string {
 		var b strings.Builder
@@ -38,7 +38,7 @@ func manExits(cmd *cobra.Command) string {
 	return table(plain)
 }
 
-// manTerm is a variable or a file, and the commands that it matters to; without any, to all.
+// manTerm is a variable or a file, and the commands that use it. Without commands all use it.
 type manTerm struct {
 	name, words string
 	of          []string

@@ -19,7 +19,7 @@ type explainedAndProbed struct {
 	Probe app.Probe `json:"probe"` // the driver's own answer
 }
 
-// probe is explain with the driver's own answer beside it. A difference ends with 1, because one of the two is wrong.
+// probe is explain --probe: the view of explain and the driver's own answer. A difference exits with 1.
 func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 	view, m, probe, err := p.App.Probe(cmd.Context(), given)
 	if err != nil {
@@ -40,8 +40,7 @@ func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 	return nil
 }
 
-// Probed writes what the driver says: one line when it agrees, else every difference and what somebody else needs to
-// see the same.
+// Probed writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
 func Probed(w io.Writer, probe app.Probe, term Term) {
 	p := page{term: term}
 	p.line()
@@ -69,7 +68,7 @@ func Probed(w io.Writer, probe app.Probe, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// evidence is what the answer depends on.
+// evidence lists the variables, versions and devices on which the answer depends.
 func evidence(probe app.Probe) []string {
 	out := append([]string{}, probe.Variables...)
 	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", orUnknown(probe.Driver), orUnknown(probe.CUDA), probe.Code, probe.Library))

@@ -95,7 +95,7 @@ func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*se
 	return writeJSON(p.Out, answer)
 }
 
-// stateWord is what an instance does, in one word or two.
+// stateWord is the state of an instance in one or two words, and its colour.
 func stateWord(row *services.Row) (string, style) {
 	switch row.State {
 	case service.Running:
@@ -113,7 +113,7 @@ func stateWord(row *services.Row) (string, style) {
 	return string(row.State), yellow
 }
 
-// whereOf is what an instance has of the machine: "GPU 0, GPU 1", "8 GiB of GPU 2".
+// whereOf lists the devices of an instance: "GPU 0, GPU 1", or "8 GiB of GPU 2" for a share.
 func whereOf(row *services.Row) string {
 	var labels []string
 	for _, d := range row.Devices {
@@ -132,7 +132,7 @@ func whereOf(row *services.Row) string {
 	return text
 }
 
-// remark is what has to be said below the line of an instance.
+// remark is the text below the line of an instance; "" if there is none.
 func remark(row *services.Row) string {
 	var parts []string
 	switch {

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// quotaFlags say how hard a share is kept.
+// quotaFlags are the flags that say how a share is enforced.
 type quotaFlags struct {
 	level, require string
 	threads        int
@@ -28,7 +28,7 @@ func (q *quotaFlags) add(cmd *cobra.Command) {
 
 func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
 
-// read checks the flags against each other and puts them into the request.
+// read checks the flags and copies them into the request.
 func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
 	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
 		if cmd.Flags().Changed(name) && out.Share == 0 {
@@ -58,7 +58,7 @@ func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
 	return nil
 }
 
-// level says how hard a share is kept: " (watch)".
+// level says how a share is enforced: " (watch)".
 func level(q job.Quota) string {
 	if q == job.NoQuota {
 		return " (not enforced)"

@@ -28,10 +28,10 @@ func (r *rankFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("ranks", cobra.FixedCompletions([]string{"all", "own"}, noFiles))
 }
 
-// asked reports whether several processes are wanted.
+// given reports whether --torchrun or --ranks is given.
 func (r *rankFlags) given(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
 
-// read adds what is asked for to the request. spec is complete but for that, and care is read.
+// read checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
 func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if err := refuseEmpty(cmd, "ranks"); err != nil {
@@ -62,7 +62,7 @@ func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, as
 	return err
 }
 
-// check finds what does not go together.
+// check refuses values and combinations that make no sense.
 func (r *rankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 	first := cmd.Flags().Arg(0)
 	_, number := strconv.Atoi(r.ranks)
@@ -91,7 +91,7 @@ func (r *rankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 	return nil
 }
 
-// isDry reports whether nothing will be started.
+// isDry reports whether --dry-run is given.
 func isDry(cmd *cobra.Command) bool {
 	dry, err := cmd.Flags().GetBool("dry-run")
 	return err == nil && dry

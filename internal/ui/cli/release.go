@@ -53,7 +53,7 @@ a running command of gpuard run is not released: end the command instead.`,
 	return cmd
 }
 
-// inside says whether the caller has the variables of this lease.
+// inside reports whether the caller runs in this lease.
 func (p *Program) inside(lease string) bool {
 	mine, _ := p.App.Env.Lookup("GPUARD_LEASE")
 	return mine == lease

@@ -58,7 +58,8 @@ func (p *Program) restartWith(cmd *cobra.Command, o *projectFlags, names []strin
 	return p.untilBegun(cmd, signals, a, t, func(*services.View) {})
 }
 
-// untilBegun says what happens until nothing but waiting for devices is left to do, and then how it is. first gets the first look.
+// untilBegun reports events until each instance has started, ended, failed or waits for a device, and then the result.
+// first is called with the first view.
 func (p *Program) untilBegun(cmd *cobra.Command, signals <-chan os.Signal, a *poller, t *eventFinder, first func(*services.View)) error {
 	var last *services.View
 	err := a.until(cmd.Context(), signals, func(view *services.View) bool {
@@ -81,7 +82,8 @@ func (p *Program) untilBegun(cmd *cobra.Command, signals <-chan os.Signal, a *po
 	return p.brought(cmd, last, t.only, a.quiet)
 }
 
-// brought is the answer of what starts services: whether they are as wanted.
+// brought returns the result of a command that starts services: an error if one is not as wanted, and with asJSON the
+// answer.
 func (p *Program) brought(cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
 	err := outcome(view, which)
 	if !asJSON {

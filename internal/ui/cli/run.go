@@ -85,7 +85,7 @@ func (p *Program) run() *cobra.Command {
 	return cmd
 }
 
-// add registers what is asked of a run: devices, waiting, and care while it runs.
+// add registers the flags for devices, waiting, supervision and ranks.
 func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	o.spec.add(p, cmd)
 	o.wait.add(cmd)
@@ -96,7 +96,7 @@ func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
 }
 
-// read checks those flags, but for --verify, which needs a machine.
+// read checks those flags except --verify, which needs the machine.
 func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
 	if err = p.fill(cmd); err != nil {
 		return spec, nil, err
@@ -113,8 +113,8 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 	return spec, care, p.atDefault(err)
 }
 
-// keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there. most is how long a
-// rule lets the lease last; the holder sees to that.
+// keep reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
+// command. most is the time limit of a rule; the holder enforces it.
 func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.keepWhile
 	err := refuseEmpty(cmd, "keep-while")
@@ -195,7 +195,7 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch
 	return l.Exec()
 }
 
-// whole has lists where a job without a device has none.
+// withLists replaces nil lists, which JSON would write as null, with empty ones.
 func withLists(plan job.Plan) job.Plan {
 	plan.Devices = append([]job.Given{}, plan.Devices...)
 	plan.Reasons = append([]job.Reason{}, plan.Reasons...)
@@ -203,7 +203,7 @@ func withLists(plan job.Plan) job.Plan {
 	return plan
 }
 
-// dryRun answers on standard output what run would answer now.
+// dryRun writes on standard output what run would choose now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	plan, err := p.App.Decide(cmd.Context(), spec)
 	var refusal *job.Refusal

@@ -193,8 +193,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// maxLines is how many lines of a file --dry-run shows, and maxLinesDone how many are shown of one that lies there to be read, so that
-// what to do next is not driven off the screen; --json has all of them.
+// maxLines is how many lines of a file --dry-run shows, and maxLinesDone how many are shown of one that lies there to
+// be read, so that what to do next is not driven off the screen; --json has all of them.
 const maxLines, maxLinesDone = 60, 30
 
 // showSetup says what became of each file, with the lines that gpuard wrote.
