@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
+// setup is the group of setup commands: one for each target, each with --dry-run, --remove and --json.
 func (p *Program) setup() *cobra.Command {
 	var t target
 	name := ""
@@ -72,7 +72,7 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 // setupList is the JSON answer of setup without a target.
 type setupList struct {
 	Schema string   `json:"schema"` // "gpuard.setup/1"
-	Setups []string `json:"setups"` // targets, with what they were named for: "conda /home/ann/envs/train"
+	Setups []string `json:"setups"` // target and name: "conda /home/ann/envs/train"
 }
 
 func (p *Program) listSetups(asJSON bool) error {
@@ -92,17 +92,17 @@ func (p *Program) listSetups(asJSON bool) error {
 	return nil
 }
 
-// setups are the keys of what is set up, the caller's first.
+// setups returns the keys of all setups, the caller's before those of the system.
 func (p *Program) setups() ([]string, error) {
 	keys, err := (&setup.Setup{App: p.App}).Keys()
 	if err != nil {
 		return nil, err
 	}
-	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // whoever may not read it is not shown it
+	system, _ := (&setup.Setup{App: p.App, System: true}).Keys() // not shown to users who may not read it
 	return append(keys, system...), nil
 }
 
-// removeListed takes away what the list of what is set up calls so.
+// removeListed removes the setup with this name in the list.
 func (p *Program) removeListed(t *target, name string) error {
 	mine, err := (&setup.Setup{App: p.App}).Keys()
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Program) removeListed(t *target, name string) error {
 	return p.do(t, func() (string, error) { return name, nil }, nil)
 }
 
-// others is a note of what the same target has set up, for somebody who named something else.
+// otherSetups is a note that lists the other setups of the target, for a name that is not set up.
 func (p *Program) otherSetups(name string) []string {
 	keys, _ := p.setups() // Remove has read them
 	target, _, _ := strings.Cut(name, " ")
@@ -126,13 +126,13 @@ func (p *Program) otherSetups(name string) []string {
 	return []string{"set up: " + strings.Join(keys, ", ")}
 }
 
-// target are the flags of every setup.
+// target is the flags and hooks of every setup command.
 type target struct {
 	dry, remove, json bool
-	system            bool // root's record
+	system            bool // record it in root's list
 
-	doubts func() []string             // about the choice that was written down; nil: there is none
-	after  func(setup.Report) []string // what to type when it was taken away; nil: nothing
+	doubts func() []string             // notes about the choice that was written; nil: none
+	after  func(setup.Report) []string // commands to type after a removal; nil: none
 }
 
 func (t *target) add(cmd *cobra.Command) {
@@ -142,8 +142,8 @@ func (t *target) add(cmd *cobra.Command) {
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
-// do brings about, shows or takes away what a target wishes. key is what it is remembered by; wish is asked only where
-// something is to be written.
+// do writes, previews or removes a setup. key returns its name in the record; wish, which is called only for a setup
+// that is written or previewed, returns its files.
 func (p *Program) do(t *target, key func() (string, error), wish func() (setup.Wish, error)) error {
 	s := &setup.Setup{App: p.App, System: t.system}
 	var r setup.Report
@@ -197,7 +197,7 @@ func firstOf(errs ...error) error {
 // be read, so that what to do next is not driven off the screen; --json has all of them.
 const maxLines, maxLinesDone = 60, 30
 
-// showSetup says what became of each file, with the lines that gpuard wrote.
+// showSetup reports the change of each file, with the lines that gpuard wrote.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term Term) {
 	most := maxLines
 	if r.Done {
@@ -229,7 +229,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			fmt.Fprintf(w, "  + %s\n", safe(strings.TrimRight(line, "\n")))
 		}
 	}
-	if !term.TTY { // else a program that looks for a note would have to join its lines
+	if !term.TTY { // a script that searches for a note gets it on one line
 		term.Width = 0
 	}
 	p := page{term: term}
@@ -245,7 +245,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	}
 }
 
-// chosen are the flags of a choice of devices that were given, as words for another command line.
+// chosen returns those flags of among that were given, as words for another command line.
 func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	among.VisitAll(func(f *pflag.Flag) {
 		given := cmd.Flags().Lookup(f.Name)
@@ -264,10 +264,10 @@ func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	return words
 }
 
-// choice are the flags that say which devices a setup is about.
+// choice is the flags that choose devices, in a setup.
 type choice struct{ specFlags }
 
-// flags checks them, and returns them as words for gpuard run and gpuard env.
+// flags checks the flags, and returns them as words for gpuard run and gpuard env.
 func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	if _, err := c.spec(cmd, nil); err != nil {
 		return nil, asUsage(err)
@@ -277,8 +277,8 @@ func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	return chosen(cmd, all.Flags()), nil
 }
 
-// doubts says so where this machine cannot give what is chosen. It is written all the same: the driver may be down, and home
-// folders are shared with machines that have other devices.
+// doubts returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may be
+// down, and home folders are shared with machines that have other devices.
 func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 	return func() []string {
 		spec, err := c.spec(cmd, nil)
@@ -289,5 +289,5 @@ func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 	}
 }
 
-// shellWords is a command line for messages.
+// shellWords quotes words as a command line for messages.
 func shellWords(words ...string) string { return shellquote.Words(shellquote.Sh, words...) }

@@ -54,7 +54,7 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 	return cmd
 }
 
-// modes are the flags beside a choice.
+// modes adds --ask and --lease.
 func (o *condaOptions) modes(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is deactivated")
@@ -105,7 +105,7 @@ func (p *Program) condaFile(cmd *cobra.Command, o *condaOptions, name string) er
 	return p.do(&o.target, f.Key, f.Wish)
 }
 
-// words are the flags that say which devices, and when.
+// words returns the choice, with --ask and --lease, as words for a command line.
 func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := o.choice.flags(p, cmd)
 	if err != nil {
@@ -128,7 +128,7 @@ func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	return words, nil
 }
 
-// adopt takes the flags that the environment's own variable has.
+// adopt applies the flags from the environment's own variable, which --environment-yml set.
 func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")

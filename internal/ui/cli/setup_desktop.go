@@ -69,7 +69,7 @@ func (p *Program) setupDesktop() *cobra.Command {
 	return cmd
 }
 
-// entryAndArguments tells what stands before -- from what stands behind.
+// entryAndArguments splits the arguments at -- into the entry and the arguments of the program.
 func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app/setup"
 )
 
-// leasing are the flags of a setup after which something runs with a lease: which devices, and what while none is free.
+// leasing is the flags of a setup that starts a program with a lease: devices and waiting.
 type leasing struct {
 	choice
 
@@ -22,7 +22,7 @@ func (l *leasing) add(p *Program, cmd *cobra.Command) {
 	l.wait.add(cmd)
 }
 
-// flags checks them, and returns them as words for gpuard run.
+// flags checks the flags, and returns them as words for gpuard run.
 func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := l.choice.flags(p, cmd)
 	if err == nil {
@@ -36,7 +36,7 @@ func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	return append(words, chosen(cmd, all.Flags())...), nil
 }
 
-// waits reports whether what runs may wait in line.
+// waits reports whether the program may wait in line.
 func (l *leasing) waits() bool {
 	return !l.cpu && !l.wait.noWait && (len(l.wait.fallback) == 0 || slices.Contains(l.wait.fallback, "wait"))
 }
@@ -96,7 +96,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 	return cmd
 }
 
-// unitAndCommand tells what stands before -- from what stands behind.
+// unitAndCommand splits the arguments at -- into the unit and the command.
 func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {

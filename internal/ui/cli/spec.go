@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// specFlags are the flags of everything that chooses devices.
+// specFlags are the flags that choose devices.
 type specFlags struct {
 	gpus                        int
 	cpu, any                    bool
@@ -40,12 +40,12 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	p.completeSpec(cmd)
 }
 
-// privateState is a flag of everything that leases.
+// privateState adds --private-state to a command that leases.
 func (p *Program) privateState(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.App.PrivateState, "private-state", false, "lease in a container even though processes outside do not see the lease")
 }
 
-// conflicts of the flags that choose devices.
+// conflicts lists the pairs of flags that cannot be given together.
 func (s *specFlags) conflicts() []conflict {
 	list := []conflict{
 		{"mig", "gpus", "a MIG slice is never counted as a GPU"},
@@ -58,7 +58,7 @@ func (s *specFlags) conflicts() []conflict {
 	return list
 }
 
-// spec reads the flags into a request, or says which one is wrong.
+// spec checks the flags and returns the request.
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: s.gpus, CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
@@ -100,7 +100,7 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 	return out, s.check(cmd, &out)
 }
 
-// noRange names the numbers that somebody meant by 0-3.
+// noRange refuses a range such as 0-3, and lists the numbers to write instead.
 func noRange(flag string, names []string) error {
 	for _, name := range names {
 		first, last, ok := strings.Cut(name, "-")
@@ -118,7 +118,7 @@ func noRange(flag string, names []string) error {
 	return nil
 }
 
-// plainGlob refuses what other globs know and this one does not, rather than never to match.
+// plainGlob refuses the special characters of other globs: such a pattern would never match.
 func plainGlob(pattern string) error {
 	i := strings.IndexAny(pattern, `[]{}\`)
 	if i < 0 {
@@ -128,7 +128,7 @@ func plainGlob(pattern string) error {
 		pattern, pattern[i:i+1], example("model"))
 }
 
-// memorySize reads --mem or --share. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
+// memorySize reads --mem or --share. It refuses sizes below 1 MiB: the unit was probably forgotten.
 func memorySize(flag, text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// standing shows where a waiting request stands. On a terminal that is one line that stays current; elsewhere it is said
-// once. Nothing is drawn while another job has the terminal.
+// standing shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
+// line once. It draws nothing while another job has the terminal.
 type standing struct {
 	p       *Program
 	mu      sync.Mutex
@@ -26,11 +26,11 @@ type standing struct {
 }
 
 const (
-	redraw = time.Second            // the least time between two drawings
-	brief  = 300 * time.Millisecond // a wait that is not worth a word, such as for memory of the job before
+	redraw = time.Second            // the shortest time between two redraws
+	brief  = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
 )
 
-// showStanding makes the app tell where a request stands, unless silence or JSON was asked for.
+// showStanding shows the place of a waiting request, unless quiet is set for -q or --json.
 func (p *Program) showStanding(quiet bool) {
 	if quiet {
 		return
@@ -39,7 +39,7 @@ func (p *Program) showStanding(quiet bool) {
 	p.App.Stand, p.App.Live = s.tell, p.term(p.Err).TTY
 }
 
-// tell is called at each change; nil ends the waiting.
+// tell is called at each change; nil means that the wait is over.
 func (s *standing) tell(now *status.Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,13 +89,14 @@ func (s *standing) wipe() {
 	s.shown = false
 }
 
-// onScreen: standard error leads to our terminal, and our job is the one in front.
+// onScreen reports whether standard error is a terminal on which our process group is in the foreground.
 func onScreen(p *Program) bool {
 	file, ok := p.Err.(*os.File)
 	return ok && inForeground(file)
 }
 
-// stops: the terminal stops a job behind that writes to it (stty tostop), and one that is stopped holds up the line.
+// stopsBackground reports whether the terminal stops a background job that writes to it (stty tostop). A stopped gpuard
+// would hold up the line.
 func stopsBackground(p *Program) bool {
 	file, ok := p.Err.(*os.File)
 	if !ok {
@@ -105,14 +106,14 @@ func stopsBackground(p *Program) bool {
 	return err == nil && modes.Lflag&unix.TOSTOP != 0
 }
 
-// inFront reports whether our process group has the terminal that the file leads to.
+// inForeground reports whether our process group is in the foreground of the terminal.
 func inForeground(file *os.File) bool {
 	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// Standing is the line: place, who is next, and who holds what since when. In width cells, 0 for no limit, it leaves out what
-// matters least until the first holder fits, and is cut behind that.
+// Standing is the line: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
+// details until the first holder fits in width cells, and cuts the rest.
 func Standing(s status.Standing, now time.Time, width int) string {
 	text := ""
 	for brevity := range 4 {
@@ -149,7 +150,7 @@ func place(s status.Standing, brevity int) string {
 	return "waiting for " + s.Want + ", " + at
 }
 
-// holder is "GPU 2: python of alice (PID 4242) since 14:02"; the shorter ones leave out the process, then the time.
+// holder is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
 func holder(h status.Holder, now time.Time, brevity int) string {
 	text := h.Device + ": "
 	switch {
@@ -178,7 +179,7 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 	return text
 }
 
-// clock is the time of day, with the date when that is not today's.
+// clock is the time of day, with the date if it is not today.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
