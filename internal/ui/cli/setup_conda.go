@@ -128,7 +128,7 @@ func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	return words, nil
 }
 
-// adopt applies the flags from the environment's own variable, which --environment-yml set.
+// adopt applies the flags from the environment's own variable, which --environment-yml writes.
 func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")

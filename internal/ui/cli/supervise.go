@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// careFlags are the flags of a run that gpuard stays beside.
+// careFlags are the flags of a supervised run.
 type careFlags struct {
 	timeout, retry, limit string
 	drift, stop, grace    string
@@ -23,7 +23,7 @@ type careFlags struct {
 	log                   logFile
 }
 
-// supervising are the flags that each make gpuard stay; the others only say how.
+// superviseFlags lists the flags that make a run supervised. The others only adjust the supervision.
 func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift"} }
 
 func (c *careFlags) add(cmd *cobra.Command) {
@@ -45,26 +45,26 @@ func (c *careFlags) add(cmd *cobra.Command) {
 // logFile is the value of --log.
 type logFile struct {
 	path  string
-	times int // that it was given
+	times int // how often the flag was given
 }
 
-// String is the file.
+// String returns the file.
 func (f *logFile) String() string { return f.path }
 
-// Set keeps the last.
+// Set replaces the file and counts the call.
 func (f *logFile) Set(text string) error {
 	f.path, f.times = text, f.times+1
 	return nil
 }
 
-// Type is that of a flag with a word.
+// Type is the type of a flag that takes a word.
 func (f *logFile) Type() string { return "string" }
 
 func careConflicts() []conflict {
 	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so there is no other GPU to move to; narrow the choice with --model or --exclude"}}
 }
 
-// care reads the flags; nil is a run that gpuard does not stay beside. With ranks there is a grace all the same.
+// care reads the flags. It returns nil for a run without supervision; --grace is valid then with ranks.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
@@ -131,7 +131,7 @@ func retries(text string) (n int, always bool, err error) {
 	return n, when == "any", nil
 }
 
-// stopSignal reads --stop-signal into the full name. Only signals that end a program are known.
+// stopSignal returns the full name of --stop-signal. It accepts only signals that end a program.
 func stopSignal(text string) (string, error) {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if !slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGABRT", "SIGKILL"}, name) {
@@ -149,22 +149,22 @@ func logLimit(text string) (gpu.Bytes, error) {
 	return n, nil
 }
 
-// ended is the JSON line at the end of a run that gpuard stayed beside.
+// ended is the JSON line at the end of a supervised run.
 type ended struct {
 	Schema   string        `json:"schema"`           // "gpuard.run-end/1"
 	Lease    string        `json:"lease"`            // of the last start; "" without a device
 	Devices  []job.Given   `json:"devices"`          // of the last start
 	Starts   int           `json:"starts"`           // how often the command was started
-	Seconds  float64       `json:"seconds"`          // that it ran, all starts together
+	Seconds  float64       `json:"seconds"`          // run time, the sum of all starts
 	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
 	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
 	TimedOut bool          `json:"timed_out"`        // --timeout ended it
-	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown
-	HeldBy   []job.Blocker `json:"held_by"`          // who still holds the lease
-	Notes    []string      `json:"notes"`            // what was said since the last start
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // largest host memory of one of its processes; null unknown
+	HeldBy   []job.Blocker `json:"held_by"`          // processes that still hold the lease
+	Notes    []string      `json:"notes"`            // remarks since the last start
 }
 
-// supervise runs the command beside gpuard. It returns only where that could not be done.
+// supervise runs the command as a child of gpuard. It returns only if the command could not be started.
 func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o *runOptions) error {
 	r, end, err := l.Supervise(cmd.Context(), *care, func(l *app.Launch, pid int) error { return p.announce(l, pid, o) })
 	if err != nil {
@@ -186,7 +186,7 @@ func (p *Program) supervise(cmd *cobra.Command, l *app.Launch, care *job.Care, o
 	return nil
 }
 
-// announce says what was given: as text before the start, as JSON after it, with the command's PID.
+// announce reports the devices: as text before the start, or as JSON after it, with the PID of the command.
 func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
 	switch {
 	case o.json && pid != 0:
@@ -202,7 +202,7 @@ func (p *Program) announce(l *app.Launch, pid int, o *runOptions) error {
 	return nil
 }
 
-// ending is the line at the end: where, how long, how, and how much of the machine's memory.
+// ending is the last line of a run: devices, run time, exit code or signal, and peak host memory.
 func ending(r *job.Result) string {
 	where := []string{}
 	for _, d := range r.Devices {
@@ -228,7 +228,7 @@ func ending(r *job.Result) string {
 	return strings.Join(parts, "; ")
 }
 
-// remaining says who still holds the lease of a command that has ended.
+// remaining names the processes that hold the lease after the command ended; "" if there are none.
 func remaining(r *job.Result) string {
 	if len(r.HeldBy) == 0 {
 		return ""
@@ -247,7 +247,7 @@ func remaining(r *job.Result) string {
 	return fmt.Sprintf("processes of the command still hold lease %s: %s; end them, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
 }
 
-// elapsed is a time for people: "2.4 s", "1h3m".
+// elapsed formats a run time: "2.4 s", "1h3m".
 func elapsed(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

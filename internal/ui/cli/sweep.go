@@ -89,7 +89,7 @@ func (p *Program) sweep() *cobra.Command {
 	return cmd
 }
 
-// sweepConflicts are flags that say the same thing in different ways.
+// sweepConflicts lists the pairs of flags that cannot be given together.
 func sweepConflicts() []conflict {
 	list := []conflict{
 		{"over", "csv", "runs come from one place"}, {"over", "commands", "runs come from one place"}, {"csv", "commands", "runs come from one place"},
@@ -140,7 +140,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	return p.conduct(cmd, s, o, show, err)
 }
 
-// question reads the flags into what is asked for.
+// readQuestion checks the flags and returns the sweep that they describe.
 func (o *sweepOptions) readQuestion(cmd *cobra.Command, args []string) (q *sweeper.Question, err error) {
 	q = &sweeper.Question{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
 	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
@@ -194,14 +194,14 @@ func (o *sweepOptions) readTimes(set func(string) bool, q *sweeper.Question) (er
 type sweepPreview struct {
 	Schema   string     `json:"schema"`   // "gpuard.sweep/1"
 	Runs     int        `json:"runs"`     // how many there would be
-	Numbers  []int      `json:"numbers"`  // of those in commands
-	Commands [][]string `json:"commands"` // the words of some runs, the first and the last among them
-	Unused   []string   `json:"unused"`   // parameters that no word asks for
+	Numbers  []int      `json:"numbers"`  // of the runs in commands
+	Commands [][]string `json:"commands"` // the words of some runs, including the first and the last
+	Unused   []string   `json:"unused"`   // parameters that no word of the command uses
 	Notes    []string   `json:"notes"`    // remarks
 	First    job.Plan   `json:"first"`    // what the first run would get now
 }
 
-// previewSweep says what would be run, and what the first run would get now.
+// previewSweep shows what would be run, and the devices that the first run would get now.
 func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweepOptions) error {
 	most := 4
 	if o.json {
@@ -237,14 +237,14 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweep
 	if refusal != nil {
 		fmt.Fprintln(p.Out, "The first run would wait:")
 		Refusal(p.Out, refusal, p.term(p.Out))
-		return nil //nolint:nilerr // a sweep waits: that is an answer
+		return nil //nolint:nilerr // a sweep waits, so this is not an error
 	}
 	fmt.Fprintln(p.Out, "The first run would get now:")
 	Plan(p.Out, plan, p.term(p.Out))
 	return nil
 }
 
-// unusedText is the remark about parameters that change nothing.
+// unusedText is the remark about parameters that the command does not use.
 func unusedText(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -252,5 +252,5 @@ func unusedText(names []string) string {
 	return fmt.Sprintf("no word of the command uses %s: write {{.%s}} where it belongs", strings.Join(names, ", "), names[0])
 }
 
-// asTyped is a command as one would type it, without what a terminal would act on.
+// asTyped is a command as a shell takes it, without control characters.
 func asTyped(words []string) string { return gpu.Clean(shellWords(words...)) }

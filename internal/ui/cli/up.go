@@ -65,7 +65,7 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 		return err
 	}
 	p.App.Project = project.Policy
-	if _, err := p.App.Config(); err != nil { // which every instance would say on its own
+	if _, err := p.App.Config(); err != nil { // else every instance would report it
 		return err
 	}
 	wanted, err := needed(project, names)
@@ -92,7 +92,7 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	return p.upFollowed(ctx, project, names, a, t, before)
 }
 
-// upDetached returns as soon as nothing but waiting for devices is left to do.
+// upDetached returns when each instance has started, ended, failed or waits for a device.
 func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names []string, a *poller, t *eventFinder) error {
 	ctx, signals := cmd.Context(), interrupts()
 	change, err := a.folder.Up(ctx, project, names)
@@ -104,7 +104,7 @@ func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names
 	return p.untilBegun(cmd, signals, a, t, first)
 }
 
-// held are instances that wait for another one which waits, too.
+// waitingForOthers returns events for instances that wait for other instances, which wait too.
 func waitingForOthers(view *services.View, which func(*services.Row) bool) (told []event) {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !inVain(row) {
@@ -114,7 +114,7 @@ func waitingForOthers(view *services.View, which func(*services.Row) bool) (told
 	return told
 }
 
-// unchanged says what goes on undisturbed: otherwise a second up would say nothing at all.
+// unchanged returns events for instances that keep running: otherwise a second up would report nothing.
 func unchanged(view *services.View, change *services.Change) (told []event) {
 	for i := range view.Rows {
 		row := &view.Rows[i]
@@ -133,7 +133,7 @@ func unchanged(view *services.View, change *services.Change) (told []event) {
 	return told
 }
 
-// upFollowed shows what they write until they have ended, or somebody ends them.
+// upFollowed shows the output of the services until they have ended, or a signal ends them.
 func (p *Program) upFollowed(ctx context.Context, project *service.Project, names []string, a *poller, t *eventFinder, before *services.View) error {
 	signals := interrupts(syscall.SIGPIPE)
 	screen := p.newScreen(a.folder, before, signals)
@@ -167,7 +167,8 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	return endedWell(last, t.only)
 }
 
-// broughtUp are the services that Ctrl-C ends: those that were named, and those that had to be started for them; nil for all.
+// broughtUp returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
+// for all.
 func broughtUp(names []string, view *services.View, change *services.Change) (list []string) {
 	if len(names) == 0 {
 		return nil
@@ -182,7 +183,7 @@ func broughtUp(names []string, view *services.View, change *services.Change) (li
 	return list
 }
 
-// endAll ends what Ctrl-C ends, kills it at the second one, and leaves at the third.
+// endAll ends the services of list, kills them at the second Ctrl-C, and returns at the third.
 func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os.Signal, a *poller, t *eventFinder, screen *screen, list []string) error {
 	mine := selection(list)
 	words := "ending all"
@@ -216,7 +217,7 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 	}
 }
 
-// finished reports whether nothing runs, and nothing will.
+// finished reports whether no instance runs or will be started.
 func finished(view *services.View, which func(*services.Row) bool) bool {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
@@ -226,7 +227,8 @@ func finished(view *services.View, which func(*services.Row) bool) bool {
 	return begun(view, which)
 }
 
-// endedWell is the error of instances that did not end well, which was said as it happened.
+// endedWell returns an error if an instance did not succeed. It is silent, because the failure was reported when it
+// happened.
 func endedWell(view *services.View, which func(*services.Row) bool) error {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; row.Wanted && which(row) && row.State != service.Done {

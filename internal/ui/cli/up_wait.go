@@ -14,24 +14,24 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// attending looks at a project again and again.
+// poller reads the state of a project until a condition is met.
 type poller struct {
 	p      *Program
 	folder *services.Folder
-	quiet  bool // nothing is drawn: somebody wants JSON, or the screen is full of logs
+	quiet  bool // draws nothing: the output is JSON, or the screen shows logs
 
 	drawn bool
 	began time.Time
 }
 
-// patience of attending.
+// Intervals of poller.
 const (
-	showAfter = time.Second     // after which it is said what is waited for
-	pollEvery = 5 * time.Second // between two looks when nobody tells of a change: who was killed cannot
+	showAfter = time.Second     // a shorter wait is not shown
+	pollEvery = 5 * time.Second // poll interval without a change event: a killed process sends none
 )
 
-// until calls each with every new view until that says that it is over. On a terminal it shows, after a second, what pending
-// says. The error is an *interrupted when a signal came.
+// until calls each with every new view until it returns true. On a terminal it shows, after a second, the text of
+// pending. The error is an *interrupted if a signal came.
 func (a *poller) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +68,7 @@ func (a *poller) until(ctx context.Context, signals <-chan os.Signal, each func(
 	}
 }
 
-// untilGone waits for the end of all that mine has. A reader that is gone changes nothing about that.
+// untilGone waits for the end of all instances of mine. It ignores SIGPIPE.
 func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *poller, mine selection, each func(*services.View)) error {
 	running := func(row *services.Row) bool { return mine.has(row) && (alive(row) || row.Kept) }
 	for {
@@ -88,7 +88,7 @@ func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *po
 	}
 }
 
-// first is the first row for which which is true; nil when there is none.
+// first is the first row for which the function returns true; nil if there is none.
 func first(view *services.View, which func(*services.Row) bool) *services.Row {
 	for i := range view.Rows {
 		if which(&view.Rows[i]) {
@@ -98,7 +98,7 @@ func first(view *services.View, which func(*services.Row) bool) *services.Row {
 	return nil
 }
 
-// draw shows what is waited for, on a terminal whose line is ours.
+// draw shows the text on a terminal, if gpuard is in the foreground.
 func (a *poller) draw(text string) {
 	if a.quiet || text == "" || !a.p.term(a.p.Err).TTY || !onScreen(a.p) {
 		return
@@ -110,7 +110,7 @@ func (a *poller) draw(text string) {
 	fmt.Fprint(a.p.Err, "\r\x1b[K"+lead+cut(page.text(text)+", "+age(time.Since(a.began)), width, page.dots()))
 }
 
-// wipe comes before anything else is written.
+// wipe erases the drawn line. Call it before other output.
 func (a *poller) wipe() {
 	if a.drawn && onScreen(a.p) {
 		fmt.Fprint(a.p.Err, "\r\x1b[K")
@@ -118,7 +118,7 @@ func (a *poller) wipe() {
 	a.drawn = false
 }
 
-// lines writes what happened.
+// lines writes events.
 func (a *poller) lines(told []event) {
 	if len(told) == 0 || a.quiet {
 		return
@@ -129,13 +129,13 @@ func (a *poller) lines(told []event) {
 	}
 }
 
-// begun reports whether no more than patience is needed for the instances that which names: they are ready, have ended, wait in
-// line for a device, or wait for one that does.
+// begun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
+// does.
 func begun(view *services.View, which func(*services.Row) bool) bool {
 	return slowest(view, which) == nil
 }
 
-// slowest is the first instance that begun waits for.
+// slowest is the first instance for which begun is false; nil if there is none.
 func slowest(view *services.View, which func(*services.Row) bool) *services.Row {
 	stuck := map[string]bool{} // services with an instance that will not be ready soon
 	var open []*services.Row
@@ -175,7 +175,7 @@ func dependsOn(row *services.Row, on map[string]bool) bool {
 	return false
 }
 
-// pending says what the slowest instance does.
+// pending describes the slowest instance.
 func pending(which func(*services.Row) bool) func(*services.View) string {
 	return func(view *services.View) string {
 		row := slowest(view, which)
@@ -186,7 +186,7 @@ func pending(which func(*services.Row) bool) func(*services.View) string {
 	}
 }
 
-// doing is what an instance does, in a few words.
+// doing is the state of an instance in a few words.
 func doing(row *services.Row) string {
 	switch row.State {
 	case service.Waiting:
@@ -210,12 +210,13 @@ func doing(row *services.Row) string {
 	return "is starting"
 }
 
-// failing reports whether it did not start well and is about to be started again: that may go on for ever, and up -d does not.
+// failing reports whether an instance failed and will be restarted. That may repeat for ever, so up -d does not wait
+// for it.
 func failing(row *services.Row) bool {
 	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
 }
 
-// outcome is the error of instances that could not be started, have failed, or wait for one of those; nil when all is well.
+// outcome returns an error if instances could not be started, failed, or wait for one that did.
 func outcome(view *services.View, which func(*services.Row) bool) error {
 	lost := map[string]bool{} // services
 	for again := true; again; {

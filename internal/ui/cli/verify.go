@@ -59,7 +59,7 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 	return cmd
 }
 
-// verifiable wants one process or lease, or a command behind two dashes.
+// checkTarget accepts one process or lease, or a command after --.
 func checkTarget(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
@@ -104,7 +104,7 @@ func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience t
 	return verdict(v, told)
 }
 
-// verdict turns what was found into the exit code.
+// verdict returns the exit code of the result as an error.
 func verdict(v *app.Verification, err error) error {
 	if code := app.VerifyExit(v.Verdict); err == nil && code != 0 {
 		return &failure{&silent{fmt.Errorf("%s", v.Line())}, code}
@@ -112,7 +112,7 @@ func verdict(v *app.Verification, err error) error {
 	return err
 }
 
-// overseen is what --verify asks for, refused before anything is leased where it cannot be done; nil without it.
+// verifyFlag returns the settings of --verify; nil without it. If they are not possible it fails before the lease.
 func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*app.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
@@ -130,7 +130,8 @@ func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*app.Oversight,
 	return watch, p.App.Overseeable()
 }
 
-// apart finds a value that was written behind --verify with a blank, and so became the command; it returns what to write.
+// valueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns
+// the value to write after an equals sign.
 func (p *Program) valueAfterBlank(command []string) (value string, ok bool) {
 	if len(command) == 0 {
 		return "", false

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// waitFlags are the flags of everything that leases: whether to wait for a device, how long, and what to do instead.
+// waitFlags are the flags of commands that lease: whether to wait for a device, how long, and what to do instead.
 type waitFlags struct {
 	wait     string
 	noWait   bool
 	fallback []string
 }
 
-// forever is what --wait means without a time.
+// forever is the value of --wait without a time.
 const forever = "forever"
 
 func (w *waitFlags) add(cmd *cobra.Command) {
@@ -33,7 +33,8 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
 }
 
-// waitConflicts are those of a command: a setup only shows what it would write, and that may wait.
+// waitConflicts lists the pairs of flags that cannot be given together. In a setup --dry-run concerns the files to
+// write, so there it does not conflict with --wait.
 func waitConflicts(cmd *cobra.Command) []conflict {
 	list := []conflict{
 		{"wait", "no-wait", "they contradict each other"},
@@ -46,7 +47,7 @@ func waitConflicts(cmd *cobra.Command) []conflict {
 	return list
 }
 
-// read checks the flags and tells the app.
+// read checks the flags and passes them to the app.
 func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
 	err := refuseTogether(cmd, waitConflicts(cmd))
 	if err == nil {
@@ -73,7 +74,7 @@ func (w *waitFlags) read(p *Program, cmd *cobra.Command) error {
 	return nil
 }
 
-// mistakenTime finds a word behind --wait that was meant as its time and became the command.
+// mistakenTime finds a word after --wait that was meant as its time but that the parser took for the command.
 func (p *Program) mistakenTime(cmd *cobra.Command) error {
 	word := cmd.Flags().Arg(0)
 	i := slices.Index(p.Args, "--wait")
@@ -90,7 +91,7 @@ func (p *Program) mistakenTime(cmd *cobra.Command) error {
 	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
 }
 
-// checkFallback refuses a list whose end would never be reached, and one that leaves another flag without a meaning.
+// checkFallback refuses a list whose end is never reached, and a list that conflicts with another flag.
 func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 	last := len(w.fallback) - 1
 	for i, word := range w.fallback {
@@ -113,8 +114,8 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 	return nil
 }
 
-// joinWait writes "--wait 10m" as "--wait=10m": the time may be left out, and then the parser looks for none behind a blank.
-// Words of the command that run starts are left alone.
+// joinWait rewrites "--wait 10m" as "--wait=10m". The time is optional, so the parser does not read one after a space.
+// The words of the command that run starts are not changed.
 func joinWait(root *cobra.Command, args []string) []string {
 	if !slices.Contains(args, "--wait") {
 		return args

@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// watchEvery is a compromise: drivers serialise queries, and nobody reads faster.
+// watchEvery is a compromise: drivers serialise queries, and users do not read faster.
 const watchEvery = 2 * time.Second
 
 // watch redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
@@ -41,7 +41,7 @@ func (p *Program) watch(ctx context.Context) error {
 	}
 }
 
-// look is the machine as it is now, with the lease that this shell is in marked.
+// readStatus reads the machine, and marks the lease of this shell.
 func (p *Program) readStatus(ctx context.Context) (status.Report, error) {
 	s, err := p.App.Status(ctx)
 	if lease, set := p.App.Env.Lookup("GPUARD_LEASE"); set {
@@ -50,13 +50,13 @@ func (p *Program) readStatus(ctx context.Context) (status.Report, error) {
 	return s, err
 }
 
-// keyboard reads keys as they are pressed and gives the terminal back as it was, whatever ends the program.
+// keyboard reads keys as they are pressed. It restores the terminal however the program ends.
 type keyboard struct {
 	before *unix.Termios
-	gone   chan struct{} // closed when somebody wants to leave
+	gone   chan struct{} // closed when the user pressed a key to leave
 }
 
-// listen is nil without a terminal, or in the background, where changing it would stop the program.
+// listen returns nil without a terminal, and in the background, where changing the terminal would stop the program.
 func listen(screen bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
 	if !screen || !inForeground(os.Stdin) {
@@ -88,7 +88,8 @@ func (k *keyboard) left() <-chan struct{} {
 
 func (k *keyboard) restore() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before) }
 
-// single asks for every key at once and unseen. Ctrl-\ becomes a key too: its signal would leave the terminal like this.
+// singleKeys turns off line mode and echo. Ctrl-\ becomes a key too, because its signal would end the program without
+// restoring the terminal.
 func (k *keyboard) singleKeys() {
 	mode := *k.before
 	mode.Lflag &^= unix.ICANON | unix.ECHO
@@ -96,8 +97,7 @@ func (k *keyboard) singleKeys() {
 	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &mode)
 }
 
-// obey restores the terminal before a signal ends the program as it would have without this, and asks for single keys
-// again after Ctrl-Z and fg.
+// handleSignals restores the terminal before a signal ends the program. After Ctrl-Z and fg it sets single keys again.
 func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 	for s := range signals {
 		number, _ := s.(syscall.Signal)
