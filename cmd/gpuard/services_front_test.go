@@ -104,7 +104,7 @@ func TestUpCtrlC(t *testing.T) {
 	tty.press("\x03")
 	// Lines of two logs, and of a log and gpuard, come in no promised order.
 	shown = tty.until("web +\\|.*web ends", "db +\\|.*db ends", "gpuard: db ended")
-	s.order(shown, "ending all; Ctrl-C again kills at once", "gpuard: web ended", "gpuard: db ended")
+	s.order(shown, "ending all; Ctrl-C again kills immediately", "gpuard: web ended", "gpuard: db ended")
 	if err := tty.cmd.Wait(); died(err) != unix.SIGINT {
 		t.Errorf("ended with %v, want SIGINT", err)
 	}

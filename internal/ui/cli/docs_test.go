@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// reference is where the pages made from the code lie.
+// reference is the folder of the pages that are made from the code.
 const reference = "../../../docs/reference"
 
 const made = "<!-- made from the code: make docs -->\n\n"
@@ -73,7 +73,7 @@ func firstDifference(have, want string) string {
 	return ""
 }
 
-// commandTree is the program without anything of this machine in it.
+// commandTree returns the commands, with defaults that do not depend on this machine.
 func commandTree() []*cobra.Command {
 	root := (&Program{App: &app.App{}}).root()
 	list := []*cobra.Command{root}
@@ -98,7 +98,7 @@ func commandsPage() string {
 func exitCodesPage() string {
 	var b strings.Builder
 	b.WriteString("# Exit codes\n\n" + made)
-	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
+	b.WriteString("`run` exits with the command's exit code, or dies by the signal that killed the command. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
 	b.WriteString("| code | meaning |\n| ---: | --- |\n")
 	for _, e := range app.Exits() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
@@ -107,7 +107,7 @@ func exitCodesPage() string {
 	for _, e := range app.VerifyExits() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
-	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not look at a file, or not mend it.\n")
+	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not read or fix a file.\n")
 	b.WriteString("\n`sweep` ends with 0 when all runs ended with 0 and with 1 when some failed; its own failures have the codes of `run` from 122 on, and a signal that ends it is passed on.\n")
 	b.WriteString(`
 Every other command:
@@ -131,7 +131,7 @@ func notesPage() string {
 	return b.String()
 }
 
-// TestHelp: every command has an example, its help fits the narrowest usual terminal, and no flag is left without a word.
+// TestHelp: every command has an example, and its help fits 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commandTree() {
 		text := helpText(c, helpWidth)
@@ -149,7 +149,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpNarrow: on a narrow terminal no line is wider than it, no word is broken and none is lost.
+// TestHelpNarrow: below 80 columns no line is too wide, and no word is broken or lost.
 func TestHelpNarrow(t *testing.T) {
 	for _, c := range commandTree() {
 		words := strings.Fields(helpText(c, helpWidth))

@@ -69,7 +69,7 @@ what a code means: gpuard doctor --why CODE
 	}
 }
 
-// TestDoctorNarrow: nothing is lost and no line of a terminal is wider than it; in a file the first line has the whole verdict.
+// TestDoctorNarrow: on a terminal no text is lost and no line is too wide; in a file the first line has the whole verdict.
 func TestDoctorNarrow(t *testing.T) {
 	for _, width := range []int{30, 40, 60} {
 		var b strings.Builder
@@ -93,7 +93,7 @@ func TestDoctorNarrow(t *testing.T) {
 	}
 }
 
-// TestAdvice: a command that is to be copied is never broken, and what stands around it is.
+// TestAdvice: text is wrapped, but a command is never broken, because users copy it.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"sudo reboot", "  do: sudo reboot\n"},
@@ -115,7 +115,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestDoctorColor: colour only where the terminal wants it, and the words say the severity without it.
+// TestDoctorColor: colours are written only if the terminal has them.
 func TestDoctorColor(t *testing.T) {
 	for _, color := range []bool{false, true} {
 		var b strings.Builder
@@ -126,7 +126,7 @@ func TestDoctorColor(t *testing.T) {
 	}
 }
 
-// TestJoined: what cannot be seen for one reason is one finding, and with --all each stands for itself.
+// TestJoined: checks that failed for the same reason are one finding; --all lists each.
 func TestJoined(t *testing.T) {
 	var d check.Diagnosis
 	for _, what := range []string{"one", "two", "three", "four", "five"} {
@@ -161,7 +161,7 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// TestExampleCodes: the codes that the help and the guide name are there.
+// TestExampleCodes: the codes in the help and in the guide exist.
 func TestExampleCodes(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/how-to/doctor.md")
 	if err != nil {
@@ -201,7 +201,7 @@ from: nvml.h
 	}
 }
 
-// TestLikely: a slip gives the one code that was meant, a part of one those that have it, the nearest first.
+// TestLikely: a misspelt code suggests the right one; part of a code suggests the codes with that part, the nearest first.
 func TestLikely(t *testing.T) {
 	for code, want := range map[string]string{
 		"mask-rang": "did you mean mask-range?",
@@ -218,7 +218,7 @@ func TestLikely(t *testing.T) {
 	}
 }
 
-// TestTallyWhole: the command at the end of the last line is whole, however narrow the terminal.
+// TestTallyWhole: the command at the end of the last line is never broken.
 func TestTallyWhole(t *testing.T) {
 	for width := 40; width < 100; width++ {
 		var b strings.Builder
@@ -229,7 +229,7 @@ func TestTallyWhole(t *testing.T) {
 	}
 }
 
-// TestTally: what is hidden is told, and how to ask about a code where one is shown.
+// TestTally: the last line counts hidden findings, and explains codes if one is shown.
 func TestTally(t *testing.T) {
 	fine, blind := check.Finding{Code: "a", Severity: check.OK, Seen: "well"}, check.Finding{Code: "b", Severity: check.Unknown, Seen: "cannot see it: not looked: nobody asked"}
 	bad := check.Finding{Code: "c", Severity: check.Error, Seen: "broken"}
@@ -244,7 +244,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestAlike: findings share what helps only where the same helps.
+// TestAlike: findings with a different remedy are not grouped.
 func TestAlike(t *testing.T) {
 	one := check.Finding{Code: "a", Severity: check.Error, Seen: "x", Why: "w", Do: "mend x"}
 	same, other := one, one

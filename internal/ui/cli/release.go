@@ -12,7 +12,7 @@ func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release LEASE",
-		Short: "Give back a lease of hold or env, or one left behind",
+		Short: "Give back a lease of hold or env, or one whose command has ended",
 		Long: `A lease ends with its command. If a process that the command started (a tmux
 server, a daemon) still has the lease's descriptor open, gpuard status shows it,
 and release ends the lease. A lease of hold or env --lease can be given back at
@@ -70,7 +70,7 @@ func oneLease(_ *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
 	case len(args) > 1:
-		return fmt.Errorf("cannot release %d leases at once: name one", len(args))
+		return fmt.Errorf("cannot release %d leases with one command: name one", len(args))
 	}
 	return nil
 }

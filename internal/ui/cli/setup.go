@@ -193,8 +193,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// maxLines is how many lines of a file --dry-run shows, and maxLinesDone how many are shown of one that lies there to
-// be read, so that what to do next is not driven off the screen; --json has all of them.
+// maxLines is the number of lines of a file that --dry-run shows. maxLinesDone is the number after a setup, which is smaller
+// so that the advice stays on the screen. --json has all lines.
 const maxLines, maxLinesDone = 60, 30
 
 // showSetup reports the change of each file, with the lines that gpuard wrote.

@@ -79,7 +79,7 @@ func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []st
 	case dash == 0:
 		return "", nil, usagef("cannot set up a program without its name: gpuard setup desktop APP, such as org.blender.Blender")
 	case dash > 1:
-		return "", nil, usagef("cannot set up %d programs at once: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellWords(args[0]), shellWords(args[1:]...))
+		return "", nil, usagef("cannot set up %d programs with one command: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellWords(args[0]), shellWords(args[1:]...))
 	}
 	return args[0], args[dash:], nil
 }

@@ -106,7 +106,7 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	case dash == 0:
 		return "", nil, usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
 	case dash > 1:
-		return "", nil, usagef("cannot set up %d services at once: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
+		return "", nil, usagef("cannot set up %d services with one command: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
 	case dash < len(args) && args[dash] == "":
 		return "", nil, usagef("cannot write a service that starts \"\": say which command it starts")
 	}

@@ -51,7 +51,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// heard is what was written, piece by piece.
+// heard records each write.
 type heard chan string
 
 func (h heard) Write(b []byte) (int, error) {
@@ -59,13 +59,13 @@ func (h heard) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestStandingOnce: where nobody looks on, the place is said once.
+// TestStandingOnce: without a terminal the place is written once.
 func TestStandingOnce(t *testing.T) {
 	out := make(heard, 8)
 	p := &Program{App: &app.App{}, Err: out}
 	p.showStanding(false)
 	p.App.Stand(&status.Standing{Want: "9 GPUs"})
-	p.App.Stand(nil) // over at once: not worth a word
+	p.App.Stand(nil) // the wait is over immediately: nothing is written
 	for range 3 {
 		p.App.Stand(&status.Standing{Want: "1 GPU"})
 	}
@@ -83,7 +83,7 @@ func TestStandingOnce(t *testing.T) {
 	}
 }
 
-// TestJoinWait: the time behind a blank is --wait's, unless the words are the command's.
+// TestJoinWait: a time after --wait is its value, unless it is part of the command.
 func TestJoinWait(t *testing.T) {
 	for words, want := range map[string]string{
 		"run --wait 10m -- app":              "run --wait=10m -- app",

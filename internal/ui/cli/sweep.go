@@ -69,7 +69,7 @@ func (p *Program) sweep() *cobra.Command {
 	f.StringVar(&o.resume, "resume", "", "continue the sweep in this folder, `DIR`")
 	f.BoolVar(&o.failed, "failed", false, "with --resume: also repeat the runs that failed")
 	f.StringVar(&o.dir, "dir", "", "`DIR` for logs and results (default gpuard-sweep-1, or the next number that is free)")
-	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at once (default: as many as fit; with --cpu one per processor)")
+	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at the same time (default: as many as fit; with --cpu one per processor)")
 	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
 	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.StringVar(&o.timeout, "timeout", "", "end a run, and everything that it started, after this `TIME`, such as 2h")
@@ -151,7 +151,7 @@ func (o *sweepOptions) readQuestion(cmd *cobra.Command, args []string) (q *sweep
 	case o.failed:
 		return nil, errors.New("cannot use --failed alone: it says which runs of a sweep are done again; add --resume DIR")
 	case set("jobs") && o.jobs < 1:
-		return nil, fmt.Errorf("cannot run --jobs %d at once: write 1 or more, or leave it out", o.jobs)
+		return nil, fmt.Errorf("cannot use --jobs %d: write 1 or more, or leave it out", o.jobs)
 	case set("jobs-per-gpu") && (o.perGPU < 1 || o.perGPU > 64):
 		return nil, fmt.Errorf("cannot run --jobs-per-gpu %d: write a number from 1 to 64", o.perGPU)
 	case o.commands != "" && len(args) > 0:

@@ -193,7 +193,7 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 	if by.sig == syscall.SIGPIPE {
 		words = "the reader of the output is gone: " + words
 	}
-	screen.say(words + "; Ctrl-C again kills at once")
+	screen.say(words + "; Ctrl-C again kills immediately")
 	for now := false; ; now = true {
 		if err := a.folder.Down(ctx, list, now); err != nil {
 			return err

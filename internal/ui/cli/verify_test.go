@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/verify"
 )
 
-// TestVerdict: beside a command every paragraph says whose it is; a terminal's lines fit it, and a log has one per sentence.
+// TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per sentence.
 func TestVerdict(t *testing.T) {
 	v := &app.Verification{Finding: verify.Finding{Verdict: verify.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
@@ -55,7 +55,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestApart: only what stands behind --verify with a blank, and would have been a value, is taken for one.
+// TestApart: only a valid value directly after --verify is taken for its value.
 func TestApart(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"run --verify 5s -- true", "5s"},
