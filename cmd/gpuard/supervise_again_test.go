@@ -206,7 +206,7 @@ func TestLogTells(t *testing.T) {
 	got := start("--log", "log", "--timeout", "3s", "--retry", "1:any", "--", "sh", "-c", `test "$GPUARD_RESTART" || exit 7; exec sleep 60`)
 	same(t, "exit", got.code, 124)
 	b, _ := os.ReadFile(filepath.Join(dir, "log"))
-	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 3s): ", "; exit 124, because ")
+	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 3s): ", "; exit 124, ended by ")
 	r.freed()
 	got = start("--log", "/dev/full", "--", "true")
 	if same(t, "exit", got.code, 125); strings.Contains(got.err, "cuda:0") {

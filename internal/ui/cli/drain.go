@@ -89,7 +89,7 @@ func (p *Program) drainText(d status.Drained, reason string) {
 	}
 	fmt.Fprintf(p.Out, "%s gets no new lease%s\n", d.Device, text)
 	if d.Before != "" {
-		fmt.Fprintf(p.Out, "it was drained already; this is replaced: %s\n", gpu.Clean(d.Before))
+		fmt.Fprintf(p.Out, "it was drained already; replaced: %s\n", gpu.Clean(d.Before))
 	}
 	for _, l := range d.Leases {
 		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", gpu.Clean(l.User), gpu.Clean(l.Command), l.ID, l.PID)
@@ -98,7 +98,7 @@ func (p *Program) drainText(d status.Drained, reason string) {
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
 		left := "waits for it, and keeps waiting until it is in use again"
 		if len(t.Devices) > t.Count {
-			left = "waits, and does not get it"
+			left = "waits for a GPU, and will not get this one"
 		}
 		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", gpu.Clean(t.User), gpu.Clean(t.Command), t.PID, left)
 	}

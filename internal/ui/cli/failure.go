@@ -34,7 +34,7 @@ func (s *silent) Unwrap() error { return s.err }
 type failed struct {
 	Schema string `json:"schema"` // of the command, such as "gpuard.run/1"
 	Error  string `json:"error"`  // what failed and why: "cannot …"
-	Remedy string `json:"remedy"` // what to type or change; "" where the error says it
+	Remedy string `json:"remedy"` // what to type or change; "" if the error says it
 	Exit   int    `json:"exit"`   // the exit code
 }
 

@@ -32,7 +32,7 @@ func (p *Program) why(code string) error {
 	pages := findingPages()
 	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
 	if i < 0 {
-		return asUsage(fmt.Errorf("cannot explain the code %q: there is none of that name; %s", code, nearestCodes(code, pages)))
+		return asUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
 	}
 	FindingPage(p.Out, pages[i], p.term(p.Out))
 	return nil

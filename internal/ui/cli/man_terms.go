@@ -58,7 +58,7 @@ func manVariables() []manTerm {
 	leasing := []string{"run", "hold", "env", "sweep", "up", "restart"}
 	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
 	return []manTerm{
-		{"GPUARD_MACHINE", "does what --machine does", nil},
+		{"GPUARD_MACHINE", "the same as --machine", nil},
 		{"GPUARD_STATE", "the folder of the leases; it must be the same for all users of the machine", nil},
 		{"GPUARD_LEASE", "the lease that a shell or a script runs in; set for commands that are started", choosing},
 		{"GPUARD_GPUS", "set for commands that are started: the UUIDs of their devices, in their order", leasing},

@@ -51,20 +51,20 @@ type psAnswer struct {
 	Schema     string       `json:"schema"`     // "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1"
 	Project    string       `json:"project"`    // its name
 	File       string       `json:"file"`       // its gpuard.yaml
-	Machine    string       `json:"machine"`    // --machine that it was brought up with; "" for the hardware
+	Machine    string       `json:"machine"`    // --machine of its gpuard up; "" for the hardware
 	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances; without one they keep running
 	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
 }
 
 type psInstance struct {
 	Name     string        `json:"name"`     // such as "node-0"
-	Service  string        `json:"service"`  // that it is an instance of
+	Service  string        `json:"service"`  // its service
 	Ordinal  int           `json:"ordinal"`  // its number, from 0
-	State    service.State `json:"state"`    // what it does
-	Ready    bool          `json:"ready"`    // it can be used, as far as its ready: says
-	Why      string        `json:"why"`      // what it waits for, how it ended, or why it was refused; "" where there is nothing to say
-	Wanted   bool          `json:"wanted"`   // false for what only still ends
-	Current  bool          `json:"current"`  // it was started as the file says now
+	State    service.State `json:"state"`    // its state
+	Ready    bool          `json:"ready"`    // it can be used, by the key ready of its service
+	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused; "" for none
+	Wanted   bool          `json:"wanted"`   // false if it was ended by gpuard down or removed from the file
+	Current  bool          `json:"current"`  // it was started with the settings that the file has now
 	PID      int           `json:"pid"`      // of its command; 0 when it does not run
 	Lease    string        `json:"lease"`    // "" without a device
 	Devices  []job.Given   `json:"devices"`  // in the order that it sees them
@@ -74,7 +74,7 @@ type psInstance struct {
 	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and if it was not seen
 	Signal   string        `json:"signal"`   // that ended it last; "" for none
 	Command  []string      `json:"command"`  // words of its command
-	Log      string        `json:"log"`      // file of what it writes
+	Log      string        `json:"log"`      // file with its output
 }
 
 func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
@@ -148,7 +148,7 @@ func remark(row *services.Row) string {
 	}
 	switch {
 	case !row.Wanted:
-		parts = append(parts, "not wanted any more")
+		parts = append(parts, "no longer wanted")
 	case !row.Fresh && alive(row):
 		parts = append(parts, "the file has changed since it was started")
 	}

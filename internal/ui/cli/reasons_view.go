@@ -31,7 +31,7 @@ func Refusal(w io.Writer, r *job.Refusal, term Term) {
 func Plan(w io.Writer, plan job.Plan, term Term) {
 	p := page{term: term}
 	if len(plan.Devices) == 0 {
-		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as asked")
+		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as requested")
 	}
 	for _, d := range plan.Devices {
 		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))

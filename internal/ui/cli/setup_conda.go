@@ -113,7 +113,7 @@ func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	}
 	var clash []conflict
 	for _, other := range []string{"lease", "device", "mig", "cpu"} {
-		clash = append(clash, conflict{"ask", other, "only one of them can decide"})
+		clash = append(clash, conflict{"ask", other, "only one of them can choose the device"})
 	}
 	clash = append(clash, conflict{"lease", "cpu", "without a device there is nothing to lease"})
 	if err := refuseTogether(cmd, clash); err != nil {
@@ -139,7 +139,7 @@ func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) err
 	known.modes(alone)
 	err := alone.Flags().Parse(words)
 	if err == nil && alone.Flags().NArg() > 0 {
-		err = fmt.Errorf("%q is no flag", alone.Flags().Arg(0))
+		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
 	}
 	if err != nil {
 		return usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)

@@ -50,7 +50,7 @@ func (s *specFlags) conflicts() []conflict {
 	list := []conflict{
 		{"mig", "gpus", "a MIG slice is never counted as a GPU"},
 		{"share", "mig", "a MIG slice is a share already, and one that the hardware enforces"},
-		{"share", "mem", "a share has its memory promised"},
+		{"share", "mem", "--share already reserves memory"},
 	}
 	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "share", "place", "any"} {
 		list = append(list, conflict{"cpu", other, "--cpu asks for no GPU at all"})
@@ -139,7 +139,7 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("cannot ask for --%s %s: that asks for nothing; write for instance %s, or leave it out", flag, text, example(flag))
+		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, example(flag))
 	}
 	if n < gpu.MiB {
 		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))

@@ -20,7 +20,7 @@ device can be read, with the reason.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
-				const why = "each is an answer of its own"
+				const why = "each is a different output"
 				if err := refuseTogether(cmd, []conflict{{"json", "record", why}, {"json", "watch", why}, {"record", "watch", why}}); err != nil {
 					return asUsage(err)
 				}

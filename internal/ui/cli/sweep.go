@@ -92,9 +92,9 @@ func (p *Program) sweep() *cobra.Command {
 // sweepConflicts lists the pairs of flags that cannot be given together.
 func sweepConflicts() []conflict {
 	list := []conflict{
-		{"over", "csv", "runs come from one place"}, {"over", "commands", "runs come from one place"}, {"csv", "commands", "runs come from one place"},
+		{"over", "csv", "the runs can come from only one source"}, {"over", "commands", "the runs can come from only one source"}, {"csv", "commands", "the runs can come from only one source"},
 		{"jobs-per-gpu", "share", "both say how much of a GPU a run has"},
-		{"jobs-per-gpu", "mem", "a share has its memory promised"},
+		{"jobs-per-gpu", "mem", "a share already reserves memory"},
 		{"jobs-per-gpu", "mig", "a MIG slice is a share already"},
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
 	}

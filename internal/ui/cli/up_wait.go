@@ -199,7 +199,7 @@ func doing(row *services.Row) string {
 	case service.Ending:
 		return "is ending"
 	case service.Restarting:
-		return "is about to be started again"
+		return "is about to be restarted"
 	case service.Done:
 		return howEnded(row)
 	case service.Failed:
@@ -247,7 +247,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if good > 0 {
-		text += fmt.Sprintf("; %d of %d are as wanted", good, good+len(bad))
+		text += fmt.Sprintf("; %d of %d are up", good, good+len(bad))
 	}
 	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
 }
