@@ -85,7 +85,7 @@ func (p *Program) showLint(found linter.Report, asJSON bool) error {
 	return nil
 }
 
-// lintProblems reports each reason once: without a Python interpreter all Python files have the same.
+// lintProblems reports each reason once: without a Python interpreter it is the same for all Python files.
 func (p *Program) lintProblems(problems []linter.Omission) {
 	paths := map[string][]string{}
 	var order []string
