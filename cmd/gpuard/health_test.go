@@ -121,7 +121,7 @@ func TestXIDTakesAGPUOutOfUse(t *testing.T) {
 	contains(t, w.run("status").out, "4 GPUs: 3 free, 1 unhealthy", "unhealthy: XID 79 on ", "XID 31: a program touched GPU memory that is not its own", "process 4242")
 
 	got = w.run("undrain", "1")
-	same(t, "undrain", got, result{0, "GPU 1 (NVIDIA A100-SXM4-80GB) was not drained; settled: XID 79\n", ""})
+	same(t, "undrain", got, result{0, "GPU 1 (NVIDIA A100-SXM4-80GB) was not drained; cleared: XID 79\n", ""})
 	same(t, "after it", w.status().Devices[1].Health, health.OK)
 	time.Sleep(5 * time.Millisecond) // the next error has a later moment
 	w.xid(1, 119, "pid=7, name=x, Timeout")
@@ -193,7 +193,7 @@ func TestDrain(t *testing.T) {
 	}
 	eventually(t, "somebody waits", func() bool { return len(w.status().Waiting) == 1 })
 	got := w.run("drain", "0", "--reason", "the fan is broken")
-	contains(t, got.out, fmt.Sprintf("true (process %d) waits for it, and waits on until it is in use again\n", waiter.Process.Pid))
+	contains(t, got.out, fmt.Sprintf("true (process %d) waits for it, and keeps waiting until it is in use again\n", waiter.Process.Pid))
 	_ = waiter.Process.Kill()
 	_ = waiter.Wait()
 	same(t, "exit", got.code, 0)

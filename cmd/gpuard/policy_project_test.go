@@ -144,7 +144,7 @@ func TestPolicyForged(t *testing.T) {
 	if most := g.tickets()[0].Max; most != 1 {
 		t.Fatalf("the ticket has max %d", most)
 	}
-	g.says(g.by(bob, "status"), 0, "3 free, 1 leased", "1 waiting", ", a rule gives 1 at once")
+	g.says(g.by(bob, "status"), 0, "3 free, 1 leased", "1 waiting", ", a rule allows 1 at a time")
 	files, _ := filepath.Glob(filepath.Join(g.folder(), "tickets", strconv.Itoa(alice), "[0-9a-f]*-*"))
 	if len(files) != 1 {
 		t.Fatalf("%q", files)

@@ -281,7 +281,7 @@ func TestPolicyOfUser(t *testing.T) {
 	write("defaults:\n  fallback: [gpu]\n")
 	say(125, []string{"run", "--", "true"}, "cannot read "+file+":2:13: in defaults: ", "fallback", "write a list of other, cpu and wait")
 	write("defaults:\n  model: 'A[12]00'\n")
-	say(125, []string{"hold", "1"}, "cannot read "+file+":2:10: in defaults: ", "only * and ? stand for other characters")
+	say(125, []string{"hold", "1"}, "cannot read "+file+":2:10: in defaults: ", "only * and ? are wildcards")
 	if os.Geteuid() == 0 && gate.Has(t, "root") {
 		if err := os.Chown(file, alice, alice); err != nil {
 			t.Fatal(err)

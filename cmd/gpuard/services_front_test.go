@@ -104,7 +104,7 @@ func TestUpCtrlC(t *testing.T) {
 	tty.press("\x03")
 	// Lines of two logs, and of a log and gpuard, come in no promised order.
 	shown = tty.until("web +\\|.*web ends", "db +\\|.*db ends", "gpuard: db ended")
-	s.order(shown, "ending all; Ctrl-C again kills at once", "gpuard: web ended", "gpuard: db ended")
+	s.order(shown, "ending all; Ctrl-C again kills immediately", "gpuard: web ended", "gpuard: db ended")
 	if err := tty.cmd.Wait(); died(err) != unix.SIGINT {
 		t.Errorf("ended with %v, want SIGINT", err)
 	}
@@ -178,7 +178,7 @@ func TestUpPipe(t *testing.T) {
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("ended with %v, want exit code 1", err)
 	}
-	contains(t, said.String(), "nobody reads any more: ending all", "gpuard: yes ended")
+	contains(t, said.String(), "the reader of the output is gone: ending all", "gpuard: yes ended")
 	s.gone()
 }
 

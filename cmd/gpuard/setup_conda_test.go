@@ -232,7 +232,7 @@ func TestCondaFinds(t *testing.T) {
 	if err := os.RemoveAll(away); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(none, "env'1", "--remove"); got.code != 0 || !strings.Contains(got.out, "is gone already") {
+	if got := c.try(none, "env'1", "--remove"); got.code != 0 || !strings.Contains(got.out, "already gone:") {
 		t.Errorf("of an environment that is gone: %+v", got)
 	}
 }

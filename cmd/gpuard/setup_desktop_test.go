@@ -115,7 +115,7 @@ func TestSetupDesktop(t *testing.T) {
 		}
 		validated(t, written)
 		now := tree(t, home)
-		if got := run(t, menu(t, home, bin, c.args...)); got.code != 0 || !strings.Contains(got.out, "is as it should be") {
+		if got := run(t, menu(t, home, bin, c.args...)); got.code != 0 || !strings.Contains(got.out, "unchanged:") {
 			t.Errorf("%s again: %+v", c.name, got)
 		}
 		sameTree(t, c.name+" again", now, tree(t, home))
@@ -315,7 +315,7 @@ func TestSetupDesktopRefuses(t *testing.T) {
 		{"there is no such file", "./x.desktop"}, {"ends in .desktop", "./bin"}, {"without its name"}, {"cannot set up 2 programs", "a", "b"}, {"gpuard has no record of writing it", "edited"},
 		{"sandbox of Flatpak", "twice"}, {"no text in UTF-8", "zero"}, {"larger than", "large"}, {"it starts no program (Type=[2J)", "moving"}, {"one line of printable text", "kde-plain", "--name", "a\nExec=b"},
 		{"one line of printable text", "kde-plain", "--name", "\xff"}, {"one line of printable text", "kde-plain", "--name", "\x1b[2J"}, {"it is not UTF-8", "kde-plain", "--", "\xff"}, {"it is not UTF-8", "kde-plain", "--model", "\xff"},
-		{"the device is known", "mtools", "--ask", "--device", "0"}, {"cannot ask for --mem", "mtools", "--mem", "4"},
+		{"the device is already given", "mtools", "--ask", "--device", "0"}, {"cannot ask for --mem", "mtools", "--mem", "4"},
 	} {
 		got := run(t, menu(t, home, bin, c[1:]...))
 		if !strings.Contains(got.err, c[0]) || got.code != 2 && c[0] != "gpuard has no record of writing it" && c[0] != "larger than" || strings.Contains(got.err, "\x1b") || got.out != "" {

@@ -48,7 +48,7 @@ func TestSetupFileMoved(t *testing.T) {
 			}
 			if again {
 				before := tree(t, filepath.Dir(moved))
-				if got := run(t, setupIn(t, home, bin, "shell", "bash")); got.code != 0 || !strings.Contains(got.out, "is as it should be: ~/dots/bashrc") {
+				if got := run(t, setupIn(t, home, bin, "shell", "bash")); got.code != 0 || !strings.Contains(got.out, "unchanged: ~/dots/bashrc") {
 					t.Errorf("%+v", got)
 				}
 				sameTree(t, "after the same once more", before, tree(t, filepath.Dir(moved)))
@@ -285,10 +285,10 @@ func TestSetupRemoveListed(t *testing.T) {
 		want string
 		args []string
 	}{
-		{2, "it is in no repository of git; go to one, or type git init; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", []string{"github", "--remove"}},
-		{2, `cannot take "github" away: it is not set up; gpuard setup lists what is`, []string{"--remove", "github"}},
+		{2, "it is in no repository of git; go to one, or type git init; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", []string{"github", "--remove"}},
+		{2, `cannot take "github" away: it is not set up; gpuard setup lists all setups`, []string{"--remove", "github"}},
 		{0, "", []string{"--dry-run", "--remove", name}},
-		{0, "is gone already: ~/a repo/.github/workflows/gpuard.yml", []string{"--remove", name}},
+		{0, "already gone: ~/a repo/.github/workflows/gpuard.yml", []string{"--remove", name}},
 		{2, "cannot take", []string{"--remove", name}},
 	} {
 		if got := run(t, setupIn(t, home, bin, c.args...)); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {

@@ -110,7 +110,7 @@ func TestSetupSystemd(t *testing.T) {
 			}
 		}
 		now := tree(t, home)
-		if got = run(t, setupIn(t, home, bin, args...)); got.code != 0 || !strings.Contains(got.out, "is as it should be") {
+		if got = run(t, setupIn(t, home, bin, args...)); got.code != 0 || !strings.Contains(got.out, "unchanged:") {
 			t.Errorf("%s again: %+v", c.name, got)
 		}
 		sameTree(t, c.name+" again", now, tree(t, home))

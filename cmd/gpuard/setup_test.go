@@ -220,7 +220,7 @@ func TestSetupRefuses(t *testing.T) {
 	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 1 || !strings.Contains(got.err, "cannot take "+file+" away") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, setupIn(t, home, bin, "direnv", "--remove", "empty")); got.code != 0 || !strings.Contains(got.out, "there is nothing to take away\nnote: set up are: direnv "+home+"\n") {
+	if got := run(t, setupIn(t, home, bin, "direnv", "--remove", "empty")); got.code != 0 || !strings.Contains(got.out, "there is nothing to take away\nnote: set up: direnv "+home+"\n") {
 		t.Errorf("another folder: %+v", got)
 	}
 	sameTree(t, "after refusals", before, tree(t, home))

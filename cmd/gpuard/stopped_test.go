@@ -105,7 +105,7 @@ func TestStoppedHolderReleased(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
 	id, holder := stuckLease(t, r, uint32(os.Geteuid()))
 	got := run(t, r.release(id))
-	want := fmt.Sprintf("released %s; process %d, which kept it, is stopped: kill -CONT %d lets it go on\n", id, holder, holder)
+	want := fmt.Sprintf("released %s; process %d, which held it, is stopped: kill -CONT %d continues it\n", id, holder, holder)
 	if got.code != 0 || got.out != want {
 		t.Errorf("exit %d, %q%q, want %q", got.code, got.out, got.err, want)
 	}

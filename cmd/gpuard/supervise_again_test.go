@@ -134,7 +134,7 @@ func TestRetryGivesBack(t *testing.T) {
 func TestEndNamesHolders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ flag, want string }{
-		"text": {"--retry=1", "what the command left behind keeps lease "}, "json": {"--json", `"held_by":[{"pid":`},
+		"text": {"--retry=1", "processes of the command still hold lease "}, "json": {"--json", `"held_by":[{"pid":`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +148,7 @@ func TestEndNamesHolders(t *testing.T) {
 			defer unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may be gone
 			contains(t, got.err, c.want, fmt.Sprint(pid), "sleep")
 			if name == "text" {
-				contains(t, got.err, fmt.Sprintf(": PID %d (sleep); end it, or type: gpuard release ", pid))
+				contains(t, got.err, fmt.Sprintf(": PID %d (sleep); end them, or type: gpuard release ", pid))
 			}
 			_ = unix.Kill(pid, unix.SIGKILL)
 			r.freed()
@@ -166,7 +166,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 	}
 	r.freed()
 	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "3s", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
-	contains(t, got.err, "; exit 124, because its time was over (--timeout); the command itself: exit 143; ")
+	contains(t, got.err, "; exit 124, ended by --timeout; the command itself: exit 143; ")
 	r.freed()
 }
 
@@ -206,7 +206,7 @@ func TestLogTells(t *testing.T) {
 	got := start("--log", "log", "--timeout", "3s", "--retry", "1:any", "--", "sh", "-c", `test "$GPUARD_RESTART" || exit 7; exec sleep 60`)
 	same(t, "exit", got.code, 124)
 	b, _ := os.ReadFile(filepath.Join(dir, "log"))
-	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 3s): ", "; exit 124, because ")
+	contains(t, string(b), ": the command ended (exit 7): starting it again in ", ": the time is over (--timeout 3s): ", "; exit 124, ended by ")
 	r.freed()
 	got = start("--log", "/dev/full", "--", "true")
 	if same(t, "exit", got.code, 125); strings.Contains(got.err, "cuda:0") {

@@ -242,7 +242,7 @@ func TestSweepAlone(t *testing.T) {
 		t.Fatal("the runner is gone with it")
 	}
 	again := f.plain("--resume", f.dir)
-	errs, rest := started(t, again, "waiting for its end")
+	errs, rest := started(t, again, "have not ended: waiting")
 	same(t, "runs", count(), 2)
 	if err := os.WriteFile(go2, nil, 0o600); err != nil {
 		t.Fatal(err)

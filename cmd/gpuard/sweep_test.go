@@ -289,7 +289,7 @@ func TestSweepEnded(t *testing.T) {
 			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig {
 				t.Errorf("it ended as %v: %s", cmd.ProcessState, errs.String())
 			}
-			contains(t, errs.String(), "0 of 5 runs ok, 5 not done", "to go on: gpuard sweep --resume "+f.dir)
+			contains(t, errs.String(), "0 of 5 runs ok, 5 not done", "to continue: gpuard sweep --resume "+f.dir)
 			for _, pid := range started {
 				eventually(t, "process "+pid+" is gone", func() bool { return strings.Contains("XZ", state(number(t, pid))) })
 			}

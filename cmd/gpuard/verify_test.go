@@ -249,7 +249,7 @@ func TestVerifyMistakes(t *testing.T) {
 		{[]string{"run", "--dry-run", "--verify=foo"}, 125, `cannot read --verify "foo"`},
 		{[]string{"run", "--verify", "5s", "--", "true"}, 125, "write --verify=5s;"},
 		{[]string{"run", "--verify", "30", "--", "true"}, 125, "write --verify=30s;"},
-		{[]string{"run", "--verify=5s,halt", "--", "true"}, 125, "behind the comma"},
+		{[]string{"run", "--verify=5s,halt", "--", "true"}, 125, "only stop can follow the comma"},
 		{[]string{"run", "--verify", "--cpu", "--", "true"}, 125, "--cpu asks for no GPU"},
 	} {
 		got := r.run(c.args...)

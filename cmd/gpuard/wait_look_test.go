@@ -80,7 +80,7 @@ func TestWaitReasons(t *testing.T) {
 	refused := run(t, program(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
 	contains(t, refused.err, "GPU 0  drained  fan exchange (")
 	late := asks(t, program(t, r.state, nil, "run", "--device", "0", "--machine", r.machine, "--", "true"))
-	late.until("1st of 1; somebody has to act; GPU 0: drained: fan exchange (")
+	late.until("1st of 1; a user has to act; GPU 0: drained: fan exchange (")
 	late.withdraw()
 	same(t, "undrain", ask("undrain", "0").code, 0)
 }
@@ -94,8 +94,8 @@ func TestWaitMistakes(t *testing.T) {
 		"run --wait 10M true":      `cannot read --wait "10M": write a time`,
 		"run --wait abc -- true":   `cannot read --wait "abc": write a time`,
 		"run --wait 9999d -- true": "to run a command of that name: --wait -- 9999d",
-		"run --wait=0 -- true":     "write --no-wait for an answer at once",
-		"run --wait=0s -- true":    "write --no-wait for an answer at once",
+		"run --wait=0 -- true":     "write --no-wait for an immediate answer",
+		"run --wait=0s -- true":    "write --no-wait for an immediate answer",
 	} {
 		got := run(t, program(t, state, nil, append(strings.Fields(flags), "--machine", "demo:1xL4")...))
 		if got.code != 125 || !strings.Contains(got.err, want) {

@@ -1,4 +1,8 @@
-// Package cli is the command line: flags in, app calls, text or JSON out. It decides nothing and touches no machine.
+// Package cli is the command line. It reads the flags, calls package app, and writes the result as text or JSON. It
+// makes no decisions and does not touch the machine.
+//
+//	p := &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
+//	os.Exit(cli.Main(ctx, p))
 package cli
 
 import (
@@ -16,21 +20,22 @@ import (
 	"gpuard/internal/app/machine"
 )
 
-// Program is what the process gives to the command line.
+// Program is one call of gpuard: the app, the outputs and the arguments.
 type Program struct {
 	Host     *machine.Host
 	Out, Err io.Writer
 	Args     []string // without the program's name
 
-	filling filling  // what configuration files put in place of flags that were not given
-	said    []string // remarks that belong into a JSON answer
+	filling filling  // flags that configuration files set
+	said    []string // remarks for the JSON answer
 }
 
-// Main runs one command and returns the exit code. A run that succeeds never returns: it has become the command.
+// Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
+// command.
 func Main(ctx context.Context, p *Program) int {
 	p.Host.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
 	p.Host.Loud = p.Host.Say
-	out := &written{Writer: p.Out}
+	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
 	root := p.root()
 	p.Args = joinWait(root, p.Args)
@@ -56,24 +61,26 @@ func Main(ctx context.Context, p *Program) int {
 	if !errors.As(err, &f) {
 		f = &failure{err, misused}
 	}
-	p.complain(cmd, f)
-	p.closeEnv(cmd)
+	p.showError(cmd, f)
+	p.failEval(cmd)
 	return f.code
 }
 
-// starts reports whether the command leases for another program, so that gpuard's own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return leads(cmd) || cmd != nil && cmd.Name() == "hold" }
+// starts reports whether the command leases for another program. Then gpuard's own exit codes begin at 120.
+func starts(cmd *cobra.Command) bool { return takesCommand(cmd) || cmd != nil && cmd.Name() == "hold" }
 
-// leases reports whether env was asked for a lease, also where the parser stopped at a mistake before it read the flag.
+// leases reports whether env has --lease. It reads the arguments, because the parser may have stopped before that flag.
 func (p *Program) leases(cmd *cobra.Command) bool {
 	return cmd != nil && cmd.Name() == "env" && (slices.Contains(p.Args, "--lease") || slices.Contains(p.Args, "--lease=true"))
 }
 
-// becomes reports whether the command becomes another program, whose arguments and standard output are not gpuard's.
+// becomes reports whether the process becomes another program, which gets the remaining arguments and standard output.
 func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
 
-// leads reports whether the words behind the command's flags are another program's.
-func leads(cmd *cobra.Command) bool { return becomes(cmd) || cmd != nil && cmd.Name() == "sweep" }
+// takesCommand reports whether the words after the command's flags belong to another program.
+func takesCommand(cmd *cobra.Command) bool {
+	return becomes(cmd) || cmd != nil && cmd.Name() == "sweep"
+}
 
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
@@ -88,7 +95,7 @@ func (p *Program) root() *cobra.Command {
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
-so that nobody else gets it, sets the right variables and starts your command.
+so that no other job gets it, sets the right variables and starts your command.
 Without a command it shows the machine.`,
 		Example: `  gpuard                                   what is free, and who has what
   gpuard run --mem 20G -- python train.py  run on a free GPU
@@ -100,18 +107,18 @@ Without a command it shows the machine.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if p.wantsJSON(cmd) { // text beside the object would not be JSON
+		if p.wantsJSON(cmd) { // text next to the object would not be JSON
 			p.Host.Say = func(line string) { p.said = append(p.said, line) }
 			p.Host.Loud = p.Host.Say
 		}
-		return filled(cmd, "machine") // an empty shell variable must not mean the hardware
+		return refuseEmpty(cmd, "machine") // an empty shell variable must not mean the hardware
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
-	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
+	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
 	_ = root.RegisterFlagCompletionFunc("machine", machines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetFlagErrorFunc(misread)
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, p.helpWidth())) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
@@ -119,8 +126,8 @@ Without a command it shows the machine.`,
 	switch i := slices.IndexFunc(commands, func(c command) bool { return len(p.Args) > 0 && c.name == p.Args[0] }); {
 	case len(p.Args) == 1 && p.Args[0] == "--version":
 		return root
-	case i >= 0: // the others with all their flags would cost a run a twentieth of its time
-		if alone := commands[i].make(); !alone.HasSubCommands() { // a list in its help is as wide as for all
+	case i >= 0: // making all the others with their flags takes a twentieth of the time of a run
+		if alone := commands[i].make(); !alone.HasSubCommands() { // the help of a group lists commands in columns as wide as for the whole tree
 			root.AddCommand(alone)
 			return root
 		}
@@ -135,13 +142,13 @@ Without a command it shows the machine.`,
 	return root
 }
 
-// command makes a command of that name.
+// command is a name and the function that makes the command of that name.
 type command struct {
 	name string
 	make func() *cobra.Command
 }
 
-// commands are all, in the order of the help; those that gpuard starts itself come last.
+// commands lists all commands in the order of the help. The hidden ones, which gpuard starts itself, are last.
 func (p *Program) commands() []command {
 	return []command{
 		{"run", p.run}, {"sweep", p.sweep}, {"hold", p.hold}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
@@ -157,10 +164,11 @@ func (p *Program) machineVariable() string {
 	return m
 }
 
-// released is the version of a release, written here by the linker (cmd/release).
+// released is the version of a release build; the linker sets it (cmd/release).
 var released string
 
-// version is what the build knows: that of a release, the module's for an installed program, the commit for a local build.
+// version is the version of a release, else that of the module for an installed program, else the commit of a local
+// build.
 func version() string {
 	if released != "" {
 		return released
@@ -178,9 +186,9 @@ func version() string {
 	return v
 }
 
-// term describes where w leads.
+// term describes the terminal of w. What is not a file has the width of COLUMNS, else 80.
 func (p *Program) term(w io.Writer) Term {
-	if out, ok := w.(*written); ok {
+	if out, ok := w.(*checkedWriter); ok {
 		w = out.Writer
 	}
 	file, ok := w.(*os.File)

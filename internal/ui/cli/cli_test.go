@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/app/machine"
 )
 
-// TestOneCommand: a command that is made alone is the one that the list names, and answers as it does beside all others.
+// TestOneCommand: a command that is made alone has the name in the list, and the same output as in the whole tree.
 func TestOneCommand(t *testing.T) {
 	answer := func(args ...string) string {
 		var out, errs bytes.Buffer
@@ -27,11 +27,11 @@ func TestOneCommand(t *testing.T) {
 		for _, flag := range []string{"--help", "--no-such-flag", "--version"} {
 			// --machine before the command makes all commands.
 			if alone, all := answer(c.name, flag), answer("--machine=", c.name, flag); alone != all {
-				t.Errorf("%s %s: %q alone, %q beside the others", c.name, flag, alone, all)
+				t.Errorf("%s %s: %q alone, %q with the others", c.name, flag, alone, all)
 			}
 		}
 	}
 	if alone, all := answer("--version"), answer("--machine=", "--version"); alone != all || !strings.HasPrefix(alone, "gpuard ") {
-		t.Errorf("--version: %q alone, %q beside the commands", alone, all)
+		t.Errorf("--version: %q alone, %q with the commands", alone, all)
 	}
 }

@@ -22,10 +22,9 @@ const (
 	files   = cobra.ShellCompDirectiveDefault
 )
 
-// completeWithin: nobody waits longer for a Tab; a driver that hangs must not hang the shell.
+// completeWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
 const completeWithin = 2 * time.Second
 
-// completion prints the script that a shell needs.
 func (p *Program) completion() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
@@ -61,7 +60,7 @@ func completionScript(root *cobra.Command, shell string, w io.Writer) error {
 	return root.GenPowerShellCompletionWithDesc(w)
 }
 
-// Completions are the scripts of the shells whose folders for them gpuard knows, by the shell's name.
+// Completions returns the completion scripts that gpuard can install, by the name of the shell.
 func Completions() (map[string]string, error) {
 	scripts := map[string]string{}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -74,7 +73,7 @@ func Completions() (map[string]string, error) {
 	return scripts, nil
 }
 
-// shell is the one that the caller uses, as far as SHELL says.
+// shell is the caller's shell by $SHELL, or the first of known.
 func (p *Program) shell(known []string) string {
 	path, _ := p.Host.Env.Lookup("SHELL")
 	if name := path[strings.LastIndex(path, "/")+1:]; slices.Contains(known, name) {
@@ -83,7 +82,7 @@ func (p *Program) shell(known []string) string {
 	return known[0]
 }
 
-// completeWords registers what is usual for the flags that supervise and look back, as far as the command has them.
+// completeWords registers usual values of time and log flags, for those that the command has.
 func completeWords(cmd *cobra.Command) {
 	words := map[string][]string{
 		"timeout": {"30m", "2h", "12h", "1d"}, "time": {"30m", "2h", "12h", "1d"}, "retry": {"1", "2", "3", "2:any"}, "log-limit": {"10M", "100M", "1G"},
@@ -96,7 +95,7 @@ func completeWords(cmd *cobra.Command) {
 	}
 }
 
-// completeSpec registers what the flags of a choice can be completed with.
+// completeSpec registers the completions of the flags that choose devices.
 func (p *Program) completeSpec(cmd *cobra.Command) {
 	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": nil, "mem": {"8G", "16G", "24G", "40G", "80G"}, "share": {"4G", "8G", "16G", "24G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
 	for name, list := range words {
@@ -115,7 +114,7 @@ func (p *Program) completeSpec(cmd *cobra.Command) {
 	}
 }
 
-// deviceNames completes the last name of a list: numbers, or identifiers when the beginning of one is typed.
+// deviceNames completes the last name of a list: with an index, or with a UUID if the word begins with a letter.
 func deviceNames(m gpu.Machine, typed string) (names []string) {
 	before := typed[:strings.LastIndex(typed, ",")+1]
 	last := strings.ToLower(typed[len(before):])
@@ -156,8 +155,8 @@ func profileNames(m gpu.Machine, _ string) (names []string) {
 	return slices.Compact(names)
 }
 
-// machines completes --machine: the invented ones by name, recorded ones as files. A shell offers no files beside
-// names, so that files of this folder are among the names where both could be meant.
+// machines completes --machine: invented machines by name, recorded ones as files. A shell offers either names or
+// files, so the list has the files of this folder too.
 func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, offer := range []string{"demo\tfour A100", "demo:8xH100\teight H100", "demo:2xL4+1xH100\tdifferent models"} {
@@ -191,20 +190,20 @@ func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ co
 	return names, noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// explainable completes variables, and one's own leases and processes.
+// explainable completes variables, and the caller's leases and processes.
 func (p *Program) explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names, how := variables(cmd, args, typed)
 	if len(args) > 0 || len(names) > 0 && typed != "" {
 		return names, how
 	}
 	jobs, _ := p.jobs(cmd, args, typed)
-	if typed == "" { // they would take the blank away from the variables
+	if typed == "" { // one directive is for all: without it a space would follow the variables
 		return append(names, jobs...), how
 	}
 	return jobs, noFiles
 }
 
-// jobs completes one lease or process of one's own.
+// jobs completes one of the caller's leases or processes.
 func (p *Program) jobs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles
@@ -217,7 +216,7 @@ func (p *Program) jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), noFiles
 }
 
-// ownProcesses completes one process of one's own.
+// ownProcesses completes one of the caller's processes.
 func (p *Program) ownProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles
@@ -225,7 +224,7 @@ func (p *Program) ownProcesses(_ *cobra.Command, args []string, typed string) ([
 	return leases.OwnProcesses(p.Host, typed), noFiles
 }
 
-// programs completes the command of run: the first word like a shell does, files after it.
+// programs completes the command of run: the first word as a program in PATH, the others as files.
 func (p *Program) programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {
 		return nil, files

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// words.bash splits the line by itself where bash-completion is not installed.
+// words.bash splits the command line if the bash-completion package is not installed.
 //
 //go:embed words.bash
 var wordsWithoutPackage string
 
-// bashScript is cobra's script with two changes. It works without the bash-completion package, whose function cobra calls.
-// And it completes lists: printf %q writes a backslash before a comma, so that the script took "0,1" for no continuation
-// of "0,".
+// bashScript writes cobra's script with two changes. It works without the bash-completion package, which cobra's script
+// calls. And it completes lists: printf %q writes a backslash before a comma, so cobra's script does not see that "0,1"
+// continues "0,".
 func bashScript(root *cobra.Command, w io.Writer) error {
 	var script bytes.Buffer
 	if err := root.GenBashCompletionV2(&script, true); err != nil {
@@ -37,8 +37,8 @@ func bashScript(root *cobra.Command, w io.Writer) error {
 	return err
 }
 
-// unquoteUsages takes away the marks around the names of values, which only --help understands: completion prints a flag's
-// description as it is.
+// unquoteUsages removes the backquotes around the names of values in the usages. Only --help interprets them;
+// completion prints a usage as it is.
 func unquoteUsages(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)

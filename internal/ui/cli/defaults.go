@@ -13,15 +13,15 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// filling is what configuration files put in place of flags that were not given.
+// filling records the flags that configuration files set.
 type filling struct {
 	used  []policy.Default
-	ruled string        // what a rule does to this command, in one line; "" nothing
-	most  time.Duration // of a lease that outlives its command, which has no --timeout; 0: without a limit
+	ruled string        // how a rule limits this command, in one line; "" no rule
+	most  time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
 }
 
-// fill gives flags that were not given the values of configuration files, nearest first, and a run that may not last for ever
-// its end. What contradicts a flag that was given is left out.
+// fill sets flags that were not given from the configuration files, the nearest first. It skips defaults that
+// contradict a flag that was given. If a rule limits the run time it sets --timeout.
 func (p *Program) fill(cmd *cobra.Command) error {
 	config, err := p.Host.Config()
 	if err != nil {
@@ -39,7 +39,7 @@ func (p *Program) fill(cmd *cobra.Command) error {
 			}
 		}
 		if err := cmd.Flags().Set(d.Flag, value); err != nil {
-			return badDefault(d, misread(cmd, err))
+			return badDefault(d, flagError(cmd, err))
 		}
 		p.filling.used = append(p.filling.used, d)
 	}
@@ -53,18 +53,18 @@ func (p *Program) fill(cmd *cobra.Command) error {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
 		}
-		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, spoken(r.Time))
+		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, shortTime(r.Time))
 	}
 	return err
 }
 
-// isSet reports whether a flag is there, was given, and is not false.
+// isSet reports whether the command has the flag, and it was given and is not false.
 func isSet(cmd *cobra.Command, name string) bool {
 	f := cmd.Flags().Lookup(name)
 	return f != nil && f.Changed && f.Value.String() != "false"
 }
 
-// contradicts reports whether a default makes no sense beside the flags that were given.
+// contradicts reports whether a default conflicts with the flags that were given.
 func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	for _, c := range slices.Concat((&specFlags{}).conflicts(), waitConflicts(cmd), careConflicts(), sweepConflicts(), []conflict{
 		{one: "gpus", other: "device"}, {one: "model", other: "device"}, {one: "exclude", other: "device"}, {one: "min-compute", other: "device"}, {one: "gpus", other: "nproc"},
@@ -87,23 +87,23 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	case "wait", "no-wait", "fallback":
 		return cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
 	case "time", "stop-signal":
-		return !given(supervising()...)
+		return !given(superviseFlags()...)
 	case "grace":
-		return !given(append(supervising(), "torchrun", "ranks")...)
-	case "retry": // of a service, its restart says that
+		return !given(append(superviseFlags(), "torchrun", "ranks")...)
+	case "retry": // a service has restart instead
 		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
 	}
 	return false
 }
 
-// blamed gives an error about a default the place where that is written.
-func (p *Program) blamed(err error) error {
+// atDefault gives an error about a default the file, line and column of that default.
+func (p *Program) atDefault(err error) error {
 	if err == nil {
 		return nil
 	}
 	first := len(err.Error())
 	var of *policy.Default
-	for i, d := range p.filling.used { // the one that is named first
+	for i, d := range p.filling.used { // the flag that the error names first
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
 			first, of = at, &p.filling.used[i]
 		}
@@ -115,10 +115,10 @@ func (p *Program) blamed(err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + keyed(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + asKeys(err.Error())}}}
 }
 
-// lines says what was filled in.
+// lines describes the defaults and the rule that were applied.
 func (f *filling) lines() []string {
 	var lines []string
 	for _, d := range f.used {
@@ -130,15 +130,15 @@ func (f *filling) lines() []string {
 	return lines
 }
 
-// tellRuled says what a rule does to the command; a dry run has it among its notes.
-func (p *Program) tellRuled(dry bool) {
+// sayRule reports how a rule limits the command. A dry run has it in its notes.
+func (p *Program) sayRule(dry bool) {
 	if p.filling.ruled != "" && !dry {
 		p.Host.Say(p.filling.ruled)
 	}
 }
 
-// spoken is a time as people write it: 24h, 1h30m.
-func spoken(d time.Duration) string {
+// shortTime formats a time without zero units: 24h, 1h30m.
+func shortTime(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -149,8 +149,8 @@ func spoken(d time.Duration) string {
 	return text
 }
 
-// unruly tells somebody who only looks that a configuration file is wrong.
-func (p *Program) unruly() {
+// warnConfig reports a bad configuration file in commands that only read.
+func (p *Program) warnConfig() {
 	if text := p.Host.Unruly(); text != "" {
 		p.Host.Say(text)
 	}

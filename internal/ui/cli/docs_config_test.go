@@ -41,8 +41,8 @@ Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors.
 	}
 	table("At the top", "", keys.File)
 	table("Of a rule", "What is left out is not limited. All files count together: one that forbids something is enough.\n\n", keys.Rule)
-	table("Of tolerate", "The machine's file can set more than is usual, a user's only less.\n\n", keys.Tolerate)
-	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The project's file comes before the user's, and that before the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
+	table("Of tolerate", "The machine's file can set more than the default, a user's only less.\n\n", keys.Tolerate)
+	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The project's file has precedence over the user's, and the user's over the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
@@ -108,7 +108,7 @@ func configValue(k yamltree.Key) schemaMap {
 	return schemaMap{"type": []string{"string", "number"}}
 }
 
-// TestConfigKeys: every default is a flag of gpuard run of the same kind.
+// TestConfigKeys: every default is a flag of gpuard run, and takes the same kind of value.
 func TestConfigKeys(t *testing.T) {
 	for _, c := range commandTree() {
 		if c.Name() != "run" {

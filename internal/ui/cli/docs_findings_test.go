@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// findingsPages are the pages of docs/reference/findings, by their names in docs/reference.
+// findingsPages returns the pages of docs/reference/findings by their path below docs/reference.
 func findingsPages() map[string]string {
 	pages := map[string]string{"findings/README.md": findingsIndex()}
 	for _, c := range check.Checks() {
@@ -33,7 +33,7 @@ func findingsPages() map[string]string {
 	return pages
 }
 
-// rulesByCode: one mistake may have several rules, for different formats.
+// rulesByCode groups the rules by code. A mistake may have a rule for each format.
 func rulesByCode() map[string][]lint.Rule {
 	rules := map[string][]lint.Rule{}
 	for _, r := range lint.Rules() {
@@ -62,13 +62,13 @@ func an(s check.Severity) string {
 	return "a " + string(s)
 }
 
-// language is what an example's fence says, so that viewers colour it.
+// language is the language of an example's fence, for syntax highlighting.
 func language(name string) string {
 	known := map[string]string{".py": "python", ".sh": "sh", ".sbatch": "sh", ".yml": "yaml", ".yaml": "yaml", ".ipynb": "json", ".service": "ini", ".desktop": "ini", ".fish": "fish"}
 	return known[filepath.Ext(name)]
 }
 
-// fenced puts text between fences that are longer than any inside.
+// fenced puts text between fences that are longer than any fence in the text.
 func fenced(language, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -96,7 +96,7 @@ func findingsIndex() string {
 	var b strings.Builder
 	b.WriteString("# Findings\n\n" + made)
 	b.WriteString("What `gpuard doctor` and `gpuard lint` find has a code, which scripts may rely on: codes are added and never renamed. `gpuard doctor --why CODE`\nprints a page in the terminal.\n\n")
-	b.WriteString("An error stops GPU programs or gives them the wrong device; a warning is likely to do harm; info is worth knowing; unknown means that\nthe check could not look, and says why.\n")
+	b.WriteString("An error stops GPU programs or gives them the wrong device; a warning is likely to do harm; info is worth knowing; unknown means that\nthe check could not run, and says why.\n")
 	b.WriteString("\n## Of gpuard doctor\n\n| code | about |\n| --- | --- |\n")
 	for _, c := range check.Checks() {
 		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
@@ -112,7 +112,7 @@ func findingsIndex() string {
 	return b.String()
 }
 
-// TestDocsFindingsFolder: a page whose code is gone would be found by searches for ever. -update removes it.
+// TestDocsFindingsFolder: no page exists for a code that was removed. -update deletes such pages.
 func TestDocsFindingsFolder(t *testing.T) {
 	pages := findingsPages()
 	have, err := filepath.Glob(filepath.Join(reference, "findings", "*"))
@@ -133,7 +133,7 @@ func TestDocsFindingsFolder(t *testing.T) {
 	}
 }
 
-// TestFindingPages: every code says what it means, why that matters and where that is known from.
+// TestFindingPages: the page of every code has a title, a text and a source.
 func TestFindingPages(t *testing.T) {
 	slug := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	seen := map[string]bool{}
@@ -169,8 +169,7 @@ func TestFindingPages(t *testing.T) {
 	}
 }
 
-// TestDocsCodesStay: a code that somebody's script relies on never vanishes. New ones are added to the list by -update (make
-// docs); none is taken from it.
+// TestDocsCodesStay: no code is ever removed, because scripts rely on codes. -update (make docs) adds new ones to the list.
 func TestDocsCodesStay(t *testing.T) {
 	const list = "testdata/codes.txt"
 	var now []string

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// fieldTable knows the structs of the packages whose values become JSON, as their source says it.
+// fieldTable has the structs that become JSON, read from the source of their packages.
 type fieldTable struct {
 	t       *testing.T
 	structs map[string]*ast.StructType // by "package.Type"
-	plain   map[string]string          // other named types: what they are in JSON
+	plain   map[string]string          // JSON type of other named types
 	values  map[string][]string        // of named text types, in order of the source
-	section []string                   // structs still to be described, in order of mention
+	section []string                   // structs to describe, in order of mention
 	done    map[string]bool
 }
 
@@ -79,7 +79,7 @@ func (f *fieldTable) choices(pkg string, g *ast.GenDecl) {
 	}
 }
 
-// word says what a Go type is in JSON, and remembers structs to be described.
+// word is the JSON type of a Go type. It adds structs to the sections.
 func (f *fieldTable) word(pkg string, e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.StarExpr:
@@ -115,7 +115,7 @@ func (f *fieldTable) named(key string) string {
 	return fmt.Sprintf("[%s](#%s)", title, title)
 }
 
-// title is the name of a struct for readers of JSON: "status.Device" is "device".
+// title is the name of a struct on the page: "status.Device" is "device".
 func title(key string) string {
 	_, name, _ := strings.Cut(key, ".")
 	return strings.ToLower(strings.TrimPrefix(name, "Status"))
@@ -170,7 +170,7 @@ func answers() [][2]string {
 	return [][2]string{
 		{"gpuard status --json", "status.Report"},
 		{"gpuard run --json", "cli.started"},
-		{"the end of a gpuard run --json that stays beside its command", "cli.ended"},
+		{"the end of a gpuard run --json with --timeout, --retry, --log or --drift", "cli.ended"},
 		{"a rank that fails in a gpuard run --ranks --json", "run.rankEnd"},
 		{"gpuard hold --json", "leases.Holding"},
 		{"gpuard explain --json", "cli.explained"},

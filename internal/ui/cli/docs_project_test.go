@@ -20,7 +20,7 @@ func projectPage() string {
 	var b strings.Builder
 	b.WriteString("# gpuard.yaml\n\n" + made + `The file of a project: programs that run for long, what each needs, and in which order they start. How to use it:
 [services](../how-to/services.md). A key that is not here is an error, with its line and column. ` + "`gpuard.schema.json`" + ` is the same for editors:
-with this first line most of them complete keys and mark mistakes while one types.
+with this first line most of them complete keys and mark mistakes as you type.
 
     # yaml-language-server: $schema=…/docs/reference/gpuard.schema.json
 
@@ -69,7 +69,7 @@ A command that is one text is filled in first and then cut into words at blanks;
 started, so what only a shell does (` + "`$HOME`, `>`, `|`, `&&`, `~`" + `) is an error; for a shell write ` + "`command: [sh, -c, 'a | b']`" + `.
 `
 
-// projectSchema is gpuard.yaml as JSON Schema (draft 7, the one that editors know best).
+// projectSchema is gpuard.yaml as JSON Schema draft 7, which editors support best.
 func projectSchema() string {
 	keys := project.AllKeys()
 	top := object(keys.File)
@@ -146,7 +146,7 @@ func valueSchema(k yamltree.Key) schemaMap {
 	return schemaMap{"type": []string{"string", "number"}}
 }
 
-// TestProjectKeys: every key that stands for a flag has it, of the same kind, and no flag of run is without a key but those
+// TestProjectKeys: every key of a flag has that flag, with the same kind of value. Every flag of run has a key, except those
 // that only make sense for one run.
 func TestProjectKeys(t *testing.T) {
 	for _, c := range commandTree() {

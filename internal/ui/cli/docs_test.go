@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// reference is where the pages made from the code lie.
+// reference is the folder of the pages that are made from the code.
 const reference = "../../../docs/reference"
 
 const made = "<!-- made from the code: make docs -->\n\n"
@@ -74,7 +74,7 @@ func firstDifference(have, want string) string {
 	return ""
 }
 
-// commandTree is the program without anything of this machine in it.
+// commandTree returns the commands, with defaults that do not depend on this machine.
 func commandTree() []*cobra.Command {
 	root := (&Program{Host: &machine.Host{}}).root()
 	list := []*cobra.Command{root}
@@ -99,7 +99,7 @@ func commandsPage() string {
 func exitCodesPage() string {
 	var b strings.Builder
 	b.WriteString("# Exit codes\n\n" + made)
-	b.WriteString("`run` passes on the command's own exit code, and its death by a signal as that signal. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
+	b.WriteString("`run` exits with the command's exit code, or dies by the signal that killed the command. gpuard's own codes, of `run`, `hold` and `env --lease`:\n\n")
 	b.WriteString("| code | meaning |\n| ---: | --- |\n")
 	for _, e := range exit.Codes() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
@@ -108,15 +108,15 @@ func exitCodesPage() string {
 	for _, e := range exit.VerifyCodes() {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
-	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not look at a file, or not mend it.\n")
+	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not read or fix a file.\n")
 	b.WriteString("\n`sweep` ends with 0 when all runs ended with 0 and with 1 when some failed; its own failures have the codes of `run` from 122 on, and a signal that ends it is passed on.\n")
 	b.WriteString(`
 Every other command:
 
 | code | meaning |
 | ---: | --- |
-| 0 | yes, done; of ` + "`explain`" + ` also when nothing is visible |
-| 1 | no: refused, failed, or no device can be read |
+| 0 | done; for ` + "`explain`" + ` also when nothing is visible |
+| 1 | refused, failed, or no device can be read |
 | 2 | used wrongly |
 `)
 	return b.String()
@@ -132,7 +132,7 @@ func notesPage() string {
 	return b.String()
 }
 
-// TestHelp: every command has an example, its help fits the narrowest usual terminal, and no flag is left without a word.
+// TestHelp: every command has an example, and its help fits 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commandTree() {
 		text := helpText(c, helpWidth)
@@ -150,7 +150,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpNarrow: on a narrow terminal no line is wider than it, no word is broken and none is lost.
+// TestHelpNarrow: below 80 columns no line is too wide, and no word is broken or lost.
 func TestHelpNarrow(t *testing.T) {
 	for _, c := range commandTree() {
 		words := strings.Fields(helpText(c, helpWidth))

@@ -21,7 +21,6 @@ type diagnosed struct {
 	check.Diagnosis
 }
 
-// doctorFlags are the flags of doctor.
 type doctorFlags struct {
 	of, code, bundle       string
 	run, all, asJSON, bare bool
@@ -32,12 +31,12 @@ func (p *Program) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say whether GPU programs will run here, and what to mend",
-		Long: `Says on the first line whether GPU programs will run here and, if not, the one
-thing to do next. Below stands what was found: driver, devices, libraries,
-Python environments, variables, containers. Nothing is changed.
+		Long: `Says on the first line whether GPU programs will run here and, if not, what to
+do next. The findings follow: driver, devices, libraries, Python environments,
+variables, containers. Nothing is changed.
 
-The exit code is 1 for a warning or an error, and 0 for none; with --bundle it
-is 0 when the archive was written.`,
+The exit code is 1 for a warning or an error, otherwise 0; with --bundle it is 0
+when the archive was written.`,
 		Example: `  gpuard doctor
   gpuard doctor --for .venv                only this Python environment
   gpuard doctor --for train --run          also import its libraries
@@ -65,32 +64,32 @@ is 0 when the archive was written.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.of, "for", "", "only the Python environment `PYTHON|ENV`: an interpreter, the folder of an environment, or the name of one of conda's")
 	f.BoolVar(&flags.run, "run", false, "also import the libraries of the environments, and ask them for their devices")
-	f.BoolVar(&flags.all, "all", false, "show also what is well")
-	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding, of doctor or of lint, and look at nothing")
+	f.BoolVar(&flags.all, "all", false, "also show the checks that passed")
+	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding of doctor or lint, without checking the machine")
 	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
-	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or into a folder under a name of its own")
-	f.Lookup("bundle").NoOptDefVal = "." // a folder gets a file with a name of its own
+	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
+	f.Lookup("bundle").NoOptDefVal = "." // the current folder; the file gets a generated name
 	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
 	return cmd
 }
 
 func (d *doctorFlags) check(cmd *cobra.Command) error {
-	const other, inside = "--why explains a code of any machine", "the archive has every finding in it, and the JSON answer"
-	if err := together(cmd, []conflict{{"why", "json", other}, {"why", "for", other}, {"why", "run", other}, {"why", "bundle", other},
+	const other, inside = "--why explains a code of any machine", "the archive contains every finding and the JSON answer"
+	if err := refuseTogether(cmd, []conflict{{"why", "json", other}, {"why", "for", other}, {"why", "run", other}, {"why", "bundle", other},
 		{"bundle", "json", inside}, {"bundle", "all", inside}}); err != nil {
 		return err
 	}
 	if d.bare && d.bundle == "" {
-		return errors.New("cannot use --no-scrub without --bundle: it says what is left as it is in the archive")
+		return errors.New("cannot use --no-scrub without --bundle: it keeps names, paths and addresses in the archive")
 	}
 	if cmd.Flags().Changed("for") && strings.TrimSpace(d.of) == "" {
 		return errors.New("cannot read --for: its value is empty; write for instance --for .venv, or leave it out")
 	}
-	return filled(cmd, "why", "bundle")
+	return refuseEmpty(cmd, "why", "bundle")
 }
 
-// diagnose looks, and shows what was found. A finding that is bad is an exit code and nothing more to say.
+// diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.
 func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 	d, err := doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
 	switch {
@@ -109,7 +108,7 @@ func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 	return err
 }
 
-// bundle writes the archive and shows what is in it. What was found is no failure of that.
+// bundle writes the archive and lists its files. Findings do not make it fail.
 func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	made, err := doctor.Bundle(p.Host, d, path, version(), raw)
 	if err != nil {
@@ -118,17 +117,17 @@ func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	q := page{term: p.term(p.Out)}
 	q.verdict(d.Verdict)
 	q.line()
-	q.paragraph(span{}, bold, q.text(fmt.Sprintf("wrote %s (%s), which nobody else can read", made.Path, made.Size)))
+	q.paragraph(span{}, bold, q.text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
 	for _, f := range made.Files {
 		q.paragraph(span{normal, "  " + pad(f.Name, 16, false, "") + "  "}, dim, q.text(f.About))
 	}
 	what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
 	if raw {
-		what = "Names, paths and addresses are in it as they are."
+		what = "Names, paths and addresses are not replaced."
 	}
 	q.line()
-	q.paragraph(span{}, normal, what+" Have a look before you send it:")
-	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // to be copied, so it is not cut
+	q.paragraph(span{}, normal, what+" Check the archive before you send it:")
+	q.out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // never cut: users copy it
 	_, err = io.WriteString(p.Out, q.out.String())
 	return err
 }

@@ -9,18 +9,18 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// Doctor writes a diagnosis for people: the verdict first, then what was found, the worst first. What is well is counted, or
-// shown too with all.
+// Doctor writes a diagnosis as text: the verdict, then the findings, the worst first. It counts checks that passed;
+// with all it lists them too.
 func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	p := page{term: term}
 	p.verdict(d.Verdict)
 	findings := d.Findings
 	if !all {
-		findings = joined(findings)
+		findings = joinUnknown(findings)
 	}
 	for _, s := range []check.Severity{check.Error, check.Warning, check.Unknown, check.Info, check.OK} {
-		said := slices.DeleteFunc(alike(findings), func(g []check.Finding) bool {
-			return g[0].Severity != s || !all && (s == check.OK || unasked(g[0]))
+		said := slices.DeleteFunc(groupAlike(findings), func(g []check.Finding) bool {
+			return g[0].Severity != s || !all && (s == check.OK || notChecked(g[0]))
 		})
 		if len(said) > 0 {
 			p.line()
@@ -36,7 +36,7 @@ func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// verdict is one line of a file or pipe however long it is: whoever reads the first line of the answer has it all.
+// verdict writes one line to a file or a pipe, however long, so that a script gets all of it with the first line.
 func (p *page) verdict(v check.Verdict) {
 	color := yellow
 	if v.Runs != nil {
@@ -58,8 +58,7 @@ func (p *page) verdict(v check.Verdict) {
 	}
 }
 
-// advice writes what to do behind a lead. A command in it stays on one line however long that is, because it is to be copied: the
-// terminal breaks it where it must.
+// advice writes the lead and then what to do. A command in it is never broken, however long, because users copy it.
 func (p *page) advice(lead span, body style, text string) {
 	width := p.term.Width - cells(lead.text)
 	if p.term.Width <= 0 {
@@ -67,13 +66,13 @@ func (p *page) advice(lead span, body style, text string) {
 	}
 	var lines []string
 	line := ""
-	for _, part := range parts(text) {
+	for _, part := range adviceParts(text) {
 		if line == "" || cells(line)+1+cells(part) <= width {
 			line = strings.TrimLeft(line+" "+part, " ")
 		} else {
 			lines, line = append(lines, line), part
 		}
-		if cells(line) > width && !typed(part) {
+		if cells(line) > width && !isCommandLine(part) {
 			broken := wrap(line, max(width, 12))
 			lines, line = append(lines, broken[:len(broken)-1]...), broken[len(broken)-1]
 		}
@@ -88,13 +87,13 @@ func (p *page) advice(lead span, body style, text string) {
 	}
 }
 
-// parts are the pieces of an advice that may stand on lines of their own: its sentences and its commands. A colon parts them
-// where a command follows.
-func parts(text string) (pieces []string) {
+// adviceParts splits an advice into sentences and commands, between which a line may break. A colon separates only
+// before a command.
+func adviceParts(text string) (pieces []string) {
 	for text != "" {
 		end := len(text)
 		for _, sign := range []string{"; ", ": ", ", or ", ". "} {
-			if i := strings.Index(text, sign); i >= 0 && i+1 < end && (sign != ": " || typed(text[i+2:])) {
+			if i := strings.Index(text, sign); i >= 0 && i+1 < end && (sign != ": " || isCommandLine(text[i+2:])) {
 				end = i + 1
 			}
 		}
@@ -104,15 +103,15 @@ func parts(text string) (pieces []string) {
 	return pieces
 }
 
-// typed reports whether a piece of an advice is a command line.
-func typed(piece string) bool {
+// isCommandLine reports whether a part of an advice is a command line.
+func isCommandLine(piece string) bool {
 	word, _, more := strings.Cut(strings.TrimPrefix(piece, "or "), " ")
 	return more && (strings.ContainsAny(word, "/=") || slices.Contains([]string{
 		"sudo", "gpuard", "pip", "pip3", "python", "python3", "conda", "mamba", "uv", "nvidia-smi", "nvidia-ctk", "docker", "podman", "export", "unset", "echo", "apt", "dnf", "systemctl",
 		"modprobe", "kill", "rm", "mv", "ls", "ldconfig", "mkdir", "chmod", "chown", "mount", "ulimit", "source", "eval"}, word))
 }
 
-// findings writes what was seen, once or for several devices, then why it matters and what to do, which they share.
+// findings writes a group of findings: what was seen of each, then the reason and the advice that they share.
 func (p *page) findings(alike []check.Finding) {
 	first := alike[0]
 	colors := map[check.Severity]style{check.Error: red, check.Warning: yellow, check.Unknown: blue, check.Info: cyan, check.OK: green}
@@ -131,7 +130,7 @@ func (p *page) findings(alike []check.Finding) {
 	}
 }
 
-// sentence begins with a capital letter, unless its first word is a name of code, and ends with a full stop.
+// sentence capitalises the first letter, unless the first word is an identifier, and adds a full stop.
 func sentence(s string) string {
 	if word, _, _ := strings.Cut(s, " "); strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" && word != "" && word != "gpuard" {
 		s = strings.ToUpper(s[:1]) + s[1:]
@@ -142,8 +141,8 @@ func sentence(s string) string {
 	return s
 }
 
-// alike puts findings together that differ only in what was seen, such as the same setting of eight GPUs.
-func alike(findings []check.Finding) (groups [][]check.Finding) {
+// groupAlike groups findings that differ only in what was seen, such as the same setting of eight GPUs.
+func groupAlike(findings []check.Finding) (groups [][]check.Finding) {
 	for _, f := range findings {
 		i := slices.IndexFunc(groups, func(g []check.Finding) bool {
 			return g[0].Code == f.Code && g[0].Severity == f.Severity && g[0].Why == f.Why && g[0].Do == f.Do
@@ -157,8 +156,8 @@ func alike(findings []check.Finding) (groups [][]check.Finding) {
 	return groups
 }
 
-// joined makes one finding of all that could not be looked at for one reason: without a driver that is a dozen.
-func joined(findings []check.Finding) (out []check.Finding) {
+// joinUnknown joins the checks that failed for the same reason into one finding. Without a driver that is a dozen.
+func joinUnknown(findings []check.Finding) (out []check.Finding) {
 	const blind, most = "cannot see ", 3
 	type group struct {
 		at          int // in out
@@ -193,18 +192,18 @@ func joined(findings []check.Finding) (out []check.Finding) {
 	return out
 }
 
-// unasked is the answer of a check that nobody wanted to look, as about a recorded machine: there is nothing to tell.
-func unasked(f check.Finding) bool {
+// notChecked reports whether a check was skipped on purpose, as for a recorded machine. Such findings are hidden.
+func notChecked(f check.Finding) bool {
 	return f.Severity == check.Unknown && strings.Contains(f.Seen, "not looked")
 }
 
-// tally counts the findings by severity, and says where more is.
+// tally counts the findings by severity, and names the flags that show more.
 func tally(findings []check.Finding, all bool) string {
 	count := map[check.Severity]int{}
 	hidden := 0
 	for _, f := range findings {
 		count[f.Severity]++
-		if f.Severity == check.OK || unasked(f) {
+		if f.Severity == check.OK || notChecked(f) {
 			hidden++
 		}
 	}
@@ -223,7 +222,7 @@ func tally(findings []check.Finding, all bool) string {
 	}
 	text := strings.Join(parts, ", ")
 	if hidden > 0 && !all {
-		text += "; --all shows what is not above"
+		text += "; --all shows the rest"
 	}
 	if hidden < len(findings) {
 		text += "; what a code means: gpuard doctor --why CODE"

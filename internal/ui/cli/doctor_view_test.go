@@ -49,7 +49,7 @@ info: persistence mode is off on GPU 1 (persistence)
   It starts slowly.
   do: sudo nvidia-smi -pm 1
 
-1 error, 1 warning, 3 not known, 2 notes, 1 ok; --all shows what is not above;
+1 error, 1 warning, 3 not known, 2 notes, 1 ok; --all shows the rest;
 what a code means: gpuard doctor --why CODE
 `
 	var b strings.Builder
@@ -69,7 +69,7 @@ what a code means: gpuard doctor --why CODE
 	}
 }
 
-// TestDoctorNarrow: nothing is lost and no line of a terminal is wider than it; in a file the first line has the whole verdict.
+// TestDoctorNarrow: on a terminal no text is lost and no line is too wide; in a file the first line has the whole verdict.
 func TestDoctorNarrow(t *testing.T) {
 	for _, width := range []int{30, 40, 60} {
 		var b strings.Builder
@@ -93,7 +93,7 @@ func TestDoctorNarrow(t *testing.T) {
 	}
 }
 
-// TestAdvice: a command that is to be copied is never broken, and what stands around it is.
+// TestAdvice: text is wrapped, but a command is never broken, because users copy it.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"sudo reboot", "  do: sudo reboot\n"},
@@ -115,7 +115,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestDoctorColor: colour only where the terminal wants it, and the words say the severity without it.
+// TestDoctorColor: colours are written only if the terminal has them.
 func TestDoctorColor(t *testing.T) {
 	for _, color := range []bool{false, true} {
 		var b strings.Builder
@@ -126,7 +126,7 @@ func TestDoctorColor(t *testing.T) {
 	}
 }
 
-// TestJoined: what cannot be seen for one reason is one finding, and with --all each stands for itself.
+// TestJoined: checks that failed for the same reason are one finding; --all lists each.
 func TestJoined(t *testing.T) {
 	var d check.Diagnosis
 	for _, what := range []string{"one", "two", "three", "four", "five"} {
@@ -161,7 +161,7 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// TestExampleCodes: the codes that the help and the guide name are there.
+// TestExampleCodes: the codes in the help and in the guide exist.
 func TestExampleCodes(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/how-to/doctor.md")
 	if err != nil {
@@ -201,24 +201,24 @@ from: nvml.h
 	}
 }
 
-// TestLikely: a slip gives the one code that was meant, a part of one those that have it, the nearest first.
+// TestLikely: a misspelt code suggests the right one; part of a code suggests the codes with that part, the nearest first.
 func TestLikely(t *testing.T) {
 	for code, want := range map[string]string{
 		"mask-rang": "did you mean mask-range?",
 		"xid-eror":  "did you mean xid-errors?",
 		"gone-late": "did you mean late-assignment or late-cell?",
-		"zzz":       "gpuard doctor and gpuard lint show the code of a finding in parentheses behind it",
+		"zzz":       "gpuard doctor and gpuard lint show the code of a finding in parentheses after it",
 	} {
-		if got := likely(code, findingPages()); got != want {
+		if got := nearestCodes(code, findingPages()); got != want {
 			t.Errorf("%s: %s", code, got)
 		}
 	}
-	if got := likely("driver-something-library", findingPages()); !strings.HasPrefix(got, "did you mean driver-library or ") {
+	if got := nearestCodes("driver-something-library", findingPages()); !strings.HasPrefix(got, "did you mean driver-library or ") {
 		t.Error(got)
 	}
 }
 
-// TestTallyWhole: the command at the end of the last line is whole, however narrow the terminal.
+// TestTallyWhole: the command at the end of the last line is never broken.
 func TestTallyWhole(t *testing.T) {
 	for width := 40; width < 100; width++ {
 		var b strings.Builder
@@ -229,14 +229,14 @@ func TestTallyWhole(t *testing.T) {
 	}
 }
 
-// TestTally: what is hidden is told, and how to ask about a code where one is shown.
+// TestTally: the last line counts hidden findings, and explains codes if one is shown.
 func TestTally(t *testing.T) {
 	fine, blind := check.Finding{Code: "a", Severity: check.OK, Seen: "well"}, check.Finding{Code: "b", Severity: check.Unknown, Seen: "cannot see it: not looked: nobody asked"}
 	bad := check.Finding{Code: "c", Severity: check.Error, Seen: "broken"}
 	for want, findings := range map[string][]check.Finding{
-		"2 ok; --all shows what is not above": {fine, fine},
-		"1 error, 1 not known; --all shows what is not above; what a code means: gpuard doctor --why CODE": {bad, blind},
-		"1 error; what a code means: gpuard doctor --why CODE":                                             {bad},
+		"2 ok; --all shows the rest": {fine, fine},
+		"1 error, 1 not known; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
+		"1 error; what a code means: gpuard doctor --why CODE":                                    {bad},
 	} {
 		if got := tally(findings, false); got != want {
 			t.Errorf("%q and not %q", got, want)
@@ -244,12 +244,12 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestAlike: findings share what helps only where the same helps.
+// TestAlike: findings with a different remedy are not grouped.
 func TestAlike(t *testing.T) {
 	one := check.Finding{Code: "a", Severity: check.Error, Seen: "x", Why: "w", Do: "mend x"}
 	same, other := one, one
 	same.Seen, other.Do = "y", "mend z"
-	if got := alike([]check.Finding{one, other, same}); len(got) != 2 || len(got[0]) != 2 || got[1][0] != other {
+	if got := groupAlike([]check.Finding{one, other, same}); len(got) != 2 || len(got[0]) != 2 || got[1][0] != other {
 		t.Errorf("%+v", got)
 	}
 }

@@ -16,20 +16,20 @@ func (p *Program) down() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [flags] [SERVICE...]",
 		Short: "End the services of a gpuard.yaml",
-		Long: `Ends what gpuard up has started, those first that depend on others: each gets
-its stop_signal, and is killed when its grace (10 s) is over. Returns when it is
-all gone. It needs no readable file, so that what was started from a file can be
-ended after the file was changed or removed.`,
+		Long: `Ends what gpuard up has started, dependents first: each instance gets its
+stop_signal, and is killed when its grace (10 s) is over. Returns when all have
+ended. It does not read the file, so it also works after the file was changed or
+removed.`,
 		Example: `  gpuard down
-  gpuard down train                        one service; the others run on
+  gpuard down train                        one service; the others keep running
   gpuard down node-2                       one instance
-  gpuard down --now                        killed at once`,
+  gpuard down --now                        kill them immediately`,
 		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.downWith(cmd.Context(), o, args, now) })
 		},
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "kill them at once")
+	cmd.Flags().BoolVar(&now, "now", false, "kill them immediately")
 	o.add(cmd, "answer as one JSON object")
 	return cmd
 }
@@ -37,7 +37,7 @@ ended after the file was changed or removed.`,
 // downAnswer is the JSON answer of down.
 type downAnswer struct {
 	Schema string   `json:"schema"` // "gpuard.down/1"
-	Ended  []string `json:"ended"`  // instances that ran, or waited to, and are gone now
+	Ended  []string `json:"ended"`  // instances that ran or waited, and have ended
 }
 
 func (p *Program) downWith(ctx context.Context, o *projectFlags, names []string, now bool) error {
@@ -55,18 +55,18 @@ func (p *Program) downWith(ctx context.Context, o *projectFlags, names []string,
 			answer.Ended = append(answer.Ended, row.Name)
 		}
 	}
-	a := &attending{p: p, folder: folder, quiet: o.json}
-	t := &teller{only: mine.has}
-	t.see(view)
+	a := &poller{p: p, folder: folder, quiet: o.json}
+	t := &eventFinder{only: mine.has}
+	t.compare(view)
 	signals := interrupts()
 	if err := folder.Down(ctx, names, now); err != nil {
 		return err
 	}
-	err = p.untilGone(ctx, signals, a, mine, func(view *services.View) { a.lines(t.see(view)) })
+	err = p.untilGone(ctx, signals, a, mine, func(view *services.View) { a.lines(t.compare(view)) })
 	var by *interrupted
 	switch {
 	case errors.As(err, &by):
-		by.how = "they go on ending: gpuard ps shows which; to kill them: gpuard down --now"
+		by.how = "they are still ending: gpuard ps shows which; to kill them: gpuard down --now"
 		return p.dieOf(by)
 	case err != nil:
 		return err

@@ -20,10 +20,10 @@ func (p *Program) drain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [flags] GPU...",
 		Short: "Take a GPU out of use: it gets no new lease",
-		Long: `Whoever has the GPU keeps it until the end; nobody gets it any more. The others
-are told why, so give a reason. A second drain replaces the reason of the first.
-It takes root, or the owner of the folder with the leases. gpuard undrain puts
-the GPU into use again.`,
+		Long: `A job that has the GPU keeps it until the job ends; no new job gets it. Other
+users see the reason, so give one. A second drain replaces the reason of the
+first. Only root, or the owner of the folder with the leases, can drain. gpuard
+undrain puts the GPU into use again.`,
 		Example: `  sudo gpuard drain 2 --reason "the fan is broken, exchange on Monday"
   sudo gpuard drain 0,1`,
 		Args: someGPUs,
@@ -43,7 +43,7 @@ the GPU into use again.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what the others are told, as `TEXT`")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason that other users see, as `TEXT`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	p.completeGPU(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
@@ -54,11 +54,11 @@ func (p *Program) undrain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undrain [flags] GPU...",
-		Short: "Put a GPU into use again, and take its errors for settled",
-		Long: `Ends gpuard drain, and says that the errors (XIDs) which the driver reported
-about the GPU are over, such as after a reset that gpuard did not see. What the
-driver reports later counts again. It takes root, or the owner of the folder
-with the leases.`,
+		Short: "Put a GPU into use again, and clear its errors",
+		Long: `Ends gpuard drain, and clears the errors (XIDs) that the driver reported about
+the GPU, for example after a reset that gpuard did not see. Errors reported
+later count again. Only root, or the owner of the folder with the leases, can do
+it.`,
 		Example: "  sudo gpuard undrain 2",
 		Args:    someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,7 +82,7 @@ with the leases.`,
 	return cmd
 }
 
-// drainText says what was done, what the others are told, and who has the GPU or waits for it.
+// drainText reports the drain, its reason, the leases that remain and the requests that wait.
 func (p *Program) drainText(d status.Drained, reason string) {
 	text := "; no reason is given (--reason)"
 	if reason != "" {
@@ -90,16 +90,16 @@ func (p *Program) drainText(d status.Drained, reason string) {
 	}
 	fmt.Fprintf(p.Out, "%s gets no new lease%s\n", d.Device, text)
 	if d.Before != "" {
-		fmt.Fprintf(p.Out, "it was drained already; this is replaced: %s\n", gpu.Clean(d.Before))
+		fmt.Fprintf(p.Out, "it was drained already; replaced: %s\n", gpu.Clean(d.Before))
 	}
 	for _, l := range d.Leases {
 		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", gpu.Clean(l.User), gpu.Clean(l.Command), l.ID, l.PID)
 	}
 	const shown = 3
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
-		left := "waits for it, and waits on until it is in use again"
+		left := "waits for it, and keeps waiting until it is in use again"
 		if len(t.Devices) > t.Count {
-			left = "waits, and does not get it"
+			left = "waits for a GPU, and will not get this one"
 		}
 		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", gpu.Clean(t.User), gpu.Clean(t.Command), t.PID, left)
 	}
@@ -119,7 +119,7 @@ func (p *Program) undrainText(d status.Undrained) {
 		for _, c := range codes(d.Settled) {
 			numbers = append(numbers, fmt.Sprint(c))
 		}
-		text += "; settled: XID " + strings.Join(numbers, ", ")
+		text += "; cleared: XID " + strings.Join(numbers, ", ")
 	}
 	fmt.Fprintln(p.Out, text)
 }
@@ -156,9 +156,9 @@ type drainedAnswer struct {
 type drainedDevice struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
-	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" when nobody had
+	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" if it was not drained
 	Leases  []string `json:"leases"`   // that keep the GPU until they end
-	Waiting []int    `json:"waiting"`  // process ids of those who wait and could have been given it
+	Waiting []int    `json:"waiting"`  // process ids of waiting requests that could have got it
 }
 
 // undrainedAnswer is the JSON answer of undrain.
@@ -171,10 +171,9 @@ type undrainedDevice struct {
 	UUID  gpu.UUID `json:"uuid"`
 	Index int      `json:"index"`
 	Was   bool     `json:"was_drained"`
-	XIDs  []int    `json:"xids"` // codes of the driver's errors that are settled now
+	XIDs  []int    `json:"xids"` // codes of the driver's errors that were cleared
 }
 
-// codes lists each code once.
 func codes(xids []gpu.XID) []int {
 	out, seen := []int{}, map[int]bool{}
 	for _, x := range xids {
@@ -186,7 +185,7 @@ func codes(xids []gpu.XID) []int {
 	return out
 }
 
-// handleOf is what names the GPU to gpuard: "2", "amd:0" on a machine with several vendors.
+// handleOf is the GPU as --device takes it: "2", or "amd:0" on a machine with several vendors.
 func handleOf(d job.Given) string { return strings.TrimPrefix(d.Label, "GPU ") }
 
 func someGPUs(cmd *cobra.Command, args []string) error {
@@ -196,10 +195,10 @@ func someGPUs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// deviceList is what was named, by words or by commas.
+// deviceList splits the arguments, which may be separated by spaces or commas.
 func deviceList(args []string) []string { return strings.Split(strings.Join(args, ","), ",") }
 
-// completeGPU completes GPUs; for undrain those that are drained or have errors to settle.
+// completeGPU completes GPUs; for undrain those that are drained or have errors to clear.
 func (p *Program) completeGPU(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)

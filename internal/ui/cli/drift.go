@@ -10,18 +10,18 @@ import (
 	"gpuard/internal/core/health"
 )
 
-// drifting reads --drift, whose value stands behind an equals sign because it may be left out: in "--drift hot" the word
-// would be the command.
-func drifting(cmd *cobra.Command, text string) ([]string, error) {
+// readDrift reads --drift. Its value is optional and so needs an equals sign: in "--drift hot" the parser takes hot for
+// the command.
+func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
 		if _, err := kinds(first); err == nil {
-			return nil, fmt.Errorf("cannot run %q: the kinds of --drift stand behind an equals sign, so write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
+			return nil, fmt.Errorf("cannot run %q: the kinds of --drift need an equals sign: write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
 		}
 	}
 	return kinds(text)
 }
 
-// kinds reads the kinds of trouble.
+// kinds reads the value of --drift: all, or a list of kinds.
 func kinds(text string) (list []string, err error) {
 	known := []string{}
 	for _, k := range health.Kinds() {

@@ -39,18 +39,17 @@ func (p *Program) env() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env [flags]",
 		Short: "Print the variables for a choice of devices",
-		Long: `Chooses like run and prints the variables instead of starting a command.
-Without --lease nothing is leased: somebody else may get the same device a
-moment later. With --lease the shell that evaluates the output has the lease,
-until that shell ends or gpuard release gives it back; it waits for one as run
-does. When nothing can be given the output is the command false, so that the
-eval fails too.
-With --login it prints what a shell that has no lease shall see, by "login" in
-config.yaml: nothing for all. gpuard ignores these variables when it leases,
-unless somebody changes them.
-With --save the shell can have everything back as it was by --restore with the
-same word: what was unset is unset again, and a lease that came with it ends.
-Choices can nest; they are remembered in GPUARD_SAVED.
+		Long: `Chooses like run and prints the variables instead of starting a command. Without
+--lease nothing is leased: another job may get the same device a moment later.
+With --lease the shell that evaluates the output has the lease, until that shell
+ends or gpuard release gives it back; it waits for a device as run does. If no
+device can be given the output is the command false, so that the eval fails.
+With --login it prints the variables of a shell without a lease, as "login"
+in config.yaml says; for the value all there are none. gpuard ignores these
+variables when it leases, unless they were changed.
+With --save ID it saves the variables; --restore ID puts them back: a variable
+that was unset is unset again, and a lease that came with the choice ends.
+Choices can nest; GPUARD_SAVED holds them.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
   eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
@@ -69,7 +68,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 				return report(func() error { return p.printEnv(cmd, o) })
 			}
 			if p.term(p.Out).TTY {
-				return &failure{usagef("cannot lease for a shell that does not evaluate the answer; type: %s", idiom(o.format)), 125}
+				return &failure{usagef("cannot lease: no shell evaluates the output, which goes to the terminal; type: %s", evalLine(o.format)), 125}
 			}
 			if err := p.printEnv(cmd, o); err != nil {
 				return &failure{err, exit.Run(err)}
@@ -84,11 +83,11 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
 	f := cmd.Flags()
-	f.StringVar(&o.login, "login", "", "what a shell without a lease shall see: `WHICH` is all, allowed or none; alone, by config.yaml")
-	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // a file may be stricter
+	f.StringVar(&o.login, "login", "", "`WHICH` GPUs a shell without a lease sees: all, allowed or none; config.yaml may allow fewer")
+	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // config.yaml may be stricter
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), noFiles))
-	f.StringVar(&o.save, "save", "", "remember what the variables were before, under the word `ID`")
-	f.StringVar(&o.restore, "restore", "", "print what puts everything back that --save `ID` remembers")
+	f.StringVar(&o.save, "save", "", "save the variables as they were before, under the name `ID`")
+	f.StringVar(&o.restore, "restore", "", "print the commands that put back what --save `ID` saved")
 	p.privateState(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, noFiles))
 	return cmd
@@ -100,10 +99,10 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	}
 	spec, err := o.spec.spec(cmd, nil)
 	if err != nil {
-		return asUsage(p.blamed(err))
+		return asUsage(p.atDefault(err))
 	}
 	if spec.Waiting, err = o.waiting(p, cmd); err != nil {
-		return p.blamed(err)
+		return p.atDefault(err)
 	}
 	write, err := o.writer(cmd)
 	if err != nil {
@@ -115,7 +114,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 			return err
 		}
 	}
-	if spec, err = p.asked(cmd, o.ask, spec); err != nil {
+	if spec, err = p.askDevice(cmd, o.ask, spec); err != nil {
 		return err
 	}
 	if !o.lease || spec.CPU { // no device, no lease
@@ -131,14 +130,14 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	return p.leaseEnv(cmd, o, spec, write, keep)
 }
 
-// leaseEnv leases for the shell, and prints the variables of that.
+// leaseEnv leases for the shell and prints the variables of the lease.
 func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *leases.Holding) ([]visible.Var, error)) error {
 	p.showStanding(o.format == "json")
 	h, err := leases.HoldShell(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
-	return p.delivered(cmd, h, func() error {
+	return p.deliver(cmd, h, func() error {
 		vars, err := keep(h.Variables, h)
 		if err != nil {
 			return err
@@ -156,9 +155,9 @@ func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, wri
 	})
 }
 
-// restoreEnv prints what puts everything back.
+// restoreEnv prints the commands that restore the variables that --save saved.
 func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
-	if err := filled(cmd, "restore"); err != nil {
+	if err := refuseEmpty(cmd, "restore"); err != nil {
 		return asUsage(err)
 	}
 	var other string
@@ -182,9 +181,9 @@ func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
 	return write(p.Out, vars, p.said)
 }
 
-// writer checks the format.
+// writer checks the flags of the format and returns its writer.
 func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
-	if err := filled(cmd, "save"); err != nil {
+	if err := refuseEmpty(cmd, "save"); err != nil {
 		return nil, asUsage(err)
 	}
 	if o.json {
@@ -199,7 +198,7 @@ func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
 	return writerOf(o.format)
 }
 
-// printLogin prints what the login rule says. Where that fails the variables that hide everything are printed all the same.
+// printLogin prints the variables of the login rule. On an error it still prints variables, which hide every GPU.
 func (p *Program) printLogin(cmd *cobra.Command, o *envOptions) error {
 	var wrong error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -225,19 +224,19 @@ func loginWords() []string {
 	return []string{string(policy.LoginAll), string(policy.LoginAllowed), string(policy.LoginNone)}
 }
 
-// waiting is for a lease only: variables alone are known at once.
+// waiting reads the wait flags, and refuses them without --lease.
 func (o *envOptions) waiting(p *Program, cmd *cobra.Command) (job.Waiting, error) {
 	for _, name := range []string{"wait", "no-wait", "fallback"} {
 		if !o.lease && cmd.Flags().Changed(name) {
-			return job.Waiting{}, usagef("cannot use --%s without --lease: nothing is leased then, so nothing is waited for", name)
+			return job.Waiting{}, usagef("cannot use --%s without --lease: without a lease there is nothing to wait for", name)
 		}
 	}
 	return o.wait.read(p, cmd)
 }
 
-// delivered writes the answer, and gives the lease back when nobody can read it. A closed pipe must come back as an error
-// for that and not as a signal.
-func (p *Program) delivered(cmd *cobra.Command, h *leases.Holding, write func() error) error {
+// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
+// error of the write and does not kill gpuard.
+func (p *Program) deliver(cmd *cobra.Command, h *leases.Holding, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
@@ -248,21 +247,21 @@ func (p *Program) delivered(cmd *cobra.Command, h *leases.Holding, write func() 
 	return errors.Join(err, leases.Undo(cmd.Context(), p.Host, h))
 }
 
-// idiom is how a shell gets a lease of its own.
-func idiom(format string) string {
+// evalLine is the command line by which a shell leases for itself.
+func evalLine(format string) string {
 	if format == "fish" {
 		return "gpuard env --lease --format fish | source"
 	}
 	return `eval "$(gpuard env --lease)"`
 }
 
-// closeEnv makes the eval of a failed answer fail: an empty one would succeed, and the shell would go on with every GPU.
-// The words mean nothing to any shell.
-func (p *Program) closeEnv(cmd *cobra.Command) {
+// failEval makes the eval of a failed env fail. An empty output would succeed, and the shell would continue with every
+// GPU. The words after false are a comment, or arguments that false ignores.
+func (p *Program) failEval(cmd *cobra.Command) {
 	if cmd == nil || cmd.Name() != "env" || cmd.Flags().Changed("login") || p.wantsJSON(cmd) || p.term(p.Out).TTY {
 		return
 	}
-	for i, word := range p.Args { // where the parser stopped at a mistake, the flag has not been read
+	for i, word := range p.Args { // if the parser stopped at an error, it may not have read the flag
 		if word == "--format=dotenv" || word == "dotenv" && i > 0 && p.Args[i-1] == "--format" {
 			return
 		}
@@ -270,10 +269,9 @@ func (p *Program) closeEnv(cmd *cobra.Command) {
 	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
 }
 
-// envWriter writes variables in one form; only JSON has room for notes.
+// envWriter writes variables in one format. Only JSON includes the notes.
 type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
 
-// writerOf knows the forms.
 func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":
@@ -309,7 +307,7 @@ type variablesAnswer struct {
 	Schema string            `json:"schema"` // "gpuard.env/1"
 	Set    map[string]string `json:"set"`    // variables to set, by name
 	Unset  []string          `json:"unset"`  // variables to remove
-	Notes  []string          `json:"notes"`  // what else there is to know, one sentence each
+	Notes  []string          `json:"notes"`  // remarks, one sentence each
 }
 
 func envJSON(w io.Writer, vars []visible.Var, notes []string) error {

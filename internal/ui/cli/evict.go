@@ -26,18 +26,19 @@ func (p *Program) evict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evict [flags] [PID...]",
 		Short: "Show GPU memory that belongs to no lease, and end what holds it",
-		Long: `Lists processes that use GPU memory without a living lease: whose they are, how
-much they hold, since when, and for how long they have slept. With --idle it
-lists whatever sleeps for that long, leased notebooks too.
+		Long: `Lists processes that use GPU memory without a live lease: owner, memory, age and
+idle time. With --idle it lists every process that has been idle for that long,
+leased notebooks too.
 
-How long a process sleeps is what two looks or more tell: each gpuard evict is
-one, and compares the processor time used since the one before. Look regularly,
-such as every ten minutes by cron, and the answer is as fine as that.
+Idle time needs at least two runs: each gpuard evict compares the processor time
+of a process with that of the run before. Run it regularly, such as every ten
+minutes from cron: idle time is as exact as that interval.
 
-With process ids it asks these to end: your own; root ends everybody's. What has
-a living lease, or is in a container, is not touched.`,
-		Example: `  gpuard evict                what is left over
-  gpuard evict --idle 2h      sleeping notebooks too
+With process ids it asks these processes to end: your own, or any as root. It
+does not end processes in a container, or with a live lease unless --idle is
+given.`,
+		Example: `  gpuard evict                processes without a lease
+  gpuard evict --idle 2h      idle notebooks too
   gpuard evict 4711           end process 4711
   gpuard evict --force 4711   kill it when it does not end`,
 		Args: cobra.ArbitraryArgs,
@@ -51,9 +52,9 @@ a living lease, or is in a container, is not touched.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.idle, "idle", "", "what has not worked for this `TIME`, such as 2h, with a lease or without")
-	f.StringVar(&o.grace, "grace", "10s", "`TIME` to end in")
-	f.BoolVar(&o.force, "force", false, "kill what does not end in that time")
+	f.StringVar(&o.idle, "idle", "", "processes that were idle for this `TIME`, such as 2h, with or without a lease")
+	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a process has to end")
+	f.BoolVar(&o.force, "force", false, "kill processes that do not end in that time")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	completeWords(cmd)
 	return cmd
@@ -92,11 +93,11 @@ func (p *Program) evictOrList(cmd *cobra.Command, o *evictOptions, args []string
 	if err != nil {
 		return err
 	}
-	return p.told(ended, o.json)
+	return p.showEvicted(ended, o.json)
 }
 
-// told shows how it went; one process that stays makes the answer no.
-func (p *Program) told(ended []leftover.Evicted, asJSON bool) error {
+// showEvicted reports the result for each process. It returns an error if one did not end.
+func (p *Program) showEvicted(ended []leftover.Evicted, asJSON bool) error {
 	stay := 0
 	for _, e := range ended {
 		if !e.Gone {
@@ -125,7 +126,7 @@ func (p *Program) told(ended []leftover.Evicted, asJSON bool) error {
 type leftAnswer struct {
 	Schema    string             `json:"schema"` // "gpuard.evict/1"
 	Leftovers []leftover.Row     `json:"leftovers"`
-	Evicted   []leftover.Evicted `json:"evicted"` // with process ids: how it went
+	Evicted   []leftover.Evicted `json:"evicted"` // the result for each process id that was given
 }
 
 func processIDs(args []string) ([]int, error) {
@@ -140,7 +141,7 @@ func processIDs(args []string) ([]int, error) {
 	return pids, nil
 }
 
-// Leftovers writes the list for people, one process a line and who it is below the numbers.
+// Leftovers writes the list as text: a line for each process, with its owner, age and command below.
 func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term Term) {
 	p := page{term: term}
 	if term.Width <= 0 {
@@ -149,7 +150,7 @@ func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Ti
 	if len(rows) == 0 {
 		text := "nothing is left over: all GPU memory in use belongs to a lease or to a display"
 		if idle > 0 {
-			text = "nothing is known to sleep for " + age(idle) + "; a process must have been looked at twice (gpuard evict)"
+			text = "no process is known to be idle for " + age(idle) + "; idle time needs two runs of gpuard evict"
 		}
 		p.paragraph(span{}, normal, text)
 		_, _ = io.WriteString(w, p.out.String())
@@ -164,15 +165,15 @@ func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Ti
 			process = "process " + strconv.Itoa(r.PID)
 		}
 		p.line(span{bold, fmt.Sprintf("GPU %d", r.Index)}, span{normal, between + process + between + size})
-		p.paragraph(span{dim, "  "}, normal, p.text(who(r, now)))
+		p.paragraph(span{dim, "  "}, normal, p.text(describeLeftover(r, now)))
 	}
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// who says whose it is, how old, how long it sleeps, and what it is.
-func who(r leftover.Row, now time.Time) string {
+// describeLeftover gives the owner, lease, age, idle time and command of a process.
+func describeLeftover(r leftover.Row, now time.Time) string {
 	if r.PID == 0 {
-		return "a container, another PID namespace, or what a process that is gone left behind"
+		return "a container, another PID namespace, or memory left by an ended process"
 	}
 	var parts []string
 	add := func(yes bool, part string) {
@@ -187,7 +188,7 @@ func who(r leftover.Row, now time.Time) string {
 		add(true, "for "+age(now.Sub(*r.Since)))
 	}
 	if r.Idle != nil {
-		add(true, "asleep for "+age(*r.Idle))
+		add(true, "idle for "+age(*r.Idle))
 	}
 	return strings.Join(parts, ", ") + ": " + gpu.Clean(r.Command)
 }

@@ -20,7 +20,7 @@ func TestLeftoversView(t *testing.T) {
 	narrowAndWide(t, "evict", func(w *strings.Builder, term Term) { Leftovers(w, rows, 0, now, term) })
 	var none strings.Builder
 	Leftovers(&none, nil, 2*time.Hour, now, Term{Width: 80})
-	if !strings.Contains(none.String(), "nothing is known to sleep for 2 h") {
+	if !strings.Contains(none.String(), "no process is known to be idle for 2 h") {
 		t.Error(none.String())
 	}
 }

@@ -20,13 +20,14 @@ func (p *Program) explain() *cobra.Command {
 		Short: "Show what a program would see, and every surprise on the way",
 		Long: `Shows which devices a program sees with the variables of this shell. Variables
 given on the command line replace this shell's GPU variables entirely.
-Nothing visible is an answer too: the exit code is 0.
+The exit code is 0 even if no device is visible.
 
-A process id, or the id of a lease, shows what that process sees: by the
-environment with which it was started, its container, its Slurm job, its lease.
+With a process id or a lease id it shows what that process sees, from the
+environment with which it was started, its container, its Slurm job and its
+lease.
 
-With --probe a process with exactly that environment asks the CUDA driver, which
-is the truth; the exit code is 1 where the driver shows something else.`,
+With --probe a process with exactly that environment asks the CUDA driver. The
+exit code is 1 if the driver shows something else.`,
 		Example: `  gpuard explain
   gpuard explain CUDA_VISIBLE_DEVICES=2,0,-1,1
   gpuard explain CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID
@@ -38,7 +39,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				const why = "--probe asks the CUDA driver of this computer"
-				if err := together(cmd, []conflict{{"probe", "runtime", why}, {"probe", "container", why}}); err != nil {
+				if err := refuseTogether(cmd, []conflict{{"probe", "runtime", why}, {"probe", "container", why}}); err != nil {
 					return asUsage(err)
 				}
 				if probe {
@@ -48,8 +49,8 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 				if err != nil {
 					return err
 				}
-				p.unruly()
-				x.Notes = append(strays(args), x.Notes...)
+				p.warnConfig()
+				x.Notes = append(unknownVariables(args), x.Notes...)
 				if asJSON {
 					return writeJSON(p.Out, explained{"gpuard.explain/1", x})
 				}
@@ -61,7 +62,7 @@ is the truth; the exit code is 1 where the driver shows something else.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of what the program uses: "+strings.Join(runtimes(), ", ")+" (default: what is native to each vendor here)")
+	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of the runtime that the program uses: "+strings.Join(runtimes(), ", ")+" (default: the native one of each vendor here)")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimes(), noFiles))
 	cmd.Flags().BoolVar(&container, "container", false, "the program runs in a container that NVIDIA_VISIBLE_DEVICES describes")
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the CUDA driver too, and compare")
@@ -75,25 +76,25 @@ type explained struct {
 	*explain.Explanation
 }
 
-// runtimes are the words of --runtime.
+// runtimes lists the values of --runtime.
 func runtimes() []string {
 	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
-// readToo are variables that change what others mean; the short ones are tinygrad's.
+// readToo lists variables that change the meaning of others. The short ones are tinygrad's.
 func readToo() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NV", "AMD", "CUDA"}
 }
 
-// strays are notes about given variables that no runtime reads: most often a misspelt name.
-func strays(given []string) []visible.Note {
+// unknownVariables returns notes about given variables that no runtime reads, usually a misspelt name.
+func unknownVariables(given []string) []visible.Note {
 	notes := []visible.Note{}
 	for _, pair := range given {
 		name, _, set := strings.Cut(pair, "=")
 		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") || slices.Contains(readToo(), name) {
 			continue
 		}
-		text := name + " chooses no devices for any program known here"
+		text := name + " selects no devices in any runtime known here"
 		if meant := suggest.Word(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Explain writes what a program sees: logical number, index, model, PCI address and UUID of each device, then one
-// note per surprise. Below 60 columns each device takes several lines.
+// Explain writes what a program sees: logical number, index, model, PCI address and UUID of each device, then the
+// notes. Below 60 columns each device takes several lines.
 func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 	p := page{term: term}
 	if len(v.Visible) == 0 {
@@ -29,7 +29,8 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// ExplainProcess writes which process was asked, where it runs, and which variables decide. Explain comes after it.
+// ExplainProcess writes the process, its container, job and lease, and the variables that decide. Call Explain after
+// it.
 func ExplainProcess(w io.Writer, x *explain.Explanation, term Term) {
 	p := page{term: term}
 	e := x.Process
@@ -73,7 +74,7 @@ func (p *page) entries(v visible.View, m *gpu.Machine) {
 		return
 	}
 	widths, over := p.columns(table)
-	if over > 0 { // the UUID is what one copies: the others give way
+	if over > 0 { // users copy the UUID, so the PCI address and then the model are shortened
 		for _, row := range table {
 			row[3] = strings.TrimPrefix(row[3], "0000:")
 		}
@@ -91,7 +92,7 @@ func (p *page) entries(v visible.View, m *gpu.Machine) {
 	}
 }
 
-// columns are the widths that the table needs, and by how much they exceed the terminal.
+// columns returns the widths that the table needs, and by how much they exceed the terminal.
 func (p *page) columns(table [][]string) (widths [5]int, over int) {
 	for _, row := range table {
 		for i, text := range row {

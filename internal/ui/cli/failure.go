@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/core/prompt"
 )
 
-// failure carries an error together with the exit code that its command gives it.
+// failure is an error with the exit code of its command.
 type failure struct {
 	err  error
 	code int
@@ -25,29 +25,29 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// silent is an error that was shown already.
+// silent is an error whose text was shown already.
 type silent struct{ err error }
 
 func (s *silent) Error() string { return s.err.Error() }
 func (s *silent) Unwrap() error { return s.err }
 
-// failed is the JSON answer of a command that cannot do what it was asked for.
+// failed is the JSON answer of a command that failed.
 type failed struct {
 	Schema string `json:"schema"` // of the command, such as "gpuard.run/1"
 	Error  string `json:"error"`  // what failed and why: "cannot …"
-	Remedy string `json:"remedy"` // what to type or change; "" where the error says it
+	Remedy string `json:"remedy"` // what to type or change; "" if the error says it
 	Exit   int    `json:"exit"`   // the exit code
 }
 
-// refused is the same for a request that no device can serve now, or ever.
+// refused is the JSON answer if no device can serve the request now, or ever.
 type refused struct {
 	failed
 	Never   bool         `json:"never"`   // this machine can never satisfy the request
 	Reasons []job.Reason `json:"reasons"` // one per device
 }
 
-// complain shows an error: as JSON where that was asked for, else as text on standard error.
-func (p *Program) complain(cmd *cobra.Command, f *failure) {
+// showError writes an error, as JSON with --json, else as text on standard error.
+func (p *Program) showError(cmd *cobra.Command, f *failure) {
 	var shown *silent
 	var refusal *job.Refusal
 	isRefusal := errors.As(f.err, &refusal)
@@ -75,7 +75,7 @@ func (p *Program) complain(cmd *cobra.Command, f *failure) {
 	}
 }
 
-// refuse shows a refusal, and the defaults that may be behind it.
+// refuse writes a refusal, and the defaults that may have caused it.
 func (p *Program) refuse(w io.Writer, r *job.Refusal) {
 	Refusal(w, r, p.term(w))
 	for _, d := range p.filling.used {
@@ -83,8 +83,7 @@ func (p *Program) refuse(w io.Writer, r *job.Refusal) {
 	}
 }
 
-// safe is text without what moves the cursor of a terminal, but for tabs and the ends of lines: some of the names and files that
-// it speaks of are somebody else's.
+// safe removes control characters except tabs and newlines: names and paths in the text may come from other users.
 func safe(text string) string {
 	var b strings.Builder
 	for {
@@ -97,17 +96,17 @@ func safe(text string) string {
 	}
 }
 
-// alert is the flag of what may be started by an icon.
+// alert is the flag of commands that an icon may start.
 const alert = "alert"
 
-// alert shows why nothing starts in a window, where that was asked for. Who closed a window knows.
+// alert shows the error in a window if --alert is given, unless the user cancelled.
 func (p *Program) alert(cmd *cobra.Command, err error, text string) {
 	if flag := cmd.Flags().Lookup(alert); flag != nil && flag.Value.String() == "true" && !errors.Is(err, prompt.ErrCancelled) {
 		run.Alert(cmd.Context(), p.Host, text)
 	}
 }
 
-// failJSON writes where the command's JSON answer would have gone.
+// failJSON writes to the stream of the command's JSON answer.
 func (p *Program) failJSON(cmd *cobra.Command, answer any) error {
 	dry := cmd.Flags().Lookup("dry-run")
 	if becomes(cmd) && (dry == nil || dry.Value.String() != "true") || cmd.Name() == "verify" && cmd.ArgsLenAtDash() == 0 {
@@ -116,16 +115,16 @@ func (p *Program) failJSON(cmd *cobra.Command, answer any) error {
 	return writeJSON(p.Out, answer)
 }
 
-// lineJSON writes the answer on one line: standard error belongs to the command too.
+// lineJSON writes the answer on one line, because standard error also has the output of the command.
 func lineJSON(w io.Writer, answer any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(answer)
 }
 
-// schema names the form of a command's JSON answer; plain gpuard is gpuard status.
+// schema is the schema of a command's JSON answer. Plain gpuard is gpuard status.
 func schema(cmd *cobra.Command) string {
-	for ; cmd.HasParent() && cmd.Parent().HasParent(); cmd = cmd.Parent() { // of a group the group's own
+	for ; cmd.HasParent() && cmd.Parent().HasParent(); cmd = cmd.Parent() { // a command of a group has the schema of the group
 	}
 	if cmd.HasParent() {
 		return "gpuard." + cmd.Name() + "/1"
@@ -133,7 +132,7 @@ func schema(cmd *cobra.Command) string {
 	return "gpuard.status/1"
 }
 
-// wantsJSON looks at the flags and, where the parser stopped at a mistake, at the words behind it.
+// wantsJSON reads the flags. If the parser stopped at an error it reads the arguments themselves.
 func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 	flags := cmd.Flags()
 	if flags.Lookup("json") == nil {
@@ -160,20 +159,20 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 				return true
 			}
 		case strings.HasPrefix(word, "-") || word == cmd.Name():
-		case leads(cmd):
-			return false // here its command begins
+		case takesCommand(cmd):
+			return false // the command begins here
 		}
 	}
 	return false
 }
 
-// written remembers that an answer could not be written, so that a full disk does not look like success.
-type written struct {
+// checkedWriter keeps the error of a write, so that a full disk does not end as success.
+type checkedWriter struct {
 	io.Writer
 	err error
 }
 
-func (w *written) Write(b []byte) (int, error) {
+func (w *checkedWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
 	if err != nil {
 		w.err = err

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// findingPages are the pages of every code, of doctor's checks and then of lint's rules.
+// findingPages returns the page of every code: doctor's checks, then lint's rules.
 func findingPages() (pages []check.Page) {
 	for _, c := range check.Checks() {
 		pages = append(pages, c.Page)
@@ -32,14 +32,14 @@ func (p *Program) why(code string) error {
 	pages := findingPages()
 	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
 	if i < 0 {
-		return asUsage(fmt.Errorf("cannot explain the code %q: there is none of that name; %s", code, likely(code, pages)))
+		return asUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
 	}
 	FindingPage(p.Out, pages[i], p.term(p.Out))
 	return nil
 }
 
-// likely names the code that was probably meant, else those that share the most words with what was typed.
-func likely(code string, pages []check.Page) string {
+// nearestCodes suggests the code that was probably meant, else the codes that share the most words with the given one.
+func nearestCodes(code string, pages []check.Page) string {
 	const most = 4
 	var known []string
 	for _, page := range pages {
@@ -59,12 +59,12 @@ func likely(code string, pages []check.Page) string {
 	known = slices.DeleteFunc(known, func(k string) bool { return shared(k) == 0 })
 	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(shared(b), shared(a)) })
 	if len(known) == 0 {
-		return "gpuard doctor and gpuard lint show the code of a finding in parentheses behind it"
+		return "gpuard doctor and gpuard lint show the code of a finding in parentheses after it"
 	}
 	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
 }
 
-// FindingPage writes the page of a code for a terminal: its Markdown with the lines joined that belong together.
+// FindingPage writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
 func FindingPage(w io.Writer, about check.Page, term Term) {
 	p := page{term: term}
 	p.paragraph(span{cyan, about.Code + ": "}, bold, p.text(about.Title))
@@ -86,7 +86,7 @@ func FindingPage(w io.Writer, about check.Page, term Term) {
 		case fence:
 			fenced = !fenced
 		case code:
-			p.out.WriteString("    " + p.text(strings.TrimPrefix(line, "    ")) + "\n") // to be copied, so it is not cut
+			p.out.WriteString("    " + p.text(strings.TrimPrefix(line, "    ")) + "\n") // never cut: users copy it
 		case line == "":
 			p.line()
 		default:
@@ -98,7 +98,7 @@ func FindingPage(w io.Writer, about check.Page, term Term) {
 		p.line()
 	}
 	for _, from := range about.From {
-		if strings.HasPrefix(from, "https://") { // to be copied, so it is not broken
+		if strings.HasPrefix(from, "https://") { // never broken: users copy it
 			p.styled(dim, "from: "+p.text(from))
 			p.out.WriteByte('\n')
 			continue

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is what every terminal shows.
+// helpWidth is the width that every usual terminal has.
 const helpWidth = 80
 
-// helpWidth of this program's output: narrow telephones get narrow help.
+// helpWidth is the width of the help on this output: at most 80 columns, fewer on a narrow terminal.
 func (p *Program) helpWidth() int { return min(helpWidth, p.term(p.Out).Width) }
 
-// helpText is what --help prints and, at 80 columns, what the reference pages are made of.
+// helpText is the text of --help. At 80 columns it is also the text of the reference pages.
 func helpText(cmd *cobra.Command, width int) string {
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
 	var b strings.Builder
@@ -44,8 +44,8 @@ func helpText(cmd *cobra.Command, width int) string {
 	return text
 }
 
-// squeeze breaks what is too wide for the width between words: texts that were broken by hand are joined first, and what
-// stands in a second column comes below the first.
+// squeeze wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves a
+// second column below the first.
 func squeeze(text string, width int) string {
 	if width <= 0 || width >= helpWidth {
 		return text
@@ -77,7 +77,7 @@ func squeeze(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// hang wraps behind an indent; the lines after the first have two blanks more.
+// hang wraps text with an indent. The lines after the first have two more spaces.
 func hang(text string, indent, width int) (lines []string) {
 	for i, part := range wrap(text, max(width-indent-2, 1)) {
 		if i > 0 {
@@ -88,7 +88,7 @@ func hang(text string, indent, width int) (lines []string) {
 	return lines
 }
 
-// helpCommand is "gpuard help COMMAND"; cobra's own answers an unknown command with success.
+// helpCommand is "gpuard help COMMAND". Cobra's own exits with 0 for an unknown command.
 func (p *Program) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagGroup is a heading of the help with the flags below it, in this order.
+// flagGroup is a heading of the help and the names of its flags, in order.
 type flagGroup struct {
 	title string
 	names []string
 }
 
-// flagGroups are for commands whose flags fill more than a screen.
+// flagGroups are the headings for commands with many flags.
 func flagGroups() []flagGroup {
 	return []flagGroup{
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
@@ -29,16 +29,16 @@ func flagGroups() []flagGroup {
 	}
 }
 
-// manyFlags is from how many on they are grouped.
+// manyFlags is the number of flags from which they are grouped.
 const manyFlags = 16
 
-// flagsBelow are the flags of a command below a heading.
+// flagsBelow are the flags of a command under one heading.
 type flagsBelow struct {
 	title string
 	flags []*pflag.Flag
 }
 
-// groupedFlags are the flags that are shown. Those that are in no group stand first.
+// groupedFlags returns the visible flags. Those without a group come first.
 func groupedFlags(cmd *cobra.Command) (below []flagsBelow) {
 	var all []*pflag.Flag
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -108,7 +108,7 @@ func flagName(f *pflag.Flag) string {
 	return "  " + short + "--" + f.Name + value
 }
 
-// flagWords is what a flag does, and what it is when it is not given.
+// flagWords is the description of a flag, with its value when it is given alone and its default.
 func flagWords(f *pflag.Flag) string {
 	value, words := pflag.UnquoteUsage(f)
 	if value != "" && f.NoOptDefVal != "" {
@@ -120,7 +120,7 @@ func flagWords(f *pflag.Flag) string {
 	return words
 }
 
-// flagRows is one flag: its words in a column of their own, or below its name where column is 0.
+// flagRows is one flag: its description in the given column, or below the name if column is 0.
 func flagRows(f *pflag.Flag, column, width int) (rows []string) {
 	words := flagWords(f)
 	if column == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelpGroups: where flags are grouped each stands once, under a heading, and every name in the groups is a flag of something.
+// TestHelpGroups: each flag is listed once, grouped help has no flag without a heading, and each name in the groups is a flag.
 func TestHelpGroups(t *testing.T) {
 	flags := map[string]bool{}
 	grouped := 0
@@ -37,12 +37,12 @@ func TestHelpGroups(t *testing.T) {
 	slices.Sort(names)
 	for i, name := range names {
 		if !flags[name] || i > 0 && names[i-1] == name {
-			t.Errorf("--%s in the groups is no flag, or stands there twice", name)
+			t.Errorf("--%s in the groups is no flag, or is listed twice", name)
 		}
 	}
 }
 
-// TestHelpValues: a value that may be left out is written so, with what it is then.
+// TestHelpValues: an optional value is in brackets, with its value when left out.
 func TestHelpValues(t *testing.T) {
 	i := slices.IndexFunc(commandTree(), func(c *cobra.Command) bool { return c.Name() == "run" })
 	text := helpText(commandTree()[i], helpWidth)

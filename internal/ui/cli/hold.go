@@ -17,10 +17,10 @@ func (p *Program) hold() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold [flags] PID",
 		Short: "Lease a GPU for the life of a process that runs already",
-		Long: `Leases for a shell, a notebook or any other process of yours, and frees the
-device when that process ends, or with gpuard release. A process that is on
-devices already gets those; any other one that it sees, by the variables it was
-started with, which hold cannot change. A process that has a lease keeps it.
+		Long: `Leases for a shell, a notebook or any other process of yours. The lease ends
+with that process, or by gpuard release. A process that uses devices already
+gets a lease of these. Any other gets devices that it sees by the variables of
+its start, which hold cannot change. A process that has a lease keeps it.
 For your own shell: eval "$(gpuard env --lease)".`,
 		Example: `  gpuard hold 4242                 the GPU that process 4242 uses, or a free one
   gpuard hold --device 1 $$        GPU 1 for this shell`,
@@ -34,21 +34,21 @@ For your own shell: eval "$(gpuard env --lease)".`,
 				spec.Waiting, err = wait.read(p, cmd)
 			}
 			if err != nil {
-				return &failure{p.blamed(err), 125}
+				return &failure{p.atDefault(err), 125}
 			}
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 {
 				return &failure{usagef("cannot hold for %q: write a process id, such as gpuard hold $$", args[0]), 125}
 			}
 			if spec.CPU {
-				return &failure{usagef("cannot hold no GPU: leave --cpu out"), 125}
+				return &failure{usagef("cannot use --cpu with hold: there is no GPU to lease; leave it out"), 125}
 			}
 			p.showStanding(asJSON)
 			h, err := leases.Hold(cmd.Context(), p.Host, spec, pid)
 			if err != nil {
 				return &failure{err, exit.Run(err)}
 			}
-			return p.delivered(cmd, h, func() error { return p.showHolding(h, asJSON) })
+			return p.deliver(cmd, h, func() error { return p.showHolding(h, asJSON) })
 		},
 	}
 	flags.add(p, cmd)
@@ -61,7 +61,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 func (p *Program) showHolding(h *leases.Holding, asJSON bool) error {
 	if asJSON {
 		h.Notes = append(p.said, h.Notes...)
-		h.Plan = whole(h.Plan)
+		h.Plan = withLists(h.Plan)
 		return writeJSON(p.Out, h)
 	}
 	for _, n := range h.Notes {

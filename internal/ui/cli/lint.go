@@ -23,23 +23,23 @@ func (p *Program) lint() *cobra.Command {
 		Use:   "lint PATH...",
 		Short: "Find GPU mistakes in scripts and settings before they run",
 		Long: `Reads Python, notebooks, shell scripts, Dockerfiles, Compose files, conda
-environments, GitHub workflows, systemd units and desktop entries, and says
-where they use GPUs in a way that will not do what was meant. Folders are
-searched; "-" is standard input. Nothing that is read is run.
+environments, GitHub workflows, systemd units and desktop entries, and reports
+GPU settings that will not do what was meant. Folders are searched; "-" is
+standard input. The files are only read, never run.
 
-A comment silences: "# gpuard:ignore CODE" on the line or alone on the line
-before, "# gpuard:ignore-file CODE" for the whole file.
+A comment silences a finding: "# gpuard:ignore CODE" on the line or alone on the
+line before, "# gpuard:ignore-file CODE" for the whole file.
 
-The exit code is 1 where there is a warning or an error, and 2 where something
-could not be looked at. The Python of your environment reads Python files.`,
+The exit code is 1 for a warning or an error, and 2 if something could not be
+read. Python files are parsed by the Python of your environment.`,
 		Example: `  gpuard lint .
   gpuard lint train.py jobs/ compose.yaml
-  gpuard lint --fix jobs/train.sh         write what can be mended safely
+  gpuard lint --fix jobs/train.sh         fix what can be fixed safely
   gpuard lint --json . > findings.json
   ssh box cat run.sh | gpuard lint --as shell -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("cannot lint nothing: name files or folders (a dot for this one: gpuard lint .)")
+				return errors.New("cannot lint: no path given; name files or folders, such as gpuard lint . for this folder")
 			}
 			return nil
 		},
@@ -54,11 +54,11 @@ could not be looked at. The Python of your environment reads Python files.`,
 				if err != nil {
 					return err
 				}
-				return p.linted(found, asJSON)
+				return p.showLint(found, asJSON)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&o.Fix, "fix", false, "write into the files what can be mended safely")
+	cmd.Flags().BoolVar(&o.Fix, "fix", false, "fix in the files what can be fixed safely")
 	cmd.Flags().StringVar(&o.Python, "python", "", "read Python with this `FILE` (default: the Python of the environment)")
 	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), noFiles))
@@ -66,8 +66,8 @@ could not be looked at. The Python of your environment reads Python files.`,
 	return cmd
 }
 
-// linted shows a report and turns it into an exit code.
-func (p *Program) linted(found linter.Report, asJSON bool) error {
+// showLint writes the report and returns its exit code as an error.
+func (p *Program) showLint(found linter.Report, asJSON bool) error {
 	if asJSON {
 		if err := writeJSON(p.Out, lintAnswer{"gpuard.lint/1", found}); err != nil {
 			return err
@@ -78,14 +78,14 @@ func (p *Program) linted(found linter.Report, asJSON bool) error {
 	}
 	switch {
 	case len(found.Problems) > 0:
-		return &failure{&silent{errors.New("something could not be looked at")}, 2}
+		return &failure{&silent{errors.New("something could not be read")}, 2}
 	case found.Bad():
 		return &failure{&silent{errors.New("findings")}, 1}
 	}
 	return nil
 }
 
-// lintProblems says each problem once: without a Python no Python file can be read.
+// lintProblems reports each reason once: without a Python interpreter it is the same for all Python files.
 func (p *Program) lintProblems(problems []linter.Omission) {
 	paths := map[string][]string{}
 	var order []string
@@ -111,12 +111,12 @@ type lintAnswer struct {
 	linter.Report
 }
 
-// formats are the formats by the words of --as.
+// formats lists the formats of --as.
 func formats() []lint.Kind {
 	return []lint.Kind{lint.Python, lint.Notebook, lint.Shell, lint.Dockerfile, lint.Compose, lint.Conda, lint.Workflow, lint.Unit, lint.Desktop}
 }
 
-// formatNames are the words of --as: the first word of a format's name that it shares with no other.
+// formatNames lists the values of --as.
 func formatNames() (names []string) {
 	for _, k := range formats() {
 		names = append(names, formatName(k))

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// Lint shows what lint found: for each finding its place, what is wrong, why, and how the line should read.
+// Lint writes each finding: its place, what is wrong, the reason, and the corrected line.
 func Lint(w io.Writer, r linter.Report, term Term) {
 	p := &page{term: term}
 	for _, f := range r.Findings {
@@ -24,7 +24,7 @@ func (p *page) lintFinding(f linter.Mistake) {
 	if f.Cell > 0 {
 		place = fmt.Sprintf("%s:cell %d:%d:%d: ", f.Path, f.Cell, f.Line, f.Column)
 	}
-	// The first line is for programs that look for "path:line:column:" too: it is never broken.
+	// Editors parse "path:line:column:", so the first line is never broken.
 	p.styled(bold, p.text(place))
 	if f.Fixed {
 		p.styled(green, "fixed")
@@ -44,7 +44,7 @@ func (p *page) lintFinding(f linter.Mistake) {
 	}
 }
 
-// lintLines shows lines of a file uncut: they are there to be copied.
+// lintLines writes lines of a file in full, because users copy them.
 func (p *page) lintLines(s style, lead, text string) {
 	if text == "" {
 		return
@@ -65,7 +65,7 @@ func severityStyle(s check.Severity) style {
 	return cyan
 }
 
-// lintSummary counts, and says what to type next.
+// lintSummary writes the counts and what to type next.
 func (p *page) lintSummary(r linter.Report) {
 	count := map[check.Severity]int{}
 	fixed, fixable := 0, 0
@@ -117,7 +117,7 @@ func (p *page) lintSummary(r linter.Report) {
 	}
 }
 
-// counted is a number with its word; adjectives stay as they are.
+// counted is a number and its noun in the plural if needed. Adjectives have no plural.
 func counted(n int, what string) string {
 	if n != 1 && (what == "error" || what == "warning" || what == "remark") {
 		what += "s"

@@ -52,12 +52,12 @@ func TestLintView(t *testing.T) {
 			}
 		}
 		if strings.Contains(out.String(), "\x1b[2J") {
-			t.Errorf("%s: what stands in a file reached the terminal: %q", name, out.String())
+			t.Errorf("%s: a control sequence of a file reached the terminal: %q", name, out.String())
 		}
 	}
 }
 
-// TestLintSkippedMany: a folder of files that are no Python any more does not hide the findings.
+// TestLintSkippedMany: a long list of skipped files does not hide the findings.
 func TestLintSkippedMany(t *testing.T) {
 	r := linter.Report{Files: 1}
 	for range 9 {

@@ -17,18 +17,18 @@ func (p *Program) logs() *cobra.Command {
 		Use:   "logs [flags] [SERVICE...]",
 		Short: "Show what the services of a gpuard.yaml write",
 		Long: `Shows what instances have written to standard output and standard error, also
-before a restart, each line behind the name of its instance where there are
-several. A log that is full (64M, or log_limit) is put aside once, and what was
-aside is gone then.`,
+before a restart. With several instances each line begins with the name of its
+instance. A log that is full (64M, or log_limit) is renamed; the file that was
+renamed before it is removed.`,
 		Example: `  gpuard logs --tail 20
-  gpuard logs -f node                      and what comes, until Ctrl-C
-  gpuard logs node-0 | grep error          one instance: nothing but its lines`,
+  gpuard logs -f node                      and new lines, until Ctrl-C
+  gpuard logs node-0 | grep error          one instance: lines without its name`,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.logsWith(cmd.Context(), o, args) })
 		},
 	}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what they write from now on")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new lines as they are written")
 	cmd.Flags().StringVar(&o.tail, "tail", "all", "begin with the last `N` lines of each")
 	o.add(cmd, "one JSON object for each line")
 	_ = cmd.RegisterFlagCompletionFunc("tail", cobra.FixedCompletions([]string{"10", "100", "1000", "all"}, noFiles))
@@ -45,7 +45,7 @@ type logsOptions struct {
 type loggedLine struct {
 	Schema   string `json:"schema"`   // "gpuard.logs/1"
 	Instance string `json:"instance"` // that wrote it
-	Text     string `json:"text"`     // the line; what is not UTF-8 in it is replaced
+	Text     string `json:"text"`     // the line; bytes that are not UTF-8 are replaced
 }
 
 func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) error {
@@ -92,7 +92,7 @@ func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) 
 	return p.followLogs(ctx, folder, p.showing(logs, out, nil), mine)
 }
 
-// rest writes what is there, with all also a last line without an end.
+// rest writes the lines that exist now; with all also a last line without a newline.
 func (o *printer) rest(logs *services.Logs, all bool) error {
 	for line, ok := logs.Now(); ok; line, ok = logs.Now() {
 		if err := o.print(line); err != nil {
@@ -111,10 +111,10 @@ func (o *printer) rest(logs *services.Logs, all bool) error {
 	return nil
 }
 
-// followLogs goes on until nothing runs, and nothing will.
+// followLogs continues until no instance runs or will be started.
 func (p *Program) followLogs(ctx context.Context, folder *services.Folder, s *screen, mine selection) error {
 	defer s.leave()
-	a := &attending{p: p, folder: folder, quiet: true}
+	a := &poller{p: p, folder: folder, quiet: true}
 	nothing := make(chan os.Signal) // Ctrl-C just ends it
 	err := a.until(ctx, nothing, func(view *services.View) bool {
 		s.follow(view, mine.has)

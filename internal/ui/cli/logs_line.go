@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// printer writes lines of instances, each behind the name of its own.
+// printer writes lines of instances, each after the name of its instance.
 type printer struct {
 	out   io.Writer
 	term  Term
@@ -20,30 +20,30 @@ type printer struct {
 	width int      // of the longest name
 	alone bool     // one instance: no names
 	drawn map[string]time.Time
-	raw   bool // nothing is done to the lines
+	raw   bool // lines are written unchanged
 	json  bool
-	brief bool // starts and ends are told in another way
+	brief bool // leaves out gpuard's lines about starts and ends
 }
 
 func (p *Program) newPrinter() printer {
 	out := p.Out
-	if w, ok := out.(*written); ok { // a reader that is gone is no failure of logs
+	if w, ok := out.(*checkedWriter); ok { // logs does not fail if its reader is gone
 		out = w.Writer
 	}
 	term := p.term(p.Out)
 	return printer{out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
 }
 
-// name makes room for a name.
+// name adds an instance, and widens the column of names if needed.
 func (o *printer) name(instance string) {
 	o.names = append(o.names, instance)
 	o.width = max(o.width, cells(instance))
 }
 
-// overEvery is how often a line is shown that another one replaces, such as a progress bar.
+// overEvery is the interval at which lines that replace each other, such as a progress bar, are shown.
 const overEvery = 5 * time.Second
 
-// print writes one line with its end.
+// print writes one line and a newline.
 func (o *printer) print(line services.Line) error {
 	if line.Over {
 		if time.Since(o.drawn[line.Instance]) < overEvery {
@@ -75,7 +75,7 @@ func (o *printer) print(line services.Line) error {
 	return err
 }
 
-// startOrEnd is what gpuard writes into a log at the start of a command, and at its end.
+// startOrEnd matches the lines that gpuard writes into a log when a command starts and ends.
 func startOrEnd() *regexp.Regexp {
 	return regexp.MustCompile(`^# gpuard: \S+: (no GPU is visible to this job: |.*, lease \w+: |the service is over after )`)
 }
@@ -99,7 +99,7 @@ func (o *printer) styled(b *bytes.Buffer, s style, text string) {
 	b.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// harmless leaves of a line what a terminal can show without being changed: text, tabs and, if wanted, colours (SGR of ECMA-48).
+// harmless keeps text, tabs and, with color, colours (SGR of ECMA-48). It removes all other control sequences.
 func harmless(text string, color bool) string {
 	if !strings.ContainsRune(text, 0x1b) {
 		return tabbed(text)

@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/app/services"
 )
 
-// TestHarmless: colours of programs stay on a terminal that has them; nothing else moves the cursor or changes the terminal.
+// TestHarmless: colours are kept on a terminal with colours; all other control sequences are removed.
 func TestHarmless(t *testing.T) {
 	for _, c := range []struct{ in, color, plain string }{
 		{"plain\ttext ü 🚀", "plain\ttext ü 🚀", "plain\ttext ü 🚀"},

@@ -10,13 +10,13 @@ import (
 	"gpuard/internal/app/setup"
 )
 
-// Page is one page of the manual, in the language of man(7).
+// Page is one page of the manual, as man(7) source.
 type Page struct {
-	Name string // of its file: gpuard-run.1
+	Name string // file name: gpuard-run.1
 	Text string
 }
 
-// Manual is every page: gpuard(1), one for each command, and those of the files that people write in section 5.
+// Manual returns all pages: gpuard(1), one for each command, and those of the configuration files in section 5.
 func Manual(version string) (pages []Page) {
 	for _, cmd := range withPages((&Program{Host: &machine.Host{}}).root()) {
 		pages = append(pages, Page{pageOf(cmd) + ".1", manText(cmd, version)})
@@ -27,7 +27,7 @@ func Manual(version string) (pages []Page) {
 	return pages
 }
 
-// withPages is cmd and what is below it, without what is not for people.
+// withPages returns cmd and its subcommands, without hidden ones.
 func withPages(cmd *cobra.Command) []*cobra.Command {
 	list := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {
@@ -84,13 +84,13 @@ func manText(cmd *cobra.Command, version string) string {
 	return b.String()
 }
 
-// manHead begins a page. It has no date: the pages of one version are the same whenever they are made. Lines are not
-// stretched, and words are not cut in two, so that a flag can be searched for.
+// manHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
+// justification and hyphenation, so that a search finds a flag.
 func manHead(name string, section int, version string) string {
 	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(roff(name)), section, roff(version))
 }
 
-// paragraphs joins what was broken by hand.
+// paragraphs joins lines that were broken by hand.
 func paragraphs(text string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -104,7 +104,7 @@ func paragraphs(text string) string {
 	return b.String()
 }
 
-// manFlags has the headings and the order of the help.
+// manFlags lists the flags with the headings and the order of the help.
 func manFlags(cmd *cobra.Command) string {
 	var b strings.Builder
 	groups := groupedFlags(cmd)
@@ -119,7 +119,7 @@ func manFlags(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// manExamples puts the words behind a command below it: beside it they would not fit a page.
+// manExamples moves the remark after a command to the next line: next to it the line would be too wide.
 func manExamples(text string) string {
 	var b strings.Builder
 	b.WriteString(".nf\n")
@@ -134,7 +134,7 @@ func manExamples(text string) string {
 	return b.String() + ".fi\n"
 }
 
-// manNeighbours are the program, its commands, and what stands beside a command of a group.
+// manNeighbours lists the program, its commands, and the other commands of the same group.
 func manNeighbours(cmd *cobra.Command) string {
 	var names []string
 	for _, c := range withPages(cmd.Root()) {
@@ -145,7 +145,7 @@ func manNeighbours(cmd *cobra.Command) string {
 	return strings.Join(names, ",\n") + "\n"
 }
 
-// roff protects text from being read as a request, and from the typography that would change what is copied from the page.
+// roff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the page.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`).Replace(text)
 	if strings.HasPrefix(text, ".") {

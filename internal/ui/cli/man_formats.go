@@ -7,7 +7,7 @@ import (
 	"gpuard/internal/app/setup"
 )
 
-// formatPage is the page of section 5 about a file that people write.
+// formatPage is the page of section 5 about a configuration file.
 func formatPage(f setup.Format, version string) Page {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n%s\n.SH KEYS\n", manHead(f.Name, 5, version), roff(f.Name), roff(f.Short), roff(f.Text))

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app/exit"
 )
 
-// manExits says what the exit code of a command means.
+// manExits lists the exit codes of a command.
 func manExits(cmd *cobra.Command) string {
 	table := func(list []exit.Code) string {
 		var b strings.Builder
@@ -19,10 +19,10 @@ func manExits(cmd *cobra.Command) string {
 		}
 		return b.String()
 	}
-	plain := []exit.Code{{Code: 0, Meaning: "yes, done"}, {Code: 1, Meaning: "no: refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
+	plain := []exit.Code{{Code: 0, Meaning: "done"}, {Code: 1, Meaning: "refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
 	switch cmd.Name() {
 	case "run":
-		return roff("That of the command, and its death by a signal as that signal. gpuard's own:") + "\n" + table(exit.Codes())
+		return roff("That of the command, or the signal that ended it. gpuard's own codes:") + "\n" + table(exit.Codes())
 	case "hold", "env":
 		return table(append([]exit.Code{{Code: 0, Meaning: "done"}}, exit.Codes()...))
 	case "verify":
@@ -38,7 +38,7 @@ func manExits(cmd *cobra.Command) string {
 	return table(plain)
 }
 
-// manTerm is a variable or a file, and the commands that it matters to; without any, to all.
+// manTerm is a variable or a file, and the commands that use it. Without commands all use it.
 type manTerm struct {
 	name, words string
 	of          []string
@@ -58,11 +58,11 @@ func manVariables() []manTerm {
 	leasing := []string{"run", "hold", "env", "sweep", "up", "restart"}
 	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
 	return []manTerm{
-		{"GPUARD_MACHINE", "does what --machine does", nil},
-		{"GPUARD_STATE", "the folder of the leases; it must be the same for everybody on the machine", nil},
-		{"GPUARD_LEASE", "the lease that a shell or a script is inside of; set for commands that are started", choosing},
+		{"GPUARD_MACHINE", "the same as --machine", nil},
+		{"GPUARD_STATE", "the folder of the leases; it must be the same for all users of the machine", nil},
+		{"GPUARD_LEASE", "the lease that a shell or a script runs in; set for commands that are started", choosing},
 		{"GPUARD_GPUS", "set for commands that are started: the UUIDs of their devices, in their order", leasing},
-		{"CUDA_VISIBLE_DEVICES", "and its relatives of other vendors: which devices the caller may have at all. Set for commands that are started", choosing},
+		{"CUDA_VISIBLE_DEVICES", "and the similar variables of other vendors: which devices the caller may use. Set for commands that are started", choosing},
 		{"GPUARD_TRACE", "a file to which each decision about who may start appends a line of JSON", leasing},
 		{"NO_COLOR, COLUMNS, TERM", "whether there are colours, and the width of what goes into a pipe or a file", nil},
 	}

@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/text/project"
 )
 
-// TestManual: every command has a page that man shows without a warning, and everything that its help says is on it.
+// TestManual: every command has a page that groff renders without a warning, with all of the command's help.
 func TestManual(t *testing.T) {
 	gate.Need(t, "man")
 	pages := map[string]string{}
@@ -56,7 +56,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestManualOfFormats: every key of a file that people write stands on its page, with what it takes and means.
+// TestManualOfFormats: the page of a configuration file has every key, with its values and meaning.
 func TestManualOfFormats(t *testing.T) {
 	gate.Need(t, "man")
 	for _, f := range setup.Formats() {
@@ -82,7 +82,7 @@ func TestManualOfFormats(t *testing.T) {
 	}
 }
 
-// TestManualSections: what a section says is about the command of the page: its exit codes, variables, files and neighbours.
+// TestManualSections: each page lists the exit codes, variables, files and related commands of its own command.
 func TestManualSections(t *testing.T) {
 	gate.Need(t, "man")
 	pages := map[string]string{}
@@ -93,7 +93,7 @@ func TestManualSections(t *testing.T) {
 		t.Errorf("there is no space between two paragraphs:\n%s", pages["gpuard-run.1"])
 	}
 	for _, c := range []struct{ page, section, has, lacks string }{
-		{"gpuard-run.1", "EXIT STATUS", "That of the command", "yes, done"},
+		{"gpuard-run.1", "EXIT STATUS", "That of the command", "no device can be read"},
 		{"gpuard-run.1", "EXIT STATUS", "120 ", ""},
 		{"gpuard-run.1", "OPTIONS", "Which device ", ""},
 		{"gpuard-drain.1", "OPTIONS", "--help ", "Which device "},
@@ -104,7 +104,7 @@ func TestManualSections(t *testing.T) {
 		{"gpuard-doctor.1", "EXIT STATUS", "1 a finding is a warning", "120 "},
 		{"gpuard-lint.1", "EXIT STATUS", "0 no finding is a warning", "120 "},
 		{"gpuard-explain.1", "EXIT STATUS", "0 done, also when nothing is visible", "120 "},
-		{"gpuard-ps.1", "EXIT STATUS", "0 yes, done 1 no", "120 "},
+		{"gpuard-ps.1", "EXIT STATUS", "0 done 1 refused", "120 "},
 		{"gpuard.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
 		{"gpuard-run.1", "ENVIRONMENT", "GPUARD_TRACE ", ""},
 		{"gpuard-ps.1", "ENVIRONMENT", "GPUARD_STATE ", "GPUARD_TRACE"},
@@ -125,8 +125,8 @@ func TestManualSections(t *testing.T) {
 	}
 }
 
-// rendered is a page as man shows it on a wide terminal: wide, so that no line of ours is broken. groff is what man calls; man's own
-// --warnings keeps some of groff's to itself.
+// rendered is a page as man shows it, 200 columns wide so that no line is broken. It calls groff, as man does, because man
+// --warnings hides some of groff's warnings.
 func rendered(t *testing.T, p Page) string {
 	t.Helper()
 	cmd := exec.Command("groff", "-man", "-ww", "-Tutf8", "-K", "utf8", "-rLL=200n", "-P-cbou")
@@ -138,7 +138,7 @@ func rendered(t *testing.T, p Page) string {
 	return out.String()
 }
 
-// firstMissing is the first line of said that does not stand in words, whatever the breaks between words.
+// firstMissing is the first line of said that is not in words. White space does not count.
 func firstMissing(words, said string) string {
 	for line := range strings.Lines(said) {
 		for part := range strings.SplitSeq(strings.TrimSpace(line), "  ") {
@@ -150,13 +150,13 @@ func firstMissing(words, said string) string {
 	return ""
 }
 
-// TestRoff: whatever a text has in it, the page shows just that.
+// TestRoff: the page shows any text unchanged.
 func TestRoff(t *testing.T) {
 	gate.Need(t, "man")
 	for _, text := range []string{`.SH a`, `'br`, `a\fBb\e \n(.x \*(aq`, "`a' ^ ~ -- \"b\"", `printf '%s\n' "$x"`, `. . .`, "'", ".", `\`, "┌ … é"} {
 		page := rendered(t, Page{"t.1", manHead("T", 1, "x") + ".SH NAME\nt \\- x\n.SH OPTIONS\n.TP\n.B " + roff(text) + "\n" + roff(text) + "\n.PP\n.nf\n" + roff(text) + "\n.fi\n"})
 		if n := strings.Count(page, text); n != 3 {
-			t.Errorf("%q stands %d times, not 3, on\n%s", text, n, page)
+			t.Errorf("%q is %d times, not 3, on\n%s", text, n, page)
 		}
 	}
 }

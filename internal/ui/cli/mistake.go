@@ -12,12 +12,12 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// unknownCommand finds fault with what was typed in place of a command, and offers the nearest.
+// unknownCommand returns an error for a word that is not a command, with the nearest command or what to type instead.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if hint := elsewhere(args[0]); hint != "" {
+	if hint := hintFor(args[0]); hint != "" {
 		return fmt.Errorf("cannot understand %q: gpuard has no such command; %s", args[0], hint)
 	}
 	root := cmd.Root()
@@ -28,13 +28,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("cannot understand %q: gpuard has no such command; to run a program: gpuard run -- %s", args[0], strings.Join(args, " "))
 }
 
-// elsewhere says under which name gpuard does what other programs call so.
-func elsewhere(word string) string {
+// hintFor names the gpuard command for a command name that other programs use.
+func hintFor(word string) string {
 	switch word {
 	case "version":
 		return "write gpuard --version"
 	case "init", "install":
-		return "it needs no set-up; for everybody on a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
+		return "it needs no set-up; for all users of a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
 	case "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
 	case "wait", "queue", "tickets":
@@ -44,12 +44,12 @@ func elsewhere(word string) string {
 	case "exec", "start", "launch":
 		return "write gpuard run -- COMMAND; the services of a gpuard.yaml: gpuard up"
 	case "free", "kill", "stop", "unlock":
-		return "a lease ends with its command; what a child keeps alive: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
+		return "a lease ends with its command; if a child process still holds it: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
 	}
 	return ""
 }
 
-// noArguments is for commands that take flags only.
+// noArguments refuses arguments of a command that takes only flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -57,23 +57,24 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("cannot use %q: %s takes no arguments", args[0], cmd.CommandPath())
 }
 
-// oneArgument is for commands that take a name or none: an empty shell variable must not silently mean what no name means.
+// oneArgument accepts one name or none. It refuses an empty name: an empty shell variable must not silently mean no
+// name.
 func oneArgument(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
 		return fmt.Errorf("cannot use %q: %s takes one name, which is %q here; put a name with spaces in quotes", args[1], cmd.CommandPath(), args[0])
 	case len(args) == 1 && args[0] == "":
-		return fmt.Errorf("cannot use \"\": the name behind %s is empty; write one, or leave it out", cmd.CommandPath())
+		return fmt.Errorf("cannot use \"\": the name after %s is empty; write one, or leave it out", cmd.CommandPath())
 	}
 	return nil
 }
 
-// misread turns the flag parser's words into ours.
-func misread(cmd *cobra.Command, err error) error {
+// flagError rewrites an error of the flag parser in gpuard's wording.
+func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var alone *pflag.ValueRequiredError
 	var wrong *pflag.InvalidValueError
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // a flag of a command that is misspelt
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the command before the flag may be misspelt
 		if mistake := cmd.ValidateArgs(cmd.Flags().Args()); mistake != nil {
 			return mistake
 		}
@@ -96,8 +97,8 @@ func misread(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("cannot understand the command line: %w%s", err, seeHelp(cmd))
 }
 
-// longFlag is what was probably meant by short flags that do not exist: a whole name behind one dash, or a letter that
-// means it to other programs.
+// longFlag suggests a long flag for short flags that do not exist: a whole name after one dash, or a letter that other
+// programs use for it.
 func longFlag(cmd *cobra.Command, short string) string {
 	word, value, _ := strings.Cut(short, "=")
 	letters := []struct{ letter, name string }{{"n", "gpus"}, {"g", "gpus"}, {"d", "device"}, {"i", "device"}, {"x", "exclude"}, {"w", "watch"}, {"j", "json"}}
@@ -142,16 +143,16 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	}
 	for _, c := range cmd.Commands() {
 		if cmd.HasParent() && c.Flags().Lookup(name) != nil {
-			return fmt.Errorf("%s; it stands behind a command: %s --%s", what, c.CommandPath(), name)
+			return fmt.Errorf("%s; it belongs after a command: %s --%s", what, c.CommandPath(), name)
 		}
 	}
-	if leads(cmd) {
-		return fmt.Errorf("%s; flags of your command go behind it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
+	if takesCommand(cmd) {
+		return fmt.Errorf("%s; flags of your command go after it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
 	return errors.New(what + seeHelp(cmd))
 }
 
-// exampleOf is what one types for a flag of a command: --for is a time to drain, and an environment to doctor.
+// exampleOf is an example of a flag of a command: --for takes a time in verify, and an environment in doctor.
 func exampleOf(cmd *cobra.Command, name string) string {
 	if name == "for" && cmd.Name() == "doctor" {
 		return "--for .venv"
@@ -159,7 +160,7 @@ func exampleOf(cmd *cobra.Command, name string) string {
 	return example(name)
 }
 
-// example is what one types for a flag that takes a value.
+// example is an example of a flag that takes a value.
 func example(name string) string {
 	examples := map[string]string{
 		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "kernel": "--kernel python3", "name": "--name 'big GPU'", "mem": "--mem 20G", "share": "--share 8G", "quota": "--quota mps", "require-quota": "--require-quota watch", "mps-threads": "--mps-threads 50",
@@ -177,11 +178,11 @@ func example(name string) string {
 	return "--" + name + " VALUE"
 }
 
-// conflict is two flags that do not go together.
+// conflict is two flags that cannot be given together, and the reason.
 type conflict struct{ one, other, why string }
 
-// together refuses flags that contradict each other.
-func together(cmd *cobra.Command, conflicts []conflict) error {
+// refuseTogether returns an error if both flags of a conflict are given.
+func refuseTogether(cmd *cobra.Command, conflicts []conflict) error {
 	set := func(name string) bool {
 		f := cmd.Flags().Lookup(name)
 		return f != nil && f.Changed && f.Value.String() != "false"
@@ -194,9 +195,9 @@ func together(cmd *cobra.Command, conflicts []conflict) error {
 	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.one, c.other, c.why)
 }
 
-// filled refuses a flag that was given nothing: an empty shell variable must not silently ask for less. The parser takes even the
-// "--" in front of the command for a value.
-func filled(cmd *cobra.Command, names ...string) error {
+// refuseEmpty returns an error if a flag was given an empty value: an empty shell variable must not silently ask for
+// less. It also refuses "--", which the parser takes for a value.
+func refuseEmpty(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {

@@ -26,15 +26,15 @@ type span struct {
 	text  string
 }
 
-// page collects lines and lets none grow wider than the terminal.
+// page collects lines that are no wider than the terminal.
 type page struct {
 	term Term
 	out  strings.Builder
 }
 
-// text makes foreign text safe for this terminal. It must be called before the text is measured.
+// text makes text of other origin safe for this terminal. Call it before measuring the text.
 func (p *page) text(s string) string {
-	s = strings.ReplaceAll(gpu.Clean(s), "\ufe0f", "") // asks for a wide emoji; terminals disagree on its width
+	s = strings.ReplaceAll(gpu.Clean(s), "\ufe0f", "") // U+FE0F makes a character a wide emoji; terminals disagree on its width
 	if p.term.UTF8 {
 		return s
 	}
@@ -47,7 +47,7 @@ func (p *page) text(s string) string {
 	}, s)
 }
 
-// pick chooses between a glyph and what stands for it in ASCII.
+// pick returns the glyph, or its ASCII replacement on a terminal without UTF-8.
 func (p *page) pick(glyph, ascii string) string {
 	if p.term.UTF8 {
 		return glyph
@@ -89,7 +89,7 @@ func (p *page) styled(s style, text string) {
 	p.out.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// paragraph writes text over as many lines as it takes, behind a lead on the first and blanks on the others.
+// paragraph wraps text after a lead; the lines after the first are indented by the width of the lead.
 func (p *page) paragraph(lead span, s style, text string) {
 	width := p.term.Width - cells(lead.text)
 	if p.term.Width > 0 && width < 12 { // too narrow for hanging lines

@@ -19,13 +19,13 @@ type explainedAndProbed struct {
 	Probe explain.Probe `json:"probe"` // the driver's own answer
 }
 
-// probe is explain with the driver's own answer beside it. A difference ends with 1, because one of the two is wrong.
+// probe is explain --probe: the view of explain and the driver's own answer. A difference exits with 1.
 func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 	view, m, probe, err := explain.RunProbe(cmd.Context(), p.Host, given)
 	if err != nil {
 		return err
 	}
-	view.Notes = append(strays(given), view.Notes...)
+	view.Notes = append(unknownVariables(given), view.Notes...)
 	if asJSON {
 		if err := writeJSON(p.Out, explainedAndProbed{"gpuard.explain/1", view, probe}); err != nil {
 			return err
@@ -40,14 +40,13 @@ func (p *Program) probe(cmd *cobra.Command, given []string, asJSON bool) error {
 	return nil
 }
 
-// Probed writes what the driver says: one line when it agrees, else every difference and what somebody else needs to
-// see the same.
+// Probed writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
 func Probed(w io.Writer, probe explain.Probe, term Term) {
 	p := page{term: term}
 	p.line()
-	about := fmt.Sprintf("(CUDA %s, %s)", known(probe.CUDA), probe.Library)
+	about := fmt.Sprintf("(CUDA %s, %s)", orUnknown(probe.CUDA), probe.Library)
 	if probe.Code != 0 {
-		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, known(probe.CUDA), probe.Library)
+		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, orUnknown(probe.CUDA), probe.Library)
 	}
 	if probe.Agrees {
 		what := "the same devices in the same order"
@@ -69,10 +68,10 @@ func Probed(w io.Writer, probe explain.Probe, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// evidence is what the answer depends on.
+// evidence lists the variables, versions and devices on which the answer depends.
 func evidence(probe explain.Probe) []string {
 	out := append([]string{}, probe.Variables...)
-	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", known(probe.Driver), known(probe.CUDA), probe.Code, probe.Library))
+	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", orUnknown(probe.Driver), orUnknown(probe.CUDA), probe.Code, probe.Library))
 	for _, g := range probe.GPUs {
 		words := []string{fmt.Sprintf("GPU %d:", g.Index), string(g.UUID), g.PCI, g.Name, g.Compute}
 		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
@@ -81,7 +80,7 @@ func evidence(probe explain.Probe) []string {
 	return out
 }
 
-func known(version string) string {
+func orUnknown(version string) string {
 	if version == "" {
 		return "unknown"
 	}

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// supervise is what up, down and restart start in the background; nobody types it.
+// superviseProject is the hidden command that up, down and restart start in the background.
 func (p *Program) superviseProject() *cobra.Command {
 	return &cobra.Command{
 		Use: "project-supervise DIR", Hidden: true, Args: cobra.ExactArgs(1),
@@ -21,7 +21,7 @@ func (p *Program) superviseProject() *cobra.Command {
 	}
 }
 
-// keepInstance is what a supervisor starts beside each instance; its flags are those of run.
+// keepInstance is the hidden command that a supervisor starts for each instance. Its flags are those of run.
 func (p *Program) keepInstance() *cobra.Command {
 	o, hash := &runOptions{}, ""
 	cmd := &cobra.Command{
@@ -36,9 +36,9 @@ func (p *Program) keepInstance() *cobra.Command {
 				var err error
 				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
 					task.Care = *care // it has a log
-					task.Oversight, err = p.overseen(cmd, o)
+					task.Oversight, err = p.verifyFlag(cmd, o)
 				}
-				if err != nil { // Keep writes it where people look
+				if err != nil { // Keep refuses the instance with this error
 					task.Mistake = err
 				}
 			}

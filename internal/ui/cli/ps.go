@@ -17,10 +17,9 @@ func (p *Program) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [flags] [SERVICE...]",
 		Short: "Show the services of a gpuard.yaml that are up, and their devices",
-		Long: `Shows each instance of the services that gpuard up has started: what it does, on
-which devices, as which process and since when; and why, where it waits, has
-failed or cannot be placed. Whose services of other projects are on which GPU:
-gpuard status.`,
+		Long: `Shows each instance of the services that gpuard up has started: state, devices,
+process and age, and the reason if it waits, has failed or cannot be placed.
+gpuard status shows the GPUs of other projects and users.`,
 		Example: `  gpuard ps
   gpuard ps node                           one service
   gpuard ps --json                         for scripts`,
@@ -52,30 +51,30 @@ type psAnswer struct {
 	Schema     string       `json:"schema"`     // "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1"
 	Project    string       `json:"project"`    // its name
 	File       string       `json:"file"`       // its gpuard.yaml
-	Machine    string       `json:"machine"`    // --machine that it was brought up with; "" for the hardware
-	Supervised bool         `json:"supervised"` // somebody starts and ends instances; without, they run on as they are
+	Machine    string       `json:"machine"`    // --machine of its gpuard up; "" for the hardware
+	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances; without one they keep running
 	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
 }
 
 type psInstance struct {
 	Name     string        `json:"name"`     // such as "node-0"
-	Service  string        `json:"service"`  // that it is an instance of
+	Service  string        `json:"service"`  // its service
 	Ordinal  int           `json:"ordinal"`  // its number, from 0
-	State    service.State `json:"state"`    // what it does
-	Ready    bool          `json:"ready"`    // it can be used, as far as its ready: says
-	Why      string        `json:"why"`      // what it waits for, how it ended, or why it was refused; "" where there is nothing to say
-	Wanted   bool          `json:"wanted"`   // false for what only still ends
-	Current  bool          `json:"current"`  // it was started as the file says now
+	State    service.State `json:"state"`    // its state
+	Ready    bool          `json:"ready"`    // it can be used, by the key ready of its service
+	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused; "" for none
+	Wanted   bool          `json:"wanted"`   // false if it was ended by gpuard down or removed from the file
+	Current  bool          `json:"current"`  // it was started with the settings that the file has now
 	PID      int           `json:"pid"`      // of its command; 0 when it does not run
 	Lease    string        `json:"lease"`    // "" without a device
 	Devices  []job.Given   `json:"devices"`  // in the order that it sees them
 	Share    gpu.Bytes     `json:"share"`    // of the memory of each of them; 0 for whole devices
 	Since    *time.Time    `json:"since"`    // of its state; null when it was never started
 	Restarts int           `json:"restarts"` // since it was started by up or restart
-	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and when nobody saw it
+	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and if it was not seen
 	Signal   string        `json:"signal"`   // that ended it last; "" for none
 	Command  []string      `json:"command"`  // words of its command
-	Log      string        `json:"log"`      // file of what it writes
+	Log      string        `json:"log"`      // file with its output
 }
 
 func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
@@ -96,7 +95,7 @@ func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*se
 	return writeJSON(p.Out, answer)
 }
 
-// stateWord is what an instance does, in one word or two.
+// stateWord is the state of an instance in one or two words, and its colour.
 func stateWord(row *services.Row) (string, style) {
 	switch row.State {
 	case service.Running:
@@ -114,7 +113,7 @@ func stateWord(row *services.Row) (string, style) {
 	return string(row.State), yellow
 }
 
-// whereOf is what an instance has of the machine: "GPU 0, GPU 1", "8 GiB of GPU 2".
+// whereOf lists the devices of an instance: "GPU 0, GPU 1", or "8 GiB of GPU 2" for a share.
 func whereOf(row *services.Row) string {
 	var labels []string
 	for _, d := range row.Devices {
@@ -133,7 +132,7 @@ func whereOf(row *services.Row) string {
 	return text
 }
 
-// remark is what has to be said below the line of an instance.
+// remark is the text below the line of an instance; "" if there is none.
 func remark(row *services.Row) string {
 	var parts []string
 	switch {
@@ -149,9 +148,9 @@ func remark(row *services.Row) string {
 	}
 	switch {
 	case !row.Wanted:
-		parts = append(parts, "not wanted any more")
+		parts = append(parts, "no longer wanted")
 	case !row.Fresh && alive(row):
-		parts = append(parts, "not as the file says now")
+		parts = append(parts, "the file has changed since it was started")
 	}
 	return strings.Join(parts, "; ")
 }

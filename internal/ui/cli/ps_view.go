@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/app/services"
 )
 
-// Instances writes the instances of a project, one line each, and below it what has to be said of it. No line is wider than
-// the terminal; below 60 columns an instance takes two lines.
+// Instances writes the instances of a project, one line each, with remarks below. No line is wider than the terminal;
+// below 60 columns an instance takes two lines.
 func Instances(w io.Writer, view *services.View, which func(*services.Row) bool, now time.Time, term Term) {
 	if term.Width <= 0 {
 		term.Width = usualWidth
@@ -38,7 +38,7 @@ func Instances(w io.Writer, view *services.View, which func(*services.Row) bool,
 	}
 	if running && !view.Supervised {
 		v.line()
-		v.paragraph(span{yellow, "! "}, normal, "nobody starts and ends instances here, as gpuard was killed; what runs goes on. To put that right: gpuard up -d")
+		v.paragraph(span{yellow, "! "}, normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")
 	}
 	_, _ = io.WriteString(w, v.out.String())
 }

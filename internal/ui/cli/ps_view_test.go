@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// given are devices of the invented machine.
+// given returns devices of the invented machine.
 func given(t *testing.T, numbers ...int) (list []job.Given) {
 	t.Helper()
 	m := invented(t, "demo:4xA100-80GB")
@@ -22,7 +22,7 @@ func given(t *testing.T, numbers ...int) (list []job.Given) {
 	return list
 }
 
-// instance is a row that is as the file says; change makes it another.
+// instance is a wanted row with current settings; change may modify it.
 func instance(name string, ordinal int, state service.State, pid int, ago time.Duration, on []job.Given, change func(*services.Row)) services.Row {
 	full := name
 	if ordinal >= 0 {

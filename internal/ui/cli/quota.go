@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// quotaFlags say how hard a share is kept.
+// quotaFlags are the flags that say how a share is enforced.
 type quotaFlags struct {
 	level, require string
 	threads        int
@@ -17,8 +17,8 @@ type quotaFlags struct {
 
 func (q *quotaFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.level, "quota", "", "`HOW` the share is kept: watch (measured from outside; the default) or mps (a limit of NVIDIA's Multi-Process Service, too)")
-	f.StringVar(&q.require, "require-quota", "", "like --quota, and refuse when the share cannot be kept at this `LEVEL`: watch or mps")
+	f.StringVar(&q.level, "quota", "", "`HOW` the share is enforced: watch (memory is measured; the default) or mps (NVIDIA's Multi-Process Service limits it too)")
+	f.StringVar(&q.require, "require-quota", "", "like --quota, but refuse if this `LEVEL` is not possible: watch or mps")
 	f.IntVar(&q.threads, "mps-threads", 0, "at most `N` percent of each device's processors, with --quota mps")
 	for _, name := range []string{"quota", "require-quota"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(levels(), noFiles))
@@ -28,14 +28,14 @@ func (q *quotaFlags) add(cmd *cobra.Command) {
 
 func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
 
-// read checks the flags against each other and puts them into the request.
+// read checks the flags and copies them into the request.
 func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
 	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
 		if cmd.Flags().Changed(name) && out.Share == 0 {
 			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
 		}
 	}
-	if err := filled(cmd, "quota", "require-quota"); err != nil {
+	if err := refuseEmpty(cmd, "quota", "require-quota"); err != nil {
 		return err
 	}
 	for name, value := range map[string]string{"quota": q.level, "require-quota": q.require} {
@@ -58,7 +58,7 @@ func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
 	return nil
 }
 
-// level says how hard a share is kept: " (watch)".
+// level says how a share is enforced: " (watch)".
 func level(q job.Quota) string {
 	if q == job.NoQuota {
 		return " (not enforced)"

@@ -28,21 +28,21 @@ func (r *rankFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("ranks", cobra.FixedCompletions([]string{"all", "own"}, noFiles))
 }
 
-// asked reports whether several processes are wanted.
-func (r *rankFlags) asked(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
+// given reports whether --torchrun or --ranks is given.
+func (r *rankFlags) given(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
 
-// read adds what is asked for to the request. spec is complete but for that, and care is read.
+// read checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
 func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := filled(cmd, "ranks"); err != nil {
+	if err := refuseEmpty(cmd, "ranks"); err != nil {
 		return err
 	}
 	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.Most) {
 		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.Most)
 	}
-	if !r.asked(cmd) {
+	if !r.given(cmd) {
 		if set("nproc") {
-			return errors.New("cannot use --nproc alone: it says how many processes, and something has to start them: --ranks, or --torchrun")
+			return errors.New("cannot use --nproc alone: it needs --ranks or --torchrun, which start the processes")
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, as
 	return err
 }
 
-// check finds what does not go together.
+// check refuses values and combinations that make no sense.
 func (r *rankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 	first := cmd.Flags().Arg(0)
 	_, number := strconv.Atoi(r.ranks)
@@ -76,22 +76,22 @@ func (r *rankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 	case r.ranks != "" && r.ranks != "all" && r.ranks != "own":
 		return fmt.Errorf("cannot read --ranks=%s: write --ranks=all or --ranks=own", r.ranks)
 	case cmd.Flags().Changed("ranks") && cmd.ArgsLenAtDash() != 0 && slices.Contains([]string{"all", "own"}, first):
-		return fmt.Errorf("cannot run %q: what --ranks takes stands behind an equals sign, so write --ranks=%s; to run a command of that name: --ranks -- %s", first, first, first)
+		return fmt.Errorf("cannot run %q: the value of --ranks needs an equals sign: write --ranks=%s; to run a command of that name: --ranks -- %s", first, first, first)
 	case len(spec.Command) == 0 && r.torchrun && !isDry(cmd):
 		return errors.New("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
 	case len(spec.Command) == 0 && !isDry(cmd):
-		return errors.New("cannot start ranks of no command: gpuard run --ranks -- ./program")
+		return errors.New("cannot start ranks: no command given; write gpuard run --ranks -- ./program")
 	case spec.CPU && r.ranks == "own":
 		return errors.New("cannot use --ranks=own with --cpu: no process has a GPU of its own; leave one of them out")
 	case spec.CPU && r.nproc == 0:
-		return errors.New("cannot tell how many processes to start: with --cpu there is no GPU to count; say it, such as --nproc 4")
+		return errors.New("cannot tell how many processes to start: with --cpu there is no GPU to count; give the number, such as --nproc 4")
 	case r.ranks == "own" && r.nproc > 0 && r.nproc != given:
 		return fmt.Errorf("cannot start --nproc %d processes of which each has its own GPU: the job has %d; leave --nproc out", r.nproc, given)
 	}
 	return nil
 }
 
-// isDry reports whether nothing will be started.
+// isDry reports whether --dry-run is given.
 func isDry(cmd *cobra.Command) bool {
 	dry, err := cmd.Flags().GetBool("dry-run")
 	return err == nil && dry

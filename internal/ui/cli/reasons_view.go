@@ -10,12 +10,12 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Refusal writes why nothing was given: the summary, one line per device, and what to do, each said once. Every line that starts
-// a thought begins with "gpuard: ", because standard error is shared with the command's own words.
+// Refusal writes why no device was given: the summary, one line per device, and what to do. The summary and the advice
+// begin with "gpuard: ", because standard error is shared with the command.
 func Refusal(w io.Writer, r *job.Refusal, term Term) {
 	p := page{term: term}
 	p.paragraph(span{dim, "gpuard: "}, bold, p.text(r.Summary))
-	told := asked(r.Reasons)
+	told := relevant(r.Reasons)
 	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
 		told = nil
 	}
@@ -26,12 +26,12 @@ func Refusal(w io.Writer, r *job.Refusal, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// Plan writes what would be given and why, for --dry-run: which device the program sees under which number, then one
-// line per device, then the notes.
+// Plan writes what would be given and why, for --dry-run: the devices with the numbers under which the program sees
+// them, then one line per device, then the notes.
 func Plan(w io.Writer, plan job.Plan, term Term) {
 	p := page{term: term}
 	if len(plan.Devices) == 0 {
-		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as asked")
+		p.paragraph(span{dim, "gpuard: "}, bold, "no GPU, as requested")
 	}
 	for _, d := range plan.Devices {
 		p.paragraph(span{dim, "gpuard: "}, bold, p.text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
@@ -39,19 +39,19 @@ func Plan(w io.Writer, plan job.Plan, term Term) {
 	if plan.Share > 0 {
 		p.paragraph(span{dim, "gpuard: "}, normal, "a share of "+plan.Share.String()+level(plan.Quota)+" of each")
 	}
-	p.reasons(asked(plan.Reasons))
+	p.reasons(relevant(plan.Reasons))
 	for _, note := range plan.Notes {
 		p.paragraph(span{yellow, "note: "}, normal, p.text(note))
 	}
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// asked leaves out the devices that --device does not name: about them there is nothing to say. JSON has them all.
-func asked(reasons []job.Reason) []job.Reason {
+// relevant leaves out the devices that --device does not name. The JSON answer has them all.
+func relevant(reasons []job.Reason) []job.Reason {
 	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
 }
 
-// reasons writes one device per line, without its remedy: the refusal ends with what to do.
+// reasons writes one device per line. The remedies are left out, because the refusal ends with what to do.
 func (p *page) reasons(reasons []job.Reason) {
 	labels := p.labels(reasons)
 	width := 0
@@ -76,7 +76,7 @@ func (p *page) reasons(reasons []job.Reason) {
 	}
 }
 
-// inWords gives the verdict and the rest of the sentence: the text of a reason often begins with the verdict itself.
+// inWords returns the verdict and the text of a reason. It cuts off a verdict with which the text begins.
 func inWords(r job.Reason) (word, text string) {
 	switch r.Verdict {
 	case job.Chosen:
@@ -87,7 +87,7 @@ func inWords(r job.Reason) (word, text string) {
 		}
 		return "free", strings.TrimPrefix(r.Text, "free, ")
 	}
-	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: nobody has it
+	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: the device has no user
 		if state, why, told := strings.Cut(r.Text, ": "); told {
 			return state, why
 		}
@@ -108,7 +108,7 @@ func (p *page) reason(lead string, verdict span, text string) {
 	}
 }
 
-// labels name the devices; where two have the same index (MIG slices, two vendors) the name tells them apart.
+// labels returns the names of the devices. It adds the model if two have the same index (MIG slices, two vendors).
 func (p *page) labels(reasons []job.Reason) []string {
 	count := map[int]int{}
 	for _, r := range reasons {

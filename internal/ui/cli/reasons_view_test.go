@@ -27,7 +27,7 @@ func refused4(t *testing.T, spec job.Spec, held ...job.Lease) string {
 	return out.String()
 }
 
-// TestRefusalOnce: what stands in the way and what to do are each said once.
+// TestRefusalOnce: the reason and the remedy are each written once.
 func TestRefusalOnce(t *testing.T) {
 	alice := func(id string) job.Lease {
 		return job.Lease{ID: id, UID: 1001, User: "alice", Command: "train", PID: 77}
@@ -64,7 +64,7 @@ gpuard: ask for 3 GPUs (--gpus 3), or wait until lease k3f9 of alice ends
 	}
 }
 
-// TestPlanOnlyAsked: neither remedies nor devices that were not named are part of a plan that worked.
+// TestPlanOnlyAsked: a plan has no remedies, and no devices that --device does not name.
 func TestPlanOnlyAsked(t *testing.T) {
 	m := invented(t, "demo")
 	m.Devices[1].Name = strings.Repeat("long ", 60)

@@ -14,12 +14,12 @@ func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release LEASE",
-		Short: "Give back a lease of hold or env, or one left behind",
-		Long: `A lease ends with its command. If a helper that the command started (a tmux
-server, a daemon) still has the lease's descriptor open, gpuard status says who,
+		Short: "Give back a lease of hold or env, or one whose command has ended",
+		Long: `A lease ends with its command. If a process that the command started (a tmux
+server, a daemon) still has the lease's descriptor open, gpuard status shows it,
 and release ends the lease. A lease of hold or env --lease can be given back at
-any time; the process goes on, with the variables that it has. A lease of run
-whose command runs is not released: end the command instead.`,
+any time; its process keeps running with the variables that it has. The lease of
+a running command of gpuard run is not released: end the command instead.`,
 		Example: "  gpuard release k3f9",
 		Args:    oneLease,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -39,11 +39,11 @@ whose command runs is not released: end the command instead.`,
 				switch {
 				case err != nil:
 				case l.Apart && p.inside(l.ID):
-					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
 				case l.Apart:
-					fmt.Fprintf(p.Out, "released %s; process %d goes on, with the variables that it has\n", l.ID, l.PID)
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has\n", l.ID, l.PID)
 				case l.Stuck() != nil:
-					fmt.Fprintf(p.Out, "released %s; process %d, which kept it, is stopped: kill -CONT %[2]d lets it go on\n", l.ID, l.Stuck().PID)
+					fmt.Fprintf(p.Out, "released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it\n", l.ID, l.Stuck().PID)
 				default:
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				}
@@ -55,7 +55,7 @@ whose command runs is not released: end the command instead.`,
 	return cmd
 }
 
-// inside says whether the caller has the variables of this lease.
+// inside reports whether the caller runs in this lease.
 func (p *Program) inside(lease string) bool {
 	mine, _ := p.Host.Env.Lookup("GPUARD_LEASE")
 	return mine == lease
@@ -72,7 +72,7 @@ func oneLease(_ *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
 	case len(args) > 1:
-		return fmt.Errorf("cannot release %d leases at once: name one", len(args))
+		return fmt.Errorf("cannot release %d leases with one command: name one", len(args))
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ func (p *Program) restart() *cobra.Command {
 	o := &projectFlags{}
 	cmd := &cobra.Command{
 		Use:   "restart [flags] [SERVICE...]",
-		Short: "Start services of a gpuard.yaml anew",
+		Short: "Restart services of a gpuard.yaml",
 		Long: `Ends services that are up and starts them again, also those that have ended,
-failed or were refused. What depends on them runs on. They are started as they
-were: for changes of the file, gpuard up -d.`,
+failed or were refused. Services that depend on them keep running. They start
+with their old settings: to apply changes of the file use gpuard up -d.`,
 		Example: `  gpuard restart
   gpuard restart node                      all instances of one service
   gpuard restart node-2                    one of them`,
@@ -43,45 +43,47 @@ func (p *Program) restartWith(cmd *cobra.Command, o *projectFlags, names []strin
 	case len(view.Rows) == 0:
 		return errors.New("cannot restart: " + nothingUp(view))
 	}
-	a := &attending{p: p, folder: folder, quiet: o.json}
-	t := &teller{only: mine.has}
-	t.see(view)
+	a := &poller{p: p, folder: folder, quiet: o.json}
+	t := &eventFinder{only: mine.has}
+	t.compare(view)
 	signals := interrupts()
 	if err := folder.Restart(ctx, names); err != nil {
 		return err
 	}
 	for i := range view.Rows {
 		if mine.has(&view.Rows[i]) {
-			t.anew([]string{view.Rows[i].Name})
+			t.markOld([]string{view.Rows[i].Name})
 		}
 	}
 	return p.untilBegun(cmd, signals, a, t, func(*services.View) {})
 }
 
-// untilBegun says what happens until nothing but waiting for devices is left to do, and then how it is. first gets the first look.
-func (p *Program) untilBegun(cmd *cobra.Command, signals <-chan os.Signal, a *attending, t *teller, first func(*services.View)) error {
+// untilBegun reports events until each instance has started, ended, failed or waits for a device, and then the result.
+// first is called with the first view.
+func (p *Program) untilBegun(cmd *cobra.Command, signals <-chan os.Signal, a *poller, t *eventFinder, first func(*services.View)) error {
 	var last *services.View
 	err := a.until(cmd.Context(), signals, func(view *services.View) bool {
 		if last == nil {
 			first(view)
 		}
 		last = view
-		a.lines(t.see(view))
+		a.lines(t.compare(view))
 		return begun(view, t.only)
 	}, pending(t.only))
 	var by *interrupted
 	switch {
 	case errors.As(err, &by):
-		by.how = "they go on in the background: gpuard ps shows them, gpuard down ends them"
+		by.how = "they continue in the background: gpuard ps shows them, gpuard down ends them"
 		return p.dieOf(by)
 	case err != nil:
 		return err
 	}
-	a.lines(held(last, t.only))
+	a.lines(waitingForOthers(last, t.only))
 	return p.brought(cmd, last, t.only, a.quiet)
 }
 
-// brought is the answer of what starts services: whether they are as wanted.
+// brought returns the result of a command that starts services: an error if one is not as wanted, and with asJSON the
+// answer.
 func (p *Program) brought(cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
 	err := outcome(view, which)
 	if !asJSON {

@@ -32,9 +32,10 @@ without gpuard, except that most ignored signals are not passed on. The lease
 ends with the command, also after kill -9. While no GPU is free it waits in
 line, unless --no-wait or --fallback says otherwise. Without COMMAND it starts
 your shell. Flags after COMMAND belong to COMMAND.
-With --timeout, --retry, --log or --drift it stays beside COMMAND instead, and
-says how it ended. With --torchrun or --ranks there is a process per GPU, which
-find each other at a port of their own; when one fails, the others are ended.
+With --timeout, --retry, --log or --drift it stays as the parent of COMMAND and
+says how it ended. With --torchrun or --ranks it starts one process per GPU;
+they connect through a port of their own, and when one fails the others are
+ended.
 
 Exit codes of gpuard itself: 120 no device now (--no-wait), 121 --wait ran out,
 122 never on this machine, 124 ended by --timeout, 125 gpuard failed or was used
@@ -47,7 +48,7 @@ wrongly, 126 not executable, 127 not found.`
   gpuard run --wait 10m -- ./app           at most ten minutes in line
   gpuard run --fallback cpu -- pytest      without a GPU when none is free
   gpuard run --cpu -- pytest               no GPU at all
-  gpuard run --ask -- ./app                which GPU, you say
+  gpuard run --ask -- ./app                asks you for the GPU
   gpuard run --timeout 24h --retry 3 --log train.log -- python train.py
   gpuard run --dry-run                     what would be chosen, and why`
 )
@@ -66,7 +67,7 @@ func (p *Program) run() *cobra.Command {
 				err = o.keep(cmd, &spec, care, p.filling.most)
 			}
 			if err == nil {
-				spec, err = p.asked(cmd, o.ask, spec)
+				spec, err = p.askDevice(cmd, o.ask, spec)
 			}
 			if err != nil {
 				return &failure{err, exit.Run(err)}
@@ -77,27 +78,27 @@ func (p *Program) run() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.add(p, cmd)
-	f.StringVar(&o.keepWhile, "keep-while", "", "while `FILE` is there, keep the lease for a next start of the same, at most 15 s; kernel: the connection file of a Jupyter kernel")
+	f.StringVar(&o.keepWhile, "keep-while", "", "if the command ends while `FILE` exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel")
 	addAsk(cmd, &o.ask)
-	f.Bool(alert, false, "show an error in a window too, for who started it without a terminal")
-	f.BoolVar(&o.dry, "dry-run", false, "only say what would be chosen, and why")
+	f.Bool(alert, false, "also show errors in a window, for a start without a terminal")
+	f.BoolVar(&o.dry, "dry-run", false, "only show what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
 	return cmd
 }
 
-// add registers what is asked of a run: devices, waiting, and care while it runs.
+// add registers the flags for devices, waiting, supervision and ranks.
 func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	o.spec.add(p, cmd)
 	o.wait.add(cmd)
 	p.privateState(cmd)
 	o.care.add(cmd)
 	o.ranks.add(cmd)
-	cmd.Flags().StringVar(&o.verify, "verify", "", "watch for this `TIME[,stop]` whether it is on its GPU, and say so; stop ends it if not")
+	cmd.Flags().StringVar(&o.verify, "verify", "", "check for this `TIME[,stop]` that the command uses its GPU, and report it; stop ends it if not")
 	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
 }
 
-// read checks those flags, but for --verify, which needs a machine.
+// read checks those flags except --verify, which needs the machine.
 func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
 	if err = p.fill(cmd); err != nil {
 		return spec, nil, err
@@ -106,21 +107,21 @@ func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spe
 		spec.Waiting, err = o.wait.read(p, cmd)
 	}
 	if err == nil {
-		care, err = o.care.care(cmd, &spec, o.ranks.asked(cmd))
+		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
 	}
 	if err == nil {
 		err = o.ranks.read(cmd, &spec, &o.care, o.json)
 	}
-	return spec, care, p.blamed(err)
+	return spec, care, p.atDefault(err)
 }
 
-// keep reads --keep-while. What keeps the lease is a holder beside the command, which has to be alone there. most is how long a
-// rule lets the lease last; the holder sees to that.
+// keep reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
+// command. most is the time limit of a rule; the holder enforces it.
 func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.keepWhile
-	err := filled(cmd, "keep-while")
+	err := refuseEmpty(cmd, "keep-while")
 	if err == nil {
-		err = together(cmd, []conflict{
+		err = refuseTogether(cmd, []conflict{
 			{"keep-while", "cpu", "there is no lease to keep"}, {"keep-while", "torchrun", "it is for one process"}, {"keep-while", "ranks", "it is for one process"},
 		})
 	}
@@ -128,7 +129,7 @@ func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, mo
 	case err != nil || o.keepWhile == "":
 		return err
 	case care != nil:
-		return errors.New("cannot use --keep-while with --timeout, --retry, --log or --drift: gpuard stays beside the command then, and its lease ends with gpuard; leave one of them out")
+		return errors.New("cannot use --keep-while with --timeout, --retry, --log or --drift: gpuard is the parent of the command then, and the lease ends with gpuard; leave one of them out")
 	case spec.Quota == job.MPS || spec.Require == job.MPS:
 		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
 	}
@@ -140,9 +141,9 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *
 	if o.quiet && !o.json {
 		p.Host.Say = func(string) {}
 	}
-	p.tellRuled(o.dry)
+	p.sayRule(o.dry)
 	p.showStanding(o.quiet || o.json)
-	watch, err := p.overseen(cmd, o)
+	watch, err := p.verifyFlag(cmd, o)
 	switch {
 	case err != nil:
 	case o.dry:
@@ -196,15 +197,15 @@ func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch
 	return l.Exec()
 }
 
-// whole has lists where a job without a device has none.
-func whole(plan job.Plan) job.Plan {
+// withLists replaces nil lists, which JSON would write as null, with empty ones.
+func withLists(plan job.Plan) job.Plan {
 	plan.Devices = append([]job.Given{}, plan.Devices...)
 	plan.Reasons = append([]job.Reason{}, plan.Reasons...)
 	plan.Notes = append([]string{}, plan.Notes...)
 	return plan
 }
 
-// dryRun answers on standard output what run would answer now.
+// dryRun writes on standard output what run would choose now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
@@ -225,7 +226,7 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	plan.Notes = append(p.filling.lines(), plan.Notes...)
 	if asJSON {
 		plan.Notes = append(p.said, plan.Notes...)
-		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: whole(plan), Ranks: many})
+		return writeJSON(p.Out, started{Schema: "gpuard.run/1", Plan: withLists(plan), Ranks: many})
 	}
 	if many != nil {
 		plan.Notes = append(plan.Notes, many.String())

@@ -19,21 +19,21 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// setup is the group of commands that put gpuard where people work: one per target, each with the same three flags.
+// setup is the group of setup commands: one for each target, each with --dry-run, --remove and --json.
 func (p *Program) setup() *cobra.Command {
 	var t target
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
-		Long: `Writes the few lines that a tool needs so that what it starts gets its GPUs from
-gpuard. Shows what it writes, never touches what somebody else wrote, changes
-nothing when called again, and takes all of it away with --remove. Without a
-target it lists what is set up, and --remove NAME takes away what the list calls
-so, also where its folder or program is gone.`,
+		Long: `Writes the few lines that a tool needs so that the programs it starts get their
+GPUs from gpuard. Shows what it writes, changes only its own lines, does nothing
+when called again, and removes everything with --remove. Without a target it
+lists what is set up, and --remove NAME removes an entry of that list, even if
+its folder or program no longer exists.`,
 		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
   gpuard setup direnv --cpu --dry-run      what it would write
-  gpuard setup direnv --remove             all of it is gone again
+  gpuard setup direnv --remove             removes all of it
   gpuard setup                             what is set up
   gpuard setup --remove 'direnv /home/ann/notebooks'`,
 		Args: unknownTarget,
@@ -46,8 +46,8 @@ so, also where its folder or program is gone.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "remove", "", "take away what is set up under this `NAME`")
-	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be taken away")
+	cmd.Flags().StringVar(&name, "remove", "", "remove what is set up under this `NAME`")
+	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be removed")
 	cmd.Flags().BoolVar(&t.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("remove", cobra.NoFileCompletions)
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
@@ -73,7 +73,7 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 // setupList is the JSON answer of setup without a target.
 type setupList struct {
 	Schema string   `json:"schema"` // "gpuard.setup/1"
-	Setups []string `json:"setups"` // targets, with what they were named for: "conda /home/ann/envs/train"
+	Setups []string `json:"setups"` // target and name: "conda /home/ann/envs/train"
 }
 
 func (p *Program) listSetups(asJSON bool) error {
@@ -93,58 +93,58 @@ func (p *Program) listSetups(asJSON bool) error {
 	return nil
 }
 
-// setups are the keys of what is set up, the caller's first.
+// setups returns the keys of all setups, the caller's before those of the system.
 func (p *Program) setups() ([]string, error) {
 	keys, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return nil, err
 	}
-	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys() // whoever may not read it is not shown it
+	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys() // not shown to users who may not read it
 	return append(keys, system...), nil
 }
 
-// removeListed takes away what the list of what is set up calls so.
+// removeListed removes the setup with this name in the list.
 func (p *Program) removeListed(t *target, name string) error {
 	mine, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return err
 	}
 	if all, _ := p.setups(); !slices.Contains(all, name) {
-		return usagef("cannot take %q away: it is not set up; gpuard setup lists what is", name)
+		return usagef("cannot take %q away: it is not set up; gpuard setup lists all setups", name)
 	}
 	t.remove, t.system = true, !slices.Contains(mine, name)
 	return p.do(t, func() (string, error) { return name, nil }, nil)
 }
 
-// others is a note of what the same target has set up, for somebody who named something else.
-func (p *Program) others(name string) []string {
+// otherSetups is a note that lists the other setups of the target, for a name that is not set up.
+func (p *Program) otherSetups(name string) []string {
 	keys, _ := p.setups() // Remove has read them
 	target, _, _ := strings.Cut(name, " ")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key != target && !strings.HasPrefix(key, target+" ") })
 	if len(keys) == 0 {
 		return nil
 	}
-	return []string{"set up are: " + strings.Join(keys, ", ")}
+	return []string{"set up: " + strings.Join(keys, ", ")}
 }
 
-// target are the flags of every setup.
+// target is the flags and hooks of every setup command.
 type target struct {
 	dry, remove, json bool
-	system            bool // root's record
+	system            bool // record it in root's list
 
-	doubts func() []string             // about the choice that was written down; nil: there is none
-	after  func(setup.Report) []string // what to type when it was taken away; nil: nothing
+	doubts func() []string             // notes about the choice that was written; nil: none
+	after  func(setup.Report) []string // commands to type after a removal; nil: none
 }
 
 func (t *target) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written")
-	f.BoolVar(&t.remove, "remove", false, "take away what this wrote before")
+	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
-// do brings about, shows or takes away what a target wishes. key is what it is remembered by; wish is asked only where
-// something is to be written.
+// do writes, previews or removes a setup. key returns its name in the record; wish, which is called only for a setup
+// that is written or previewed, returns its files.
 func (p *Program) do(t *target, key func() (string, error), wish func() (setup.Wish, error)) error {
 	s := &setup.Setup{Host: p.Host, System: t.system}
 	var r setup.Report
@@ -154,11 +154,11 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 		if name, err = key(); err == nil {
 			r, err = s.Remove(name, t.dry)
 			if err == nil && len(r.Files) == 0 {
-				r.Notes = append(r.Notes, p.others(name)...)
+				r.Notes = append(r.Notes, p.otherSetups(name)...)
 			}
 		}
 		if usage := new(exit.Usage); errors.As(err, &usage) {
-			err = usagef("%s; or take it away by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
+			err = usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
 		if t.after != nil {
 			r.Try = append(r.Try, t.after(r)...)
@@ -194,22 +194,22 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// longest is how many lines of a file --dry-run shows, and fewer how many are shown of one that lies there to be read, so that
-// what to do next is not driven off the screen; --json has all of them.
-const longest, fewer = 60, 30
+// maxLines is the number of lines of a file that --dry-run shows. maxLinesDone is the number after a setup, which is smaller
+// so that the advice stays on the screen. --json has all lines.
+const maxLines, maxLinesDone = 60, 30
 
-// showSetup says what became of each file, with the lines that gpuard wrote.
+// showSetup reports the change of each file, with the lines that gpuard wrote.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term Term) {
-	most := longest
+	most := maxLines
 	if r.Done {
-		most = fewer
+		most = maxLinesDone
 	}
 	home, _ := env.Lookup("HOME")
 	said := map[edit.Action][2]string{
 		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
-		edit.Delete: {"removed", "would remove"}, edit.Cut: {"took its lines out of", "would take its lines out of"},
-		edit.Same: {"is as it should be:", "is as it should be:"}, edit.Gone: {"is gone already:", "is gone already:"},
-		edit.Left: {"left, because somebody changed it:", "would leave, because somebody changed it:"},
+		edit.Delete: {"removed", "would remove"}, edit.Cut: {"removed its lines from", "would remove its lines from"},
+		edit.Same: {"unchanged:", "unchanged:"}, edit.Gone: {"already gone:", "already gone:"},
+		edit.Left: {"left, because it was changed:", "would leave, because it was changed:"},
 	}
 	for _, f := range r.Files {
 		path := f.Path
@@ -230,7 +230,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			fmt.Fprintf(w, "  + %s\n", safe(strings.TrimRight(line, "\n")))
 		}
 	}
-	if !term.TTY { // else a program that looks for a note would have to join its lines
+	if !term.TTY { // a script that searches for a note gets it on one line
 		term.Width = 0
 	}
 	p := page{term: term}
@@ -246,7 +246,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	}
 }
 
-// chosen are the flags of a choice of devices that were given, as words for another command line.
+// chosen returns those flags of among that were given, as words for another command line.
 func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	among.VisitAll(func(f *pflag.Flag) {
 		given := cmd.Flags().Lookup(f.Name)
@@ -265,10 +265,10 @@ func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	return words
 }
 
-// choice are the flags that say which devices a setup is about.
+// choice is the flags that choose devices, in a setup.
 type choice struct{ specFlags }
 
-// flags checks them, and returns them as words for gpuard run and gpuard env.
+// flags checks the flags, and returns them as words for gpuard run and gpuard env.
 func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	if _, err := c.spec(cmd, nil); err != nil {
 		return nil, asUsage(err)
@@ -278,8 +278,8 @@ func (c *choice) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	return chosen(cmd, all.Flags()), nil
 }
 
-// doubts says so where this machine cannot give what is chosen. It is written all the same: the driver may be down, and home
-// folders are shared with machines that have other devices.
+// doubts returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may be
+// down, and home folders are shared with machines that have other devices.
 func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 	return func() []string {
 		spec, err := c.spec(cmd, nil)
@@ -290,5 +290,5 @@ func (c *choice) doubts(p *Program, cmd *cobra.Command) func() []string {
 	}
 }
 
-// shellWords is a command line for messages.
+// shellWords quotes words as a command line for messages.
 func shellWords(words ...string) string { return shellquote.Words(shellquote.Sh, words...) }

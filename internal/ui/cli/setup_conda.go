@@ -23,12 +23,12 @@ func (p *Program) setupConda() *cobra.Command {
 		Short: "A choice of GPUs for a conda environment",
 		Long: `Writes hooks for sh, bash, zsh, dash and fish into the environment ENV (a name, a
 folder, or without ENV the active one). Activating it sets the variables of these
-devices, and deactivating it puts back what was there before. A mask that is set
-before is obeyed, unless --any says otherwise. With --ask a person is asked each
-time; a script gets any free GPU. With --lease the shell has the lease until the
-environment is left. If nothing can be had the environment sees no GPU, and says so.
-With --environment-yml the choice goes into that file instead; where the
-environment is made of it, gpuard setup conda ENV without a choice makes the hooks.
+devices, and deactivating it restores them. A mask that is set before is obeyed
+unless --any is given. With --ask it asks each time; in a script it takes any free
+GPU. With --lease the shell has the lease until the environment is deactivated. If
+no GPU can be given the environment sees none, and says so.
+With --environment-yml the choice goes into that file instead; in an environment
+created from it, gpuard setup conda ENV without a choice writes the hooks.
 csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 		Example: `  gpuard setup conda train --device 0
   gpuard setup conda train --lease --mem 20G
@@ -54,10 +54,10 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 	return cmd
 }
 
-// modes are the flags beside a choice.
+// modes adds --ask and --lease.
 func (o *condaOptions) modes(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
-	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is left")
+	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is deactivated")
 }
 
 func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
@@ -88,15 +88,15 @@ func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string)
 
 func (p *Program) condaFile(cmd *cobra.Command, o *condaOptions, name string) error {
 	if name != "" {
-		return usagef("cannot use --environment-yml with the environment %s: the file is for environments that are made of it; leave one of them out", name)
+		return usagef("cannot use --environment-yml with the environment %s: the file is for environments that are created from it; leave one of them out", name)
 	}
-	if err := filled(cmd, "environment-yml"); err != nil {
+	if err := refuseEmpty(cmd, "environment-yml"); err != nil {
 		return asUsage(err)
 	}
 	f := setup.CondaFile{Path: o.file}
 	words, err := o.words(p, cmd)
 	if err == nil && len(words) == 0 && !o.target.remove {
-		err = usagef("cannot add nothing to %s: say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
+		err = usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
 	}
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (p *Program) condaFile(cmd *cobra.Command, o *condaOptions, name string) er
 	return p.do(&o.target, f.Key, f.Wish)
 }
 
-// words are the flags that say which devices, and when.
+// words returns the choice, with --ask and --lease, as words for a command line.
 func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := o.choice.flags(p, cmd)
 	if err != nil {
@@ -113,10 +113,10 @@ func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	}
 	var clash []conflict
 	for _, other := range []string{"lease", "device", "mig", "cpu"} {
-		clash = append(clash, conflict{"ask", other, "only one of them can decide"})
+		clash = append(clash, conflict{"ask", other, "only one of them can choose the device"})
 	}
 	clash = append(clash, conflict{"lease", "cpu", "without a device there is nothing to lease"})
-	if err := together(cmd, clash); err != nil {
+	if err := refuseTogether(cmd, clash); err != nil {
 		return nil, asUsage(err)
 	}
 	if o.ask {
@@ -128,7 +128,7 @@ func (o *condaOptions) words(p *Program, cmd *cobra.Command) ([]string, error) {
 	return words, nil
 }
 
-// adopt takes the flags that the environment's own variable has.
+// adopt applies the flags from the environment's own variable, which --environment-yml writes.
 func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
@@ -139,7 +139,7 @@ func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) err
 	known.modes(alone)
 	err := alone.Flags().Parse(words)
 	if err == nil && alone.Flags().NArg() > 0 {
-		err = fmt.Errorf("%q is no flag", alone.Flags().Arg(0))
+		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
 	}
 	if err != nil {
 		return usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)

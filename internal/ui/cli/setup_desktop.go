@@ -8,12 +8,12 @@ import (
 
 const setupDesktopLong = `Adds a second entry for a program to your menu, "Blender (GPU 0)", which starts it
 with a lease. It is a copy of the program's own entry, with its icon, translations
-and actions. APP is the name of that entry, or its path; arguments behind -- are
-given to the program. Several entries of one program are told apart by --name.
+and actions. APP is the name of that entry, or its path; arguments after -- are
+given to the program. For several entries of one program give each a --name.
 
-An icon that does nothing helps nobody: while no GPU is free the program does not
-start, and a window says why. With --wait it waits in line, with --fallback cpu it
-starts without a GPU, and with --ask it asks each time which GPU it shall have.`
+While no GPU is free the program does not start, and a window says why. With
+--wait it waits in line, with --fallback cpu it starts without a GPU, and with
+--ask it asks each time which GPU to use.`
 
 func (p *Program) setupDesktop() *cobra.Command {
 	var t target
@@ -36,14 +36,14 @@ func (p *Program) setupDesktop() *cobra.Command {
 				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
 					return err
 				}
-				if err = filled(cmd, "name"); err != nil {
+				if err = refuseEmpty(cmd, "name"); err != nil {
 					return asUsage(err)
 				}
 				if d.Flags, err = l.flags(p, cmd); err != nil {
 					return err
 				}
 				if ask {
-					if err = askable(cmd); err != nil {
+					if err = checkAsk(cmd); err != nil {
 						return err
 					}
 					d.Flags = append(d.Flags, "--ask")
@@ -65,11 +65,11 @@ func (p *Program) setupDesktop() *cobra.Command {
 	l.add(p, cmd)
 	addAsk(cmd, &ask)
 	t.add(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, which tells several of one program apart")
+	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, to distinguish several entries of one program")
 	return cmd
 }
 
-// entryAndArguments tells what stands before -- from what stands behind.
+// entryAndArguments splits the arguments at -- into the entry and the arguments of the program.
 func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
@@ -79,7 +79,7 @@ func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []st
 	case dash == 0:
 		return "", nil, usagef("cannot set up a program without its name: gpuard setup desktop APP, such as org.blender.Blender")
 	case dash > 1:
-		return "", nil, usagef("cannot set up %d programs at once: write one APP, and arguments of the program behind --: gpuard setup desktop %s -- %s", dash, shellWords(args[0]), shellWords(args[1:]...))
+		return "", nil, usagef("cannot set up %d programs with one command: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellWords(args[0]), shellWords(args[1:]...))
 	}
 	return args[0], args[dash:], nil
 }

@@ -13,7 +13,7 @@ func (p *Program) setupGitHub() *cobra.Command {
 		Short: "A workflow that tests without a GPU and with one",
 		Long: `Writes .github/workflows/gpuard.yml into this repository: COMMAND (pytest, if you
 name none) runs on a runner of GitHub without a GPU and on one of your own with
-GPUs, by the same line. What else the tests need is yours to add.`,
+GPUs, by the same line. Add what else the tests need yourself.`,
 		Example: `  gpuard setup github
   gpuard setup github -- pytest -x tests/gpu
   gpuard setup github --remove`,

@@ -15,15 +15,15 @@ func (p *Program) setupJupyter() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jupyter",
 		Short: "A Jupyter kernel that leases its GPU, also for VS Code",
-		Long: `Writes a kernel beside the one that you have, with a choice of GPUs. Each
+		Long: `Adds a kernel with a choice of GPUs, and keeps the one that you have. Each
 notebook that uses it has a lease of its own, from the start of its kernel to
 the end. A restart of the kernel keeps the lease and the GPU. While no GPU is
 free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 		Example: `  gpuard setup jupyter                     the kernel "Python 3 (GPU)"
   gpuard setup jupyter --mem 20G --name "Python 3, big GPU"
-  gpuard setup jupyter --share 8G          beside others on one GPU
-  gpuard setup jupyter --kernel ir         over the kernel of R
-  gpuard setup jupyter --mem 20G --remove  that of the same choice is gone`,
+  gpuard setup jupyter --share 8G          shares a GPU with others
+  gpuard setup jupyter --kernel ir         for the kernel of R
+  gpuard setup jupyter --mem 20G --remove  removes the one of this choice`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
@@ -32,7 +32,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 					_, err = w.read(p, cmd)
 				}
 				if err == nil {
-					err = filled(cmd, "kernel", "name")
+					err = refuseEmpty(cmd, "kernel", "name")
 				}
 				if err != nil {
 					return asUsage(err)
@@ -52,8 +52,8 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 	c.add(p, cmd)
 	w.add(cmd)
 	p.privateState(cmd)
-	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it is over (default python3)")
-	cmd.Flags().StringVar(&j.Name, "name", "", "what people see as its `NAME`")
+	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it starts (default python3)")
+	cmd.Flags().StringVar(&j.Name, "name", "", "the `NAME` that users see")
 	t.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kernel", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return j.Names(), noFiles

@@ -10,13 +10,13 @@ func (p *Program) setupMachine() *cobra.Command {
 	t := target{system: true}
 	cmd := &cobra.Command{
 		Use:   "machine [flags]",
-		Short: "For everybody here, by root: leases, policy, manual",
+		Short: "For all users, by root: leases, policy, manual",
 		Long: `Makes /run/gpuard, now and at each boot (by tmpfiles.d): a folder for the leases
 that root owns, where no user can touch another's. Writes a policy to fill in,
 /etc/gpuard/config.yaml, in which every line is a comment, unless there is one.
-Lets logins see the GPUs that "login" in it says: all of them, unless changed.
-Installs the manual and completions for bash, zsh and fish. What a package of
-gpuard has installed already is left as it is.`,
+Lets logins see the GPUs that its "login" key allows: all of them by default.
+Installs the manual and completions for bash, zsh and fish. Files that a package
+of gpuard has installed are not changed.`,
 		Example: `  sudo gpuard setup machine
   gpuard setup machine --dry-run           what it would write
   sudo gpuard setup machine --remove`,

@@ -20,8 +20,8 @@ Without a name it is for your login shell. Nothing is started before the first
 Tab.
 
 With --login an interactive shell that has no lease sees no GPU, or with
---login=allowed those that the rules in config.yaml give you. gpuard run gets a
-GPU all the same. sudo gpuard setup machine does that for everybody.`,
+--login=allowed those that the rules in config.yaml give you. gpuard run still
+gets a GPU. sudo gpuard setup machine does that for all users.`,
 		Example: `  gpuard setup shell                       for your login shell
   gpuard setup shell fish --no-prompt
   gpuard setup shell --login               no GPU without a lease
@@ -36,7 +36,7 @@ GPU all the same. sudo gpuard setup machine does that for everybody.`,
 				name := ""
 				if len(args) > 0 {
 					if cmd.Flags().Changed("login") && (args[0] == string(policy.LoginNone) || args[0] == string(policy.LoginAllowed)) {
-						return usagef("cannot set up the shell %q: the value of --login stands behind an equals sign, so write --login=%[1]s", args[0])
+						return usagef("cannot set up the shell %q: the value of --login needs an equals sign: write --login=%[1]s", args[0])
 					}
 					name = args[0]
 				}

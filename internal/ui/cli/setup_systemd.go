@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app/setup"
 )
 
-// leasing are the flags of a setup after which something runs with a lease: which devices, and what while none is free.
+// leasing is the flags of a setup that starts a program with a lease: devices and waiting.
 type leasing struct {
 	choice
 
@@ -22,7 +22,7 @@ func (l *leasing) add(p *Program, cmd *cobra.Command) {
 	l.wait.add(cmd)
 }
 
-// flags checks them, and returns them as words for gpuard run.
+// flags checks the flags, and returns them as words for gpuard run.
 func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := l.choice.flags(p, cmd)
 	if err == nil {
@@ -36,18 +36,18 @@ func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	return append(words, chosen(cmd, all.Flags())...), nil
 }
 
-// waits reports whether what runs may wait in line.
+// waits reports whether the program may wait in line.
 func (l *leasing) waits() bool {
 	return !l.cpu && !l.wait.noWait && (len(l.wait.fallback) == 0 || slices.Contains(l.wait.fallback, "wait"))
 }
 
-const setupSystemdLong = `Lets a service of systemd run with a lease, for as long as it runs. A unit that is
-there gets a drop-in that starts each of its commands by gpuard run. Where there is
-none, UNIT -- COMMAND writes one. The command stays the main process of the unit, so
-what it notifies, its sockets and its watchdog are as they were.
+const setupSystemdLong = `Runs a service of systemd with a lease, for as long as the service runs. An
+existing unit gets a drop-in that starts each of its commands by gpuard run.
+UNIT -- COMMAND writes a new unit. The command stays the main process of the unit,
+so its notifications, sockets and watchdog work as before.
 
-As root it is about the services of the system, else about yours; --user is about
-root's own. When ExecStart= of the unit changes, call it again.`
+As root it sets up services of the system, otherwise your own; --user sets up
+root's own. If ExecStart= of the unit changes, call it again.`
 
 func (p *Program) setupSystemd() *cobra.Command {
 	var t target
@@ -92,11 +92,11 @@ func (p *Program) setupSystemd() *cobra.Command {
 	}
 	l.add(p, cmd)
 	t.add(cmd)
-	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for others that is so anyway)")
+	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 	return cmd
 }
 
-// unitAndCommand tells what stands before -- from what stands behind.
+// unitAndCommand splits the arguments at -- into the unit and the command.
 func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
@@ -106,7 +106,7 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	case dash == 0:
 		return "", nil, usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
 	case dash > 1:
-		return "", nil, usagef("cannot set up %d services at once: write one UNIT, and a command behind --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
+		return "", nil, usagef("cannot set up %d services with one command: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellWords(args[1:]...))
 	case dash < len(args) && args[dash] == "":
 		return "", nil, usagef("cannot write a service that starts \"\": say which command it starts")
 	}

@@ -14,7 +14,7 @@ type nothingSet struct{}
 
 func (nothingSet) Lookup(string) (string, bool) { return "", false }
 
-// TestSetupShown: a file that was written is shown if it is short, --dry-run shows more, and a note is as wide as the terminal.
+// TestSetupShown: a short written file is shown, --dry-run shows longer ones, and notes fit the terminal.
 func TestSetupShown(t *testing.T) {
 	t.Parallel()
 	note := strings.TrimSpace(strings.Repeat("word ", 20))

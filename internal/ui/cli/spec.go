@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// specFlags are the flags of everything that chooses devices.
+// specFlags are the flags that choose devices.
 type specFlags struct {
 	gpus                        int
 	cpu, any                    bool
@@ -28,29 +28,29 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
 	f.StringSliceVar(&s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
 	f.StringVar(&s.mig, "mig", "", "one MIG slice of this `PROFILE`, such as 1g.10gb")
-	f.StringSliceVar(&s.exclude, "exclude", nil, "`LIST` of devices not to take, named in the same ways")
+	f.StringSliceVar(&s.exclude, "exclude", nil, "`LIST` of devices to avoid, named as for --device")
 	f.StringVar(&s.model, "model", "", "only models that match this `GLOB`, such as '*A100*'")
 	f.StringVar(&s.compute, "min-compute", "", "compute capability of at least `X.Y`, such as 8.0")
 	f.StringVar(&s.memory, "mem", "", "`SIZE` of memory that each device must have free, such as 20G")
-	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, beside other shares; without it, devices are nobody else's")
+	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, next to other shares; without it the job has its devices alone")
 	f.StringVar(&s.place, "place", "", "`HOW`: spread over idle devices, or packed (default: by how busy the machine is)")
 	f.StringVar(&s.ids, "ids", "auto", "`FORM` in which devices are written: auto, uuid or index")
-	f.BoolVar(&s.any, "any", false, "ignore a mask or lease this shell is already inside of")
+	f.BoolVar(&s.any, "any", false, "ignore the mask or the lease of this shell")
 	s.quota.add(cmd)
 	p.completeSpec(cmd)
 }
 
-// privateState is a flag of everything that leases.
+// privateState adds --private-state to a command that leases.
 func (p *Program) privateState(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.Host.PrivateState, "private-state", false, "lease inside a container although nobody outside sees it")
+	cmd.Flags().BoolVar(&p.Host.PrivateState, "private-state", false, "lease in a container even though processes outside do not see the lease")
 }
 
-// conflicts of the flags that choose devices.
+// conflicts lists the pairs of flags that cannot be given together.
 func (s *specFlags) conflicts() []conflict {
 	list := []conflict{
 		{"mig", "gpus", "a MIG slice is never counted as a GPU"},
 		{"share", "mig", "a MIG slice is a share already, and one that the hardware enforces"},
-		{"share", "mem", "a share has its memory promised"},
+		{"share", "mem", "--share already reserves memory"},
 	}
 	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "share", "place", "any"} {
 		list = append(list, conflict{"cpu", other, "--cpu asks for no GPU at all"})
@@ -58,13 +58,13 @@ func (s *specFlags) conflicts() []conflict {
 	return list
 }
 
-// spec reads the flags into a request, or says which one is wrong.
+// spec checks the flags and returns the request.
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: s.gpus, CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
-	err := together(cmd, s.conflicts())
+	err := refuseTogether(cmd, s.conflicts())
 	if err == nil {
-		err = filled(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
+		err = refuseEmpty(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
 	}
 	if err != nil {
 		return out, err
@@ -100,7 +100,7 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 	return out, s.check(cmd, &out)
 }
 
-// noRange names the numbers that somebody meant by 0-3.
+// noRange refuses a range such as 0-3, and lists the numbers to write instead.
 func noRange(flag string, names []string) error {
 	for _, name := range names {
 		first, last, ok := strings.Cut(name, "-")
@@ -118,17 +118,17 @@ func noRange(flag string, names []string) error {
 	return nil
 }
 
-// plainGlob refuses what other globs know and this one does not, rather than never to match.
+// plainGlob refuses the special characters of other globs: such a pattern would never match.
 func plainGlob(pattern string) error {
 	i := strings.IndexAny(pattern, `[]{}\`)
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("cannot read --model %q: only * and ? stand for other characters, %q does not; write for instance %s",
+	return fmt.Errorf("cannot read --model %q: only * and ? are wildcards, %q is not; write for instance %s",
 		pattern, pattern[i:i+1], example("model"))
 }
 
-// memorySize reads --mem or --share. A small number without a unit is a forgotten unit, not a wish for 20 bytes.
+// memorySize reads --mem or --share. It refuses sizes below 1 MiB: the unit was probably forgotten.
 func memorySize(flag, text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {
@@ -139,7 +139,7 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("cannot ask for --%s %s: that asks for nothing; write for instance %s, or leave it out", flag, text, example(flag))
+		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, example(flag))
 	}
 	if n < gpu.MiB {
 		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))

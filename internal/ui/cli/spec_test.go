@@ -14,8 +14,8 @@ func TestMemorySize(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"0":    "cannot ask for --mem 0: that asks for nothing; write for instance --mem 20G, or leave it out",
-		"0G":   "cannot ask for --mem 0G: that asks for nothing; ",
+		"0":    "cannot ask for --mem 0: the size is zero; write for instance --mem 20G, or leave it out",
+		"0G":   "cannot ask for --mem 0G: the size is zero; ",
 		"20":   "cannot ask for --mem 20: that is 20 B; write a unit, such as --mem 20G",
 		"1e9":  `cannot read --mem "1e9": exponents are not understood; write a number and a unit, such as 20G or 500M`,
 		"lots": `cannot read --mem "lots": write a number and a unit, such as 20G or 500M`,
@@ -37,7 +37,7 @@ func TestPlainGlob(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"[", "A[12]00", "{A100,H100}", `\*`} {
-		if err := plainGlob(bad); err == nil || !strings.Contains(err.Error(), "only * and ? stand for other characters") {
+		if err := plainGlob(bad); err == nil || !strings.Contains(err.Error(), "only * and ? are wildcards") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// standing shows where a waiting request stands. On a terminal that is one line that stays current; elsewhere it is said
-// once. Nothing is drawn while another job has the terminal.
+// standing shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
+// line once. It draws nothing while another job has the terminal.
 type standing struct {
 	p       *Program
 	mu      sync.Mutex
@@ -26,11 +26,11 @@ type standing struct {
 }
 
 const (
-	redraw = time.Second            // the least time between two drawings
-	brief  = 300 * time.Millisecond // a wait that is not worth a word, such as for memory of the job before
+	redraw = time.Second            // the shortest time between two redraws
+	brief  = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
 )
 
-// showStanding makes the app tell where a request stands, unless silence or JSON was asked for.
+// showStanding shows the place of a waiting request, unless quiet is set for -q or --json.
 func (p *Program) showStanding(quiet bool) {
 	if quiet {
 		return
@@ -39,7 +39,7 @@ func (p *Program) showStanding(quiet bool) {
 	p.Host.Stand, p.Host.Live = s.tell, p.term(p.Err).TTY
 }
 
-// tell is called at each change; nil ends the waiting.
+// tell is called at each change; nil means that the wait is over.
 func (s *standing) tell(now *status.Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *standing) draw() {
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		width := max(s.p.term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+Standing(*s.latest, time.Now(), width))
-	case !s.told && (!s.p.Host.Live || !stops(s.p)):
+	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):
 		s.told = true
 		fmt.Fprintln(s.p.Err, "gpuard: "+Standing(*s.latest, time.Now(), 0))
 	}
@@ -89,14 +89,15 @@ func (s *standing) wipe() {
 	s.shown = false
 }
 
-// onScreen: standard error leads to our terminal, and our job is the one in front.
+// onScreen reports whether standard error is a terminal on which our process group is in the foreground.
 func onScreen(p *Program) bool {
 	file, ok := p.Err.(*os.File)
-	return ok && inFront(file)
+	return ok && inForeground(file)
 }
 
-// stops: the terminal stops a job behind that writes to it (stty tostop), and one that is stopped holds up the line.
-func stops(p *Program) bool {
+// stopsBackground reports whether the terminal stops a background job that writes to it (stty tostop). A stopped gpuard
+// would hold up the line.
+func stopsBackground(p *Program) bool {
 	file, ok := p.Err.(*os.File)
 	if !ok {
 		return false
@@ -105,14 +106,14 @@ func stops(p *Program) bool {
 	return err == nil && modes.Lflag&unix.TOSTOP != 0
 }
 
-// inFront reports whether our process group has the terminal that the file leads to.
-func inFront(file *os.File) bool {
+// inForeground reports whether our process group is in the foreground of the terminal.
+func inForeground(file *os.File) bool {
 	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// Standing is the line: place, who is next, and who holds what since when. In width cells, 0 for no limit, it leaves out what
-// matters least until the first holder fits, and is cut behind that.
+// Standing is the line: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
+// details until the first holder fits in width cells, and cuts the rest.
 func Standing(s status.Standing, now time.Time, width int) string {
 	text := ""
 	for brevity := range 4 {
@@ -121,7 +122,7 @@ func Standing(s status.Standing, now time.Time, width int) string {
 			head += "; " + s.Ahead + " is next"
 		}
 		if s.Stuck {
-			head += "; somebody has to act"
+			head += "; a user has to act"
 		}
 		for _, h := range s.Holders {
 			rest = append(rest, "; "+holder(h, now, brevity))
@@ -149,7 +150,7 @@ func place(s status.Standing, brevity int) string {
 	return "waiting for " + s.Want + ", " + at
 }
 
-// holder is "GPU 2: python of alice (PID 4242) since 14:02"; the shorter ones leave out the process, then the time.
+// holder is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
 func holder(h status.Holder, now time.Time, brevity int) string {
 	text := h.Device + ": "
 	switch {
@@ -178,7 +179,7 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 	return text
 }
 
-// clock is the time of day, with the date when that is not today's.
+// clock is the time of day, with the date if it is not today.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {

@@ -27,7 +27,7 @@ func TestStanding(t *testing.T) {
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 60, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice; G..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 70, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice since 12:00;..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 3, Holders: held[:1]}, 40 - len("gpuard: ") - 1, "3rd of 3; GPU 0: train.py of..."},
-		{status.Standing{Want: "1 GPU", Place: 1, Of: 1, Stuck: true, Holders: held[3:]}, 0, "waiting for 1 GPU, 1st of 1; somebody has to act; GPU 3: unhealthy"},
+		{status.Standing{Want: "1 GPU", Place: 1, Of: 1, Stuck: true, Holders: held[3:]}, 0, "waiting for 1 GPU, 1st of 1; a user has to act; GPU 3: unhealthy"},
 		{status.Standing{Want: "2 GPUs with 20 GiB", Place: 2, Of: 2, Ahead: "train.py of bob"}, 0, "waiting for 2 GPUs with 20 GiB, 2nd of 2; train.py of bob is next"},
 		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "sh", Since: today, Keeper: "PID 7 (sleep)"}}}, 0,
 			"waiting for 1 GPU; GPU 0: sh of alice has ended, still held by PID 7 (sleep)"},
@@ -51,7 +51,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// heard is what was written, piece by piece.
+// heard records each write.
 type heard chan string
 
 func (h heard) Write(b []byte) (int, error) {
@@ -59,13 +59,13 @@ func (h heard) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestStandingOnce: where nobody looks on, the place is said once.
+// TestStandingOnce: without a terminal the place is written once.
 func TestStandingOnce(t *testing.T) {
 	out := make(heard, 8)
 	p := &Program{Host: &machine.Host{}, Err: out}
 	p.showStanding(false)
 	p.Host.Stand(&status.Standing{Want: "9 GPUs"})
-	p.Host.Stand(nil) // over at once: not worth a word
+	p.Host.Stand(nil) // the wait is over immediately: nothing is written
 	for range 3 {
 		p.Host.Stand(&status.Standing{Want: "1 GPU"})
 	}
@@ -83,7 +83,7 @@ func TestStandingOnce(t *testing.T) {
 	}
 }
 
-// TestJoinWait: the time behind a blank is --wait's, unless the words are the command's.
+// TestJoinWait: a time after --wait is its value, unless it is part of the command.
 func TestJoinWait(t *testing.T) {
 	for words, want := range map[string]string{
 		"run --wait 10m -- app":              "run --wait=10m -- app",

@@ -22,8 +22,8 @@ device can be read, with the reason.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
-				const why = "each is an answer of its own"
-				if err := together(cmd, []conflict{{"json", "record", why}, {"json", "watch", why}, {"record", "watch", why}}); err != nil {
+				const why = "each is a different output"
+				if err := refuseTogether(cmd, []conflict{{"json", "record", why}, {"json", "watch", why}, {"record", "watch", why}}); err != nil {
 					return asUsage(err)
 				}
 				switch {
@@ -36,7 +36,7 @@ device can be read, with the reason.`,
 				case watch && !asJSON:
 					return p.watch(cmd.Context())
 				}
-				s, err := p.look(cmd.Context())
+				s, err := p.readStatus(cmd.Context())
 				if err != nil {
 					return err
 				}

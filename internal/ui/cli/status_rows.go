@@ -81,7 +81,7 @@ func (v *statusPage) wide(r row, c columns) {
 	v.line(append(line, span{useStyle(use), use})...)
 }
 
-// narrow writes a device for a telephone: name and use, then the readings, then who.
+// narrow writes a device for a narrow terminal: name and use, then the readings, then its users.
 func (v *statusPage) narrow(r row, c columns) {
 	d, use := r.device, v.rowUse(r)
 	label := r.label + " "
@@ -110,7 +110,7 @@ func (v *statusPage) rowUse(r row) string {
 	return useWord(r.device)
 }
 
-// below says what is wrong with a device and who is on it.
+// below writes the problems of a device and the jobs that use it.
 func (v *statusPage) below(r row, indent int) {
 	d, blank := r.device, strings.Repeat(" ", indent)
 	if d.Health != health.OK && d.Profile == "" {
@@ -140,8 +140,8 @@ func (v *statusPage) below(r row, indent int) {
 	}
 }
 
-// noted says who takes a device out of use, and which of the driver's errors say nothing about its health. Each code has
-// one line, with its last time.
+// noted writes a drain, and the driver's errors that do not affect the health of the device. Each code has one line,
+// with its last time.
 func (v *statusPage) noted(d *status.Device, blank string) {
 	if d.Drained != "" {
 		v.paragraph(span{yellow, blank + "! "}, normal, v.text(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
@@ -174,7 +174,7 @@ func (v *statusPage) noted(d *status.Device, blank string) {
 	}
 }
 
-// number is what names a device to gpuard.
+// number is the device as --device takes it: "2", or "amd:0" on a machine with several vendors.
 func (v *statusPage) number(d *status.Device) string {
 	if slices.ContainsFunc(v.s.Devices, func(o status.Device) bool { return o.Vendor != d.Vendor }) {
 		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
@@ -182,7 +182,7 @@ func (v *statusPage) number(d *status.Device) string {
 	return fmt.Sprint(d.Index)
 }
 
-// occupant is who is on a device. Only the command may be cut: the rest is what one needs to act.
+// occupant is a job on a device. Only its command may be cut: the rest is needed to find or end it.
 type occupant struct {
 	style         style
 	user, command string
@@ -209,7 +209,7 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	}
 	command := cut(o.command, max(room-cells(handle), 4), v.dots())
 	v.line(span{normal, lead}, span{o.style, o.user}, span{normal, between + command + tail}, span{dim, handle})
-	if handle == "" { // on a line of its own: without it nobody can act
+	if handle == "" { // on its own line: users need it to act
 		v.line(span{normal, strings.Repeat(" ", cells(lead))}, span{dim, o.handle[0]})
 	}
 }
@@ -244,7 +244,7 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	case l.Share > 0:
 		o.facts = []string{"share " + l.Share.String() + level(l.Quota)}
 	case len(d.Leases) == 1:
-		o.facts = v.held(d)
+		o.facts = v.leaseMemory(d)
 	}
 	o.facts = append(o.facts, v.since(l.Since)...)
 	return o
@@ -259,7 +259,8 @@ func quantity(part, whole gpu.Bytes) string {
 	return part.String() + " of " + whole.String()
 }
 
-// keepers says who keeps a lease whose command is gone, and what ends it; once, however many devices it has.
+// keepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several devices
+// is written once.
 func (v *statusPage) keepers(blank string, l status.Lease) {
 	if !l.Ended || slices.Contains(v.kept, l.ID) {
 		return
@@ -277,7 +278,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(names) == 0 {
-		names = []string{"somebody"}
+		names = []string{"an unknown process"}
 	}
 	text := fmt.Sprintf("the lease %s is still held by %s", l.ID, strings.Join(names, ", "))
 	if l.KeptUntil != nil {
@@ -289,8 +290,8 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 	v.paragraph(span{yellow, blank + "  ! "}, normal, v.text(text))
 }
 
-// held is the memory of everything that belongs to the lease of a device, where the driver says.
-func (v *statusPage) held(d *status.Device) []string {
+// leaseMemory is the memory of all processes of the device's lease, if the driver reports it.
+func (v *statusPage) leaseMemory(d *status.Device) []string {
 	var sum gpu.Bytes
 	for _, p := range d.Processes {
 		if !p.Foreign && p.Memory != nil {

@@ -19,15 +19,14 @@ const (
 	roomyWidth = 110 // from here on power and PCI address are shown
 )
 
-// Status writes the machine for people: one line per device with load, memory, temperature and use, and below it
-// who is on it and what is wrong. No line is wider than the terminal (80 columns where the width is not known);
-// below 60 columns each device takes two lines.
+// Status writes the machine as text: one line per device with load, memory, temperature and use, and below it its jobs
+// and problems. No line is wider than the terminal (80 columns if the width is unknown); below 60 columns each device
+// takes two lines.
 func Status(w io.Writer, s status.Report, term Term) { _, _ = io.WriteString(w, statusText(s, term)) }
 
-// Frame is the same for a screen that is drawn again and again: on a terminal it starts at the top left corner, clears
-// what an earlier frame left over, and never scrolls; its last line has the clock and how to leave. Where not everything
-// fits, the devices that somebody has come before the free ones. Elsewhere frames follow each other with an empty line
-// between.
+// Frame is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the rest
+// of an earlier frame, and never scrolls; the last line has the time and the key to leave. If not everything fits,
+// devices in use come before free ones. On other outputs an empty line follows each frame.
 func Frame(s status.Report, term Term, leave string) string {
 	if !term.TTY {
 		return statusText(s, term) + "\n"
@@ -52,7 +51,7 @@ func screenLines(s status.Report, term Term) []string {
 	return strings.Split(strings.TrimSuffix(statusText(s, term), "\n"), "\n")
 }
 
-// rank puts devices that somebody has before those that are sick, and these before the free ones.
+// rank sorts devices in use first, then unhealthy ones, then free ones.
 func rank(d *status.Device) int {
 	switch {
 	case d.Use != status.Free, slices.ContainsFunc(d.MIG, func(s status.Device) bool { return s.Use != status.Free }):
@@ -81,7 +80,7 @@ func statusText(s status.Report, term Term) string {
 type statusPage struct {
 	page
 	s    status.Report
-	kept []string // leases of which it was said who keeps them
+	kept []string // leases whose keepers were written
 }
 
 // row is one line of the table: a GPU or a slice.
@@ -108,7 +107,7 @@ func (v *statusPage) rows() []row {
 	return rows
 }
 
-// header counts what can be given and says what was read.
+// header writes the count of devices by use, and the source of the readings.
 func (v *statusPage) header() {
 	var parts []string
 	if v.s.Driver != "" {
@@ -183,7 +182,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// useWord is the use, but a device that nobody has and nobody gets is not called free.
+// useWord is the use of a device, or its health if it is free but not healthy.
 func useWord(d *status.Device) string {
 	if d.Use == status.Free && d.Health != health.OK {
 		return string(d.Health)
@@ -223,7 +222,7 @@ func (v *statusPage) remarks() {
 	}
 }
 
-// bar draws a share of width cells; a share that is not known is empty space.
+// bar draws a share as a bar of width cells; an unknown share is blank.
 func (p *page) bar(share *float64, width int) span {
 	if share == nil || width <= 0 {
 		return span{normal, strings.Repeat(" ", max(width, 0))}
@@ -285,7 +284,7 @@ func power(d *status.Device) string {
 	return fmt.Sprintf("%.0f/%.0f W", *d.Power, *d.PowerLimit)
 }
 
-// age writes how long ago, in the one unit that matters.
+// age formats a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:

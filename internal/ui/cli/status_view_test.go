@@ -98,7 +98,8 @@ func lost(t *testing.T) status.Report {
 	return s
 }
 
-// kept is a machine with leases whose commands are gone: one of two devices, one of somebody else, and one that waits for a next start.
+// kept is a machine with leases whose commands have ended: one on two devices, one of another user, and one that is kept for
+// the next start.
 func kept(t *testing.T) status.Report {
 	m := invented(t, "demo:4xL4")
 	own := lease("k3f9", "alice", 1001, 4242, "sh", time.Hour, m.Devices[0].UUID, m.Devices[1].UUID)
@@ -153,7 +154,7 @@ func odd(t *testing.T) status.Report {
 	}, now)
 }
 
-// sharers are leases with shares on one device; of one it is not known what it uses.
+// sharers is a machine with shares on one device. The memory of one of them is unknown.
 func sharers(t *testing.T) status.Report {
 	m := invented(t, "demo:1xA100-80GB")
 	id := m.Devices[0].UUID
@@ -248,7 +249,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestFrameOrder: where not all devices fit, those that somebody has are shown, and those that are sick, before free ones.
+// TestFrameOrder: if not all devices fit, devices in use and unhealthy ones come before free ones.
 func TestFrameOrder(t *testing.T) {
 	m := invented(t, "demo:8xL4")
 	m.Devices[2].Problem = "GPU is lost"
@@ -273,7 +274,7 @@ func TestFrameOrder(t *testing.T) {
 	}
 }
 
-// TestStatusWords: counts, and what must be there at any width.
+// TestStatusWords: counts, and texts that every width shows.
 func TestStatusWords(t *testing.T) {
 	shown := func(s status.Report, width int) string {
 		var out strings.Builder

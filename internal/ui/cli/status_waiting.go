@@ -7,10 +7,10 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// shownWaiting is how many of those who wait are listed; the others are counted.
+// shownWaiting is the number of waiting requests that are listed. The others are counted.
 const shownWaiting = 12
 
-// waiting lists who waits, first comes first.
+// waiting lists the waiting requests in the order of the line.
 func (v *statusPage) waiting() {
 	if len(v.s.Waiting) == 0 {
 		return
@@ -36,7 +36,7 @@ func (v *statusPage) waiting() {
 	}
 }
 
-// standstill says why a request does not move on, "" where it does.
+// standstill is the reason why a request does not move up in the line; "" if it does.
 func standstill(w *status.Waiting) string {
 	switch {
 	case w.Passed && w.Stopped:
@@ -46,12 +46,12 @@ func standstill(w *status.Waiting) string {
 	case w.Stopped:
 		return "stopped"
 	case w.Most > 0:
-		return fmt.Sprintf("a rule gives %d at once", w.Most)
+		return fmt.Sprintf("a rule allows %d at a time", w.Most)
 	}
 	return ""
 }
 
-// wanted is what somebody waits for, in a few words.
+// wanted is what a request waits for, in a few words.
 func wanted(w *status.Waiting) string {
 	text := fmt.Sprintf("%d GPUs", w.Count)
 	if w.Count == 1 {

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// careFlags are the flags of a run that gpuard stays beside.
+// careFlags are the flags of a supervised run.
 type careFlags struct {
 	timeout, retry, limit string
 	drift, stop, grace    string
@@ -23,20 +23,20 @@ type careFlags struct {
 	log                   logFile
 }
 
-// supervising are the flags that each make gpuard stay; the others only say how.
-func supervising() []string { return []string{"timeout", "retry", "log", "drift"} }
+// superviseFlags lists the flags that make a run supervised. The others only adjust the supervision.
+func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift"} }
 
 func (c *careFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.timeout, "timeout", "", "end the command, and everything that it started, after this `TIME`, such as 24h (exit 124)")
-	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times when the machine made it fail; any: after every failure")
+	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
 	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
 	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
 	f.Lookup("drift").NoOptDefVal = "all"
-	f.StringVar(&c.estimate, "time", "", "how long it takes by your guess, a `TIME` such as 12h: a move must pay in what is left of it")
+	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: --drift moves it only if that saves time")
 	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
-	f.StringVar(&c.grace, "grace", "10s", "`TIME` that it then has before it is killed")
+	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
 	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
@@ -45,29 +45,29 @@ func (c *careFlags) add(cmd *cobra.Command) {
 // logFile is the value of --log.
 type logFile struct {
 	path  string
-	times int // that it was given
+	times int // how often the flag was given
 }
 
-// String is the file.
+// String returns the file.
 func (f *logFile) String() string { return f.path }
 
-// Set keeps the last.
+// Set replaces the file and counts the call.
 func (f *logFile) Set(text string) error {
 	f.path, f.times = text, f.times+1
 	return nil
 }
 
-// Type is that of a flag with a word.
+// Type is the type of a flag that takes a word.
 func (f *logFile) Type() string { return "string" }
 
 func careConflicts() []conflict {
-	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so it could go nowhere else; narrow the choice with --model or --exclude"}}
+	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so there is no other GPU to move to; narrow the choice with --model or --exclude"}}
 }
 
-// care reads the flags; nil is a run that gpuard does not stay beside. With ranks there is a grace all the same.
+// care reads the flags. It returns nil for a run without supervision; --grace is valid then with ranks.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := filled(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
 		return nil, err
 	}
 	if c.log.times > 1 {
@@ -76,7 +76,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	if c.log.path == "-" {
 		return nil, errors.New("cannot use --log -: the output goes to standard output anyway; name a file: --log run.log")
 	}
-	if err := together(cmd, careConflicts()); err != nil {
+	if err := refuseTogether(cmd, careConflicts()); err != nil {
 		return nil, err
 	}
 	out := &job.Care{Log: c.log.path}
@@ -96,7 +96,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 		keep(err)
 	}
 	if set("drift") {
-		out.Drift, err = drifting(cmd, c.drift)
+		out.Drift, err = readDrift(cmd, c.drift)
 		keep(err)
 	}
 	out.LogLimit, err = logLimit(c.limit)
@@ -110,10 +110,10 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
 	}
-	if !slices.ContainsFunc(supervising(), set) {
+	if !slices.ContainsFunc(superviseFlags(), set) {
 		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
 			if set(flag) && (!ranks || flag != "grace") {
-				return nil, fmt.Errorf("cannot use --%s alone: it says how, and something has to ask for it, such as %s", flag, of)
+				return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
 			}
 		}
 		return nil, nil //nolint:nilnil // not asked for
@@ -126,12 +126,12 @@ func retries(text string) (n int, always bool, err error) {
 	number, when, _ := strings.Cut(text, ":")
 	n, err = strconv.Atoi(number)
 	if err != nil || n < 1 || n > 1000 || !slices.Contains([]string{"", "machine", "any"}, when) || strings.HasSuffix(text, ":") {
-		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (when the machine made it fail) or --retry 3:any", text)
+		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (after a fault of the machine) or --retry 3:any", text)
 	}
 	return n, when == "any", nil
 }
 
-// stopSignal reads --stop-signal into the full name. Only signals that end a program are known.
+// stopSignal returns the full name of --stop-signal. It accepts only signals that end a program.
 func stopSignal(text string) (string, error) {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if !slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGABRT", "SIGKILL"}, name) {
@@ -149,22 +149,22 @@ func logLimit(text string) (gpu.Bytes, error) {
 	return n, nil
 }
 
-// ended is the JSON line at the end of a run that gpuard stayed beside.
+// ended is the JSON line at the end of a supervised run.
 type ended struct {
 	Schema   string        `json:"schema"`           // "gpuard.run-end/1"
 	Lease    string        `json:"lease"`            // of the last start; "" without a device
 	Devices  []job.Given   `json:"devices"`          // of the last start
 	Starts   int           `json:"starts"`           // how often the command was started
-	Seconds  float64       `json:"seconds"`          // that it ran, all starts together
+	Seconds  float64       `json:"seconds"`          // run time, the sum of all starts
 	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
 	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
 	TimedOut bool          `json:"timed_out"`        // --timeout ended it
-	Peak     *gpu.Bytes    `json:"host_memory_peak"` // most host memory of one of its processes; null unknown, as when it is less than that of gpuard
-	HeldBy   []job.Blocker `json:"held_by"`          // who still holds the lease
-	Notes    []string      `json:"notes"`            // what was said since the last start
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // largest host memory of one of its processes; null unknown, as when it is less than that of gpuard
+	HeldBy   []job.Blocker `json:"held_by"`          // processes that still hold the lease
+	Notes    []string      `json:"notes"`            // remarks since the last start
 }
 
-// supervise runs the command beside gpuard. It returns only where that could not be done.
+// supervise runs the command as a child of gpuard. It returns only if the command could not be started.
 func (p *Program) supervise(cmd *cobra.Command, l *run.Launch, care *job.Care, o *runOptions) error {
 	r, end, err := l.Supervise(cmd.Context(), *care, func(l *run.Launch, pid int) error { return p.announce(l, pid, o) })
 	if err != nil {
@@ -186,13 +186,13 @@ func (p *Program) supervise(cmd *cobra.Command, l *run.Launch, care *job.Care, o
 	return nil
 }
 
-// announce says what was given: as text before the start, as JSON after it, with the command's PID.
+// announce reports the devices: as text before the start, or as JSON after it, with the PID of the command.
 func (p *Program) announce(l *run.Launch, pid int, o *runOptions) error {
 	switch {
 	case o.json && pid != 0:
 		l.Plan.Notes = append(p.said, l.Plan.Notes...)
 		p.said = nil
-		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, whole(l.Plan), l.Ranks()})
+		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, withLists(l.Plan), l.Ranks()})
 	case !o.json && !o.quiet && pid == 0:
 		for _, n := range l.Plan.Notes {
 			fmt.Fprintln(p.Err, "gpuard: "+n)
@@ -202,7 +202,7 @@ func (p *Program) announce(l *run.Launch, pid int, o *runOptions) error {
 	return nil
 }
 
-// ending is the line at the end: where, how long, how, and how much of the machine's memory.
+// ending is the last line of a run: devices, run time, exit code or signal, and peak host memory.
 func ending(r *job.Result) string {
 	where := []string{}
 	for _, d := range r.Devices {
@@ -216,7 +216,7 @@ func ending(r *job.Result) string {
 		how = r.Signal
 	}
 	if r.TimedOut {
-		how = "exit 124, because its time was over (--timeout); the command itself: " + how
+		how = "exit 124, ended by --timeout; the command itself: " + how
 	}
 	parts := []string{strings.Join(where, ", "), "ran " + elapsed(r.Ran), how}
 	if r.Starts > 1 {
@@ -228,7 +228,7 @@ func ending(r *job.Result) string {
 	return strings.Join(parts, "; ")
 }
 
-// remaining says who still holds the lease of a command that has ended.
+// remaining names the processes that hold the lease after the command ended; "" if there are none.
 func remaining(r *job.Result) string {
 	if len(r.HeldBy) == 0 {
 		return ""
@@ -244,10 +244,10 @@ func remaining(r *job.Result) string {
 	if more := len(r.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("what the command left behind keeps lease %s: %s; end it, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
+	return fmt.Sprintf("processes of the command still hold lease %s: %s; end them, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
 }
 
-// elapsed is a time for people: "2.4 s", "1h3m".
+// elapsed formats a run time: "2.4 s", "1h3m".
 func elapsed(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

@@ -32,8 +32,8 @@ CSV file, or each line of a file of commands, with a lease of its own for each
 run: as many at a time as there are devices. A word such as {{.lr}} becomes the
 value of that parameter, {{.Ordinal}} the number of the run, from 0. Each run
 has its output in a log of its own, and GPUARD_SWEEP_RUN and GPUARD_SWEEP_DIR
-in its environment. What was done is written down: a sweep that was interrupted,
-also by kill -9, goes on with --resume DIR, and nothing is done twice.
+in its environment. Finished runs are recorded: a sweep that was interrupted,
+also by kill -9, continues with --resume DIR, and repeats none of them.
 
 Exit codes: 0 all runs ended with 0, 1 some failed, 122 never on this machine,
 125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`
@@ -49,7 +49,7 @@ func (p *Program) sweep() *cobra.Command {
 	o := &sweepOptions{}
 	cmd := &cobra.Command{
 		Use:   "sweep [flags] [--] [COMMAND [ARG...]]",
-		Short: "Run a command many times, with other parameters on each GPU",
+		Short: "Run a command many times, with different parameters",
 		Long:  sweepLong, Example: sweepExample,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,
@@ -68,17 +68,17 @@ func (p *Program) sweep() *cobra.Command {
 	f.StringArrayVar(&o.over, "over", nil, "`NAME=VALUES` of a parameter: a list (0.1,0.01), ranges (1..10, 0..1:0.25), or both; each --over multiplies the runs")
 	f.StringVar(&o.csv, "csv", "", "one run for each line of this `FILE`, whose first line names the parameters")
 	f.StringVar(&o.commands, "commands", "", "one run for each line of this `FILE`, which is a command")
-	f.StringVar(&o.resume, "resume", "", "go on with the sweep in this folder, `DIR`")
-	f.BoolVar(&o.failed, "failed", false, "with --resume: those that failed, too")
+	f.StringVar(&o.resume, "resume", "", "continue the sweep in this folder, `DIR`")
+	f.BoolVar(&o.failed, "failed", false, "with --resume: also repeat the runs that failed")
 	f.StringVar(&o.dir, "dir", "", "`DIR` for logs and results (default gpuard-sweep-1, or the next number that is free)")
-	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at once (default: as many as fit; with --cpu one per processor)")
-	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each has an Nth of the memory that it has for shares")
-	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times when the machine made it fail; any: after every failure")
+	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at the same time (default: as many as fit; with --cpu one per processor)")
+	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
+	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.StringVar(&o.timeout, "timeout", "", "end a run, and everything that it started, after this `TIME`, such as 2h")
 	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a run has to end when it is asked to, before it is killed")
-	f.BoolVar(&o.dry, "dry-run", false, "only say what would be run, and where the first would be")
+	f.BoolVar(&o.dry, "dry-run", false, "only show what would be run, and where the first run would be placed")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
 	p.privateState(cmd)
 	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("jobs-per-gpu", cobra.FixedCompletions([]string{"2", "3", "4", "8"}, noFiles))
@@ -91,27 +91,27 @@ func (p *Program) sweep() *cobra.Command {
 	return cmd
 }
 
-// sweepConflicts are flags that say the same thing in different ways.
+// sweepConflicts lists the pairs of flags that cannot be given together.
 func sweepConflicts() []conflict {
 	list := []conflict{
-		{"over", "csv", "runs come from one place"}, {"over", "commands", "runs come from one place"}, {"csv", "commands", "runs come from one place"},
+		{"over", "csv", "the runs can come from only one source"}, {"over", "commands", "the runs can come from only one source"}, {"csv", "commands", "the runs can come from only one source"},
 		{"jobs-per-gpu", "share", "both say how much of a GPU a run has"},
-		{"jobs-per-gpu", "mem", "a share has its memory promised"},
+		{"jobs-per-gpu", "mem", "a share already reserves memory"},
 		{"jobs-per-gpu", "mig", "a MIG slice is a share already"},
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
 	}
 	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "retry", "timeout", "grace", "dry-run", "gpus", "cpu", "device", "mig",
 		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
-		list = append(list, conflict{"resume", other, "the folder holds what was asked; to change it, write the whole command again with --dir DIR"})
+		list = append(list, conflict{"resume", other, "the folder has the settings; to change them, write the whole command again with --dir DIR"})
 	}
 	return list
 }
 
 func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) error {
-	if err := together(cmd, sweepConflicts()); err != nil {
+	if err := refuseTogether(cmd, sweepConflicts()); err != nil {
 		return asUsage(err)
 	}
-	if err := filled(cmd, "over", "csv", "commands", "resume", "dir", "retry", "timeout", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "retry", "timeout", "grace"); err != nil {
 		return asUsage(err)
 	}
 	show := p.sweepShow(o)
@@ -128,12 +128,12 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
-	q, err := o.question(cmd, args)
+	q, err := o.readQuestion(cmd, args)
 	if err != nil {
-		return asUsage(p.blamed(err))
+		return asUsage(p.atDefault(err))
 	}
 	if !o.quiet {
-		p.tellRuled(false)
+		p.sayRule(false)
 	}
 	if o.dry {
 		return p.previewSweep(cmd, q, o)
@@ -142,8 +142,8 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	return p.conduct(cmd, s, o, show, err)
 }
 
-// question reads the flags into what is asked for.
-func (o *sweepOptions) question(cmd *cobra.Command, args []string) (q *sweeper.Question, err error) {
+// readQuestion checks the flags and returns the sweep that they describe.
+func (o *sweepOptions) readQuestion(cmd *cobra.Command, args []string) (q *sweeper.Question, err error) {
 	q = &sweeper.Question{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
 	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
 		return nil, err
@@ -153,13 +153,13 @@ func (o *sweepOptions) question(cmd *cobra.Command, args []string) (q *sweeper.Q
 	case o.failed:
 		return nil, errors.New("cannot use --failed alone: it says which runs of a sweep are done again; add --resume DIR")
 	case set("jobs") && o.jobs < 1:
-		return nil, fmt.Errorf("cannot run --jobs %d at once: write 1 or more, or leave it out", o.jobs)
+		return nil, fmt.Errorf("cannot use --jobs %d: write 1 or more, or leave it out", o.jobs)
 	case set("jobs-per-gpu") && (o.perGPU < 1 || o.perGPU > 64):
 		return nil, fmt.Errorf("cannot run --jobs-per-gpu %d: write a number from 1 to 64", o.perGPU)
 	case o.commands != "" && len(args) > 0:
 		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
 	}
-	if err := o.times(set, q); err != nil {
+	if err := o.readTimes(set, q); err != nil {
 		return nil, err
 	}
 	switch {
@@ -170,12 +170,12 @@ func (o *sweepOptions) question(cmd *cobra.Command, args []string) (q *sweeper.Q
 	case len(o.over) > 0:
 		q.Grid, err = sweep.Product(o.over)
 	default:
-		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to go on with (--resume DIR)")
+		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to continue (--resume DIR)")
 	}
 	return q, err
 }
 
-func (o *sweepOptions) times(set func(string) bool, q *sweeper.Question) (err error) {
+func (o *sweepOptions) readTimes(set func(string) bool, q *sweeper.Question) (err error) {
 	if set("retry") {
 		if q.Retry.Times, q.Retry.Any, err = retries(o.retry); err != nil {
 			return err
@@ -196,14 +196,14 @@ func (o *sweepOptions) times(set func(string) bool, q *sweeper.Question) (err er
 type sweepPreview struct {
 	Schema   string     `json:"schema"`   // "gpuard.sweep/1"
 	Runs     int        `json:"runs"`     // how many there would be
-	Numbers  []int      `json:"numbers"`  // of those in commands
-	Commands [][]string `json:"commands"` // the words of some runs, the first and the last among them
-	Unused   []string   `json:"unused"`   // parameters that no word asks for
+	Numbers  []int      `json:"numbers"`  // of the runs in commands
+	Commands [][]string `json:"commands"` // the words of some runs, including the first and the last
+	Unused   []string   `json:"unused"`   // parameters that no word of the command uses
 	Notes    []string   `json:"notes"`    // remarks
 	First    job.Plan   `json:"first"`    // what the first run would get now
 }
 
-// previewSweep says what would be run, and what the first run would get now.
+// previewSweep shows what would be run, and the devices that the first run would get now.
 func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweepOptions) error {
 	most := 4
 	if o.json {
@@ -224,7 +224,7 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweep
 		return err
 	}
 	if o.json {
-		return writeJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.said...), whole(plan)})
+		return writeJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.said...), withLists(plan)})
 	}
 	fmt.Fprintf(p.Out, "%s:\n", plural(q.Grid.Len(), "run"))
 	for i, run := range runs {
@@ -237,22 +237,22 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweep
 		fmt.Fprintln(p.Out, text)
 	}
 	if refusal != nil {
-		fmt.Fprintln(p.Out, "The first would wait:")
+		fmt.Fprintln(p.Out, "The first run would wait:")
 		Refusal(p.Out, refusal, p.term(p.Out))
-		return nil //nolint:nilerr // a sweep waits: that is an answer
+		return nil //nolint:nilerr // a sweep waits, so this is not an error
 	}
-	fmt.Fprintln(p.Out, "The first, now:")
+	fmt.Fprintln(p.Out, "The first run would get now:")
 	Plan(p.Out, plan, p.term(p.Out))
 	return nil
 }
 
-// unusedText is the remark about parameters that change nothing.
+// unusedText is the remark about parameters that the command does not use.
 func unusedText(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no word of the command asks for %s: write {{.%s}} where it belongs", strings.Join(names, ", "), names[0])
+	return fmt.Sprintf("no word of the command uses %s: write {{.%s}} where it belongs", strings.Join(names, ", "), names[0])
 }
 
-// asTyped is a command as one would type it, without what a terminal would act on.
+// asTyped is a command as a shell takes it, without control characters.
 func asTyped(words []string) string { return gpu.Clean(shellWords(words...)) }

@@ -17,15 +17,15 @@ import (
 	"gpuard/internal/core/sweep"
 )
 
-// sweepShow shows how far a sweep is: on a terminal by one line that stays current, elsewhere by a line now and then.
+// sweepShow shows the progress of a sweep: on a terminal by redrawing one line, elsewhere by a line from time to time.
 type sweepShow struct {
 	p     *Program
 	quiet bool
 	live  bool
 	mu    sync.Mutex
 	drawn bool      // the line is on the screen
-	last  time.Time // that something was shown
-	part  int       // tenths that were told
+	last  time.Time // when progress was last shown
+	part  int       // tenths of the runs that were done then
 	now   sweeper.Progress
 }
 
@@ -41,7 +41,7 @@ func (p *Program) sweepShow(o *sweepOptions) *sweepShow {
 	return s
 }
 
-// say prints a line above the one that stays.
+// say prints a line above the progress line.
 func (s *sweepShow) say(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,9 +49,9 @@ func (s *sweepShow) say(text string) {
 	fmt.Fprintln(s.p.Err, "gpuard: "+text)
 }
 
-// busy says that somebody else has the sweep.
+// busy reports that another gpuard has the sweep.
 func (s *sweepShow) busy() {
-	s.p.Host.Say("another gpuard is at this sweep, or its runs go on: waiting for its end")
+	s.p.Host.Say("another gpuard has this sweep, or its runs have not ended: waiting")
 }
 
 func (s *sweepShow) wipe() {
@@ -87,8 +87,8 @@ func (s *sweepShow) progress(now sweeper.Progress) {
 	}
 }
 
-// SweepLine is how far a sweep is, in width cells, 0 for no limit: a bar where there is room, what is done, runs, waits and
-// fails, and when it will be over if it goes on like this.
+// SweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
+// failed and running runs, the estimated time left, and the place of a waiting run.
 func SweepLine(now sweeper.Progress, at time.Time, width int) string {
 	c := now.Count
 	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
@@ -120,7 +120,7 @@ func SweepLine(now sweeper.Progress, at time.Time, width int) string {
 	return cut(text, width, "...")
 }
 
-// remainingTime is for people: "about 3m left, 14:02".
+// remainingTime estimates the time left from the runs done so far: "about 7m left (14:02)".
 func remainingTime(now sweeper.Progress, at time.Time) string {
 	done := now.Count.Done() - now.Before
 	left := now.Count.All - now.Count.Done()
@@ -151,14 +151,14 @@ type swept struct {
 	Runs     int            `json:"runs"`     // how many there are
 	OK       int            `json:"ok"`       // ended with 0
 	Failed   int            `json:"failed"`   // ended otherwise
-	NotDone  int            `json:"not_done"` // still to be done: gpuard sweep --resume DIR
-	Seconds  float64        `json:"seconds"`  // that this call took
+	NotDone  int            `json:"not_done"` // not done yet: gpuard sweep --resume DIR
+	Seconds  float64        `json:"seconds"`  // duration of this call
 	Failures []sweep.Result `json:"failures"` // the first of those that failed
-	Results  string         `json:"results"`  // the table of all runs, CSV; results.json beside it is the same
-	Notes    []string       `json:"notes"`    // what was said meanwhile
+	Results  string         `json:"results"`  // the table of all runs, CSV; results.json in the same folder has the same data
+	Notes    []string       `json:"notes"`    // remarks
 }
 
-// conduct runs a sweep and says how it ended.
+// conduct runs a sweep and reports its result.
 func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions, show *sweepShow, err error) error {
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 
 func resume(dir string) string { return "gpuard sweep --resume " + asTyped([]string{dir}) }
 
-// showSwept is the summary.
+// showSwept writes the summary.
 func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outcome, spent time.Duration) error {
 	c := out.Count
 	results := s.Dir + "/results.csv"
@@ -229,9 +229,9 @@ func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outc
 	}
 	switch {
 	case left > 0:
-		fmt.Fprintln(w, "to go on: "+resume(s.Dir))
+		fmt.Fprintln(w, "to continue: "+resume(s.Dir))
 	case c.Failed > 0:
-		fmt.Fprintln(w, "those that failed again: "+resume(s.Dir)+" --failed")
+		fmt.Fprintln(w, "to repeat the failed runs: "+resume(s.Dir)+" --failed")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/sweep"
 )
 
-// TestSweepLine: what matters most comes first, and stays where the terminal is narrow.
+// TestSweepLine: the most important counts come first, and remain on a narrow terminal.
 func TestSweepLine(t *testing.T) {
 	at := time.Date(2026, 3, 4, 14, 0, 0, 0, time.UTC)
 	half := sweeper.Progress{Count: sweep.Count{All: 1000, OK: 428, Failed: 3, Running: 8, Waiting: 561}, Before: 231, Began: at.Add(-10 * time.Minute)}

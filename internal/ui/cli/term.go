@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Term is what the output can show. Width and Height 0 mean that there is no limit.
+// Term describes what the output can show. Width or Height 0 means no limit.
 type Term struct {
 	TTY    bool
 	Width  int  // columns
@@ -19,8 +19,8 @@ type Term struct {
 	UTF8   bool // the locale's character set
 }
 
-// Terminal describes where file leads. NO_COLOR (no-color.org) counts when it is not empty; COLUMNS and LINES count
-// where the kernel does not know the size: in a file or a pipe too, which are 80 columns wide without them.
+// Terminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES count if the
+// kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
 func Terminal(file *os.File, env visible.Env) Term {
 	t := Term{UTF8: speaksUTF8(env)}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)

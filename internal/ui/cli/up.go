@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	upLong = `Starts the services of a gpuard.yaml, each on devices of its own: what does not
-run yet, and anew what has changed in the file; the rest goes on undisturbed.
-What is gone from the file is ended, unless SERVICEs are named: then only these
-and what they depend on are looked at.
+	upLong = `Starts the services of a gpuard.yaml, each on devices of its own. It starts
+those that do not run, restarts those that changed in the file, and lets the
+others run. It ends services that are no longer in the file, unless SERVICEs are
+named: then it handles only these and their dependencies.
 
-Shows what they write, until all have ended; Ctrl-C ends them, those first that
-depend on others, and Ctrl-C again kills them. With -d they run in the
-background: gpuard ps, logs, restart and down are for them. When gpuard itself
-is killed, they go on, and the next gpuard up -d finds them again.
+Shows what they write until all have ended; Ctrl-C ends them, dependents first,
+and Ctrl-C again kills them. With -d they run in the background: see gpuard ps,
+logs, restart and down. If gpuard itself is killed they keep running, and the
+next gpuard up -d finds them again.
 
 A gpuard.yaml that is found here or above runs only if it, and every folder up
 to it, belongs to you or root and no other user can write it. Another user's
@@ -39,14 +39,14 @@ func (p *Program) up() *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
 		Use:   "up [flags] [SERVICE...]",
-		Short: "Start the services of a gpuard.yaml, and start anew what changed",
+		Short: "Start the services of a gpuard.yaml, and restart what changed",
 		Long:  upLong, Example: upExample,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.upWith(cmd, o, args) })
 		},
 	}
-	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "leave them in the background, as soon as they have started")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "return as soon as they have started, and leave them in the background")
 	o.add(cmd, "answer as one JSON object, that of gpuard ps (with -d)")
 	return cmd
 }
@@ -58,14 +58,14 @@ type upOptions struct {
 
 func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error {
 	if o.json && !o.detach {
-		return usagef("cannot use --json without -d: what the services write is not JSON")
+		return usagef("cannot use --json without -d: the output of the services is not JSON")
 	}
 	project, err := p.load(o.file)
 	if err != nil {
 		return err
 	}
 	p.Host.Project = project.Policy
-	if _, err := p.Host.Config(); err != nil { // which every instance would say on its own
+	if _, err := p.Host.Config(); err != nil { // else every instance would report it
 		return err
 	}
 	wanted, err := needed(project, names)
@@ -79,43 +79,43 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	}
 	all := len(names) == 0
 	mine := func(row *services.Row) bool { return all || wanted[serviceOf(row)] }
-	a := &attending{p: p, folder: folder, quiet: o.json}
-	t := &teller{only: mine}
+	a := &poller{p: p, folder: folder, quiet: o.json}
+	t := &eventFinder{only: mine}
 	before, err := folder.Look(ctx)
 	if err != nil {
 		return err
 	}
-	t.see(before)
+	t.compare(before)
 	if o.detach {
 		return p.upDetached(cmd, project, names, a, t)
 	}
 	return p.upFollowed(ctx, project, names, a, t, before)
 }
 
-// upDetached returns as soon as nothing but waiting for devices is left to do.
-func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names []string, a *attending, t *teller) error {
+// upDetached returns when each instance has started, ended, failed or waits for a device.
+func (p *Program) upDetached(cmd *cobra.Command, project *service.Project, names []string, a *poller, t *eventFinder) error {
 	ctx, signals := cmd.Context(), interrupts()
 	change, err := a.folder.Up(ctx, project, names)
 	if err != nil {
 		return asMistake(err) // of a template
 	}
-	t.anew(change.Start)
+	t.markOld(change.Start)
 	first := func(view *services.View) { a.lines(unchanged(view, change)) }
 	return p.untilBegun(cmd, signals, a, t, first)
 }
 
-// held are instances that wait for another one which waits, too.
-func held(view *services.View, which func(*services.Row) bool) (told []happening) {
+// waitingForOthers returns events for instances that wait for other instances, which wait too.
+func waitingForOthers(view *services.View, which func(*services.Row) bool) (told []event) {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !inVain(row) {
-			told = append(told, happening{name: row.Name, text: waits(row)})
+			told = append(told, event{name: row.Name, text: waits(row)})
 		}
 	}
 	return told
 }
 
-// unchanged says what goes on undisturbed: otherwise a second up would say nothing at all.
-func unchanged(view *services.View, change *services.Change) (told []happening) {
+// unchanged returns events for instances that keep running: otherwise a second up would report nothing.
+func unchanged(view *services.View, change *services.Change) (told []event) {
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		if !slices.Contains(change.Stay, row.Name) {
@@ -128,13 +128,13 @@ func unchanged(view *services.View, change *services.Change) (told []happening) 
 		case row.State == service.Done:
 			text = "is done"
 		}
-		told = append(told, happening{name: row.Name, text: text})
+		told = append(told, event{name: row.Name, text: text})
 	}
 	return told
 }
 
-// upFollowed shows what they write until they have ended, or somebody ends them.
-func (p *Program) upFollowed(ctx context.Context, project *service.Project, names []string, a *attending, t *teller, before *services.View) error {
+// upFollowed shows the output of the services until they have ended, or a signal ends them.
+func (p *Program) upFollowed(ctx context.Context, project *service.Project, names []string, a *poller, t *eventFinder, before *services.View) error {
 	signals := interrupts(syscall.SIGPIPE)
 	screen := p.newScreen(a.folder, before, signals)
 	defer screen.leave()
@@ -142,7 +142,7 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	if err != nil {
 		return asMistake(err) // of a template
 	}
-	t.anew(change.Start)
+	t.markOld(change.Start)
 	a.quiet = true
 	last := before
 	first := true
@@ -153,7 +153,7 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 			first = false
 		}
 		last = view
-		screen.tell(t.see(view))
+		screen.tell(t.compare(view))
 		return finished(view, t.only)
 	}, pending(t.only))
 	var by *interrupted
@@ -167,7 +167,8 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	return endedWell(last, t.only)
 }
 
-// broughtUp are the services that Ctrl-C ends: those that were named, and those that had to be started for them; nil for all.
+// broughtUp returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
+// for all.
 func broughtUp(names []string, view *services.View, change *services.Change) (list []string) {
 	if len(names) == 0 {
 		return nil
@@ -182,24 +183,24 @@ func broughtUp(names []string, view *services.View, change *services.Change) (li
 	return list
 }
 
-// endAll ends what Ctrl-C ends, kills it at the second one, and leaves at the third.
-func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os.Signal, a *attending, t *teller, screen *screen, list []string) error {
+// endAll ends the services of list, kills them at the second Ctrl-C, and returns at the third.
+func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os.Signal, a *poller, t *eventFinder, screen *screen, list []string) error {
 	mine := selection(list)
 	words := "ending all"
 	if list != nil {
 		words = "ending " + strings.Join(list, ", ")
 	}
 	if by.sig == syscall.SIGPIPE {
-		words = "nobody reads any more: " + words
+		words = "the reader of the output is gone: " + words
 	}
-	screen.say(words + "; Ctrl-C again kills at once")
+	screen.say(words + "; Ctrl-C again kills immediately")
 	for now := false; ; now = true {
 		if err := a.folder.Down(ctx, list, now); err != nil {
 			return err
 		}
 		err := p.untilGone(ctx, signals, a, mine, func(view *services.View) {
 			screen.follow(view, t.only)
-			screen.tell(t.see(view))
+			screen.tell(t.compare(view))
 		})
 		var again *interrupted
 		switch {
@@ -209,14 +210,14 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 		case !errors.As(err, &again):
 			return err
 		case now:
-			again.how = "what has not ended is still ending: gpuard ps"
+			again.how = "some instances are still ending: gpuard ps"
 			return p.dieOf(again)
 		}
 		screen.say("killing what has not ended")
 	}
 }
 
-// finished reports whether nothing runs, and nothing will.
+// finished reports whether no instance runs or will be started.
 func finished(view *services.View, which func(*services.Row) bool) bool {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
@@ -226,11 +227,12 @@ func finished(view *services.View, which func(*services.Row) bool) bool {
 	return begun(view, which)
 }
 
-// endedWell is the error of instances that did not end well, which was said as it happened.
+// endedWell returns an error if an instance did not succeed. It is silent, because the failure was reported when it
+// happened.
 func endedWell(view *services.View, which func(*services.Row) bool) error {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; row.Wanted && which(row) && row.State != service.Done {
-			return &silent{errors.New("cannot call it well: " + row.Name + " " + doing(row))}
+			return &silent{errors.New("cannot report success: " + row.Name + " " + doing(row))}
 		}
 	}
 	return nil

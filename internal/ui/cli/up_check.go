@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// load reads a project's file, and has gpuard run look at the flags of every service, so that both understand the same. All
-// mistakes of the file are told at once, and nothing is started of one that has any.
+// load reads a project's file and checks the flags of every service with the parser of gpuard run, so that both accept
+// the same. It returns all mistakes of the file together, and then nothing is started.
 func (p *Program) load(file string) (*service.Project, error) {
 	project, err := p.projects().Load(file)
 	wrong := &diagnostic.Many{}
@@ -27,7 +27,7 @@ func (p *Program) load(file string) (*service.Project, error) {
 		wrong.File = orElse(file, filepath.Base(project.File))
 	}
 	for i := range project.Services {
-		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) { // a default is one for all
+		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) { // a mistake in a default is reported once for all services
 			wrong.List = append(wrong.List, *m)
 		}
 	}
@@ -37,7 +37,7 @@ func (p *Program) load(file string) (*service.Project, error) {
 	return project, nil
 }
 
-// asMistake gives mistakes of a file the exit code of wrong use.
+// asMistake gives mistakes of a file the exit code of wrong usage.
 func asMistake(err error) error {
 	var wrong *diagnostic.Many
 	if errors.As(err, &wrong) {
@@ -46,7 +46,7 @@ func asMistake(err error) error {
 	return err
 }
 
-// checkService finds the first mistake. A value that becomes another one for each instance is looked at when that is started.
+// checkService returns the first mistake. A value with a template is checked when the instance is started.
 func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	trial := &Program{Host: &machine.Host{Project: defaults}}
 	o := &runOptions{}
@@ -66,20 +66,20 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: keyed(misread(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: asKeys(flagError(cmd, err).Error())}
 		}
 		set = true
 	}
 	if !set && defaults == nil {
 		return nil
 	}
-	if cmd.Flags().Lookup("log").Value.String() == "" { // every service has one, and somebody beside it who ends it
+	if cmd.Flags().Lookup("log").Value.String() == "" { // every service is supervised and has a log
 		_ = cmd.Flags().Set("log", s.Name)
 	}
 	_, _, err := o.read(trial, cmd, []string{s.Name})
 	if err == nil && cmd.Flags().Changed("verify") {
 		if _, err = oversight(o.verify); err == nil {
-			err = together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}})
+			err = refuseTogether(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}})
 		}
 	}
 	if err == nil {
@@ -89,19 +89,19 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
 		return &wrong.List[0]
 	}
-	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + keyed(err.Error())}
+	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + asKeys(err.Error())}
 	first := len(err.Error())
-	for _, flag := range s.Flags { // the one that is named first
+	for _, flag := range s.Flags { // the flag that the error names first
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {
 			first = i
-			at.Line, at.Column, at.Text = flag.Line, flag.Column, keyed(err.Error())
+			at.Line, at.Column, at.Text = flag.Line, flag.Column, asKeys(err.Error())
 		}
 	}
 	return at
 }
 
-// keyed says of keys of a file what was said of flags.
-func keyed(text string) string {
+// asKeys rewrites flags in an error as the keys of a file.
+func asKeys(text string) string {
 	text = strings.TrimPrefix(text, "cannot read ")
 	return flagWord().ReplaceAllStringFunc(text, func(word string) string {
 		lead, flag, _ := strings.Cut(word, "--")
@@ -114,7 +114,7 @@ func keyed(text string) string {
 	})
 }
 
-// flagWord is a flag; with a value behind a blank only where it is something to type.
+// flagWord matches a flag. It includes a value after a space only in an example of what to type.
 func flagWord() *regexp.Regexp {
 	const value = `[^\s;]*[^\s;,:]`
 	return regexp.MustCompile(`(\b(such as|write|instance|or) )?--[a-z][a-z-]*(=` + value + `| ` + value + `)?`)

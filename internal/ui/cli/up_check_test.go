@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// flags writes services like a file: each flag on a line of its own, from the second on.
+// flags builds a service with each flag on its own line, from line 2 on.
 func flags(pairs ...string) *service.Service {
 	s := &service.Service{Name: "node", Line: 1, Column: 3}
 	for i, pair := range pairs {
@@ -18,7 +18,7 @@ func flags(pairs ...string) *service.Service {
 	return s
 }
 
-// TestCheckService: what gpuard run would refuse is refused with the place of the key, in words of keys.
+// TestCheckService: flags that gpuard run refuses are refused with the place and the name of the key.
 func TestCheckService(t *testing.T) {
 	for _, c := range []struct {
 		flags []string
@@ -52,7 +52,7 @@ func TestCheckService(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfProject: a default in the project's file is looked at as a flag is, where it does not contradict one.
+// TestDefaultsOfProject: a default in the project's file is checked like a flag, unless it contradicts one.
 func TestDefaultsOfProject(t *testing.T) {
 	for _, c := range []struct {
 		flag, value string

@@ -10,22 +10,22 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// teller finds out what happened to the instances of a project between two looks.
-type teller struct {
+// eventFinder finds the events of a project's instances between two views.
+type eventFinder struct {
 	before map[string]services.Row
 	only   func(*services.Row) bool
-	order  []string        // of the instances as they were seen first, dependencies first
-	ended  map[string]bool // their end was told, and nothing new of them was seen since
+	order  []string        // of the instances when first seen, dependencies first
+	ended  map[string]bool // instances whose end was reported, and which did not start again
 }
 
-// happening is one line about one instance.
-type happening struct {
+// event is one line about one instance.
+type event struct {
 	name, text string
-	over       bool // it has ended: what it wrote comes before this
+	over       bool // the instance has ended: its output comes before this line
 }
 
-// anew makes instances count as those of a time before: what they are next is news.
-func (t *teller) anew(names []string) {
+// markOld marks instances as stale, so that their next state is reported as an event.
+func (t *eventFinder) markOld(names []string) {
 	for _, name := range names {
 		row := t.before[name]
 		row.Fresh = false
@@ -33,8 +33,8 @@ func (t *teller) anew(names []string) {
 	}
 }
 
-// see compares a view with the one before; the first tells nothing.
-func (t *teller) see(view *services.View) (told []happening) {
+// compare returns the events between the last view and this one. The first view has none.
+func (t *eventFinder) compare(view *services.View) (told []event) {
 	now := map[string]services.Row{}
 	for i := range view.Rows {
 		row := view.Rows[i]
@@ -49,14 +49,14 @@ func (t *teller) see(view *services.View) (told []happening) {
 			continue
 		}
 		if !row.Wanted && hasEnded(&row) {
-			continue // below
+			continue // reported by ends
 		}
 		before, known := t.before[row.Name]
 		if !known && row.Wanted && !row.Fresh {
-			continue // of one before it
+			continue // the state of an earlier start
 		}
-		if text := happened(&before, &row); text != "" {
-			told = append(told, happening{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
+		if text := eventText(&before, &row); text != "" {
+			told = append(told, event{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
 		}
 	}
 	told = append(t.ends(now), told...)
@@ -64,15 +64,15 @@ func (t *teller) see(view *services.View) (told []happening) {
 	return told
 }
 
-// ends are the ends of what is not wanted any more, each told once: what has ended is seen for a moment longer, and its processes
-// may be. Of several in one look those come first that depend on others, as that is how they end.
-func (t *teller) ends(now map[string]services.Row) (told []happening) {
+// ends returns the ends of instances that are not wanted any more. It reports each end once, although the instance
+// stays in the view for a moment. Dependents come first, because they end first.
+func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
 	for _, name := range slices.Backward(t.order) {
 		before, known := t.before[name]
 		row, there := now[name]
 		switch {
 		case there && (row.Wanted || !hasEnded(&row)):
-			if row.State != "" { // else it may be leaving
+			if row.State != "" { // without a state its keeper may be exiting
 				delete(t.ended, name)
 			}
 		case known && alive(&before) && !t.ended[name]:
@@ -80,7 +80,7 @@ func (t *teller) ends(now map[string]services.Row) (told []happening) {
 			if there {
 				text = doing(&row)
 			}
-			told = append(told, happening{name, text, true})
+			told = append(told, event{name, text, true})
 			if t.ended == nil {
 				t.ended = map[string]bool{}
 			}
@@ -90,28 +90,28 @@ func (t *teller) ends(now map[string]services.Row) (told []happening) {
 	return told
 }
 
-// hasEnded reports whether an instance has come to its end, though something of it may still be there.
+// hasEnded reports whether an instance has ended. Some of its processes may still exist.
 func hasEnded(row *services.Row) bool {
 	return row.State == service.Done || row.State == service.Failed || row.State == service.Refused
 }
 
-// alive reports whether something of an instance runs, or is about to.
+// alive reports whether any process of an instance runs, or is about to start.
 func alive(row *services.Row) bool {
 	switch row.State {
 	case service.Starting, service.Running, service.Restarting, service.Ending:
 		return true
-	case service.Waiting, "": // the gpuard beside it has written nothing yet, or is just leaving
+	case service.Waiting, "": // its keeper has not written a state yet, or is exiting
 		return row.Kept || row.Orphaned
 	}
 	return row.Orphaned
 }
 
-// happened is what to say of an instance that was and is seen like this; "" for nothing.
-func happened(before, now *services.Row) string {
+// eventText is the text of the event between two states of an instance; "" if there is none.
+func eventText(before, now *services.Row) string {
 	other := now.State != before.State
 	switch now.State {
 	case service.Waiting:
-		// What waits for another instance does so for a moment, or that one is told of.
+		// A wait for another instance is short, or that instance has an event itself.
 		if now.Why != before.Why && (now.Kept || inVain(now)) {
 			return waits(now)
 		}
@@ -178,7 +178,7 @@ func startedOn(row *services.Row) string {
 
 func howEnded(row *services.Row) string {
 	switch {
-	case !row.Wanted: // we have ended it
+	case !row.Wanted: // gpuard ended it
 	case row.Signal != "":
 		return "ended by " + gpu.Clean(row.Signal)
 	case row.Exit != nil:

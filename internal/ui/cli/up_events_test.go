@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// TestTeller goes through the life of a project, look by look.
+// TestTeller compares successive views of a project.
 func TestTeller(t *testing.T) {
 	ready := func(r *services.Row) { r.Ready = &service.Ready{TCP: "8001"} }
 	notReady := func(r *services.Row) { ready(r); r.Seen.Ready = false }
@@ -20,13 +20,13 @@ func TestTeller(t *testing.T) {
 		return instance("node", 0, state, 42, time.Minute, nil, change)
 	}
 	gpu0 := given(t, 0)
-	tell := &teller{only: everything}
+	tell := &eventFinder{only: everything}
 	for i, look := range []struct {
 		rows []services.Row
 		want []string
 	}{
 		{nil, nil},
-		{[]services.Row{node(service.Done, func(r *services.Row) { r.Fresh = false })}, nil}, // of the time before
+		{[]services.Row{node(service.Done, func(r *services.Row) { r.Fresh = false })}, nil}, // of an earlier start
 		{[]services.Row{node(service.Starting, nil), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, nil},
 		{[]services.Row{node(service.Waiting, func(r *services.Row) { r.Why = "all 4 GPUs are leased" }), instance("web", -1, service.Waiting, 0, 0, nil, held("waits for node-0 to be ready"))}, []string{"node-0 waits: all 4 GPUs are leased"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices = gpu0 })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB)"}},
@@ -42,7 +42,7 @@ func TestTeller(t *testing.T) {
 		{nil, nil},
 	} {
 		var got []string
-		for _, h := range tell.see(&services.View{Rows: look.rows}) {
+		for _, h := range tell.compare(&services.View{Rows: look.rows}) {
 			got = append(got, h.name+" "+h.text)
 		}
 		if !slices.Equal(got, look.want) {
@@ -51,7 +51,7 @@ func TestTeller(t *testing.T) {
 	}
 }
 
-// TestTellerEnds: an end is told once, whatever is seen of the instance on its way out, and behind those of what depends on it.
+// TestTellerEnds: an end is reported once, whatever states follow, and after the ends of the dependents.
 func TestTellerEnds(t *testing.T) {
 	doomed := func(name string, state service.State, kept, orphaned bool) services.Row {
 		return instance(name, -1, state, 0, 0, nil, func(r *services.Row) { r.Wanted, r.Fresh, r.Kept, r.Orphaned = false, false, kept, orphaned })
@@ -62,16 +62,16 @@ func TestTellerEnds(t *testing.T) {
 		name  string
 		looks [][]services.Row
 	}{
-		{"gone at once", [][]services.Row{{}}},
+		{"gone immediately", [][]services.Row{{}}},
 		{"seen as ended", [][]services.Row{{doomed("api", service.Done, true, false), doomed("db", service.Done, true, false)}, {}}},
 		{"seen without a record", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", "", true, false)}, {}}},
 		{"seen with processes", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", service.Done, false, true)}, {}}},
 	} {
-		tell := &teller{only: everything}
-		tell.see(&services.View{Rows: running})
+		tell := &eventFinder{only: everything}
+		tell.compare(&services.View{Rows: running})
 		var got []string
 		for _, rows := range c.looks {
-			for _, h := range tell.see(&services.View{Rows: rows}) {
+			for _, h := range tell.compare(&services.View{Rows: rows}) {
 				got = append(got, h.name+" "+h.text)
 			}
 		}
@@ -79,16 +79,16 @@ func TestTellerEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, all)
 		}
 	}
-	tell := &teller{only: everything}
-	for range 2 { // it may come back, and end again
-		tell.see(&services.View{Rows: running[:1]})
-		if got := tell.see(&services.View{}); len(got) != 1 {
+	tell := &eventFinder{only: everything}
+	for range 2 { // it may start and end again
+		tell.compare(&services.View{Rows: running[:1]})
+		if got := tell.compare(&services.View{}); len(got) != 1 {
 			t.Errorf("told %v, want one end", got)
 		}
 	}
 }
 
-// TestBegun: what is waited for after up -d, and what is not.
+// TestBegun: the states for which up -d waits, and those for which it does not.
 func TestBegun(t *testing.T) {
 	on := func(needs string, kept bool) func(*services.Row) {
 		return func(r *services.Row) {

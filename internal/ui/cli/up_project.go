@@ -30,7 +30,7 @@ func (o *projectFlags) add(cmd *cobra.Command, asJSON string) {
 
 func (p *Program) projects() *services.Projects { return &services.Projects{Host: p.Host} }
 
-// found is a project that may be up, and what is seen of it.
+// found returns the folder of a project and its current view.
 func (p *Program) found(ctx context.Context, file string) (*services.Folder, *services.View, error) {
 	folder, err := p.projects().Find(file)
 	if err != nil {
@@ -40,14 +40,14 @@ func (p *Program) found(ctx context.Context, file string) (*services.Folder, *se
 	return folder, view, err
 }
 
-// selection is what was named of a project: services, or single instances of them. Nothing named is everything.
+// selection is the services and instances that were named. An empty selection is all.
 type selection []string
 
 func (s selection) has(row *services.Row) bool {
 	return len(s) == 0 || slices.Contains(s, row.Name) || slices.Contains(s, serviceOf(row))
 }
 
-// serviceOf is known of what is not wanted any more, too.
+// serviceOf is the service of an instance, also of one that is not in the file any more.
 func serviceOf(row *services.Row) string {
 	if row.Service != "" {
 		return row.Service
@@ -74,7 +74,7 @@ func named(view *services.View, names []string) (selection, error) {
 	return names, nil
 }
 
-// unknownService offers the nearest name.
+// unknownService is the error for an unknown name, with the nearest known one.
 func unknownService(name, file string, known []string, otherwise string) error {
 	if near := suggest.Word(name, known); near != "" {
 		otherwise = "; did you mean " + near + "?"
@@ -82,7 +82,7 @@ func unknownService(name, file string, known []string, otherwise string) error {
 	return usagef("cannot find service %q in %s%s", name, file, otherwise)
 }
 
-// needed are services of a project and what they depend on, all without names.
+// needed returns the named services and their dependencies; all services if names is empty.
 func needed(project *service.Project, names []string) (map[string]bool, error) {
 	all := map[string]*service.Service{}
 	var known []string
@@ -111,7 +111,7 @@ func needed(project *service.Project, names []string) (map[string]bool, error) {
 	return out, nil
 }
 
-// completeServices completes services of the file, or those that are up, and with single their instances.
+// completeServices completes the services of the file for up, else those that are up; with single also their instances.
 func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
@@ -136,7 +136,7 @@ func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Com
 	}
 }
 
-// interrupts catches what ends a program, but for what was ignored when it was started: nohup ignores hangups.
+// interrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores SIGHUP.
 func interrupts(more ...os.Signal) chan os.Signal {
 	caught := make(chan os.Signal, 8)
 	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, more...) {
@@ -147,7 +147,7 @@ func interrupts(more ...os.Signal) chan os.Signal {
 	return caught
 }
 
-// interrupted is the error of a command that a signal ended; how is what goes on without it.
+// interrupted is the error of a command that a signal ended. how says what continues without it.
 type interrupted struct {
 	sig os.Signal
 	how string
@@ -155,16 +155,16 @@ type interrupted struct {
 
 func (i *interrupted) Error() string { return fmt.Sprintf("%s: %s", i.sig, i.how) }
 
-// dieOf says what goes on, and ends this process by the signal, so that a script around it ends too.
+// dieOf reports what continues, and ends this process by the signal, so that the calling script ends too.
 func (p *Program) dieOf(i *interrupted) error {
 	if i.how != "" {
 		fmt.Fprintln(p.Err, "gpuard: "+i.how)
 	}
 	number, _ := i.sig.(syscall.Signal)
-	if number != syscall.SIGPIPE { // which the runtime does not die of, unless it comes of writing
+	if number != syscall.SIGPIPE { // the Go runtime dies of SIGPIPE only after a write
 		signal.Reset(number)
 		_ = syscall.Kill(syscall.Getpid(), number)
-		time.Sleep(time.Second) // it comes at once
+		time.Sleep(time.Second) // the signal arrives before that
 	}
 	return &failure{&silent{i}, 1}
 }

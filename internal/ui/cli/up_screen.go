@@ -15,24 +15,24 @@ import (
 	"gpuard/internal/app/services"
 )
 
-// screen shows what instances write and what happens to them, each line whole. One goroutine writes, so that a reader who
-// stopped reading does not keep anybody from ending the services.
+// screen shows the output and the events of instances, line by line. One goroutine writes, so that a reader that
+// stopped reading does not prevent the end of the services.
 type screen struct {
 	printer
 	p       *Program
-	signals chan<- os.Signal // learns that the reader is gone
+	signals chan<- os.Signal // gets SIGPIPE if the reader is gone
 	logs    *services.Logs
 	stop    context.CancelFunc
 	ended   chan struct{}
 
 	mu      sync.Mutex
-	told    []happening
-	rows    []services.Row // to be followed from now on
-	known   []string       // those that were
+	told    []event
+	rows    []services.Row // instances to follow from now on
+	known   []string       // all instances that are followed
 	closing bool
 }
 
-// newScreen shows what is written after this call.
+// newScreen shows output that is written after this call.
 func (p *Program) newScreen(folder *services.Folder, before *services.View, signals chan<- os.Signal) *screen {
 	logs := services.NewLogs()
 	logs.Skip(folder, before)
@@ -41,7 +41,7 @@ func (p *Program) newScreen(folder *services.Folder, before *services.View, sign
 	return p.showing(logs, out, signals)
 }
 
-// showing shows logs, which are the screen's from now on.
+// showing starts a screen for logs and takes ownership of them.
 func (p *Program) showing(logs *services.Logs, out printer, signals chan<- os.Signal) *screen {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), printer: out, known: slices.Clone(out.names)}
@@ -51,7 +51,7 @@ func (p *Program) showing(logs *services.Logs, out printer, signals chan<- os.Si
 
 func (s *screen) leave() { s.stop() }
 
-// follow begins with the instances that are new to it.
+// follow adds the instances that are not followed yet.
 func (s *screen) follow(view *services.View, which func(*services.Row) bool) {
 	s.change(func() {
 		for i := range view.Rows {
@@ -63,17 +63,17 @@ func (s *screen) follow(view *services.View, which func(*services.Row) bool) {
 	})
 }
 
-// tell shows what happened; of what has ended, behind what it wrote.
-func (s *screen) tell(told []happening) {
+// tell shows events. The end of an instance comes after its output.
+func (s *screen) tell(told []event) {
 	if len(told) > 0 {
 		s.change(func() { s.told = append(s.told, told...) })
 	}
 }
 
-// say shows a line of gpuard's own.
-func (s *screen) say(text string) { s.tell([]happening{{text: text}}) }
+// say shows a line of gpuard itself.
+func (s *screen) say(text string) { s.tell([]event{{text: text}}) }
 
-// flush returns when everything is shown, or at a signal: a reader may never read on.
+// flush returns when everything is shown, or at a signal: the reader may have stopped reading.
 func (s *screen) flush(signals <-chan os.Signal) {
 	s.change(func() { s.closing = true })
 	select {
@@ -101,9 +101,9 @@ func (s *screen) run(ctx context.Context) {
 			s.logs.Add(rows[i], services.AllLines)
 			s.name(rows[i].Name)
 		}
-		s.happened(told, false)
+		s.printEvents(told, false)
 		s.drain(ctx)
-		s.happened(told, true)
+		s.printEvents(told, true)
 		if closing {
 			for line, ok := s.logs.Unended(); ok; line, ok = s.logs.Unended() {
 				s.line(line)
@@ -116,7 +116,7 @@ func (s *screen) run(ctx context.Context) {
 	}
 }
 
-// drain shows what is there, for a moment at most: who writes all the time must not hide what happens.
+// drain shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay events.
 func (s *screen) drain(ctx context.Context) {
 	for end := time.Now().Add(100 * time.Millisecond); ctx.Err() == nil && time.Now().Before(end); {
 		line, ok := s.logs.Now()
@@ -128,7 +128,7 @@ func (s *screen) drain(ctx context.Context) {
 	s.logs.Look()
 }
 
-func (s *screen) happened(told []happening, over bool) {
+func (s *screen) printEvents(told []event, over bool) {
 	for _, h := range told {
 		if h.over == over {
 			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+h.text), " "))
@@ -136,7 +136,7 @@ func (s *screen) happened(told []happening, over bool) {
 	}
 }
 
-// line shows one line, and gives up when nobody reads.
+// line shows one line. If the reader is gone it discards all further output and sends SIGPIPE.
 func (s *screen) line(line services.Line) {
 	if err := s.print(line); errors.Is(err, syscall.EPIPE) {
 		s.out = io.Discard

@@ -14,29 +14,29 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// attending looks at a project again and again.
-type attending struct {
+// poller reads the state of a project until a condition is met.
+type poller struct {
 	p      *Program
 	folder *services.Folder
-	quiet  bool // nothing is drawn: somebody wants JSON, or the screen is full of logs
+	quiet  bool // draws nothing: the output is JSON, or the screen shows logs
 
 	drawn bool
 	began time.Time
 }
 
-// patience of attending.
+// Intervals of poller.
 const (
-	slow = time.Second     // after which it is said what is waited for
-	look = 5 * time.Second // between two looks when nobody tells of a change: who was killed cannot
+	showAfter = time.Second     // a shorter wait is not shown
+	pollEvery = 5 * time.Second // poll interval without a change event: a killed process sends none
 )
 
-// until calls each with every new view until that says that it is over. On a terminal it shows, after a second, what pending
-// says. The error is an *interrupted when a signal came.
-func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
+// until calls each with every new view until it returns true. On a terminal it shows, after a second, the text of
+// pending. The error is an *interrupted if a signal came.
+func (a *poller) until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := a.folder.Changes(ctx)
-	tick := time.NewTicker(slow)
+	tick := time.NewTicker(showAfter)
 	defer tick.Stop()
 	defer a.wipe()
 	a.began = time.Now()
@@ -61,15 +61,15 @@ func (a *attending) until(ctx context.Context, signals <-chan os.Signal, each fu
 			case <-changes:
 				idle = false
 			case <-tick.C:
-				idle = time.Since(looked) < look
+				idle = time.Since(looked) < pollEvery
 				a.draw(pending(view))
 			}
 		}
 	}
 }
 
-// untilGone waits for the end of all that mine has. A reader that is gone changes nothing about that.
-func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *attending, mine selection, each func(*services.View)) error {
+// untilGone waits for the end of all instances of mine. It ignores SIGPIPE.
+func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *poller, mine selection, each func(*services.View)) error {
 	running := func(row *services.Row) bool { return mine.has(row) && (alive(row) || row.Kept) }
 	for {
 		err := a.until(ctx, signals, func(view *services.View) bool {
@@ -88,7 +88,7 @@ func (p *Program) untilGone(ctx context.Context, signals <-chan os.Signal, a *at
 	}
 }
 
-// first is the first row for which which is true; nil when there is none.
+// first is the first row for which the function returns true; nil if there is none.
 func first(view *services.View, which func(*services.Row) bool) *services.Row {
 	for i := range view.Rows {
 		if which(&view.Rows[i]) {
@@ -98,8 +98,8 @@ func first(view *services.View, which func(*services.Row) bool) *services.Row {
 	return nil
 }
 
-// draw shows what is waited for, on a terminal whose line is ours.
-func (a *attending) draw(text string) {
+// draw shows the text on a terminal, if gpuard is in the foreground.
+func (a *poller) draw(text string) {
 	if a.quiet || text == "" || !a.p.term(a.p.Err).TTY || !onScreen(a.p) {
 		return
 	}
@@ -110,16 +110,16 @@ func (a *attending) draw(text string) {
 	fmt.Fprint(a.p.Err, "\r\x1b[K"+lead+cut(page.text(text)+", "+age(time.Since(a.began)), width, page.dots()))
 }
 
-// wipe comes before anything else is written.
-func (a *attending) wipe() {
+// wipe erases the drawn line. Call it before other output.
+func (a *poller) wipe() {
 	if a.drawn && onScreen(a.p) {
 		fmt.Fprint(a.p.Err, "\r\x1b[K")
 	}
 	a.drawn = false
 }
 
-// lines writes what happened.
-func (a *attending) lines(told []happening) {
+// lines writes events.
+func (a *poller) lines(told []event) {
 	if len(told) == 0 || a.quiet {
 		return
 	}
@@ -129,13 +129,13 @@ func (a *attending) lines(told []happening) {
 	}
 }
 
-// begun reports whether no more than patience is needed for the instances that which names: they are ready, have ended, wait in
-// line for a device, or wait for one that does.
+// begun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
+// does.
 func begun(view *services.View, which func(*services.Row) bool) bool {
 	return slowest(view, which) == nil
 }
 
-// slowest is the first instance that begun waits for.
+// slowest is the first instance for which begun is false; nil if there is none.
 func slowest(view *services.View, which func(*services.Row) bool) *services.Row {
 	stuck := map[string]bool{} // services with an instance that will not be ready soon
 	var open []*services.Row
@@ -153,7 +153,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 	for again := true; again; {
 		again = false
 		for i, row := range open {
-			if row != nil && row.State == service.Waiting && leans(row, stuck) {
+			if row != nil && row.State == service.Waiting && dependsOn(row, stuck) {
 				stuck[serviceOf(row)], open[i], again = true, nil, true
 			}
 		}
@@ -166,7 +166,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 	return nil
 }
 
-func leans(row *services.Row, on map[string]bool) bool {
+func dependsOn(row *services.Row, on map[string]bool) bool {
 	for _, d := range row.After {
 		if on[d.Service] {
 			return true
@@ -175,7 +175,7 @@ func leans(row *services.Row, on map[string]bool) bool {
 	return false
 }
 
-// pending says what the slowest instance does.
+// pending describes the slowest instance.
 func pending(which func(*services.Row) bool) func(*services.View) string {
 	return func(view *services.View) string {
 		row := slowest(view, which)
@@ -186,7 +186,7 @@ func pending(which func(*services.Row) bool) func(*services.View) string {
 	}
 }
 
-// doing is what an instance does, in a few words.
+// doing is the state of an instance in a few words.
 func doing(row *services.Row) string {
 	switch row.State {
 	case service.Waiting:
@@ -199,7 +199,7 @@ func doing(row *services.Row) string {
 	case service.Ending:
 		return "is ending"
 	case service.Restarting:
-		return "is about to be started again"
+		return "is about to be restarted"
 	case service.Done:
 		return howEnded(row)
 	case service.Failed:
@@ -210,19 +210,20 @@ func doing(row *services.Row) string {
 	return "is starting"
 }
 
-// failing reports whether it did not start well and is about to be started again: that may go on for ever, and up -d does not.
+// failing reports whether an instance failed and will be restarted. That may repeat for ever, so up -d does not wait
+// for it.
 func failing(row *services.Row) bool {
 	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
 }
 
-// outcome is the error of instances that could not be started, have failed, or wait for one of those; nil when all is well.
+// outcome returns an error if instances could not be started, failed, or wait for one that did.
 func outcome(view *services.View, which func(*services.Row) bool) error {
 	lost := map[string]bool{} // services
 	for again := true; again; {
 		again = false
 		for i := range view.Rows {
 			row := &view.Rows[i]
-			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && leans(row, lost)) {
+			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && dependsOn(row, lost)) {
 				lost[name], again = true, true
 			}
 		}
@@ -232,7 +233,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
-		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && leans(row, lost):
+		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
 			bad = append(bad, row.Name)
 		default:
 			good++
@@ -246,7 +247,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if good > 0 {
-		text += fmt.Sprintf("; %d of %d are as wanted", good, good+len(bad))
+		text += fmt.Sprintf("; %d of %d are up", good, good+len(bad))
 	}
 	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
 }

@@ -23,18 +23,18 @@ func (p *Program) verify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [flags] PID | LEASE | -- COMMAND [ARG...]",
 		Short: "Prove that a job is on the GPU that it was promised",
-		Long: `Hears three witnesses: what the environment of the job promises, on which
-devices the driver sees its processes, and what its framework reports (PyTorch,
-TensorFlow, JAX, ONNX Runtime, CuPy, llama.cpp), asked in a process of its own.
-Watches until the answer is clear, at most for the time of --for. With -- it
-starts COMMAND, answers on standard error and waits for COMMAND to end.
+		Long: `Compares three sources: the devices in the job's environment, the devices on
+which the driver sees its processes, and the devices that its framework
+(PyTorch, TensorFlow, JAX, ONNX Runtime, CuPy, llama.cpp) reports in a separate
+process. Watches until the answer is clear, at most for the time of --for. With
+-- it starts COMMAND, answers on standard error and waits for COMMAND to end.
 
 Exit codes: 0 proven; 1 wrong device, outside the lease, or not on any GPU (CPU
 fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 		Example: `  gpuard verify 4242                       is process 4242 where it should be?
   gpuard verify k3f9                       and the job of lease k3f9?
   gpuard verify -- python train.py         run it and say where it is`,
-		Args: verifiable,
+		Args: checkTarget,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if slices.Contains(p.Args, "--") { // ArgsLenAtDash counts one that completion itself adds
 				return p.programs(cmd, args, typed)
@@ -61,8 +61,8 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 	return cmd
 }
 
-// verifiable wants one process or lease, or a command behind two dashes.
-func verifiable(cmd *cobra.Command, args []string) error {
+// checkTarget accepts one process or lease, or a command after --.
+func checkTarget(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 0 && len(args) > 0, dash < 0 && len(args) == 1:
@@ -106,7 +106,7 @@ func (p *Program) verifyCommand(cmd *cobra.Command, command []string, patience t
 	return verdict(v, told)
 }
 
-// verdict turns what was found into the exit code.
+// verdict returns the exit code of the result as an error.
 func verdict(v *verify.Verification, err error) error {
 	if code := exit.Verdict(v.Verdict); err == nil && code != 0 {
 		return &failure{&silent{fmt.Errorf("%s", v.Line())}, code}
@@ -114,16 +114,16 @@ func verdict(v *verify.Verification, err error) error {
 	return err
 }
 
-// overseen is what --verify asks for, refused before anything is leased where it cannot be done; nil without it.
-func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*run.Oversight, error) {
+// verifyFlag returns the settings of --verify; nil without it. If they are not possible it fails before the lease.
+func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*run.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
 	}
-	if err := together(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
+	if err := refuseTogether(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}}); err != nil {
 		return nil, err
 	}
-	if value, ok := p.apart(cmd.Flags().Args()); ok {
-		return nil, usagef("cannot run %q: the time of --verify stands behind an equals sign, so write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
+	if value, ok := p.valueAfterBlank(cmd.Flags().Args()); ok {
+		return nil, usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
 	}
 	watch, err := oversight(o.verify)
 	if err != nil {
@@ -132,8 +132,9 @@ func (p *Program) overseen(cmd *cobra.Command, o *runOptions) (*run.Oversight, e
 	return watch, run.Overseeable(p.Host)
 }
 
-// apart finds a value that was written behind --verify with a blank, and so became the command; it returns what to write.
-func (p *Program) apart(command []string) (value string, ok bool) {
+// valueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns
+// the value to write after an equals sign.
+func (p *Program) valueAfterBlank(command []string) (value string, ok bool) {
 	if len(command) == 0 {
 		return "", false
 	}
@@ -161,7 +162,7 @@ func oversight(value string) (*run.Oversight, error) {
 		return nil, err
 	}
 	if o.Stop = second == "stop"; both && !o.Stop {
-		return nil, fmt.Errorf("cannot read --verify=%s: behind the comma stands stop, such as --verify=30s,stop", value)
+		return nil, fmt.Errorf("cannot read --verify=%s: only stop can follow the comma, such as --verify=30s,stop", value)
 	}
 	return o, nil
 }

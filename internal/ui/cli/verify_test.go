@@ -10,7 +10,7 @@ import (
 	core "gpuard/internal/core/verify"
 )
 
-// TestVerdict: beside a command every paragraph says whose it is; a terminal's lines fit it, and a log has one per sentence.
+// TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per sentence.
 func TestVerdict(t *testing.T) {
 	v := &verify.Verification{Finding: core.Finding{Verdict: core.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
@@ -56,7 +56,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestApart: only what stands behind --verify with a blank, and would have been a value, is taken for one.
+// TestApart: only a valid value directly after --verify is taken for its value.
 func TestApart(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"run --verify 5s -- true", "5s"},
@@ -73,7 +73,7 @@ func TestApart(t *testing.T) {
 		if err := cmd.ParseFlags(p.Args[1:]); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := p.apart(cmd.Flags().Args()); got != c.want && ok || ok != (c.want != "") {
+		if got, ok := p.valueAfterBlank(cmd.Flags().Args()); got != c.want && ok || ok != (c.want != "") {
 			t.Errorf("%s: %q %v, want %q", c.line, got, ok, c.want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Verdict writes the answer between the lines of a command that runs: every paragraph begins with gpuard's name.
+// Verdict writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
 func Verdict(w io.Writer, v *verify.Verification, term Term) {
 	p := page{term: term}
 	p.paragraph(span{normal, "gpuard: "}, normal, p.text(v.Line()))
@@ -23,7 +23,7 @@ func Verdict(w io.Writer, v *verify.Verification, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// lines is the terminal behind w; what is not one is a log, where a sentence is one line.
+// lines is the terminal of w. Other outputs are logs and have no width, so that each sentence is one line.
 func (p *Program) lines(w io.Writer) Term {
 	term := p.term(w)
 	if !term.TTY {
@@ -32,7 +32,7 @@ func (p *Program) lines(w io.Writer) Term {
 	return term
 }
 
-// Verification writes the verdict, then what each witness said, then what else is worth knowing and what to do.
+// Verification writes the verdict, then the facts of each source, then the notes and what to do.
 func Verification(w io.Writer, v *verify.Verification, term Term) {
 	p := page{term: term}
 	p.paragraph(span{wordStyle(v.Verdict), v.Verdict.Words() + ": "}, normal, p.text(v.Text))
@@ -62,7 +62,7 @@ func Verification(w io.Writer, v *verify.Verification, term Term) {
 		said("lease", v.Lease+" has "+names(f.Leased))
 	}
 	for _, s := range v.Sightings {
-		memory := "memory not told"
+		memory := "memory unknown"
 		if s.Memory != nil {
 			memory = s.Memory.String()
 		}
@@ -73,7 +73,7 @@ func Verification(w io.Writer, v *verify.Verification, term Term) {
 	case f.Unlisted != "":
 		said("driver", "not known: "+f.Unlisted)
 	default:
-		said("driver", fmt.Sprintf("no process of it on any GPU, watched for %.1f s", v.Watched))
+		said("driver", fmt.Sprintf("no process of the job on any GPU, watched for %.1f s", v.Watched))
 	}
 	var sentences []string
 	for i := range v.Frameworks {

@@ -11,21 +11,21 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// waitFlags are the flags of everything that leases: whether to wait for a device, how long, and what to do instead.
+// waitFlags are the flags of commands that lease: whether to wait for a device, how long, and what to do instead.
 type waitFlags struct {
 	wait     string
 	noWait   bool
 	fallback []string
 }
 
-// forever is what --wait means without a time.
+// forever is the value of --wait without a time.
 const forever = "forever"
 
 func (w *waitFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.wait, "wait", forever, "wait for a device, at most for this `TIME`, such as 90s or 10m")
 	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
-	f.BoolVar(&w.noWait, "no-wait", false, "answer at once, with exit code 120 when nothing is free")
+	f.BoolVar(&w.noWait, "no-wait", false, "do not wait: exit with 120 if no device is free")
 	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
 	if cmd.Name() == "hold" { // a process that runs keeps the variables that it has
 		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
@@ -35,24 +35,25 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
 }
 
-// waitConflicts are those of a command: a setup only shows what it would write, and that may wait.
+// waitConflicts lists the pairs of flags that cannot be given together. In a setup --dry-run concerns the files to
+// write, so there it does not conflict with --wait.
 func waitConflicts(cmd *cobra.Command) []conflict {
 	list := []conflict{
 		{"wait", "no-wait", "they contradict each other"},
-		{"wait", "cpu", "a job without a GPU waits for none"},
-		{"fallback", "cpu", "a job without a GPU needs nothing in its place"},
+		{"wait", "cpu", "a job without a GPU does not wait for one"},
+		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
 	if cmd.Flags().Lookup("remove") == nil {
-		list = append(list, conflict{"wait", "dry-run", "a dry run answers at once"})
+		list = append(list, conflict{"wait", "dry-run", "a dry run does not wait"})
 	}
 	return list
 }
 
-// read checks the flags.
+// read checks the flags and returns their meaning.
 func (w *waitFlags) read(p *Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
-	err = together(cmd, waitConflicts(cmd))
+	err = refuseTogether(cmd, waitConflicts(cmd))
 	if err == nil {
-		err = filled(cmd, "wait", "fallback")
+		err = refuseEmpty(cmd, "wait", "fallback")
 	}
 	if err == nil {
 		err = w.checkFallback(cmd)
@@ -66,7 +67,7 @@ func (w *waitFlags) read(p *Program, cmd *cobra.Command) (waiting job.Waiting, e
 	waiting = job.Waiting{No: w.noWait, Fallback: w.fallback}
 	if w.wait != forever {
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
-			return waiting, usagef("cannot wait for --wait=%s, which is no time at all: write --no-wait for an answer at once", w.wait)
+			return waiting, usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
 		}
 		if waiting.Limit, err = duration("wait", w.wait); err != nil {
 			return waiting, asUsage(err)
@@ -75,7 +76,7 @@ func (w *waitFlags) read(p *Program, cmd *cobra.Command) (waiting job.Waiting, e
 	return waiting, nil
 }
 
-// mistakenTime finds a word behind --wait that was meant as its time and became the command.
+// mistakenTime finds a word after --wait that was meant as its time but that the parser took for the command.
 func (p *Program) mistakenTime(cmd *cobra.Command) error {
 	word := cmd.Flags().Arg(0)
 	i := slices.Index(p.Args, "--wait")
@@ -92,7 +93,7 @@ func (p *Program) mistakenTime(cmd *cobra.Command) error {
 	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
 }
 
-// checkFallback refuses a list whose end would never be reached, and one that leaves another flag without a meaning.
+// checkFallback refuses a list whose end is never reached, and a list that conflicts with another flag.
 func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 	last := len(w.fallback) - 1
 	for i, word := range w.fallback {
@@ -102,9 +103,9 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 		case slices.Contains(w.fallback[:i], word):
 			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.fallback, ","), word)
 		case word != "other" && i < last:
-			return fmt.Errorf("cannot use --fallback %s: nothing comes after %s, so let it be the last", strings.Join(w.fallback, ","), word)
+			return fmt.Errorf("cannot use --fallback %s: nothing is tried after %s; write it last", strings.Join(w.fallback, ","), word)
 		case word == "cpu" && cmd.Name() == "hold":
-			return fmt.Errorf("cannot hold no GPU: leave cpu out of --fallback")
+			return fmt.Errorf("cannot use --fallback cpu with hold: there is no GPU to lease; leave cpu out")
 		case word == "wait" && w.noWait:
 			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.fallback, ","))
 		}
@@ -115,8 +116,8 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 	return nil
 }
 
-// joinWait writes "--wait 10m" as "--wait=10m": the time may be left out, and then the parser looks for none behind a blank.
-// Words of the command that run starts are left alone.
+// joinWait rewrites "--wait 10m" as "--wait=10m". The time is optional, so the parser does not read one after a space.
+// The words of the command that run starts are not changed.
 func joinWait(root *cobra.Command, args []string) []string {
 	if !slices.Contains(args, "--wait") {
 		return args

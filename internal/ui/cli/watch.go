@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// watchEvery is a compromise: drivers serialise queries, and nobody reads faster.
+// watchEvery is a compromise: drivers serialise queries, and users do not read faster.
 const watchEvery = 2 * time.Second
 
 // watch redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
@@ -27,7 +27,7 @@ func (p *Program) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		s, err := p.look(ctx)
+		s, err := p.readStatus(ctx)
 		if err != nil {
 			return err
 		}
@@ -42,8 +42,8 @@ func (p *Program) watch(ctx context.Context) error {
 	}
 }
 
-// look is the machine as it is now, with the lease that this shell is in marked.
-func (p *Program) look(ctx context.Context) (status.Report, error) {
+// readStatus reads the machine, and marks the lease of this shell.
+func (p *Program) readStatus(ctx context.Context) (status.Report, error) {
 	s, err := leases.Status(ctx, p.Host)
 	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
@@ -51,23 +51,23 @@ func (p *Program) look(ctx context.Context) (status.Report, error) {
 	return s, err
 }
 
-// keyboard reads keys as they are pressed and gives the terminal back as it was, whatever ends the program.
+// keyboard reads keys as they are pressed. It restores the terminal however the program ends.
 type keyboard struct {
 	before *unix.Termios
-	gone   chan struct{} // closed when somebody wants to leave
+	gone   chan struct{} // closed when the user pressed a key to leave
 }
 
-// listen is nil without a terminal, or in the background, where changing it would stop the program.
+// listen returns nil without a terminal, and in the background, where changing the terminal would stop the program.
 func listen(screen bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
-	if !screen || !inFront(os.Stdin) {
+	if !screen || !inForeground(os.Stdin) {
 		return nil
 	}
 	var err error
 	if k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
-	k.single()
+	k.singleKeys()
 	go k.read()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGCONT)
@@ -76,7 +76,7 @@ func listen(screen bool) *keyboard {
 			signal.Notify(signals, s)
 		}
 	}
-	go k.obey(signals)
+	go k.handleSignals(signals)
 	return k
 }
 
@@ -89,22 +89,22 @@ func (k *keyboard) left() <-chan struct{} {
 
 func (k *keyboard) restore() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before) }
 
-// single asks for every key at once and unseen. Ctrl-\ becomes a key too: its signal would leave the terminal like this.
-func (k *keyboard) single() {
+// singleKeys turns off line mode and echo. Ctrl-\ becomes a key too, because its signal would end the program without
+// restoring the terminal.
+func (k *keyboard) singleKeys() {
 	mode := *k.before
 	mode.Lflag &^= unix.ICANON | unix.ECHO
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME], mode.Cc[unix.VQUIT] = 1, 0, 0
 	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &mode)
 }
 
-// obey restores the terminal before a signal ends the program as it would have without this, and asks for single keys
-// again after Ctrl-Z and fg.
-func (k *keyboard) obey(signals <-chan os.Signal) {
+// handleSignals restores the terminal before a signal ends the program. After Ctrl-Z and fg it sets single keys again.
+func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 	for s := range signals {
 		number, _ := s.(syscall.Signal)
 		if number == syscall.SIGCONT {
-			if inFront(os.Stdin) {
-				k.single()
+			if inForeground(os.Stdin) {
+				k.singleKeys()
 			}
 			continue
 		}

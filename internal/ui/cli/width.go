@@ -40,7 +40,7 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// cells is how many columns of a terminal the text takes.
+// cells is the number of terminal columns that the text takes.
 func cells(s string) int {
 	n := 0
 	for _, r := range s {
@@ -49,7 +49,7 @@ func cells(s string) int {
 	return n
 }
 
-// cut shortens the text to at most width columns; dots says what stands for the rest.
+// cut shortens the text to at most width columns; dots replaces the rest.
 func cut(s string, width int, dots string) string {
 	if cells(s) <= width {
 		return s
@@ -66,7 +66,7 @@ func cut(s string, width int, dots string) string {
 	return s
 }
 
-// pad cuts or fills the text to exactly width columns, at the right end when right is set.
+// pad cuts or fills the text to exactly width columns, aligned right if right is set.
 func pad(s string, width int, right bool, dots string) string {
 	s = cut(s, width, dots)
 	fill := strings.Repeat(" ", max(0, width-cells(s)))
@@ -76,8 +76,8 @@ func pad(s string, width int, right bool, dots string) string {
 	return s + fill
 }
 
-// wrap breaks the text between words into lines of at most width columns; a word that is longer is broken.
-// Width 0 or less means no limit.
+// wrap breaks the text between words into lines of at most width columns. A longer word is broken. Width 0 or less
+// means no limit.
 func wrap(s string, width int) []string {
 	if width <= 0 {
 		return []string{s}
