@@ -25,7 +25,7 @@ const longest = 3 * time.Hour
 // tally counts events, so that a world without contention does not pass as a proof.
 type tally struct {
 	impatient, ahead, together, passed int
-	longest                          time.Duration // that a job runs
+	longest                            time.Duration // that a job runs
 }
 
 // before is the order of the package comment.
