@@ -1,5 +1,12 @@
-// Package check is what doctor finds: each check turns what was read of a machine and of what lies around it into
-// findings. It is the vocabulary of findings for doctor and lint; it reads nothing itself.
+// Package check has the checks of doctor: each turns what was read of a machine into findings. Lint uses the same type
+// of finding. The package must not read anything itself; hostinfo does:
+//
+//	d := check.Diagnose(site) // site is a hostinfo.Site
+//	for _, f := range d.Findings {
+//		if f.Severity.Bad() {
+//			fmt.Println(f.Seen, f.Do)
+//		}
+//	}
 package check
 
 import (
@@ -9,10 +16,10 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// Severity says how much a finding matters.
+// Severity is how much a finding matters.
 type Severity string
 
-// Severities, from good to bad. Unknown is no verdict: the check could not look.
+// Severities, from good to bad. Unknown is no verdict: what the check needs could not be read.
 const (
 	OK      Severity = "ok"
 	Info    Severity = "info"
@@ -24,16 +31,16 @@ const (
 // Bad reports whether the finding makes doctor or lint end with 1.
 func (s Severity) Bad() bool { return s == Warning || s == Error }
 
-// Finding is one answer of doctor or lint.
+// Finding is one result of doctor or lint.
 type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	Seen     string   `json:"seen"` // what was seen here, in one sentence, with the names and numbers of this machine
+	Seen     string   `json:"seen"` // what was found, in one sentence, with the names and numbers of this machine
 	Why      string   `json:"why"`  // why it matters; "" when the severity is ok
-	Do       string   `json:"do"`   // what to type or change next; "" when nothing
+	Do       string   `json:"do"`   // the command or change to make next; "" when nothing
 }
 
-// Page is what the documentation says of a code. Codes are part of the interface: they are added, and never change.
+// Page is the documentation of a code. Codes are part of the interface: they are added, and never change.
 type Page struct {
 	Code  string
 	Title string   // one line: what the code means
@@ -41,14 +48,14 @@ type Page struct {
 	From  []string // the sources of the rule: vendor pages; repository and file
 }
 
-// Check is one question about a machine. Look answers with at least one finding, all of the check's own code.
+// Check is one check of a machine. Look returns at least one finding, all of the check's own code.
 type Check struct {
 	Page
 	Stops bool // an error of this check means that no GPU program runs here at all
 	Look  func(s hostinfo.Site) []Finding
 }
 
-// Checks lists every check, in the order in which their findings are shown: causes before consequences.
+// Checks lists every check in the order of their findings: causes before consequences.
 func Checks() []Check {
 	return slices.Concat(driverChecks(), deviceChecks(), environmentChecks(), libraryChecks(), pythonChecks(), containerChecks(), stateChecks())
 }
@@ -62,7 +69,7 @@ func Site(s hostinfo.Site) []Finding {
 	return all
 }
 
-// sure is Look for use beside other checks: a mistake in one must not take the others' findings with it.
+// sure is Look with a recover: a bug in one check must not lose the others' findings.
 func (c Check) sure(s hostinfo.Site) (found []Finding) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,10 +79,10 @@ func (c Check) sure(s hostinfo.Site) (found []Finding) {
 	return c.Look(s)
 }
 
-// ok is the finding of a check that all is well with.
+// ok is the only finding of a check that finds nothing wrong.
 func ok(code, seen string) []Finding { return []Finding{{code, OK, seen, "", ""}} }
 
-// blind is the finding of a check that could not look.
+// blind is the finding of a check whose input could not be read.
 func blind(code, what, problem, do string) []Finding {
 	return []Finding{{code, Unknown, "cannot see " + what + ": " + problem, "", do}}
 }

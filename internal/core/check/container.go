@@ -17,20 +17,20 @@ const (
 	toolkitTroubles    = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
 )
 
-// containerChecks look at how containers of this machine get GPUs, and inside of one at what it was given.
+// containerChecks check how containers of this machine get GPUs and, inside a container, what it was given.
 func containerChecks() []Check {
 	return []Check{containerGiven(), containerTakesAll(), cdiSpecs(), cdiDriver(), dockerCgroup()}
 }
 
-// outside runs a check of a machine's container settings: inside of a container those of the machine are not to be seen.
-func outside(code string, s hostinfo.Site, look func(c hostinfo.Containers) []Finding) []Finding {
+// outside runs a check of the host's container settings. Inside a container they cannot be read.
+func outside(code string, s hostinfo.Site, check func(c hostinfo.Containers) []Finding) []Finding {
 	switch {
 	case s.Container != "":
 		return ok(code, "not looked at inside of a container: it is a matter of the machine around it")
 	case s.Containers.Problem != "":
 		return blind(code, "the settings of containers", s.Containers.Problem, "")
 	}
-	return look(s.Containers.Found)
+	return check(s.Containers.Found)
 }
 
 func containerTakesAll() Check {
@@ -73,7 +73,7 @@ func containerTakesAll() Check {
 func dockerCgroup() Check {
 	page := Page{
 		Code: "docker-cgroup-hook", Title: "Containers can lose their GPUs while they run",
-		Text: "With `docker run --gpus`, or the NVIDIA runtime in legacy mode, a hook opens the devices to the container behind the back of Docker's own runtime. Where systemd keeps the containers' cgroups, `systemctl daemon-reload`, which every package update calls, sets the devices of all containers anew without them: programs inside then fail with \"Failed to initialize NVML: Unknown Error\" until the container is started again. Newer versions of Docker give GPUs by CDI for `--gpus` too, where a CDI file is there.\n\n" +
+		Text: "With `docker run --gpus`, or the NVIDIA runtime in legacy mode, a hook opens the devices to the container without the knowledge of Docker's own runtime. Where systemd keeps the containers' cgroups, `systemctl daemon-reload`, which every package update calls, resets the devices of all containers without them: programs inside then fail with \"Failed to initialize NVML: Unknown Error\" until the container is started again. Newer versions of Docker give GPUs by CDI for `--gpus` too, where a CDI file is there.\n\n" +
 			"Give GPUs by CDI instead (`docker run --device nvidia.com/gpu=…`, or `nvidia-container-runtime.mode` set to `cdi`), name the device files with `--device`, or let Docker keep the cgroups itself: `\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"]` in `/etc/docker/daemon.json`.",
 		From: []string{toolkitTroubles, "https://github.com/NVIDIA/nvidia-docker/issues/1730", "https://github.com/moby/moby/pull/50228", "https://docs.docker.com/reference/cli/dockerd/"},
 	}
@@ -110,12 +110,12 @@ func since(version string, major, minor int) bool {
 	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
 }
 
-// containerGiven looks at what the container around this process was given. That it was given nothing, or a driver without
-// libcuda, is told with the device files and the libraries.
+// containerGiven checks the devices given to the container that this process runs in. Other checks report that it was
+// given none, or a driver without libcuda.
 func containerGiven() Check {
 	page := Page{
 		Code: "container-gpus", Title: "The container has other GPUs than it was started for",
-		Text: "`NVIDIA_VISIBLE_DEVICES` says which GPUs a container was to get. A privileged container (`--privileged`, or `/dev` mounted from the machine) has all of them whatever the variable says, and programs inside take the first one, which may be somebody else's. The other way round a container has only the GPUs that it was started with, however many the machine has.\n\n" +
+		Text: "`NVIDIA_VISIBLE_DEVICES` says which GPUs a container was to get. A privileged container (`--privileged`, or `/dev` mounted from the machine) has all of them whatever the variable says, and programs inside take the first one, which another user may be using. The other way round a container has only the GPUs that it was started with, however many the machine has.\n\n" +
 			"Start the container without `--privileged`, with `--gpus '\"device=0,1\"'` or `--device nvidia.com/gpu=0`; where it must be privileged, set `CUDA_VISIBLE_DEVICES` inside as well. A container without GPUs is started with `docker run --gpus all`, in Kubernetes with `resources: limits: nvidia.com/gpu: 1`, Apptainer with `--nv`.",
 		From: []string{toolkitSpecialized, "https://github.com/NVIDIA/k8s-device-plugin/issues/61", "https://apptainer.org/docs/user/main/gpu.html"},
 	}
@@ -137,27 +137,27 @@ func containerGiven() Check {
 	}}
 }
 
-// given compares the devices with the list that the container was started for.
+// given compares the devices with the list that the container was started with.
 func given(code string, s hostinfo.Site, devices []gpu.Device) []Finding {
 	value, _ := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
 	if lease, _ := s.Env.Lookup("GPUARD_LEASE"); lease != "" {
-		value = "" // it is the lease's, not the container's
+		value = "" // set by the lease, not by the container
 	}
 	entries := strings.Split(value, ",")
 	_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 	has := fmt.Sprintf("this container (%s) has %s of NVIDIA's", s.Container, gpus(len(devices)))
 	switch {
 	case slices.ContainsFunc(entries, func(e string) bool { return !isDevice(strings.TrimSpace(e)) }):
-		return ok(code, has) // all, void, nothing, or a form that says nothing of how many they are
+		return ok(code, has) // all, void, empty, or a form that does not say how many
 	case len(devices) <= len(entries):
 		return ok(code, has)
 	case masked:
 		return []Finding{{code, Info, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and only CUDA_VISIBLE_DEVICES keeps programs from the other GPUs", "start the container without --privileged"}}
 	}
-	return []Finding{{code, Warning, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and programs take the first GPU, whoever has it", "start the container without --privileged, or set CUDA_VISIBLE_DEVICES inside"}}
+	return []Finding{{code, Warning, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and programs take the first GPU, even if another user has it", "start the container without --privileged, or set CUDA_VISIBLE_DEVICES inside"}}
 }
 
-// isDevice: the entry is one whole GPU, by number or identifier.
+// isDevice reports whether an entry is one whole GPU, by number or identifier.
 func isDevice(entry string) bool {
 	_, err := strconv.ParseUint(entry, 10, 16)
 	return err == nil || strings.HasPrefix(entry, "GPU-")
@@ -170,7 +170,7 @@ func onlyNVIDIA(s hostinfo.Site) []gpu.Device {
 	return slices.DeleteFunc(slices.Clone(s.Machine.Found.Devices), func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
 }
 
-// start says how such a container is started with GPUs.
+// start is the command that starts such a container with GPUs.
 func start(container string) string {
 	switch container {
 	case "kubernetes":

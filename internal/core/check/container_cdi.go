@@ -61,8 +61,8 @@ func cdiSpecs() Check {
 	}}
 }
 
-// unreadSpec is about a file that nothing was read from. Whose devices it describes is not known, so that nothing is to be
-// written over it. What is for root alone Docker reads and Podman of an ordinary user does not.
+// unreadSpec reports a file that could not be read. Its devices are unknown, so the advice must not overwrite it. A
+// file that only root may read works for Docker, but not for Podman run by an ordinary user.
 func unreadSpec(code string, spec hostinfo.CDISpec, c hostinfo.Containers) Finding {
 	switch {
 	case !spec.Closed:
@@ -113,7 +113,7 @@ func stale(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []F
 	}
 	missing, gone := differ(spec, s.Machine.Found)
 	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(shown(s, gpu.NVIDIA)) {
-		gone = nil // a batch job, for example, is shown its own GPUs alone
+		gone = nil // a batch job, for example, sees only its own GPUs
 	}
 	switch {
 	case len(gone) > 0:
@@ -124,8 +124,8 @@ func stale(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []F
 	return nil
 }
 
-// otherDriver is the version of the driver here where a file is for another one. Until the module is loaded anew there may be
-// two: a container needs the libraries, and that they differ from the module has a check of its own.
+// otherDriver is the version of this machine's driver if a file is for another one. Until the module is reloaded there
+// may be two versions. The library's counts, which a container needs; another check reports the difference.
 func otherDriver(of string, s hostinfo.Site) string {
 	d := s.Driver.Found
 	if s.Driver.Problem != "" || of == "" || d.WSL || of == d.Module || of == d.Library {
@@ -134,8 +134,8 @@ func otherDriver(of string, s hostinfo.Site) string {
 	return cmp.Or(d.Library, d.Module)
 }
 
-// differ compares the identifiers that a file names with the machine's. Files that name devices by number alone say nothing of
-// which they are. A GPU that is split is described by its MIG devices.
+// differ compares the identifiers that a file names with the machine's. Files that name devices only by number do not
+// say which devices they mean. A split GPU is described by its MIG devices.
 func differ(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
 	named := map[string]bool{}
 	for _, name := range spec.Devices {
@@ -171,14 +171,14 @@ func differ(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
 	return missing, gone
 }
 
-// ofNVIDIA are the readable files of NVIDIA's devices, those that win first.
+// ofNVIDIA lists the readable files of NVIDIA's devices, those with priority first.
 func ofNVIDIA(c hostinfo.Containers) []hostinfo.CDISpec {
 	usable := slices.DeleteFunc(slices.Clone(c.Specs), func(s hostinfo.CDISpec) bool { return s.Problem != "" || s.Kind != nvidiaKind || len(s.Devices) == 0 })
 	slices.SortStableFunc(usable, func(a, b hostinfo.CDISpec) int { return b.Folder - a.Folder })
 	return usable
 }
 
-// beaten: a file of a later folder describes the same devices.
+// beaten reports whether a file of a later folder describes the same devices.
 func beaten(spec hostinfo.CDISpec, all []hostinfo.CDISpec) bool {
 	return slices.ContainsFunc(all, func(o hostinfo.CDISpec) bool {
 		return o.Folder > spec.Folder && slices.ContainsFunc(o.Devices, func(d string) bool { return slices.Contains(spec.Devices, d) })

@@ -11,13 +11,13 @@ import (
 
 func TestContainer(t *testing.T) { see(t, containerChecks(), containerSightings()) }
 
-// engines is a machine with these settings of containers.
+// engines is a machine with these container settings.
 func engines(s hostinfo.Site, c hostinfo.Containers) hostinfo.Site {
 	s.Containers = hostinfo.Read(c)
 	return s
 }
 
-// within is a site inside of a container.
+// within is a site inside a container.
 func within(s hostinfo.Site, kind string, d hostinfo.Driver) hostinfo.Site {
 	s.Container, s.Driver = kind, hostinfo.Read(d)
 	return s

@@ -15,17 +15,17 @@ func deviceChecks() []Check {
 		temperature(), clockEvents(), computeMode(), migInstances(), persistence(), memoryHolders()}
 }
 
-// looking is one device under the eye of a check.
-type looking struct {
+// deviceSite is one device as the input of a check.
+type deviceSite struct {
 	site hostinfo.Site
 	gpu.Device
 }
 
-func (l looking) name() string { return named(l.site.Machine.Found, l.Device) }
+func (l deviceSite) name() string { return named(l.site.Machine.Found, l.Device) }
 
-// eachDevice makes the Look of a check about the devices that answer. what names the readings for the case that there are
-// none to look at; calm is what is said when look finds nothing.
-func eachDevice(code, what, calm string, look func(looking) []Finding) func(hostinfo.Site) []Finding {
+// eachDevice makes the Look of a check that runs on each device that answers. what names the readings, for the case
+// that none can be read; calm is the text when check finds nothing.
+func eachDevice(code, what, calm string, check func(deviceSite) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
 		switch {
 		case s.Machine.Problem != "" && bare(s):
@@ -36,7 +36,7 @@ func eachDevice(code, what, calm string, look func(looking) []Finding) func(host
 		var found []Finding
 		for _, d := range s.Machine.Found.Devices {
 			if answers(d) {
-				found = append(found, look(looking{s, d})...)
+				found = append(found, check(deviceSite{s, d})...)
 			}
 		}
 		if len(found) == 0 {
@@ -56,10 +56,10 @@ driver that hangs on one device does so for every program that asks for it.
 
 Look at the kernel's log (` + "`sudo dmesg | grep -iE 'nvrm|xid'`" + `). Until then run on the other devices; gpuard gives no job to this one.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED)", "https://docs.nvidia.com/deploy/xid-errors/"},
-	}, false, lookAnswers}
+	}, false, checkAnswers}
 }
 
-func lookAnswers(s hostinfo.Site) []Finding {
+func checkAnswers(s hostinfo.Site) []Finding {
 	const code = "gpu-answers"
 	switch {
 	case s.Machine.Problem != "" && bare(s):
@@ -72,7 +72,7 @@ func lookAnswers(s hostinfo.Site) []Finding {
 		if answers(d) {
 			continue
 		}
-		f := Finding{code, Error, named(s.Machine.Found, d) + ": " + d.Problem, "Programs on it hang or fail.", lookCloser(d)}
+		f := Finding{code, Error, named(s.Machine.Found, d) + ": " + d.Problem, "Programs on it hang or fail.", moreAbout(d)}
 		switch {
 		case strings.Contains(d.Problem, "reset"):
 			f.Do = reset(d)
@@ -87,8 +87,8 @@ func lookAnswers(s hostinfo.Site) []Finding {
 	return found
 }
 
-// lookCloser is where more is said about a device.
-func lookCloser(d gpu.Device) string {
+// moreAbout names the command that shows more about a device.
+func moreAbout(d gpu.Device) string {
 	if d.Vendor != gpu.NVIDIA {
 		return "sudo dmesg | grep -i " + pattern(d.Vendor)
 	}
@@ -120,7 +120,7 @@ a device's state; doctor puts it before everything else that is known of it.
 Do what it asks for. A reset needs root and that nothing uses the GPU; on machines with NVLink between all GPUs, all of them are reset
 together.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)", "https://docs.nvidia.com/deploy/nvidia-smi/"},
-	}, false, eachDevice(code, "what the GPUs need", "no GPU asks for a reset or a reboot", func(l looking) []Finding {
+	}, false, eachDevice(code, "what the GPUs need", "no GPU asks for a reset or a reboot", func(l deviceSite) []Finding {
 		f := Finding{code, Error, "", "New programs on it fail, or their results cannot be trusted.", reset(l.Device)}
 		switch l.RecoveryAction {
 		case "", "none":
@@ -135,13 +135,13 @@ together.`,
 			f.Severity, f.Seen = Warning, "the driver asks that jobs end which use "+l.name()+" together with others"
 			f.Do = "end those jobs; after that it is as before"
 		default:
-			f.Severity, f.Seen, f.Do = Warning, fmt.Sprintf("the driver asks for %q on %s", l.RecoveryAction, l.name()), lookCloser(l.Device)
+			f.Severity, f.Seen, f.Do = Warning, fmt.Sprintf("the driver asks for %q on %s", l.RecoveryAction, l.name()), moreAbout(l.Device)
 		}
 		return []Finding{f}
 	})}
 }
 
-// Limits as the health of devices has them: relative to the device's own limit, never a fixed temperature.
+// Limits as in the health of devices: relative to the device's own limit, never a fixed temperature.
 const (
 	nearSlowdown = 3 // C
 	nearMargin   = 2 // C
@@ -157,7 +157,7 @@ and not with a fixed number: some cards are built to run hotter than others.
 
 Look at fans, dust, air flow and neighbours; lower the power limit for a while (` + "`sudo nvidia-smi -i 0 -pl WATTS`" + `).`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlDeviceGetMarginTemperature, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)"},
-	}, false, eachDevice(code, "temperatures", "every GPU is cooler than its limit, as far as it says", func(l looking) []Finding {
+	}, false, eachDevice(code, "temperatures", "every GPU is cooler than its limit, as far as it says", func(l deviceSite) []Finding {
 		f := Finding{code, Warning, "", "It lowers its clocks to protect itself, and jobs become slow.", cool(l, "; until then: sudo nvidia-smi -i %s -pl WATTS")}
 		switch {
 		case l.TempMargin != nil && *l.TempMargin <= nearMargin:
@@ -171,13 +171,13 @@ Look at fans, dust, air flow and neighbours; lower the power limit for a while (
 	})}
 }
 
-// cool is what helps against heat, with a command of NVIDIA's where the device is of it.
-func cool(l looking, command string) string {
-	look := "look at the fans of " + l.name() + " and at the air flow"
+// cool is the advice against heat, with command on NVIDIA devices.
+func cool(l deviceSite, command string) string {
+	advice := "look at the fans of " + l.name() + " and at the air flow"
 	if l.Vendor != gpu.NVIDIA {
-		return look
+		return advice
 	}
-	return look + fmt.Sprintf(command, handle(l.Device))
+	return advice + fmt.Sprintf(command, handle(l.Device))
 }
 
 func clockEvents() Check {
@@ -191,8 +191,8 @@ slower, and without a word.
 
 Heat: fans, dust, air flow. Power brake: the power supply, its cables and their distribution.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlClocksEventReason…)", "https://docs.nvidia.com/deploy/nvidia-smi/"},
-	}, false, eachDevice(code, "why clocks are lowered", "no GPU is slowed down by heat or by its power supply, as far as it says", func(l looking) []Finding {
-		const why = "Jobs on it are slower, and nothing else tells."
+	}, false, eachDevice(code, "why clocks are lowered", "no GPU is slowed down by heat or by its power supply, as far as it says", func(l deviceSite) []Finding {
+		const why = "Jobs on it are slower, and nothing else reports that."
 		has := func(event string) bool { return slices.Contains(l.ClockEvents, event) }
 		switch {
 		case has("hw_thermal_slowdown"):

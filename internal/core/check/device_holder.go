@@ -21,10 +21,10 @@ a worker that lost its main process, a container.
 Programs without a lease of gpuard are listed too, as information: gpuard keeps its jobs off their devices. A desktop takes a few hundred MiB of
 the GPU that shows it.`,
 		From: []string{"https://man7.org/linux/man-pages/man5/proc.5.html", "NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlDeviceGetComputeRunningProcesses)"},
-	}, false, lookHolders}
+	}, false, checkHolders}
 }
 
-func lookHolders(s hostinfo.Site) []Finding {
+func checkHolders(s hostinfo.Site) []Finding {
 	const code = "memory-holders"
 	m := s.Machine.Found
 	switch {
@@ -61,10 +61,10 @@ func lookHolders(s hostinfo.Site) []Finding {
 	return found
 }
 
-// lost is about memory that no living process accounts for; false for the others. Whoever looks out of a container does not see
-// the processes outside, and WSL does not see those of Windows.
+// lost reports memory that no living process accounts for; false for the others. Processes outside a container, and
+// those of Windows under WSL, cannot be seen.
 func lost(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
-	m, blindfolded := s.Machine.Found, s.Container != "" || s.Driver.Found.WSL
+	m, limitedView := s.Machine.Found, s.Container != "" || s.Driver.Found.WSL
 	where := fmt.Sprintf("GPU %d", r.Index)
 	if d, _, found := m.Find(r.UUID); found {
 		where = named(m, *d)
@@ -74,7 +74,7 @@ func lost(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 		memory = r.Memory.String()
 	}
 	gone := slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == "gone" })
-	f := Finding{Code: code, Severity: Warning, Why: "Nobody else can use it until what holds it has ended."}
+	f := Finding{Code: code, Severity: Warning, Why: "No other program can use it until the process that holds it has ended."}
 	switch {
 	case r.Zombie:
 		f.Seen = fmt.Sprintf("process %d%s has ended and still holds %s on %s", r.PID, of(r.User), memory, where)
@@ -82,16 +82,16 @@ func lost(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 		return f, true
 	case r.PID != 0 && !gone:
 		return f, false
-	case blindfolded && r.PID == 0:
+	case limitedView && r.PID == 0:
 		return Finding{code, Info, fmt.Sprintf("%s on %s are held by something outside of this system's view", memory, where), "It is missing to programs here.", ""}, true
-	case blindfolded:
+	case limitedView:
 		return f, false
 	case gone:
 		f.Seen = fmt.Sprintf("process %d, which does not exist any more, holds %s on %s", r.PID, memory, where)
 	default:
 		f.Seen = fmt.Sprintf("%s on %s belong to no process that can be seen", memory, where)
 	}
-	f.Do = "see who has the driver open: sudo fuser -v /dev/nvidia*; when nobody has: " + resetAt(m, r)
+	f.Do = "see who has the driver open: sudo fuser -v /dev/nvidia*; if none has: " + resetAt(m, r)
 	return f, true
 }
 
@@ -111,7 +111,7 @@ func of(user string) string {
 	return " of " + gpu.Clean(user)
 }
 
-// holders names the largest of the programs, each with its memory and place.
+// holders names the largest programs, each with its memory and device.
 func holders(s hostinfo.Site, rows []leftover.Row) string {
 	const most = 4
 	var words []string
@@ -134,10 +134,10 @@ func holders(s hostinfo.Site, rows []leftover.Row) string {
 	return enumerate(words)
 }
 
-// worthAWord is graphics memory below which a desktop says nothing.
+// worthAWord is the graphics memory from which a desktop is reported.
 const worthAWord = 256 * gpu.MiB
 
-// desktop says how much display programs take.
+// desktop says how much memory display programs use.
 func desktop(m gpu.Machine) string {
 	var words []string
 	for _, d := range m.Devices {

@@ -18,20 +18,20 @@ such errors since the driver was loaded shows that it happened. Cards without EC
 
 After such an error the GPU should be reset once it is idle. If it comes again, the card is to be checked or exchanged.`,
 		From: []string{"https://docs.nvidia.com/deploy/gpu-memory-error-management/", "NVIDIA/DCGM: modules/health/DcgmHealthWatch.cpp"},
-	}, false, eachDevice(code, "memory errors", "no uncorrectable memory error since the driver was loaded, as far as the GPUs say", func(l looking) []Finding {
+	}, false, eachDevice(code, "memory errors", "no uncorrectable memory error since the driver was loaded, as far as the GPUs say", func(l deviceSite) []Finding {
 		if l.ECCUncorrected == nil || *l.ECCUncorrected == 0 {
 			return nil
 		}
 		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.name(), count(int(*l.ECCUncorrected), "uncorrectable memory error")),
 			"Each of them ends a program, and they tend to come again.", reset(l.Device)}
-		if l.RecoveryAction == "none" { // the driver says that it was contained and repaired
+		if l.RecoveryAction == "none" { // the driver reports that the error was contained and repaired
 			f.Severity, f.Why, f.Do = Info, "The driver says that nothing has to be done: they were contained.", ""
 		}
 		return []Finding{f}
 	})}
 }
 
-// manyRemaps is what DCGM warns at (NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp).
+// manyRemaps is where DCGM warns (NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp).
 const manyRemaps = 512
 
 func remappedRows() Check {
@@ -43,7 +43,7 @@ func remappedRows() Check {
 for this does no harm meanwhile: the driver keeps programs away from it. When an exchange failed, the spare rows are used up, and the
 board is a case for warranty.`,
 		From: []string{"https://docs.nvidia.com/deploy/gpu-memory-error-management/", "NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlDeviceGetRemappedRows)", "NVIDIA/DCGM: modules/health/DcgmHealthWatch.cpp"},
-	}, false, eachDevice(code, "remapped rows", "no memory row waits to be exchanged, as far as the GPUs say", func(l looking) []Finding {
+	}, false, eachDevice(code, "remapped rows", "no memory row waits to be exchanged, as far as the GPUs say", func(l deviceSite) []Finding {
 		r := l.RemappedRows
 		switch {
 		case r == nil:
@@ -59,7 +59,7 @@ board is a case for warranty.`,
 	})}
 }
 
-// manyPages is what DCGM fails at (NVIDIA/DCGM common/DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_RETIRED_PAGES).
+// manyPages is where DCGM fails (NVIDIA/DCGM common/DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_RETIRED_PAGES).
 const manyPages = 63
 
 func retiredPages() Check {
@@ -70,7 +70,7 @@ func retiredPages() Check {
 		Text: `Before the Ampere generation a GPU retires pages of its memory that showed errors; from then on no program gets them. A page that waits is retired when
 the driver is loaded anew. A board retires 64 pages at most; NVIDIA's page on retirement says from which number on a board is exchanged.`,
 		From: []string{"https://docs.nvidia.com/deploy/dynamic-page-retirement/", "NVIDIA/DCGM: common/DcgmGPUHardwareLimits.h"},
-	}, false, eachDevice(code, "retired pages", "no memory page waits to be retired, as far as the GPUs say", func(l looking) []Finding {
+	}, false, eachDevice(code, "retired pages", "no memory page waits to be retired, as far as the GPUs say", func(l deviceSite) []Finding {
 		r := l.RetiredPages
 		switch {
 		case r == nil:
@@ -93,14 +93,14 @@ too. Settings such as power limits are lost meanwhile. A GPU with a display, or 
 
 NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persistenced`" + `. ` + "`sudo nvidia-smi -pm 1`" + ` does the same until the next reboot.`,
 		From: []string{"https://docs.nvidia.com/deploy/driver-persistence/"},
-	}, false, eachDevice(code, "persistence mode", "persistence mode is on, or not there to be switched", func(l looking) []Finding {
+	}, false, eachDevice(code, "persistence mode", "persistence mode is on, or not there to be switched", func(l deviceSite) []Finding {
 		var off []string
 		for _, d := range l.site.Machine.Found.Devices {
 			if d.Persistence != nil && !*d.Persistence && answers(d) && !onScreen(l.site, d) {
 				off = append(off, named(l.site.Machine.Found, d))
 			}
 		}
-		if len(off) == 0 || off[0] != l.name() { // said once, at the first of them
+		if len(off) == 0 || off[0] != l.name() { // one finding for all, at the first of them
 			return nil
 		}
 		f := Finding{code, Info, "persistence mode is off on " + together(off), "Every program waits some seconds until the driver has started the GPU.", "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1"}
@@ -111,7 +111,7 @@ NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persisten
 	})}
 }
 
-// onScreen reports whether a device shows the screen, and so is always started.
+// onScreen reports whether a device drives the screen, and so is always started.
 func onScreen(s hostinfo.Site, d gpu.Device) bool {
 	return slices.ContainsFunc(pciCards(s, pciNVIDIA), func(c hostinfo.Card) bool { return c.Boot && c.PCI == d.PCI })
 }
@@ -127,7 +127,7 @@ multi-process service, exclusive is what NVIDIA recommends.
 
 ` + "`sudo nvidia-smi -c DEFAULT`" + ` opens it for everybody; the mode is lost at a reboot.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlComputeMode_t)", "https://docs.nvidia.com/deploy/mps/"},
-	}, true, eachDevice(code, "the compute mode", "every GPU is open for programs, as far as it says", func(l looking) []Finding {
+	}, true, eachDevice(code, "the compute mode", "every GPU is open for programs, as far as it says", func(l deviceSite) []Finding {
 		switch l.ComputeMode {
 		case "prohibited":
 			f := Finding{code, Warning, l.name() + " is closed for programs (compute mode prohibited)", "CUDA programs on it fail.", "sudo nvidia-smi -i " + handle(l.Device) + " -c DEFAULT"}
@@ -152,7 +152,7 @@ gone after a reboot or a reset: they have to be made again, by hand or by nvidia
 
 A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which gpuard does.`,
 		From: []string{"https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"},
-	}, true, eachDevice(code, "MIG mode", "no GPU is in MIG mode without instances", func(l looking) []Finding {
+	}, true, eachDevice(code, "MIG mode", "no GPU is in MIG mode without instances", func(l deviceSite) []Finding {
 		if l.MIGMode == nil || !*l.MIGMode || len(l.MIG) > 0 {
 			return nil
 		}
@@ -165,8 +165,8 @@ A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which
 	})}
 }
 
-// everyDevice reports whether all devices that answer are like that.
-func everyDevice(l looking, is func(gpu.Device) bool) bool {
+// everyDevice reports whether all devices that answer satisfy is.
+func everyDevice(l deviceSite, is func(gpu.Device) bool) bool {
 	for _, d := range l.site.Machine.Found.Devices {
 		if answers(d) && !is(d) {
 			return false

@@ -12,7 +12,7 @@ import (
 
 func TestDevices(t *testing.T) { see(t, deviceChecks(), deviceSightings()) }
 
-// second is a box of two whose second device is changed.
+// second is a box of two with a changed second device.
 func second(f func(*gpu.Device)) hostinfo.Site {
 	return change(box(2), func(s *hostinfo.Site) {
 		s.Now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -20,7 +20,7 @@ func second(f func(*gpu.Device)) hostinfo.Site {
 	})
 }
 
-// all is a box of two of which both are changed.
+// all is a box of two with both devices changed.
 func all(f func(*gpu.Device)) hostinfo.Site {
 	return change(second(f), func(s *hostinfo.Site) { f(&s.Machine.Found.Devices[0]) })
 }
@@ -31,7 +31,7 @@ func xid(code int, before time.Duration) hostinfo.Site {
 	})
 }
 
-// logged is a box of two, one of which is not shown, with an error of it in the kernel's log.
+// logged is a box of two, one without a driver, with an error of that card in the kernel log.
 func logged(code int) hostinfo.Site {
 	return change(box(2), func(s *hostinfo.Site) {
 		s.Machine.Found.Devices = s.Machine.Found.Devices[:1]
@@ -153,8 +153,8 @@ func deviceSightings() []sighting {
 	}
 }
 
-// TestEachDeviceIsLookedAt: what a device that does not answer hides, its neighbour shows, and both are named.
-func TestEachDeviceIsLookedAt(t *testing.T) {
+// TestEachDeviceIsChecked: a device that does not answer does not hide the findings of another, and both are named.
+func TestEachDeviceIsChecked(t *testing.T) {
 	s := all(func(d *gpu.Device) { d.RemappedRows = &gpu.RemappedRows{Pending: true} })
 	s.Machine.Found.Devices[0].Problem = "GPU is lost"
 	found := remappedRows().Look(s)
@@ -178,7 +178,7 @@ func TestXIDs(t *testing.T) {
 	s := second(func(d *gpu.Device) {
 		d.XIDs = []gpu.XID{{Code: 31, At: now.Add(-3 * time.Hour), PID: 77}, {Code: 79, At: now.Add(-2 * time.Hour)}, {Code: 31, At: now.Add(-time.Hour), PID: 78}}
 	})
-	found := lookXID(s)
+	found := checkXID(s)
 	if len(found) != 2 || found[0].Severity != Error || found[1].Severity != Info {
 		t.Fatalf("%+v", found)
 	}
@@ -192,19 +192,19 @@ func TestXIDs(t *testing.T) {
 	}
 	s.Machine.Found.Devices[1].XIDs = nil
 	s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
-	found = lookXID(s)
+	found = checkXID(s)
 	if len(found) != 2 || !strings.HasPrefix(found[0].Seen, "the GPU at 0000:c1:00 reported XID 79 2 times: the GPU") || !strings.HasPrefix(found[1].Seen, "the GPU at 0000:c2:00 reported XID 79: ") {
 		t.Errorf("of two cards that nobody shows: %+v", found)
 	}
 }
 
-// TestHoldersAreNamed: who holds what where, at most four of them.
+// TestHoldersAreNamed: programs with their memory and devices, at most four.
 func TestHoldersAreNamed(t *testing.T) {
 	var rows []leftover.Row
 	for i := range 6 {
 		rows = append(rows, leftover.Row{UUID: "GPU-a", PID: 100 + i, User: "ann", Memory: new(gpu.Bytes(10-i) * gpu.GiB), Command: "/opt/py\x1b[31m/python -m train"})
 	}
-	found := lookHolders(held("", rows))
+	found := checkHolders(held("", rows))
 	want := "10 GiB on GPU 0 (process 100 of ann, python), 9 GiB"
 	if len(found) != 1 || !strings.Contains(found[0].Seen, want) || !strings.HasSuffix(found[0].Seen, "and 2 more") {
 		t.Errorf("%+v, want %q", found, want)

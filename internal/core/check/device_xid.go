@@ -29,17 +29,17 @@ catalog what to do first. Doctor sorts them into four classes:
 Errors of the last two classes count until the machine is rebooted, the driver is loaded anew, or somebody says that it is mended
 (` + "`gpuard undrain`" + `). A code that is not in NVIDIA's catalog counts as one of the machine. Many systems let only root read the kernel's log.`,
 		From: []string{"https://docs.nvidia.com/deploy/xid-errors/", "leptonai/gpud: components/accelerator/nvidia/xid/catalog_generated.go"},
-	}, false, lookXID}
+	}, false, checkXID}
 }
 
-// afflicted are the errors of one card.
-type afflicted struct {
+// cardErrors are the errors of one card.
+type cardErrors struct {
 	name   string
 	device *gpu.Device // nil: no driver shows the card
 	xids   []gpu.XID
 }
 
-func lookXID(s hostinfo.Site) []Finding {
+func checkXID(s hostinfo.Site) []Finding {
 	const code = "xid-errors"
 	if bare(s) {
 		return ok(code, "there is no GPU that could have errors")
@@ -52,7 +52,7 @@ func lookXID(s hostinfo.Site) []Finding {
 				continue
 			}
 			seen = append(seen, x.Code)
-			if f, told := tell(code, a, x.Code, s.Now); told {
+			if f, told := codeFinding(code, a, x.Code, s.Now); told {
 				found = append(found, f)
 			}
 		}
@@ -67,20 +67,20 @@ func lookXID(s hostinfo.Site) []Finding {
 	return ok(code, "the driver reported no error that matters")
 }
 
-// rank orders what is bad.
+// rank orders the severities of errors.
 func rank(s Severity) int { return slices.Index([]Severity{Info, Warning, Error}, s) }
 
-// errorsOf gathers the errors of each card: those of devices that are shown were settled before; of cards that no driver
-// shows only the kernel's log knows.
-func errorsOf(s hostinfo.Site) []afflicted {
-	var all []afflicted
+// errorsOf collects the errors of each card. The driver's reading has those of its devices; those of cards without a
+// driver are only in the kernel log.
+func errorsOf(s hostinfo.Site) []cardErrors {
+	var all []cardErrors
 	shown := map[string]bool{}
 	if s.Machine.Problem == "" {
 		for i := range s.Machine.Found.Devices {
 			d := &s.Machine.Found.Devices[i]
 			shown[place(d.PCI)] = true
 			if len(d.XIDs) > 0 {
-				all = append(all, afflicted{named(s.Machine.Found, *d), d, d.XIDs})
+				all = append(all, cardErrors{named(s.Machine.Found, *d), d, d.XIDs})
 			}
 		}
 	}
@@ -91,17 +91,17 @@ func errorsOf(s hostinfo.Site) []afflicted {
 		if shown[e.PCI] {
 			continue
 		}
-		i := slices.IndexFunc(all, func(a afflicted) bool { return a.device == nil && strings.HasSuffix(a.name, e.PCI) })
+		i := slices.IndexFunc(all, func(a cardErrors) bool { return a.device == nil && strings.HasSuffix(a.name, e.PCI) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, afflicted{name: "the GPU at " + e.PCI})
+			all = append(all, cardErrors{name: "the GPU at " + e.PCI})
 		}
 		all[i].xids = append(all[i].xids, e.XID)
 	}
 	return all
 }
 
-// place is a PCI address without its function, as the log has it.
+// place is a PCI address without its function, as the log writes it.
 func place(pci string) string {
 	address, _, _ := strings.Cut(pci, ".")
 	return address
@@ -116,11 +116,11 @@ const (
 	xidRecovery  = 154
 )
 
-// recent is how long a contained memory error counts as a warning: as long as the health of devices has it.
+// recent is how long a contained memory error counts as a warning, as in the health of devices.
 const recent = 10 * time.Minute
 
-// tell makes the finding about all errors of one code on a card; false when nothing is worth saying.
-func tell(code string, a afflicted, number int, now time.Time) (Finding, bool) {
+// codeFinding makes the finding about all errors of one code on a card; false when there is nothing to report.
+func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding, bool) {
 	var times int
 	var last gpu.XID
 	for _, x := range a.xids {
@@ -165,15 +165,15 @@ func when(last gpu.XID, times int) string {
 	return text
 }
 
-func (a afflicted) reset() string {
+func (a cardErrors) reset() string {
 	if a.device == nil {
 		return "reboot the machine"
 	}
 	return reset(*a.device)
 }
 
-// mend is what NVIDIA's catalog names as the first thing to do for an error of the machine.
-func (a afflicted) mend(number int) string {
+// mend is the first action in NVIDIA's catalog for a machine error.
+func (a cardErrors) mend(number int) string {
 	switch number {
 	case xidLost:
 		return "look at the card's seating, its power cables and the temperature, then reboot the machine"

@@ -26,10 +26,10 @@ kernel lists it, which needs no driver, and at what the drivers show.
 A card that is in the machine and not on the bus is not seated well, lacks its power cable, is switched off in the firmware, or, in
 a virtual machine, was not passed through. ` + "`lspci -nn | grep -iE 'vga|3d|display'`" + ` shows what the kernel sees.`,
 		From: []string{"torvalds/linux: Documentation/ABI/testing/sysfs-bus-pci", "https://pci-ids.ucw.cz"},
-	}, true, lookPresent}
+	}, true, checkPresent}
 }
 
-func lookPresent(s hostinfo.Site) []Finding {
+func checkPresent(s hostinfo.Site) []Finding {
 	const code = "gpu-present"
 	m := s.Machine
 	onBus := len(pciCards(s, pciNVIDIA)) + len(pciCards(s, pciAMD))
@@ -56,7 +56,7 @@ func lookPresent(s hostinfo.Site) []Finding {
 		"use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}}
 }
 
-// jetson is why nothing is known of a GPU that is a part of NVIDIA's Tegra chips.
+// jetson is why GPUs inside NVIDIA's Tegra chips cannot be read.
 const jetson = "this is a Jetson, whose GPU is a part of the chip, and gpuard reads GPUs on the PCI bus"
 
 func driverBound() Check {
@@ -70,10 +70,10 @@ after a kernel update, when NVIDIA's module was not built for the new kernel.
 Install NVIDIA's driver, keep nouveau away by ` + "`blacklist nouveau`" + ` in /etc/modprobe.d, make the initial RAM disk anew and reboot. For a card of
 vfio-pci, remove its ids from the kernel's command line or /etc/modprobe.d.`,
 		From: []string{installGuide, "torvalds/linux: Documentation/driver-api/vfio.rst"},
-	}, true, lookBound}
+	}, true, checkBound}
 }
 
-func lookBound(s hostinfo.Site) []Finding {
+func checkBound(s hostinfo.Site) []Finding {
 	const code = "driver-bound"
 	if s.Cards.Problem != "" {
 		return blind(code, "which driver has the cards", s.Cards.Problem, "")
@@ -98,7 +98,7 @@ func lookBound(s hostinfo.Site) []Finding {
 	return ok(code, "no other driver has a card")
 }
 
-// foreign is about the cards of NVIDIA that one other driver has.
+// foreign reports cards of NVIDIA that another driver has.
 func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int) Finding {
 	f := Finding{Code: code, Severity: Warning, Seen: fmt.Sprintf("the driver %s has the NVIDIA GPU at %s", gpu.Brief(driver), addresses(has))}
 	if len(has) == all {
@@ -121,7 +121,7 @@ func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int)
 		case !hasDriver(d):
 			f.Do = "install NVIDIA's driver, then: " + f.Do
 		}
-		if len(has) < all && !slices.ContainsFunc(has, func(c hostinfo.Card) bool { return !c.Boot }) { // one for the screen, the others for work
+		if len(has) < all && !slices.ContainsFunc(has, func(c hostinfo.Card) bool { return !c.Boot }) { // the one that drives the screen may have another driver
 			f.Severity = Info
 		}
 	default:
@@ -131,13 +131,13 @@ func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int)
 	return f
 }
 
-// rebuild makes the module of a driver that is installed for the kernel that runs.
+// rebuild builds the module of an installed driver for the running kernel.
 const rebuild = "build it: sudo dkms autoinstall (Fedora: sudo akmods --force; where dkms status has no nvidia, install the driver again); then: "
 
-// hasDriver reports whether NVIDIA's driver was installed, whatever became of its module.
+// hasDriver reports whether NVIDIA's driver was installed, with or without a module.
 func hasDriver(d hostinfo.Driver) bool { return d.LibraryPath != "" || d.CUDAPath != "" }
 
-// takenByNVIDIA reports whether a card's kernel driver is NVIDIA's; nvidiafb is the kernel's own, for screens.
+// takenByNVIDIA reports whether a card's kernel driver is NVIDIA's. nvidiafb is the kernel's own, for screens.
 func takenByNVIDIA(driver string) bool {
 	return driver == "nvidia" || strings.HasPrefix(driver, "nvidia-")
 }
@@ -147,15 +147,15 @@ func driverLoaded() Check {
 		Code:  "driver-loaded",
 		Title: "NVIDIA's kernel module is loaded",
 		Text: `Every CUDA program and nvidia-smi talk to the kernel module nvidia. It is missing when the driver was never installed, when it was
-not built for a new kernel (look at ` + "`dkms status`" + `), or when Secure Boot refuses a module that nobody signed.
+not built for a new kernel (look at ` + "`dkms status`" + `), or when Secure Boot refuses an unsigned module.
 
 ` + "`sudo modprobe nvidia`" + ` loads it, and ` + "`sudo dmesg | grep -iE 'nvidia|nvrm'`" + ` says why it could not. In a container the module of the host counts:
 load it there.`,
 		From: []string{installGuide, "NVIDIA/open-gpu-kernel-modules: README.md"},
-	}, true, lookLoaded}
+	}, true, checkLoaded}
 }
 
-func lookLoaded(s hostinfo.Site) []Finding {
+func checkLoaded(s hostinfo.Site) []Finding {
 	const code = "driver-loaded"
 	d, own := s.Driver.Found, pciCards(s, pciNVIDIA)
 	switch {
@@ -201,10 +201,10 @@ is loose, or the firmware gave it no room in the address space. The driver says 
 
 In a container or a batch job it is usual that only some cards are shown; doctor says so as information only.`,
 		From: []string{"NVIDIA/open-gpu-kernel-modules: README.md (supported GPUs)", "https://docs.nvidia.com/deploy/xid-errors/", "torvalds/linux: Documentation/ABI/testing/sysfs-bus-pci"},
-	}, true, lookShown}
+	}, true, checkShown}
 }
 
-func lookShown(s hostinfo.Site) []Finding {
+func checkShown(s hostinfo.Site) []Finding {
 	const code = "devices-shown"
 	switch own := pciCards(s, pciNVIDIA); {
 	case s.Cards.Problem != "":
@@ -226,12 +226,12 @@ func lookShown(s hostinfo.Site) []Finding {
 			kept = kept || keptAway(s, c)
 		}
 	}
-	devices := shown(s, gpu.NVIDIA) // one that is lost may not tell its address any more
+	devices := shown(s, gpu.NVIDIA) // a lost device may not report its address
 	switch {
 	case len(missing) == 0, len(devices) >= len(bound):
 		return ok(code, "every NVIDIA GPU on the PCI bus is shown")
 	case slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.PCI == "" }):
-		return blind(code, "which card is which", "the driver does not tell the address of one", "")
+		return blind(code, "which card is which", "the driver does not report the address of one", "")
 	case kept:
 		return []Finding{{code, Info, fmt.Sprintf("the GPU at %s is not shown here: this container or job was not given it", addresses(missing)), "", ""}}
 	}
@@ -244,13 +244,13 @@ func lookShown(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// showsNone reports whether NVIDIA's driver runs and says that it has no device.
+// showsNone reports whether NVIDIA's driver runs and reports that it has no device.
 func showsNone(s hostinfo.Site) bool {
 	return strings.Contains(s.Machine.Problem, "reports no device") || strings.Contains(s.Machine.Problem, "No devices were found")
 }
 
-// keptAway reports whether a device cgroup keeps a card from this process. Where the module does not say which device file
-// is the card's, any file that is kept speaks for it.
+// keptAway reports whether a device cgroup denies this process a card. Where the module does not say which device file
+// is the card's, any denied file counts.
 func keptAway(s hostinfo.Site, c hostinfo.Card) bool {
 	return s.Nodes.Problem == "" && slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool {
 		return n.Kept && (c.Minor == nil || n.Path == fmt.Sprintf("/dev/nvidia%d", *c.Minor))

@@ -25,10 +25,10 @@ GPUs of the generation of H100 and later that it has once set up go on working w
 links: there doctor only warns. In a container the daemon is the host's, and usually out of sight.`,
 		From: []string{fabricGuide, "NVIDIA/open-gpu-kernel-modules: kernel-open/nvidia/linux_nvswitch.c (driver nvidia-nvswitch, class 0x0680)",
 			"https://docs.nvidia.com/cuda/cuda-runtime-api/ (cudaErrorSystemNotReady)"},
-	}, true, lookFabric}
+	}, true, checkFabric}
 }
 
-func lookFabric(s hostinfo.Site) []Finding {
+func checkFabric(s hostinfo.Site) []Finding {
 	const code = "fabric-manager"
 	d := s.Driver.Found
 	switch {
@@ -62,8 +62,8 @@ func lookFabric(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// hopper is the first compute capability whose GPUs need the daemon only once: without it running, new programs start all the
-// same (Fabric Manager user guide, ABORT_CUDA_JOBS_ON_FM_EXIT, which works on earlier ones only).
+// hopper is the first compute capability whose GPUs need the daemon only once: new programs start even after it has
+// ended (Fabric Manager user guide, ABORT_CUDA_JOBS_ON_FM_EXIT, which works on earlier ones only).
 const hopper = 9
 
 // needsFabric reports whether certainly no program starts on the GPUs while the daemon does not run.

@@ -22,10 +22,10 @@ joining. In a container or a batch job the files are those that it was given: st
 the job. For AMD, /dev/kfd and /dev/dri/renderD* belong to the groups render and video.`,
 		From: []string{"https://docs.nvidia.com/cuda/cuda-installation-guide-linux/ (device node verification)", "NVIDIA/nvidia-modprobe: README",
 			"https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html"},
-	}, true, lookNodes}
+	}, true, checkNodes}
 }
 
-func lookNodes(s hostinfo.Site) []Finding {
+func checkNodes(s hostinfo.Site) []Finding {
 	const code = "device-nodes"
 	nvidia := s.Driver.Problem == "" && s.Driver.Found.Module != "" && len(pciCards(s, pciNVIDIA)) > 0
 	switch {
@@ -53,7 +53,7 @@ func lookNodes(s hostinfo.Site) []Finding {
 	return fine(code, "this user may open %s", paths(nodesOf(s, func(n hostinfo.Node) bool { return n.Problem == "" })))
 }
 
-// nvidiaNodes says what is wrong with the files of a driver that is loaded; nil when nothing is.
+// nvidiaNodes reports what is wrong with the device files of a loaded driver; nil when nothing is.
 func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	own := nodesOf(s, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") })
 	cardFiles := slices.DeleteFunc(slices.Clone(own), func(n hostinfo.Node) bool { return strings.Trim(n.Path[len("/dev/nvidia"):], "0123456789") != "" })
@@ -83,7 +83,7 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	return nil
 }
 
-// denied is about files whose permissions shut this user out. A card file alone leaves the other cards.
+// denied reports files whose permissions exclude this user. If only one card's file does, the other cards still work.
 func denied(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Finding {
 	n := closed[0]
 	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", paths(closed), n.Mode, n.UID, n.GID), why,
@@ -120,10 +120,10 @@ lib64/stubs has a stand-in for building programs only; with it in LD_LIBRARY_PAT
 Into containers the NVIDIA container toolkit brings the library from the host, when NVIDIA_DRIVER_CAPABILITIES has compute (the
 default is utility and compute).`,
 		From: []string{"https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html (driver capabilities)", installGuide, "https://man7.org/linux/man-pages/man8/ld.so.8.html", "https://docs.nvidia.com/cuda/wsl-user-guide/", "NixOS/nixpkgs: pkgs/build-support/add-driver-runpath"},
-	}, true, lookLibrary}
+	}, true, checkLibrary}
 }
 
-func lookLibrary(s hostinfo.Site) []Finding {
+func checkLibrary(s hostinfo.Site) []Finding {
 	const code = "driver-library"
 	d := s.Driver.Found
 	const why = "CUDA programs load libcuda.so.1 first; without it they find no device."
@@ -144,7 +144,7 @@ func lookLibrary(s hostinfo.Site) []Finding {
 		return []Finding{{code, Error, "libcuda.so.1 is in " + path.Dir(d.Elsewhere) + ", where the loader does not look by itself", why, "export LD_LIBRARY_PATH=" + path.Dir(d.Elsewhere) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"}}
 	case d.Module == "" && len(shown(s, gpu.NVIDIA)) == 0:
 		return []Finding{{code, Info, "the driver's library libcuda.so.1 is not here, and its kernel module is not loaded", "", ""}}
-	case len(shown(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver's other library works all the same: this system finds libraries otherwise
+	case len(shown(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver answers through its other library, so this system has another way to find libraries
 		return blind(code, "libcuda.so.1", "this system's loader looks in places that gpuard does not know", "")
 	case s.Container != "" && s.Nodes.Problem == "" && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") }):
 		return []Finding{{code, Info, "the container has no libcuda.so.1: it was given no GPU", "", ""}}
@@ -155,7 +155,7 @@ func lookLibrary(s hostinfo.Site) []Finding {
 		"install the driver's CUDA library, of the same version (Debian: libcuda1; Ubuntu: libnvidia-compute-" + majorOf(d.Module) + "; RHEL, Fedora: nvidia-driver-cuda-libs)"}}
 }
 
-// withCompute is how a container gets the driver's libraries.
+// withCompute says how a container gets the driver's libraries.
 func withCompute(container string) string {
 	switch container {
 	case "apptainer":

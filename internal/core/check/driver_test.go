@@ -12,7 +12,7 @@ func TestDriver(t *testing.T) { see(t, driverChecks(), driverSightings()) }
 
 const driver550 = "550.54.15"
 
-// box is a machine with n NVIDIA cards that work: everything is there and fits together.
+// box is a machine with n working NVIDIA cards and a complete driver.
 func box(n int) hostinfo.Site {
 	s := hostinfo.Site{
 		Driver: hostinfo.Read(hostinfo.Driver{Module: driver550, Open: new(false), Library: driver550, LibraryPath: "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", CUDALibrary: driver550, CUDAPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.1"}),
@@ -82,21 +82,21 @@ func wslBare() hostinfo.Site {
 	})
 }
 
-// jetsonBoard is a Jetson of before the drivers that NVML knows.
+// jetsonBoard is a Jetson with a driver that is older than NVML's support for it.
 func jetsonBoard() hostinfo.Site {
 	return change(none(), func(s *hostinfo.Site) {
 		s.Driver.Found.Tegra, s.Driver.Found.CUDAPath, s.Driver.Found.CUDALibrary, s.Cards.Found = true, "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1", "1.1", nil
 	})
 }
 
-// closedTo is a box of one whose control file this user may not open.
+// closedTo is a box of one with a control file that this user may not open.
 func closedTo(mode, group uint32) hostinfo.Site {
 	return change(box(1), func(s *hostinfo.Site) {
 		s.Nodes.Found[1].Mode, s.Nodes.Found[1].GID, s.Nodes.Found[1].Problem = mode, group, "permission denied"
 	})
 }
 
-// half is a box of two without a module, whose driver is installed.
+// half is a box of two whose driver is installed but has no module.
 func half(built, secure bool, drivers ...string) hostinfo.Site {
 	return change(bound(drivers...), func(s *hostinfo.Site) {
 		d := &s.Driver.Found
@@ -104,7 +104,7 @@ func half(built, secure bool, drivers ...string) hostinfo.Site {
 	})
 }
 
-// switches is a box of two on NVSwitches, of one generation, with or without the daemon that sets them up.
+// switches is a box of two on NVSwitches, of one generation, with or without their daemon.
 func switches(major int, managed bool, f func(*hostinfo.Site)) hostinfo.Site {
 	return change(box(2), func(s *hostinfo.Site) {
 		s.Driver.Found.Switches, s.Driver.Found.FabricManager = []string{"0000:c1:00.0", "0000:c2:00.0"}, &managed
@@ -318,7 +318,7 @@ func driverSightings() []sighting {
 	}
 }
 
-// TestCalm: on machines with nothing wrong nothing is said, and without a GPU only that.
+// TestCalm: machines with nothing wrong get no bad finding; without a GPU only that is reported.
 func TestCalm(t *testing.T) {
 	for name, c := range map[string]struct {
 		site hostinfo.Site
@@ -354,44 +354,44 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// What is said must help: the words of the findings that people meet most.
+// TestDriverWords checks the texts of the most common findings.
 func TestDriverWords(t *testing.T) {
 	for _, c := range []struct {
 		look func(hostinfo.Site) []Finding
 		site hostinfo.Site
 		want []string
 	}{
-		{lookFabric, switches(8, false, func(*hostinfo.Site) {}), []string{"NVSwitches (2)", "error 802", "\nsudo systemctl enable --now nvidia-fabricmanager", "of the driver, 550.54.15"}},
-		{lookFabric, switches(8, false, func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\non the host: sudo systemctl"}},
-		{lookBound, bound("nouveau", "nouveau"), []string{"nouveau", "0000:10:00.0 and 0000:11:00.0", "blacklist nouveau"}},
-		{lookLoaded, bound(""), []string{"1 NVIDIA GPU on the PCI bus", "install NVIDIA's driver"}},
-		{lookLoaded, change(half(false, true, ""), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\nload it on the host"}},
-		{lookVersion, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.Library = "docker", "560.35.03" }), []string{"start the container anew"}},
-		{lookNodes, closedTo(0o660, 27), []string{"sudo usermod -aG"}},
-		{lookNodes, closedTo(0o660, 0), []string{"sudo chmod a+rw /dev/nvidiactl"}},
-		{lookNodes, closedTo(0o600, 27), []string{"sudo chmod a+rw /dev/nvidiactl"}},
-		{lookBound, bound("nouveau"), []string{"install NVIDIA's driver, then: echo"}},
-		{lookBound, half(false, false, "nouveau", "nouveau"), []string{"has no module for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall"}},
-		{lookBound, half(true, false, "nouveau", "nouveau"), []string{"\necho 'blacklist nouveau'"}},
-		{lookLoaded, half(false, true, "", ""), []string{"not built for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall", "modprobe nvidia"}},
-		{lookLoaded, half(true, true, "", ""), []string{"\nsudo modprobe nvidia; if it says “Key was rejected"}},
-		{lookLoaded, half(true, false, "", ""), []string{"\nsudo modprobe nvidia; if that fails"}},
-		{lookPresent, change(none(), func(s *hostinfo.Site) {
+		{checkFabric, switches(8, false, func(*hostinfo.Site) {}), []string{"NVSwitches (2)", "error 802", "\nsudo systemctl enable --now nvidia-fabricmanager", "of the driver, 550.54.15"}},
+		{checkFabric, switches(8, false, func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\non the host: sudo systemctl"}},
+		{checkBound, bound("nouveau", "nouveau"), []string{"nouveau", "0000:10:00.0 and 0000:11:00.0", "blacklist nouveau"}},
+		{checkLoaded, bound(""), []string{"1 NVIDIA GPU on the PCI bus", "install NVIDIA's driver"}},
+		{checkLoaded, change(half(false, true, ""), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\nload it on the host"}},
+		{checkVersion, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.Library = "docker", "560.35.03" }), []string{"start the container anew"}},
+		{checkNodes, closedTo(0o660, 27), []string{"sudo usermod -aG"}},
+		{checkNodes, closedTo(0o660, 0), []string{"sudo chmod a+rw /dev/nvidiactl"}},
+		{checkNodes, closedTo(0o600, 27), []string{"sudo chmod a+rw /dev/nvidiactl"}},
+		{checkBound, bound("nouveau"), []string{"install NVIDIA's driver, then: echo"}},
+		{checkBound, half(false, false, "nouveau", "nouveau"), []string{"has no module for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall"}},
+		{checkBound, half(true, false, "nouveau", "nouveau"), []string{"\necho 'blacklist nouveau'"}},
+		{checkLoaded, half(false, true, "", ""), []string{"not built for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall", "modprobe nvidia"}},
+		{checkLoaded, half(true, true, "", ""), []string{"\nsudo modprobe nvidia; if it says “Key was rejected"}},
+		{checkLoaded, half(true, false, "", ""), []string{"\nsudo modprobe nvidia; if that fails"}},
+		{checkPresent, change(none(), func(s *hostinfo.Site) {
 			s.Container, s.Driver.Found.Kernel = "docker", "5.15.90.1-microsoft-standard-WSL2"
 		}), []string{"given no GPU", "--gpus all"}},
-		{lookPresent, change(none(), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"no GPU of NVIDIA or AMD on the PCI bus"}},
-		{lookPresent, wslBare(), []string{"Windows gives this system no driver", "wsl --shutdown"}},
-		{lookLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "apptainer", "" }), []string{"\nstart the container with --nv"}},
-		{lookLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "kubernetes", "" }), []string{"nvidia.com/gpu: 1, and set NVIDIA_DRIVER_CAPABILITIES"}},
-		{lookLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "docker", "" }), []string{"--gpus all -e NVIDIA_DRIVER_CAPABILITIES"}},
-		{lookVersion, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.Library = "560.35.03" }), []string{"550.54.15", "560.35.03", "reboot"}},
-		{lookNodes, box(1), []string{"this user may open /dev/nvidia-uvm, /dev/nvidiactl and /dev/nvidia0"}},
-		{lookVersion, change(box(1), func(s *hostinfo.Site) {
+		{checkPresent, change(none(), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"no GPU of NVIDIA or AMD on the PCI bus"}},
+		{checkPresent, wslBare(), []string{"Windows gives this system no driver", "wsl --shutdown"}},
+		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "apptainer", "" }), []string{"\nstart the container with --nv"}},
+		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "kubernetes", "" }), []string{"nvidia.com/gpu: 1, and set NVIDIA_DRIVER_CAPABILITIES"}},
+		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "docker", "" }), []string{"--gpus all -e NVIDIA_DRIVER_CAPABILITIES"}},
+		{checkVersion, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.Library = "560.35.03" }), []string{"550.54.15", "560.35.03", "reboot"}},
+		{checkNodes, box(1), []string{"this user may open /dev/nvidia-uvm, /dev/nvidiactl and /dev/nvidia0"}},
+		{checkVersion, change(box(1), func(s *hostinfo.Site) {
 			s.Driver.Found.CUDALibrary, s.Driver.Found.CUDAPath = "535.54.03", "/opt/old/libcuda.so.1"
 		}), []string{"/opt/old/libcuda.so.1 is 535.54.03", "remove that copy"}},
-		{lookVersion, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDALibrary, s.Driver.Found.Library = "560.35.03", "560.35.03" }), []string{"reboot"}},
-		{lookLibrary, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDAPath = "" }), []string{"libnvidia-compute-550"}},
-		{lookShown, change(box(2), func(s *hostinfo.Site) { s.Machine.Found.Devices = s.Machine.Found.Devices[:1] }), []string{"0000:11:00.0", "dmesg"}},
+		{checkVersion, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDALibrary, s.Driver.Found.Library = "560.35.03", "560.35.03" }), []string{"reboot"}},
+		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDAPath = "" }), []string{"libnvidia-compute-550"}},
+		{checkShown, change(box(2), func(s *hostinfo.Site) { s.Machine.Found.Devices = s.Machine.Found.Devices[:1] }), []string{"0000:11:00.0", "dmesg"}},
 	} {
 		found := c.look(c.site)
 		text := found[0].Seen + "\n" + found[0].Why + "\n" + found[0].Do

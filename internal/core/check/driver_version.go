@@ -25,13 +25,13 @@ libraries: start it anew. On a shared machine, automatic updates of the driver s
 
 A libcuda of the CUDA compatibility package (a folder compat) may be newer than the module. That works on data center cards only.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (NVML_ERROR_LIB_RM_VERSION_MISMATCH)", "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"},
-	}, true, lookVersion}
+	}, true, checkVersion}
 }
 
-func lookVersion(s hostinfo.Site) []Finding {
+func checkVersion(s hostinfo.Site) []Finding {
 	const code = "library-version"
 	d := s.Driver.Found
-	if !isDriver(d.CUDALibrary) { // Tegra numbers its library otherwise
+	if !isDriver(d.CUDALibrary) { // Tegra numbers its library differently
 		d.CUDALibrary = ""
 	}
 	if !isDriver(d.Library) {
@@ -44,10 +44,10 @@ func lookVersion(s hostinfo.Site) []Finding {
 	case !nvidiaHere(s), d.WSL, d.Module == "" && !mismatch:
 		return ok(code, "there is nothing to compare")
 	case strings.Contains(s.Machine.Found.Source, "nvml") && len(shown(s, gpu.NVIDIA)) > 0 && d.Library != d.Module:
-		return ok(code, "the driver answers through its library") // whatever else lies where this system's loader may or may not look
+		return ok(code, "the driver answers through its library") // this system's loader may read other folders than those that were searched
 	}
 	compatible := strings.Contains(d.CUDAPath, "/compat")
-	f := Finding{code, Error, "", "Every program that starts now fails (driver/library version mismatch); what runs already goes on.",
+	f := Finding{code, Error, "", "Every program that starts now fails (driver/library version mismatch); programs that run already continue.",
 		"sudo reboot; or, when nothing uses a GPU: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"}
 	if s.Container != "" {
 		f.Do = "the host's driver was updated after this container was started: start the container anew"
@@ -59,7 +59,7 @@ func lookVersion(s hostinfo.Site) []Finding {
 		f.Seen = "the driver says that its library and its kernel module differ"
 	case d.CUDALibrary != "" && d.CUDALibrary != d.Module && !compatible:
 		f.Seen = fmt.Sprintf("the kernel module is %s and %s is %s", d.Module, d.CUDAPath, d.CUDALibrary)
-		if d.Library == d.Module { // an update moves both: this one comes from somewhere else
+		if d.Library == d.Module { // an update changes both, so this library has another origin
 			f.Why = "CUDA programs load it and fail."
 			f.Do = fmt.Sprintf("remove that copy, or take its folder out of LD_LIBRARY_PATH: %s", d.CUDAPath)
 		}
@@ -71,13 +71,13 @@ func lookVersion(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// isDriver reports whether the number behind a library's name is a driver version: these have had three digits since 2007.
+// isDriver reports whether the number in a library's name is a driver version: these have had three digits since 2007.
 func isDriver(version string) bool {
 	major, ok := compat.Major(version)
 	return ok && major >= 100
 }
 
-// forward is about a libcuda of the compatibility package.
+// forward reports a libcuda of the compatibility package.
 func forward(code string, s hostinfo.Site) Finding {
 	d := s.Driver.Found
 	f := Finding{code, Info, fmt.Sprintf("CUDA programs load the compatibility library %s (%s) over driver %s", d.CUDAPath, d.CUDALibrary, d.Module), "", ""}

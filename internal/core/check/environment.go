@@ -1,6 +1,6 @@
 package check
 
-// environmentChecks look at the caller's variables and at what its processes may use beside GPUs.
+// environmentChecks check the caller's variables and resource limits.
 func environmentChecks() []Check {
 	return []Check{
 		maskHidesAll(), maskEmpty(), maskList(), misspeltMask(), containerMask(), deviceOrder(),

@@ -55,8 +55,8 @@ func processors(n float64) string {
 	return strconv.FormatFloat(n, 'g', 4, 64) + " processors"
 }
 
-// Sizes of shared memory that have told trouble: Docker gives 64 MiB where nobody asks for more (docker run --shm-size), and
-// NVIDIA's own images are to be run with 1 GiB.
+// Sizes of shared memory that cause trouble: Docker gives 64 MiB by default (docker run --shm-size), and NVIDIA asks
+// for 1 GiB for its own images.
 const (
 	shmOfDocker = 64 * gpu.MiB
 	shmAdvised  = gpu.GiB
@@ -74,7 +74,7 @@ func sharedMemory() Check {
 		const why = "data loaders with several workers end with a bus error, and NCCL cannot make its buffers"
 		do, severity := "see what fills it: ls -l /dev/shm", Warning
 		if bare(s) && s.Machine.Problem != "" {
-			severity = Info // no GPU, no job that needs it
+			severity = Info // without a GPU, no job needs it
 		}
 		switch s.Container {
 		case "":
@@ -122,7 +122,7 @@ func lockedMemory() Check {
 		case len(l.RDMA) == 0:
 			return ok(page.Code, "at most "+l.Memlock.String()+" of memory may be locked, and no network here needs more")
 		case *l.Memlock < gpu.GiB:
-			severity := Info // jobs that stay on this machine do not go through the network
+			severity := Info // jobs on one machine do not use the network
 			if severalMachines(s) {
 				severity = Warning
 			}
@@ -132,7 +132,7 @@ func lockedMemory() Check {
 	}}
 }
 
-// severalMachines: this shell belongs to a Slurm job of more than one machine.
+// severalMachines reports whether this shell belongs to a Slurm job on more than one machine.
 func severalMachines(s hostinfo.Site) bool {
 	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
 		value, _ := s.Env.Lookup(name)

@@ -20,14 +20,15 @@ const (
 	condaActivate = "conda/conda: conda/activate.py"
 )
 
-// maskVariable is a variable by which programs of one vendor's runtime see fewer devices.
+// maskVariable is a variable that hides devices from the programs of one vendor's runtime.
 type maskVariable struct {
 	name   string
 	vendor gpu.Vendor
 	empty  bool // an empty value hides everything
 }
 
-// maskVariables are those that count here: HIP programs read CUDA_VISIBLE_DEVICES too, but only where their own is not set.
+// maskVariables lists those that count here. HIP programs read CUDA_VISIBLE_DEVICES too, but only if their own is not
+// set.
 func maskVariables() []maskVariable {
 	return []maskVariable{
 		{"CUDA_VISIBLE_DEVICES", gpu.NVIDIA, true},
@@ -41,7 +42,7 @@ func maskVariables() []maskVariable {
 func maskHidesAll() Check {
 	page := Page{
 		Code: "env-mask-hides-all", Title: "A variable hides every GPU",
-		Text: "Programs see only the devices that `CUDA_VISIBLE_DEVICES` (NVIDIA), `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` (AMD), `ZE_AFFINITY_MASK` (Intel) or `ASCEND_RT_VISIBLE_DEVICES` (Ascend) lets them see. `-1`, a number that no device has at the beginning of the list, or a device named twice leaves none: the program then says that there is no GPU, or quietly works on the CPU. `nvidia-smi` does not read these variables and goes on to show everything.\n\n" +
+		Text: "Programs see only the devices that `CUDA_VISIBLE_DEVICES` (NVIDIA), `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` (AMD), `ZE_AFFINITY_MASK` (Intel) or `ASCEND_RT_VISIBLE_DEVICES` (Ascend) lets them see. `-1`, a number that no device has at the beginning of the list, or a device named twice leaves none: the program then says that there is no GPU, or quietly works on the CPU. `nvidia-smi` does not read these variables and still shows everything.\n\n" +
 			"Take the variable out of the environment (`unset CUDA_VISIBLE_DEVICES`), or name devices that are there. `gpuard explain` shows how each entry is read. Where a scheduler or a job script sets it, ask there for GPUs.",
 		From: []string{cudaVariables, rocmIsolation},
 	}
@@ -74,8 +75,8 @@ func maskHidesAll() Check {
 	}}
 }
 
-// unmask says how the masks are taken away. Who was given devices by somebody else asks there: without the mask programs could
-// take what others were given.
+// unmask says how to remove the masks. Inside a Slurm job or a lease the advice is to ask there for a GPU, because
+// without the mask programs could use devices of others.
 func unmask(env visible.Env, names []string) string {
 	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
@@ -92,13 +93,13 @@ func unmask(env visible.Env, names []string) string {
 	return "ask Slurm for a GPU, as with sbatch --gpus=1"
 }
 
-// onlyLogin: the masks are those that the login rule set.
+// onlyLogin reports whether the masks are those that the login rule set.
 func onlyLogin(env visible.Env, masks []string) bool {
 	without, _, _ := env.Lift()
 	return !slices.ContainsFunc(masks, func(name string) bool { _, still := without.Lookup(name); return still })
 }
 
-// masksAlone judges where devices cannot be counted: -1 needs none.
+// masksAlone judges masks where the devices cannot be counted: -1 can be judged without them.
 func masksAlone(code string, masks []string) []Finding {
 	for _, m := range masks {
 		if name, value, _ := strings.Cut(m, "="); value == "-1" || value == "NoDevFiles" {
@@ -136,7 +137,7 @@ func maskEmpty() Check {
 		if len(empty) > 1 {
 			verb = " are"
 		}
-		severity, why := Info, "an empty list names no device: programs that read it see no GPU" // nothing to hide, or it cannot be told
+		severity, why := Info, "an empty list names no device: programs that read it see no GPU" // there are no devices to hide, or they are unknown
 		switch hides := hiddenBy(s, empty); {
 		case hides > 0 && allHidden(s):
 			severity = Error
@@ -153,7 +154,7 @@ func maskEmpty() Check {
 func maskList() Check {
 	page := Page{
 		Code: "env-mask-list", Title: "A mask says something else than was meant",
-		Text: "The lists are read by the drivers, each in its own way, and none complains: an entry that is no device ends the list, and what stands behind it is lost; ranges such as `0-3` are not known; a word of containers (`all`, `none`) is no device; quotation marks that reach the program are part of the value; numbers and identifiers do not mix.\n\n" +
+		Text: "The lists are read by the drivers, each in its own way, and none complains: an entry that is no device ends the list, and the entries after it are lost; ranges such as `0-3` are not known; a word of containers (`all`, `none`) is no device; quotation marks that reach the program are part of the value; numbers and identifiers do not mix.\n\n" +
 			"Write numbers or identifiers with commas between them and nothing else: `CUDA_VISIBLE_DEVICES=0,1,2,3`. `gpuard explain` shows entry by entry what is made of it.",
 		From: []string{cudaVariables, "pytorch/pytorch: test/test_cuda_nvml_based_avail.py", "ROCm/ROCR-Runtime: runtime/hsa-runtime/core/runtime/amd_filter_device.cpp", "intel/compute-runtime: shared/source/execution_environment/execution_environment.cpp"},
 	}
@@ -165,7 +166,7 @@ func maskList() Check {
 			case hasNoCard(s) || s.Machine.Problem == "":
 				return ok(page.Code, "there is no GPU to choose from")
 			}
-			return blind(page.Code, "what the masks choose from", short(s.Machine.Problem), "")
+			return blind(page.Code, "what the masks choose from", problemOnly(s.Machine.Problem), "")
 		}
 		_, notes := visible.Limit(s.Env, s.Machine.Found)
 		var found []Finding
@@ -181,7 +182,7 @@ func maskList() Check {
 	}}
 }
 
-// misread are the codes of visible's notes that say that a list is not what it looks like.
+// misread lists the codes of visible's notes on lists that are not read as they were meant.
 func misread() []string {
 	return []string{
 		"invalid-index", "not-a-number", "unknown-uuid", "ambiguous-uuid", "mixed-forms", "duplicate", "junk-ignored", "range", "separator",
@@ -192,7 +193,7 @@ func misread() []string {
 func misspeltMask() Check {
 	page := Page{
 		Code: "env-mask-misspelt", Title: "A variable is almost one that chooses devices",
-		Text: "Nothing reads `CUDA_VISIBLE_DEVICE` or `CUDA_DEVICES_ORDER`: the program takes every GPU, or the first one. Variables are not checked by anybody, so such a slip stays unseen until two jobs meet on one GPU.\n\nWrite the name that was meant, and take the other out.",
+		Text: "Nothing reads `CUDA_VISIBLE_DEVICE` or `CUDA_DEVICES_ORDER`: the program takes every GPU, or the first one. No program checks variables, so such a slip stays unseen until two jobs use one GPU.\n\nWrite the name that was meant, and take the other out.",
 		From: []string{cudaVariables},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -233,7 +234,7 @@ func containerMask() Check {
 		case s.Machine.Problem != "" && hasNoCard(s):
 			return ok(page.Code, "there is no GPU to hide")
 		case s.Machine.Problem != "":
-			return blind(page.Code, "whether NVIDIA_VISIBLE_DEVICES counts here", short(s.Machine.Problem), "")
+			return blind(page.Code, "whether NVIDIA_VISIBLE_DEVICES counts here", problemOnly(s.Machine.Problem), "")
 		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
 			return ok(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
 		}
@@ -265,7 +266,7 @@ func deviceOrder() Check {
 		case order != "" && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
 			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
-			return blind(page.Code, "whether the GPUs are of one model", short(s.Machine.Problem), "")
+			return blind(page.Code, "whether the GPUs are of one model", problemOnly(s.Machine.Problem), "")
 		case !has(s, gpu.NVIDIA):
 			return ok(page.Code, "there is no GPU of NVIDIA's to number")
 		case len(models) < 2:
@@ -291,8 +292,8 @@ func onBus(s hostinfo.Site, vendor uint16) (n int) {
 	return n
 }
 
-// short leaves out what to do about a problem, which another check says.
-func short(problem string) string {
+// problemOnly drops what to do about a problem, which another check says.
+func problemOnly(problem string) string {
 	text, _, _ := strings.Cut(problem, "; ")
 	return text
 }
@@ -308,7 +309,7 @@ func setMasks(s hostinfo.Site) []string {
 	return masks
 }
 
-// allHidden: no device is left by the caller's variables.
+// allHidden reports whether the caller's variables hide every device.
 func allHidden(s hostinfo.Site) bool {
 	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
 	return len(s.Machine.Found.Devices) > 0 && countHidden(s.Machine.Found, hidden) == len(s.Machine.Found.Devices)

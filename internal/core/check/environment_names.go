@@ -16,7 +16,7 @@ const ncclVariables = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs
 
 func oldNames() Check {
 	page := Page{
-		Code: "env-old-name", Title: "A variable has a newer name, or is read by nobody any more",
+		Code: "env-old-name", Title: "A variable has a newer name, or no program reads it any more",
 		Text: "Libraries rename their settings: PyTorch's own settings of NCCL begin with `TORCH_NCCL_` now, `PYTORCH_CUDA_ALLOC_CONF` became `PYTORCH_ALLOC_CONF`, JAX wants `XLA_CLIENT_MEM_FRACTION`. Most old names still work for a while, and a library that does not know the new one needs the old; a name that was removed does nothing at all.\n\n" +
 			"Where only newer versions are in use, write the new name. Where a setting was removed, take it out of profiles and job scripts: it promises something that does not happen.",
 		From: []string{"NVIDIA/nccl: docs/userguide/source/env.rst", "pytorch/pytorch: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp", "https://docs.jax.dev/en/latest/201/gpu-memory.html"},
@@ -25,7 +25,7 @@ func oldNames() Check {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			n, old := compat.Deprecated(name, value)
-			if newer, _ := s.Env.Lookup(n.Instead); old && (n.Kind == compat.Gone || newer == "") { // both names are for several versions
+			if newer, _ := s.Env.Lookup(n.Instead); old && (n.Kind == compat.Gone || newer == "") { // both names may be set, for several versions
 				found = append(found, oldName(page.Code, n, name+" is set", value))
 			}
 		}
@@ -36,7 +36,7 @@ func oldNames() Check {
 	}}
 }
 
-// oldName is the finding of a name that is not to be written any more; where begins what was seen.
+// oldName is the finding of an obsolete name; where begins its Seen.
 func oldName(code string, n compat.Name, where, value string) Finding {
 	severity, why := Info, n.What
 	if n.Warns {
@@ -62,7 +62,7 @@ func debugNames() Check {
 	page := Page{
 		Code: "env-debug-left-on", Title: "A setting for finding errors was left on",
 		Text: "Some variables are made for the search for an error and make every run slower, chattier or fragile: `NCCL_P2P_DISABLE` and `NCCL_SHM_DISABLE` take the fast ways between GPUs away, `CUDA_LAUNCH_BLOCKING` lets processor and GPU never work at the same time. NCCL's documentation says of its own that they must not be kept in scripts, since they can cost speed or lead to crashes and hangs with a later version.\n\n" +
-			"Take the variable out of the profile or job script that sets it. Where it works around a real fault (GPUs whose direct way is broken by PCI access control, for example), keep it and say so beside it.",
+			"Take the variable out of the profile or job script that sets it. Where it works around a real fault (GPUs whose direct way is broken by PCI access control, for example), keep it and say so in a comment.",
 		From: []string{"NVIDIA/nccl: docs/userguide/source/env.rst", cudaVariables, "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -79,8 +79,8 @@ func debugNames() Check {
 	}}
 }
 
-// harm is how much a setting for debugging matters here: the ways between GPUs are none where programs see one GPU, and the
-// driver keeps GeForce cards of the 40 series from reaching each other anyway, so that launchers set NCCL_P2P_DISABLE for them
+// harm is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see one GPU.
+// They do not exist between GeForce cards of the 40 series, for which launchers set NCCL_P2P_DISABLE
 // (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
 func harm(n compat.Name, s hostinfo.Site) Severity {
 	direct := strings.HasPrefix(n.Name, "NCCL_P2P_")
@@ -98,7 +98,7 @@ func harm(n compat.Name, s hostinfo.Site) Severity {
 	return Warning
 }
 
-// seen are the devices of a vendor that the caller's variables leave.
+// seen lists the devices of a vendor that the caller's variables do not hide.
 func seen(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
 	return slices.DeleteFunc(shown(s, vendor), func(d gpu.Device) bool { return hidden[d.UUID] != "" })
@@ -138,7 +138,7 @@ func jaxValues() Check {
 		allocator, _ := s.Env.Lookup("XLA_PYTHON_CLIENT_ALLOCATOR")
 		var found []Finding
 		if slices.Contains([]string{"no", "off", "f", "n", "false"}, strings.ToLower(strings.TrimSpace(preallocate))) && preallocate != "false" && preallocate != "False" {
-			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + shellquote.Sh(preallocate), "JAX knows only false, False and 0 for no, and goes on to take 75 % of the memory at once", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
+			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + shellquote.Sh(preallocate), "JAX knows only false, False and 0 for no, and still takes 75 % of the memory at the start", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
 		}
 		if allocator != "" && !slices.Contains([]string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}, strings.ToLower(allocator)) {
 			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + shellquote.Sh(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
@@ -186,7 +186,7 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 	for _, pair := range f.Settings {
 		name, value, _ := strings.Cut(pair, "=")
 		if _, over := s.Env.Lookup(name); over {
-			continue // the environment wins, and has checks of its own
+			continue // the environment wins, and has its own checks
 		}
 		if n, on := compat.DebugOnly(name, value); on {
 			found = append(found, Finding{code, harm(n, s), f.Path + " sets " + pair, n.What, "take " + name + " out of " + f.Path})
@@ -202,7 +202,7 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 	return found
 }
 
-// first names a few of many, each as far as it fits into a sentence.
+// first names the first few settings, each cut to fit a sentence.
 func first(settings []string) string {
 	const most = 8
 	var shown []string

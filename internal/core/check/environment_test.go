@@ -224,7 +224,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestUnmask: a job of Slurm that takes its mask away uses what others were given.
+// TestUnmask: a Slurm job that removes its mask would use devices that were given to others.
 func TestUnmask(t *testing.T) {
 	const a100 = "NVIDIA A100-SXM4-80GB"
 	for name, c := range map[string]struct {
@@ -249,7 +249,7 @@ func TestUnmask(t *testing.T) {
 	}
 }
 
-// TestAdvice: what is to be typed helps, and does no harm.
+// TestAdvice: the commands help and do no harm.
 func TestAdvice(t *testing.T) {
 	const a100 = "NVIDIA A100-SXM4-80GB"
 	for name, c := range map[string]struct {

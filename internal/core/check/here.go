@@ -31,26 +31,25 @@ func shown(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 	return slices.DeleteFunc(slices.Clone(s.Machine.Found.Devices), func(d gpu.Device) bool { return d.Vendor != vendor })
 }
 
-// nvidiaHere reports whether anything speaks for a GPU of NVIDIA: its driver's checks say nothing on other machines.
+// nvidiaHere reports any sign of an NVIDIA GPU: the checks of its driver report nothing on other machines.
 func nvidiaHere(s hostinfo.Site) bool {
 	return len(pciCards(s, pciNVIDIA)) > 0 || len(shown(s, gpu.NVIDIA)) > 0 || s.Driver.Problem == "" && (s.Driver.Found.Module != "" || s.Driver.Found.Tegra || s.Driver.Found.WSL && ofWindows(s.Driver.Found))
 }
 
-// ofWindows reports whether Windows gives its driver for NVIDIA's GPUs to this system: WSL is there with other GPUs, too.
+// ofWindows reports whether Windows provides its NVIDIA driver to this system: WSL also runs with other GPUs.
 func ofWindows(d hostinfo.Driver) bool {
 	return d.CUDAPath != "" || d.LibraryPath != "" || d.Elsewhere != ""
 }
 
-// bare reports whether this machine certainly has no GPU of a vendor whose devices can be read: what is said about
-// devices says nothing there.
+// bare reports whether this machine certainly has no GPU of a supported vendor, so that checks of devices do not apply.
 func bare(s hostinfo.Site) bool {
 	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(shown(s, gpu.AMD)) == 0
 }
 
-// fine answers with one finding of severity ok.
+// fine is ok with a format.
 func fine(code, format string, args ...any) []Finding { return ok(code, fmt.Sprintf(format, args...)) }
 
-// named is how people call a device: "GPU 3", or "GPU amd:3" where there are several vendors.
+// named is the name of a device for users: "GPU 3", or "GPU amd:3" where there are several vendors.
 func named(m gpu.Machine, d gpu.Device) string {
 	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
 		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
@@ -83,7 +82,7 @@ func addresses(cards []hostinfo.Card) string {
 	return enumerate(all)
 }
 
-// handle names a device to nvidia-smi, whatever is masked.
+// handle names a device for nvidia-smi, independent of masks.
 func handle(d gpu.Device) string {
 	if d.PCI != "" {
 		return d.PCI

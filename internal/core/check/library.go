@@ -25,11 +25,11 @@ and for its new functions.
 A toolkit or a runtime library that is too new for the driver does no harm as long as nothing uses it. Update the driver, or install the CUDA of a
 major version that it runs. Wheels of Python packages are judged by their own checks.`,
 		From: []string{"https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (tables of driver versions)", compatibilityGuide},
-	}, false, lookCUDA}
+	}, false, checkCUDA}
 }
 
-// lookCUDA compares the driver with the toolkits, and with the runtime libraries that the loader finds.
-func lookCUDA(s hostinfo.Site) []Finding {
+// checkCUDA compares the driver with the toolkits, and with the runtime libraries that the loader finds.
+func checkCUDA(s hostinfo.Site) []Finding {
 	const code = "cuda-driver"
 	driver := driverVersion(s)
 	switch {
@@ -67,13 +67,13 @@ func tooOld(code, driver, cuda, where string) Finding {
 		fmt.Sprintf("update the driver to %s or newer, or build and run with CUDA %s", floor, compat.HighestCUDA(driver))}
 }
 
-// moduleVersion is the version of NVIDIA's driver: the module's, else what the driver says of itself.
+// moduleVersion is the version of NVIDIA's driver: the module's, else the one that the driver reports.
 func moduleVersion(s hostinfo.Site) string {
 	if s.Driver.Problem == "" && s.Driver.Found.Module != "" {
 		return s.Driver.Found.Module
 	}
 	if len(shown(s, gpu.NVIDIA)) > 0 {
-		version, _, _ := strings.Cut(s.Machine.Found.Driver, ",") // beside it may stand AMD's
+		version, _, _ := strings.Cut(s.Machine.Found.Driver, ",") // AMD's version may follow
 		return version
 	}
 	return ""
@@ -89,16 +89,16 @@ are of different versions, one program is built from two CUDAs, and fails when i
 
 Set CUDA_HOME to the toolkit whose bin is first in PATH, or leave it unset.`,
 		From: []string{"pytorch/pytorch: torch/utils/cpp_extension.py (_find_cuda_home)", "https://cmake.org/cmake/help/latest/envvar/CUDACXX.html"},
-	}, false, lookNVCC}
+	}, false, checkNVCC}
 }
 
-func lookNVCC(s hostinfo.Site) []Finding {
+func checkNVCC(s hostinfo.Site) []Finding {
 	const code = "nvcc"
 	if s.Toolkits.Problem != "" {
 		return blind(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
 	name, home := "CUDA_HOME", ""
-	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} { // the later one goes first
+	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} { // the later one counts
 		if v, set := s.Env.Lookup(n); set && v != "" {
 			name, home = n, v
 		}
@@ -155,10 +155,10 @@ The parts of cuDNN load each other by name and must be of one version: when the 
 libcudnn_ops.so.9 of another version in the next one, programs end with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH. Leave one copy where the
 loader looks; usually a folder in LD_LIBRARY_PATH is to be taken out.`,
 		From: []string{"https://man7.org/linux/man-pages/man8/ld.so.8.html", "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/ (cudnnStatus_t, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)"},
-	}, false, lookLibraries}
+	}, false, checkLibraries}
 }
 
-func lookLibraries(s hostinfo.Site) []Finding {
+func checkLibraries(s hostinfo.Site) []Finding {
 	const code = "cuda-libraries"
 	if s.Libraries.Problem != "" {
 		return blind(code, "the libraries that the loader finds", s.Libraries.Problem, "")

@@ -68,11 +68,11 @@ func librarySightings() []sighting {
 	}
 }
 
-// One finding carries one mistake: a toolkit and its own library are not told twice.
-func TestToolkitIsToldOnce(t *testing.T) {
+// One mistake gives one finding: a toolkit and its own library are not reported twice.
+func TestToolkitIsReportedOnce(t *testing.T) {
 	s := loaderFinds("libcudart.so.13 /usr/local/cuda-13.0/lib64/libcudart.so.13 13.0.48")
 	s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{{Folder: "/usr/local/cuda-13.0", Version: "13.0", NVCC: true, OnPath: true}})
-	found := lookCUDA(s)
+	found := checkCUDA(s)
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "driver 550.54.15 is too old for CUDA 13.0") || !strings.Contains(found[0].Do, "580 or newer, or build and run with CUDA 12.4") {
 		t.Errorf("%+v", found)
 	}

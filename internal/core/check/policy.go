@@ -9,9 +9,9 @@ import (
 
 func policyFile() Check {
 	page := Page{
-		Code: "policy-file", Title: "A configuration file cannot be used, or names nobody",
+		Code: "policy-file", Title: "A configuration file cannot be used, or names an unknown user or group",
 		Text: "`/etc/gpuard/config.yaml` says who may use which GPUs, how many, how much of each and for how long, and which flags are meant where none were given; `~/.config/gpuard/config.yaml` says the same for one user, and can only narrow. The first must belong to root, the second to its user, and nobody else may write either. With a mistake in one of them, or where it is not to be trusted, nothing is leased: half a policy would be none.\n\n" +
-			"A user or a group that nobody knows is no mistake that stops anything, but its rule never counts: a misspelt name, or a directory server that does not answer.",
+			"A user or group that the system does not know stops nothing, but its rule never counts: a misspelt name, or a directory server that does not answer.",
 		From: []string{"gpuard: docs/how-to/team-rules.md"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {

@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// pythonChecks look at Python environments by what is installed in them, beside the driver and the cards.
+// pythonChecks compare the packages of Python environments with the driver and the cards.
 func pythonChecks() []Check {
 	return []Check{
 		pythonEnvironments(), torchBuild(), torchDriver(), torchCards(), torchCompanions(),
@@ -24,16 +24,16 @@ func pythonChecks() []Check {
 	}
 }
 
-// inPythons makes the Look of a check of every environment. What is found in an environment that nothing selects now is only
-// worth knowing. content is said where all is well; it is about packages, where there are any.
-func inPythons(code, content string, packages []string, look func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
+// inPythons makes the Look of a check that runs on every environment. A finding in an environment that is not in use
+// has severity info at most. content is the text when nothing is wrong, in environments that have one of the packages.
+func inPythons(code, content string, packages []string, check func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
 		if s.Pythons.Problem != "" {
 			return blind(code, "the Python environments", s.Pythons.Problem, "")
 		}
 		var all []Finding
 		for _, p := range s.Pythons.Found {
-			for _, f := range look(s, p) {
+			for _, f := range check(s, p) {
 				f.Code = code
 				if f.Severity.Bad() && !p.Active {
 					f.Severity = Info
@@ -55,13 +55,13 @@ func inPythons(code, content string, packages []string, look func(s hostinfo.Sit
 	}
 }
 
-// besideDevices is inPythons for a check that compares packages with the devices of the machine.
-func besideDevices(code, content string, packages []string, look func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
+// withDevices is inPythons for a check that compares packages with the devices of the machine.
+func withDevices(code, content string, packages []string, check func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
 		if !has(s, gpu.NVIDIA) && !has(s, gpu.AMD) {
-			return inPythons(code, "there is no GPU here to compare it with", packages, look)(s)
+			return inPythons(code, "there is no GPU here to compare it with", packages, check)(s)
 		}
-		return inPythons(code, content, packages, look)(s)
+		return inPythons(code, content, packages, check)(s)
 	}
 }
 
@@ -87,8 +87,8 @@ func byConda(p hostinfo.Python, names ...string) bool {
 	return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
 }
 
-// pip is the command that installs packages into an environment. The Python of a distribution refuses pip; what is meant
-// for it goes into a new environment.
+// pip is the command that installs packages into an environment. A distribution's Python refuses pip, so there the
+// advice is a new environment.
 // Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
 func pip(p hostinfo.Python, packages string) string {
 	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
@@ -98,7 +98,7 @@ func pip(p hostinfo.Python, packages string) string {
 	return pipIn(p, "install") + " " + packages
 }
 
-// swap is the command that takes packages out of an environment and then installs others.
+// swap is the command that removes packages from an environment and then installs others.
 func swap(p hostinfo.Python, out, in string) string {
 	if p.Prefix == "/usr" {
 		return pip(p, in)
@@ -114,7 +114,7 @@ func pipIn(p hostinfo.Python, verb string) string {
 	return interpreter + " -m pip " + verb
 }
 
-// nvidias are the NVIDIA devices that programs started here see; all, where a mask hides them all.
+// nvidias lists the NVIDIA devices that programs started here see; all, where a mask hides them all.
 func nvidias(s hostinfo.Site) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
@@ -142,12 +142,12 @@ func has(s hostinfo.Site, vendor gpu.Vendor) bool {
 	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 		return true
 	}
-	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor] // AMD's number stands for its processors' graphics too
+	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor] // AMD's vendor ID is also that of its processors' graphics
 	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return id != 0 && c.Vendor == id })
 }
 
-// driverVersion is the NVIDIA driver that programs use: the one of the kernel, or a newer libcuda beside it where NVIDIA's
-// forward compatibility package is installed. "" when nothing tells.
+// driverVersion is the version of the NVIDIA driver that programs use: the kernel's, or that of a newer libcuda where
+// NVIDIA's forward compatibility package is installed. "" when unknown.
 // Source: docs.nvidia.com/deploy/cuda-compatibility, "Forward Compatibility".
 func driverVersion(s hostinfo.Site) string {
 	version := moduleVersion(s)
@@ -182,7 +182,7 @@ func pythonEnvironments() Check {
 	}}
 }
 
-// summary names what was found: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
+// summary lists the environments: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
 func summary(found []hostinfo.Python) string {
 	if len(found) == 0 {
 		return "no Python environment was found"

@@ -17,7 +17,7 @@ const (
 	jaxNeeds        = "https://docs.jax.dev/en/latest/installation.html"
 )
 
-// onnxFamily are packages that all bring the same folder, onnxruntime. Source: onnxruntime.ai/docs/install.
+// onnxFamily lists packages that all install the same folder, onnxruntime. Source: onnxruntime.ai/docs/install.
 func onnxFamily() []string {
 	return []string{"onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-openvino", "onnxruntime-training", "onnxruntime-directml", "onnxruntime-qnn", "ort-nightly", "ort-nightly-gpu"}
 }
@@ -59,7 +59,7 @@ func onnxBoth() Check {
 	})}
 }
 
-// onnxMeant is the one of several builds that can use a GPU of this machine, else the first.
+// onnxMeant is the build that can use a GPU of this machine, else the first.
 func onnxMeant(s hostinfo.Site, names []string) string {
 	for _, wanted := range []struct {
 		vendor gpu.Vendor
@@ -72,11 +72,11 @@ func onnxMeant(s hostinfo.Site, names []string) string {
 	return names[0]
 }
 
-// library is a CUDA library that a package loads, and under what names it comes.
+// library is a CUDA library that a package loads, with the names of its packages.
 type library struct {
 	name  string   // "cuDNN"
 	so    string   // "libcudnn.so."
-	wheel string   // "nvidia-cudnn": with -cu12 behind it, or without from CUDA 13 on
+	wheel string   // "nvidia-cudnn": with the suffix -cu12, or from CUDA 13 on without
 	conda []string // packages of conda
 }
 
@@ -91,8 +91,8 @@ func cudnn() library {
 	return library{"cuDNN", "libcudnn.so.", "nvidia-cudnn", []string{"cudnn", "libcudnn"}}
 }
 
-// seen are the versions of a library that a package of this environment may load: from wheels for a CUDA major version, of
-// conda, and where the loader looks.
+// seen lists the versions of a library that a package of this environment may load: from wheels for a CUDA major
+// version, from conda, and from the loader's folders.
 func (l library) seen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []string) {
 	for _, k := range p.Packages {
 		of := k.Name == fmt.Sprintf("%s-cu%d", l.wheel, cuda) || k.Name == l.wheel && cuda >= 13 || k.From == "conda" && slices.Contains(l.conda, k.Name)
@@ -105,7 +105,7 @@ func (l library) seen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []
 	}
 	for _, found := range s.Libraries.Found {
 		if number, ok := strings.CutPrefix(found.Name, l.so); ok {
-			if compat.Compare(found.Version, number) > 0 { // the file's name says more than the link's
+			if compat.Compare(found.Version, number) > 0 { // the file's name has more digits than the link's
 				number = found.Version
 			}
 			versions = append(versions, number)
@@ -121,7 +121,7 @@ func fits(version, needed string) bool {
 	return have == want && (compat.Compare(version, needed) >= 0 || len(compat.Numbers(version)) == 1)
 }
 
-// missing lists the libraries that a package needs and that nothing provides: "cuDNN 9 (there is 8.9.7)".
+// missing lists the libraries that a package needs and that are not installed: "cuDNN 9 (there is 8.9.7)".
 func missing(s hostinfo.Site, p hostinfo.Python, n compat.Needs, minor bool) (lacks []string) {
 	cuda, _ := compat.Major(n.CUDA)
 	need := func(l library, version string) {
@@ -148,7 +148,7 @@ func missing(s hostinfo.Site, p hostinfo.Python, n compat.Needs, minor bool) (la
 	return lacks
 }
 
-// throughTorch reports whether importing PyTorch first brings the libraries: its wheels hold them or depend on them.
+// throughTorch reports whether importing PyTorch first loads the libraries: its wheels contain them or depend on them.
 func throughTorch(p hostinfo.Python, n compat.Needs) bool {
 	t, found := torchOf(p)
 	mine, _ := compat.Major(t.cuda)
@@ -157,8 +157,8 @@ func throughTorch(p hostinfo.Python, n compat.Needs) bool {
 	return found && t.cuda != "" && mine == need && (fits("9", n.CUDNN) && newer || fits("8", n.CUDNN) && !newer)
 }
 
-// needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have the same
-// name and version: what they say themselves counts.
+// needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have
+// the same name and version, so the build's own metadata counts.
 // Source: onnxruntime.ai/docs/install; onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
 func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 	n, known := compat.Package(k.Name, k.Version)
@@ -173,7 +173,7 @@ func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 	return n, true
 }
 
-// libraryFinding is a package whose libraries are not there.
+// libraryFinding reports a package whose libraries are missing.
 func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, minor bool, severity Severity, do func(n compat.Needs) string) []Finding {
 	n, known := needsOf(p, k)
 	if !known || !has(s, gpu.NVIDIA) {
@@ -197,7 +197,7 @@ func onnxLibraries() Check {
 			"Install the libraries into the environment (from 1.21 on `onnxruntime-gpu[cuda,cudnn]` brings them, and a program calls `onnxruntime.preload_dlls()` before it makes a session, so that they are found), or a CUDA toolkit and cuDNN on the system; or choose the release for the CUDA that is there. A program that imports PyTorch 2.4 or newer of the same CUDA major version first has them already.",
 		From: []string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := installed(p, "onnxruntime-gpu")
 		usual, _ := compat.Package(k.Name, k.Version)
 		if n, _ := needsOf(p, k); !found || byConda(p, "onnxruntime") || throughTorch(p, n) {
@@ -210,7 +210,7 @@ func onnxLibraries() Check {
 			cuda, _ := compat.Major(n.CUDA)
 			dnn, _ := compat.Major(n.CUDNN)
 			suffix := fmt.Sprintf("-cu%d", cuda)
-			if cuda >= 13 { // where only cuDNN's has one
+			if cuda >= 13 { // for CUDA 13 only cuDNN's wheel has a suffix
 				suffix = ""
 			}
 			return pip(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))
@@ -225,7 +225,7 @@ func tensorflowLibraries() Check {
 			"Install `tensorflow[and-cuda]` of the same version.",
 		From: []string{tensorflowNeeds, "https://www.tensorflow.org/install/pip", "openxla/xla: xla/stream_executor/cuda/cuda_dnn.cc"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := installed(p, "tensorflow")
 		if !found || byConda(p, "tensorflow", "tensorflow-base") {
 			return nil
@@ -247,7 +247,7 @@ func jaxPlugin(p hostinfo.Python) (hostinfo.Package, bool) {
 	return hostinfo.Package{}, false
 }
 
-// jaxExtra is what JAX with all its libraries is called on PyPI: "'jax[cuda13]==0.8.0'".
+// jaxExtra is the requirement for JAX with all its libraries: "'jax[cuda13]==0.8.0'".
 func jaxExtra(p hostinfo.Python, cuda int) string {
 	word := fmt.Sprintf("jax[cuda%d]", cuda)
 	if k, ok := installed(p, "jax"); ok {
@@ -263,7 +263,7 @@ func jaxLibraries() Check {
 			"Install `jax[cuda12]` or `jax[cuda13]`, which bring all of it.",
 		From: []string{jaxNeeds, "https://github.com/jax-ml/jax/issues/29315", "https://github.com/conda-forge/jaxlib-feedstock/issues/277"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := jaxPlugin(p)
 		if !found || byConda(p, "jaxlib") {
 			return nil
@@ -282,7 +282,7 @@ func jaxBuild() Check {
 			"Install `jax[cuda12]` or `jax[cuda13]`, and let that command choose the versions of all parts.",
 		From: []string{jaxNeeds, "jax-ml/jax: jaxlib/plugin_support.py"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		lib, found := installed(p, "jaxlib")
 		if !found || byConda(p, "jaxlib") || !has(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
 			return nil
@@ -312,7 +312,7 @@ func jaxBuild() Check {
 // packageCards is the check of packages against the compute capability of each card.
 func packageCards(code, name, text string, from []string, packages []string, do func(p hostinfo.Python, k hostinfo.Package) string) Check {
 	page := Page{Code: code, Title: name + " does not support a GPU of this machine", Text: text, From: from}
-	return Check{Page: page, Look: besideDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
+	return Check{Page: page, Look: withDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
 		for _, one := range packages {
 			k, found := installed(p, one)
 			n, known := needsOf(p, k)
@@ -338,8 +338,8 @@ func onnxCards() Check {
 		[]string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0", cudaNotes}, []string{"onnxruntime-gpu"}, olderRelease)
 }
 
-// olderRelease is the command that installs the last release of a package for the CUDA major version before its own; "" when
-// the tables do not know one.
+// olderRelease is the command that installs the last release of a package for the previous CUDA major version; "" when
+// the tables do not have one.
 func olderRelease(p hostinfo.Python, k hostinfo.Package) string {
 	n, _ := compat.Package(k.Name, k.Version)
 	cuda, _ := compat.Major(n.CUDA)
@@ -349,7 +349,7 @@ func olderRelease(p hostinfo.Python, k hostinfo.Package) string {
 	return ""
 }
 
-// packageDriver is the check of a package against the driver, by the floor of its CUDA's major version.
+// packageDriver is the check that the driver is new enough for the CUDA major version of a package.
 func packageDriver(code, name string, packages ...string) Check {
 	page := Page{
 		Code: code, Title: "The NVIDIA driver is too old for " + name + "'s CUDA",
@@ -357,7 +357,7 @@ func packageDriver(code, name string, packages ...string) Check {
 			"Update the driver, or install a release for an older CUDA.",
 		From: []string{cudaMinor, cudaNotes, map[string]string{"ONNX Runtime": onnxNeeds, "TensorFlow": tensorflowNeeds, "JAX": jaxNeeds, "CuPy": "https://docs.cupy.dev/en/stable/install.html"}[name]},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every "+name, packages, func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "the driver is new enough for every "+name, packages, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		var bad []Finding
 		for _, one := range packages {
 			k, found := installed(p, one)

@@ -29,7 +29,7 @@ func amdOnly() hostinfo.Site {
 	return hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
 }
 
-// processorGraphics is a machine whose only device is inside of its processor.
+// processorGraphics is a machine whose only device is part of its processor.
 func processorGraphics() hostinfo.Site {
 	s := amdOnly()
 	s.Machine.Found.Devices[0].MemoryTotal = new(512 * gpu.MiB)
@@ -56,13 +56,13 @@ func pythons(s hostinfo.Site, all ...hostinfo.Python) hostinfo.Site {
 	return s
 }
 
-// built says for what PyTorch is built.
+// built sets for what PyTorch is built.
 func built(p hostinfo.Python, cuda, hip string) hostinfo.Python {
 	p.Torch = &hostinfo.Torch{CUDA: cuda, HIP: hip}
 	return p
 }
 
-// onnxFor is an environment whose ONNX Runtime says for which CUDA it was built.
+// onnxFor is an environment with an ONNX Runtime that was built for this CUDA.
 func onnxFor(cuda string, packages ...string) hostinfo.Python {
 	p := venv(packages...)
 	p.ONNX = cuda
@@ -293,7 +293,7 @@ func pythonSightings() []sighting {
 	return all
 }
 
-// What a person reads must name the numbers of this machine, and the command that mends it.
+// The texts must contain the numbers of this machine, and the command that fixes the problem.
 func TestPythonSays(t *testing.T) {
 	look := func(code string, s hostinfo.Site) Finding {
 		for _, c := range pythonChecks() {

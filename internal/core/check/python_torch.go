@@ -23,10 +23,10 @@ type torchHere struct {
 	version   string
 	cuda, hip string
 	known     bool // what it was built for
-	wheel     bool // one of PyTorch's own wheels, and not conda's build or a self-made one
+	wheel     bool // one of PyTorch's own wheels, not conda's build or a local one
 }
 
-// torchNames are the packages that bring PyTorch: of PyPI, and of conda.
+// torchNames are the packages that install PyTorch: PyPI's and conda's.
 func torchNames() []string { return []string{"torch", "pytorch"} }
 
 // torchOf finds PyTorch; ok is false where there is none.
@@ -53,8 +53,8 @@ func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 	return t, true
 }
 
-// torchWheel is the newest CUDA whose wheels of this PyTorch run with the driver and on all the cards; "" when the tables
-// have none. PyTorch's index keeps releases, and neither "1.13.0a0" of a distribution nor nightly builds.
+// torchWheel is the newest CUDA whose wheels of this PyTorch run with the driver and on all the cards; "" when the
+// tables have none. PyTorch's index keeps releases, but not a distribution's "1.13.0a0" or nightly builds.
 func torchWheel(s hostinfo.Site, version string) string {
 	if number, _, _ := strings.Cut(version, "+"); strings.Trim(number, "0123456789.") != "" {
 		return ""
@@ -86,10 +86,10 @@ func torchBuild() Check {
 			"Install the build for this machine, from <https://pytorch.org/get-started/locally/>. `python -c 'import torch; print(torch.version.cuda, torch.version.hip)'` says what a build is for.",
 		From: []string{"https://pytorch.org/get-started/locally/", "pytorch/pytorch: torch/version.py, torch/cuda/__init__.py"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		nvidia, amd := has(s, gpu.NVIDIA), has(s, gpu.AMD)
-		if nvidia { // beside NVIDIA cards nobody means the graphics of the processor
+		if nvidia { // on a machine with NVIDIA cards, the processor's graphics are not meant
 			amd = slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)
 		}
 		if !found || !nvidia && !amd {
@@ -124,8 +124,8 @@ func torchBuild() Check {
 	})}
 }
 
-// ownMemory tells cards from the graphics of AMD's processors, which few people compute on: those have a small piece of the
-// computer's memory.
+// ownMemory distinguishes AMD cards from the graphics of AMD's processors, which use a small part of the main memory
+// and are rarely used for computing.
 func ownMemory(d gpu.Device) bool {
 	return d.Vendor == gpu.AMD && d.MemoryTotal != nil && *d.MemoryTotal >= 6*gpu.GiB
 }
@@ -137,7 +137,7 @@ func torchDriver() Check {
 			"Update the driver, or install a build of PyTorch for an older CUDA. On data centre cards NVIDIA's `cuda-compat` package is a third way.",
 		From: []string{cudaMinor, cudaNotes, torchMatrix},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "the driver is new enough for every PyTorch", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "the driver is new enough for every PyTorch", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		if !found || t.cuda == "" {
 			return nil
@@ -151,7 +151,7 @@ func torchDriver() Check {
 	})}
 }
 
-// driverFinding compares the driver with the CUDA that something was built for; other is a second way out, "" for none.
+// driverFinding compares the driver with the CUDA that a package was built for; other is a second remedy, "" for none.
 func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Finding {
 	if !has(s, gpu.NVIDIA) {
 		return nil
@@ -175,7 +175,7 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 		Why: "it cannot use any GPU with this driver", Do: do}}
 }
 
-// unsupported reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver gains nothing.
+// unsupported reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver does not help.
 func unsupported(s hostinfo.Site, cuda string) bool {
 	devices := nvidias(s)
 	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Compute == nil || !dropped(*d.Compute, cuda) })
@@ -195,7 +195,7 @@ func torchCards() Check {
 			"Code for X.y runs on cards X.z with z not smaller than y, and never on cards with another X. Install the wheel that has code for the card, or hide the card from the program.",
 		From: []string{torchMatrix, "pytorch/pytorch: torch/cuda/__init__.py (_check_capability)", "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#binary-compatibility"},
 	}
-	return Check{Page: page, Look: besideDevices(page.Code, "every PyTorch has code for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
+	return Check{Page: page, Look: withDevices(page.Code, "every PyTorch has code for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		if !found || t.cuda == "" {
 			return nil
@@ -221,15 +221,15 @@ func torchCards() Check {
 	})}
 }
 
-// dropped reports whether a CUDA is too new for a card: its compiler makes no code for it any more.
+// dropped reports whether a CUDA no longer compiles for a card.
 func dropped(c gpu.Capability, cuda string) bool {
 	h, known := compat.Of(c)
 	major, ok := compat.Major(cuda)
 	return known && ok && h.LastCUDA != 0 && major > h.LastCUDA
 }
 
-// cardFindings says which of the cards that a program sees fail. Where others are left, it is a warning: small old cards
-// that drive a display are common beside new ones.
+// cardFindings reports the cards, of those that a program sees, for which fails is true. If other cards remain it is a
+// warning: machines often have a small old card for the display.
 func cardFindings(s hostinfo.Site, what, carries string, fails func(gpu.Capability) bool, do func() string) []Finding {
 	var bad []string
 	good := false
@@ -278,7 +278,7 @@ func torchCompanions() Check {
 				continue
 			}
 			number, _, _ := strings.Cut(k.Version, "+")
-			bad = append(bad, Finding{Severity: Warning, Seen: fmt.Sprintf("%s %s stands beside PyTorch %s, which is built for CUDA %s", name, k.Version, t.version, t.cuda),
+			bad = append(bad, Finding{Severity: Warning, Seen: fmt.Sprintf("%s %s is installed with PyTorch %s, which is built for CUDA %s", name, k.Version, t.version, t.cuda),
 				Why: "they must be built for the same CUDA: the import fails, or operators for the GPU are missing",
 				Do:  pip(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
 		}

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// unsuffixed are NVIDIA's wheels that have no -cu13 in their name for CUDA 13, beside those that have.
+// unsuffixed lists NVIDIA's wheels whose CUDA 13 versions have no -cu13 in the name; others have it.
 // Source: pypi.org/project/cuda-toolkit, its extras.
 func unsuffixed() []string {
 	return []string{"nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "nvidia-cuda-cupti", "nvidia-cufft", "nvidia-curand", "nvidia-cusolver", "nvidia-cusparse", "nvidia-nvjitlink", "nvidia-nvtx", "nvidia-cufile"}
@@ -39,7 +39,7 @@ func wheel(k hostinfo.Package) (component string, cuda int, ok bool) {
 
 func wheelsMixed() Check {
 	page := Page{
-		Code: "nvidia-wheels-mixed", Title: "NVIDIA's libraries for several CUDA versions stand in one environment",
+		Code: "nvidia-wheels-mixed", Title: "NVIDIA's libraries for several CUDA versions are in one environment",
 		Text: "pip installs NVIDIA's libraries as wheels whose names end in the CUDA major version: `nvidia-cudnn-cu11`, `nvidia-cudnn-cu12`, `nvidia-cudnn-cu13`; most of those for CUDA 13 have no ending (`nvidia-cublas`). Wheels of one library for two CUDA versions (cuDNN, NCCL, cuSPARSELt, NVSHMEM and all of those for CUDA 11 and 12) install the same files below `site-packages/nvidia`, so the last one wins and the other framework loads a library made for another CUDA. It comes from two frameworks with different CUDA versions in one environment, or from an upgrade that left the old wheels behind.\n\n" +
 			"Uninstall the wheels that no framework needs, then install those of the version that is needed again (`--force-reinstall --no-deps`): uninstalling took files of both. Frameworks with different CUDA major versions belong into different environments.",
 		From: []string{"https://pypi.org/project/nvidia-cudnn-cu12/", "https://pypi.org/project/nvidia-cudnn-cu13/", "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/ (pip wheels)"},
@@ -77,14 +77,14 @@ func wheelsMixed() Check {
 		}
 		slices.Sort(versions)
 		if len(clash) == 0 {
-			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + numbers(versions) + " stand beside each other", Why: "each framework finds its own, at twice the size on disk and in memory"}}
+			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + numbers(versions) + " are both installed", Why: "each framework finds its own, at twice the size on disk and in memory"}}
 		}
 		return []Finding{{Severity: Warning, Seen: "wheels of the same library overwrite each other: " + strings.Join(clash, ", "), Why: "a framework may load a library that is made for another CUDA, and fail in its first operation",
 			Do: "give frameworks of different CUDA versions environments of their own" + onlyFor(p, keptCUDA(p, versions), byCUDA)}}
 	})}
 }
 
-// keptCUDA is the one of several CUDA versions whose wheels are needed: PyTorch's, else the newest.
+// keptCUDA is the CUDA version whose wheels to keep: PyTorch's, else the newest.
 func keptCUDA(p hostinfo.Python, versions []int) int {
 	t, _ := torchOf(p)
 	if major, ok := compat.Major(t.cuda); ok && slices.Contains(versions, major) {
@@ -93,8 +93,8 @@ func keptCUDA(p hostinfo.Python, versions []int) int {
 	return slices.Max(versions)
 }
 
-// onlyFor is how an environment gets rid of the wheels for other CUDA versions: what stays has lost files to them and is
-// installed again.
+// onlyFor is the command that removes the wheels for other CUDA versions. The kept wheels are reinstalled, because the
+// others have overwritten some of their files.
 func onlyFor(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 	var out, in []string
 	for _, cuda := range slices.Sorted(maps.Keys(byCUDA)) {
@@ -110,7 +110,8 @@ func onlyFor(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 	return fmt.Sprintf(", or keep those for CUDA %d alone: %s", keep, swap(p, strings.Join(out, " "), "--force-reinstall --no-deps "+strings.Join(in, " ")))
 }
 
-// apart reports whether wheels of one component do not share files: those for CUDA 13 without an ending lie in nvidia/cu13.
+// apart reports whether wheels of one component do not share files: those for CUDA 13 without a suffix are in
+// nvidia/cu13.
 func apart(versions []int, at string) bool {
 	_, component, _ := strings.Cut(at, "\t")
 	others := slices.DeleteFunc(slices.Clone(versions), func(v int) bool { return v == 13 })
@@ -164,9 +165,10 @@ func pathOverWheels() Check {
 	})}
 }
 
-// shadows reports whether a file that is found in place of the wheel's may harm: it has the same major version, lies elsewhere
-// and is older. Newer ones of the same major version take older programs, but for cuDNN, whose parts must all be of one.
-// "9.10.2" in a file's name stands for every 9.10.2.x of the wheels, and a name with nothing but a major version says nothing.
+// shadows reports whether a file that is found before the wheel's may do harm: it has the same major version, another
+// folder, and is older. Newer libraries of the same major version run older programs, except cuDNN, whose parts must
+// all have one version. "9.10.2" in a file's name matches every 9.10.2.x of the wheels; a name with only a major
+// version is not judged.
 // Source: docs.nvidia.com/deploy/cuda-compatibility, "Minor Version Compatibility".
 func (l library) shadows(p hostinfo.Python, f hostinfo.Library) bool {
 	number, _ := strings.CutPrefix(f.Name, l.so)
@@ -228,8 +230,8 @@ func pythonRuns() Check {
 	}}
 }
 
-// cpuBuild reports whether a library was installed as a build that knows no GPU. Where that is a mistake, the check of the
-// build says so.
+// cpuBuild reports whether the installed build of a library does not support GPUs. The check of the build reports that
+// if it is a mistake.
 func cpuBuild(p hostinfo.Python, library string) bool {
 	switch library {
 	case "torch":
@@ -281,7 +283,7 @@ func tensorCores() Check {
 			}
 		}
 		if len(found) == 0 {
-			return ok(page.Code, "there is no NVIDIA GPU whose tensor cores could be told")
+			return ok(page.Code, "there is no NVIDIA GPU with known tensor cores")
 		}
 		return found
 	}}

@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// sighting is one site and what a check must say of it. Each topic lists its own in a function of its test file; every code
-// needs one that it finds something in, and one that it is content with.
+// sighting is one site and the finding that a check must return for it. Each topic lists its own in a function of its
+// test file. Every code needs one with a bad finding and one with a good one.
 type sighting struct {
 	code, name string
 	site       hostinfo.Site
@@ -54,7 +54,7 @@ func see(t *testing.T, checks []Check, all []sighting) {
 	}
 }
 
-// complete: whoever reads a finding learns what was seen, why it matters and what to do.
+// complete: every finding says what was found, why it matters and what to do.
 func complete(t *testing.T, code string, f Finding) {
 	t.Helper()
 	if f.Code != code || f.Seen == "" {

@@ -12,29 +12,28 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Verdict is the first thing doctor says.
+// Verdict is the summary of doctor.
 type Verdict struct {
 	Runs    *bool  `json:"runs"`    // whether GPU programs will run here; null when that cannot be told
 	Summary string `json:"summary"` // the same in one sentence
 	Next    string `json:"next"`    // the one thing to do next; "" when there is nothing
 }
 
-// Diagnosis is doctor's whole answer.
+// Diagnosis is the whole result of doctor.
 type Diagnosis struct {
 	Verdict
 	Findings []Finding     `json:"findings"` // of every check that ran, causes before consequences; never nil
 	Site     hostinfo.Site `json:"-"`
 }
 
-// Diagnose runs every check and judges what they found.
+// Diagnose runs every check and judges the findings.
 func Diagnose(s hostinfo.Site) Diagnosis {
 	found := Site(s)
 	return Diagnosis{Judge(s, found), found, s}
 }
 
-// Judge makes the verdict of all findings of Site. A check that says that no GPU program runs has the last word, the first
-// one before the others, because causes stand before consequences. Else the devices count that the drivers show and that may
-// get work.
+// Judge makes the verdict from all findings of Site. The first error that stops all GPU programs decides, because
+// causes come before consequences. Without one, the visible devices that may get work decide.
 func Judge(s hostinfo.Site, findings []Finding) Verdict {
 	return judge(s, findings, stops())
 }
@@ -75,8 +74,8 @@ func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	return Verdict{new(true), will + ": " + devices(s), worst.Do}
 }
 
-// unfit is why no program runs where each device that answers and is not hidden must not get work; nil where one may. What
-// the checks call less than an error keeps no program from running.
+// unfit is why no program runs when each device that answers and is not hidden must not get work; nil where one may.
+// Findings below an error do not keep programs from running.
 func unfit(s hostinfo.Site, findings []Finding) *Finding {
 	m := s.Machine.Found
 	hidden, _ := visible.Limit(s.Env, m)
@@ -98,13 +97,13 @@ func unfit(s hostinfo.Site, findings []Finding) *Finding {
 		return nil
 	}
 	f := findings[i]
-	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) { // a reset takes no error off the list
+	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) { // a reset does not remove an error from the list
 		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(named(m, sick[0]), "GPU "))
 	}
 	return &f
 }
 
-// worst is the first of the worst findings that need something done: what is only worth knowing needs nothing.
+// worst is the first of the worst findings that need action: warnings and errors.
 func worst(findings []Finding) (w Finding) {
 	for _, s := range []Severity{Error, Warning} {
 		if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == s }); i >= 0 {
@@ -114,8 +113,8 @@ func worst(findings []Finding) (w Finding) {
 	return Finding{}
 }
 
-// reason is what to do about a machine that cannot be read, where a check of its driver or devices knows why: what is wrong
-// with a Python environment does not matter yet.
+// reason is the advice of the finding that explains why a machine cannot be read. Only checks of drivers and devices
+// count: Python environments do not matter yet.
 func reason(findings []Finding) string {
 	near := slices.Concat(driverChecks(), deviceChecks())
 	return worst(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
@@ -123,7 +122,7 @@ func reason(findings []Finding) string {
 	})).Do
 }
 
-// hasNoCard: the PCI bus was read and shows nothing of a vendor whose GPUs are known. Under WSL no GPU is on it.
+// hasNoCard reports whether the PCI bus shows no card of a supported vendor. Under WSL no GPU is on it.
 func hasNoCard(s hostinfo.Site) bool {
 	const nvidia, amd = 0x10de, 0x1002
 	return !s.Driver.Found.WSL && !s.Driver.Found.Tegra && s.Driver.Found.Module == "" && s.Cards.Problem == "" && !slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
@@ -132,7 +131,8 @@ func hasNoCard(s hostinfo.Site) bool {
 // answers reports whether the driver reads the device.
 func answers(d gpu.Device) bool { return d.Problem == "" }
 
-// devices counts by model what answers and is not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver 550.54.15".
+// devices counts by model the devices that answer and are not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver
+// 550.54.15".
 func devices(s hostinfo.Site) string {
 	m := s.Machine.Found
 	hidden, _ := visible.Limit(s.Env, m)

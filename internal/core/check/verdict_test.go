@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestVerdictOfMachines: whole machines through every check: what is wrong with all GPUs is said as that, with the step that mends it.
+// TestVerdictOfMachines runs every check on whole machines: one fault of all GPUs is reported as such, with its remedy.
 func TestVerdictOfMachines(t *testing.T) {
 	for name, c := range map[string]struct {
 		site       hostinfo.Site
@@ -99,7 +99,7 @@ func TestVerdictOfMachines(t *testing.T) {
 	}
 }
 
-// TestCheckThatPanics: its mistake is an unknown finding.
+// TestCheckThatPanics: a bug in a check gives an unknown finding.
 func TestCheckThatPanics(t *testing.T) {
 	c := Check{Page: Page{Code: "oops"}, Look: func(hostinfo.Site) []Finding { panic("no driver") }}
 	if got := c.sure(hostinfo.Site{}); len(got) != 1 || got[0].Code != "oops" || got[0].Severity != Unknown || got[0].Do == "" {
@@ -107,7 +107,7 @@ func TestCheckThatPanics(t *testing.T) {
 	}
 }
 
-// TestEmptySite: about a machine of which nothing could be read nothing is claimed, and no check has a finding of another's code.
+// TestEmptySite: nothing is claimed about a machine that could not be read, and no check returns another's code.
 func TestEmptySite(t *testing.T) {
 	const why = "not looked"
 	s := hostinfo.Site{Machine: hostinfo.Failed[gpu.Machine](why), Driver: hostinfo.Failed[hostinfo.Driver](why), Cards: hostinfo.Failed[[]hostinfo.Card](why), Nodes: hostinfo.Failed[[]hostinfo.Node](why),

@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// Clean makes foreign text (a process name, an argument, a user name) safe to show on one line of a terminal:
-// tabs and line breaks become a space; other control characters, invisible formatting such as bidirectional
-// overrides, and invalid UTF-8 are dropped. Printable text of any language stays.
+// Clean makes untrusted text (a process name, an argument, a user name) safe to print on one line of a terminal: tabs
+// and line breaks become a space; other control characters, invisible formatting such as bidirectional overrides, and
+// invalid UTF-8 are dropped. Printable text of any language stays.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

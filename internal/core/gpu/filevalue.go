@@ -13,20 +13,20 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// value is one place of a machine file, bound to the variable that it fills.
+// value is one position in a machine file, bound to the variable that it sets.
 type value interface {
 	read(d *document, n *node, path string) error
 	write() any // nil when absent
 }
 
-// key is one key of an object. A required key must be present; whether it may be null its value decides.
+// key is one key of an object. A required key must be present; its value decides whether it may be null.
 type key struct {
 	name     string
 	required bool
 	value    value
 }
 
-// record is an object. Keys that it does not know are kept in extra, where there is one.
+// record is an object. Unknown keys are kept in extra, unless that is nil.
 type record struct {
 	keys  []key
 	extra *Extra
@@ -69,7 +69,7 @@ func (o record) read(d *document, n *node, path string) error {
 	return nil
 }
 
-// missing points at the unknown key that looks most like the missing one, else at the object.
+// missing reports the unknown key most similar to the missing one, else the object.
 func (o record) missing(d *document, n *node, path, name string) error {
 	best, far := -1, 1+len(name)/3
 	for i, m := range n.members {
@@ -118,7 +118,7 @@ func (o record) write() any {
 	return out
 }
 
-// list is an array; null leaves it nil, which is absent and not the same as empty.
+// list is an array; null leaves it nil, which is absent and differs from empty.
 type list[T any] struct {
 	into     *[]T
 	item     func(*T) value
@@ -175,7 +175,7 @@ func (o optional[T]) write() any {
 	return o.item(*o.into).write()
 }
 
-// number is a bounded number. Zero is written as absent when hideZero says that it means unknown.
+// number is a bounded number. With hideZero, zero means unknown and is written as absent.
 type number[N ~int | ~int64 | ~uint32 | ~uint64 | ~float64] struct {
 	into     *N
 	low      N
@@ -230,11 +230,11 @@ func (v truth) read(d *document, n *node, path string) error {
 
 func (v truth) write() any { return *v.into }
 
-// text is a string, cleaned: what a file says ends up on terminals.
+// text is a string, cleaned because it is printed on terminals.
 type text[S ~string] struct {
 	into   *S
 	filled bool              // "" and null are errors
-	tidy   func(S) (S, bool) // brings the string into the one form used here; false when it has none
+	tidy   func(S) (S, bool) // converts the string to its normal form; false when it has none
 	want   string            // what tidy accepts, in words
 }
 
@@ -268,7 +268,7 @@ func (v text[S]) write() any {
 	return string(*v.into)
 }
 
-// oneOf is a text that takes only the given words.
+// oneOf is a text that accepts only the given words.
 func oneOf[S ~string](into *S, filled bool, words ...S) text[S] {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -1,5 +1,9 @@
-// Package gpu is the vocabulary: machine, device, MIG device, process, sizes and identifiers.
-// It describes; it never reads hardware, decides who gets what, or knows about leases.
+// Package gpu has the types for machines, devices, MIG devices, processes, sizes and identifiers:
+//
+//	m, err := gpu.Invent("demo:2xL4")
+//	d, slice, ok := m.Find(id)
+//
+// It must not read hardware or decide about devices, and it knows nothing of leases.
 package gpu
 
 import (
@@ -30,10 +34,10 @@ type Machine struct {
 	CUDA      string    // highest CUDA version the driver supports, "" when unknown
 	Source    string    // what was read: "nvml", "nvidia-smi", "amdgpu", two of them joined by +; "file", "invented"
 	Devices   []Device  // in index order per vendor
-	Processes []Process // on any device; the order carries no meaning
-	Problems  []string  // what could not be read, in plain words; never hides the devices that could
+	Processes []Process // on any device, in any order
+	Problems  []string  // what could not be read, in plain words; the other devices are still listed
 	Stuck     bool      // a driver call of this reading still blocks a thread of this process; not recorded
-	Extra     Extra     // unknown keys of a machine file, kept
+	Extra     Extra     // unknown keys of a machine file, kept for Encode
 }
 
 // Extra holds keys of a recorded file that this version does not know.
@@ -67,8 +71,8 @@ type Device struct {
 	ECCUncorrected *int64 // since driver load
 	RemappedRows   *RemappedRows
 	RetiredPages   *RetiredPages
-	XIDs           []XID  // driver errors of this boot that are known and not settled, oldest first; nil: none is known
-	Drained        string // who takes it out of use, since when and why, in words; "" when nobody does
+	XIDs           []XID  // driver errors of this boot that are not settled, oldest first; nil: none is known
+	Drained        string // who takes it out of use, since when and why, in words; "" when it is not drained
 	RecoveryAction string // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
 	Persistence    *bool
 	ComputeMode    string // "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent
@@ -98,7 +102,7 @@ type XID struct {
 	Source string    // "nvml" or "kernel log"
 }
 
-// Event is one error that the driver reported while somebody waited for it.
+// Event is one error that the driver reported while a process waited for it.
 type Event struct {
 	Device UUID
 	XID    XID
@@ -143,7 +147,7 @@ type Process struct {
 	Kind      Kind   // "" when unknown
 	UID       *uint32
 	Start     uint64    // start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 unknown
-	Started   time.Time // the same as wall clock, for people; zero unknown
+	Started   time.Time // the same as wall clock, for display; zero unknown
 	State     string    // one letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process
 	Cgroup    string
 	Container string // container id, "" outside containers
@@ -157,16 +161,16 @@ type What uint
 const (
 	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
 	Load                       // memory, utilisation, temperature, power, clocks, clock events
-	Processes                  // who is on which device
+	Processes                  // processes on each device
 	Links                      // link class between devices
 	Health                     // ECC, remapped rows, retired pages, recovery action, modes
-	Anew                       // count the devices anew first: one may have appeared that this process does not know
+	Anew                       // count the devices again first: a device may have appeared since this process started
 
 	Everything = Identity | Load | Processes | Links | Health
 )
 
-// Link is how two devices reach each other, best first. Source of the classes: nvmlGpuTopologyLevel_t
-// and nvmlDeviceGetNvLinkState in NVIDIA/go-nvml gen/nvml/nvml.h.
+// Link is the connection between two devices, best first. Source of the classes: nvmlGpuTopologyLevel_t and
+// nvmlDeviceGetNvLinkState in NVIDIA/go-nvml gen/nvml/nvml.h.
 type Link string
 
 // Link classes from best to worst; the names are those of `nvidia-smi topo -m` in words.
@@ -208,8 +212,8 @@ func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 	return nil, nil, false
 }
 
-// On returns the processes on the device or MIG device id, in the machine's order.
-// For a whole device that has MIG devices, the processes of its slices are included.
+// On returns the processes on the device or MIG device id, in the machine's order. For a whole device that has MIG
+// devices, the processes of its slices are included.
 func (m *Machine) On(id UUID) []Process {
 	ids := map[UUID]bool{id: true}
 	if d, mig, ok := m.Find(id); ok && mig == nil {

@@ -10,8 +10,8 @@ import (
 
 const inventLimit = 64 // devices
 
-// model is what is known about one kind of device. Memory is what the driver reports for the card, which is not
-// the round number in its name.
+// model describes one kind of device. Memory is what the driver reports for the card, which is not the round number in
+// its name.
 type model struct {
 	word     string
 	name     string
@@ -25,8 +25,8 @@ type model struct {
 	server   bool       // ECC on and persistence mode on
 }
 
-// models is the whole list. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD
-// the vram_total of the amdgpu kernel driver, one entry per graphics die.
+// models lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
+// vram_total of the amdgpu kernel driver, one entry per graphics die.
 func models() []model {
 	return []model{
 		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true},
@@ -46,9 +46,9 @@ func models() []model {
 	}
 }
 
-// Invent makes a machine that is idle, healthy and the same every time, UUIDs included: "demo" is "demo:4xA100-80GB";
-// "demo:2xL4+1xH100" joins kinds; "demo:1xA100-80GB:1g.10gb*7" splits each device into MIG slices. At most 64
-// devices. Taken stays zero: the caller has the clock. The error lists the models.
+// Invent makes an idle, healthy machine that is always the same, UUIDs included: "demo" is "demo:4xA100-80GB";
+// "demo:2xL4+1xH100" joins kinds; "demo:1xA100-80GB:1g.10gb*7" splits each device into MIG slices. At most 64 devices.
+// Taken is zero. The error lists the models.
 func Invent(spec string) (Machine, error) {
 	if spec == "demo" {
 		spec = "demo:4xA100-80GB"
@@ -158,7 +158,7 @@ func sliceSize(profile string) (int, Bytes, bool) {
 	return g, Bytes(gib) * GiB, gib > 0
 }
 
-// device makes number index of its vendor, at a place in the whole machine.
+// device makes device index of its vendor, at a position in the whole machine.
 func (k model) device(index, place int) Device {
 	id := sha256.Sum256(fmt.Appendf(nil, "gpuard demo %s %d", k.name, index))
 	d := Device{

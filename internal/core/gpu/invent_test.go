@@ -37,7 +37,7 @@ func TestInvent(t *testing.T) {
 	}
 }
 
-// Scripts and state folders depend on these staying the same for ever.
+// Scripts and state folders depend on these values.
 func TestInventIsAlwaysTheSame(t *testing.T) {
 	first, err := Invent("demo")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// node is one JSON value that remembers where it stood, so that an error can point at it.
+// node is one JSON value with its position, for error messages.
 type node struct {
 	kind       byte // '{' '[' '"' '0' 't' 'n' (null)
 	begin, end int  // bytes of the value
@@ -45,7 +45,7 @@ func (d *document) parse() (node, error) {
 	if !utf8.Valid(d.data) {
 		return node{}, d.fail(invalidUTF8(d.data), "the text is not UTF-8: save the file as UTF-8")
 	}
-	// The one strict pass: trailing data, depth and syntax are settled before the tree is built.
+	// A strict pass first: it rejects trailing data, excessive depth and syntax errors before the tree is built.
 	if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil {
 		at := len(d.data)
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
@@ -58,7 +58,7 @@ func (d *document) parse() (node, error) {
 	return d.value()
 }
 
-// value reads the value that comes next; the text is known to be valid JSON.
+// value reads the next value; the text is known to be valid JSON.
 func (d *document) value() (node, error) {
 	n := node{begin: d.next()}
 	token, err := d.dec.Token()
@@ -94,7 +94,7 @@ func (d *document) inside(n *node) error {
 			}
 			m.key, _ = token.(string)
 			if seen[m.key] {
-				return d.fail(m.at, "the key %q stands twice in the same object: remove one", m.key)
+				return d.fail(m.at, "the key %q is twice in the same object: remove one", m.key)
 			}
 			seen[m.key] = true
 		}

@@ -17,9 +17,9 @@ const (
 )
 
 // Decode reads a machine file: JSON as Encode writes it, at most 16 MiB. Only the identity, memory, utilisation and
-// temperature of each device and the facts of each process are required; a reading that is null is absent. Keys it
-// does not know are kept in Extra. Source is always "file", because what a file says must not be looked up
-// in /proc. Errors name line, column and key.
+// temperature of each device and the facts of each process are required; a reading that is null is absent. Unknown keys
+// are kept in Extra. Source is always "file", because the processes of a file must not be looked up in /proc. Errors
+// name line, column and key.
 func Decode(data []byte) (Machine, error) {
 	if len(data) > fileLimit {
 		return Machine{}, fmt.Errorf("cannot read machine file: it is larger than %v: record a smaller one with gpuard status --record", Bytes(fileLimit))
@@ -58,7 +58,7 @@ func (m Machine) Encode() ([]byte, error) {
 	return append(bytes.TrimSpace(out.Bytes()), '\n'), nil
 }
 
-// fixed is the schema key: written always, checked before anything else is read.
+// fixed is the schema key: always written, and checked before all others.
 type fixed string
 
 func (fixed) read(*document, *node, string) error { return nil }
@@ -146,7 +146,7 @@ func (d *Device) more() []key {
 		{"mig_mode", false, yesNo(&d.MIGMode)},
 		{"mig", false, list[MIGDevice]{&d.MIG, func(m *MIGDevice) value { return m.file() }, true}},
 		{"links", false, list[Link]{&d.Links, func(l *Link) value {
-			return anyway{oneOf(l, false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)}
+			return keepEmpty{oneOf(l, false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)}
 		}, true}},
 		{"problem", false, text[string]{into: &d.Problem}},
 		{"unlisted", false, text[string]{into: &d.Unlisted}},
@@ -191,7 +191,7 @@ func (p *Process) file() record {
 	}, &p.Extra}
 }
 
-// devices checks what no single key can show: that identities are unique and references lead somewhere.
+// devices checks what single keys cannot show: that identities are unique and references valid.
 func (d *document) devices(root *node, m *Machine) error {
 	gpus := root.find("gpus")
 	owner := map[UUID]string{}
@@ -244,7 +244,7 @@ func (d *document) fits(n *node, path string, total, used *Bytes) error {
 	return nil
 }
 
-// identifier is a UUID. It goes into comma-separated variables and onto terminals, so it holds neither commas nor spaces.
+// identifier is a UUID without commas or spaces, because it is written to comma-separated variables and to terminals.
 func identifier(into *UUID) value {
 	return text[UUID]{into, true, func(id UUID) (UUID, bool) {
 		return id, len(id) <= 128 && !strings.ContainsAny(string(id), ", ;=\u00a0\t")
@@ -265,19 +265,19 @@ func yesNo(into **bool) value {
 	return optional[bool]{into, func(b *bool) value { return truth{b} }}
 }
 
-func words(s *string) value { return anyway{text[string]{into: s}} }
+func words(s *string) value { return keepEmpty{text[string]{into: s}} }
 
-// anyway writes an empty text inside a list, where leaving it out would move the others.
-type anyway struct{ value }
+// keepEmpty writes an empty text inside a list, where leaving it out would shift the others.
+type keepEmpty struct{ value }
 
-func (a anyway) write() any {
+func (a keepEmpty) write() any {
 	if v := a.value.write(); v != nil {
 		return v
 	}
 	return ""
 }
 
-// tidyPCI brings a PCI address into the kernel's form: NVML writes eight digits of domain in upper case.
+// tidyPCI converts a PCI address to the kernel's form: NVML writes eight digits of domain in upper case.
 func tidyPCI(s string) (string, bool) {
 	s = strings.ToLower(s)
 	parts := regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`).FindStringSubmatch(s)

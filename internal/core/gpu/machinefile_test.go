@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// small is the least that a machine file must say.
+// small is the minimum of a machine file.
 const small = `{
   "taken": "2026-01-31T15:05:00+01:00", "driver": "580.95.05", "cuda": "13.0",
   "gpus": [
@@ -157,7 +157,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"time", `2026-01-31T15:05:00+01:00`, `yesterday`, `line 2, column 12: taken must be a time`},
 		{"trailing", `"python train.py"}]` + "\n}", `"python train.py"}]` + "\n}{}", `line 10, column 2: the text is not JSON`},
 		{"cut", `"python train.py"}]` + "\n}", ``, `the text is not JSON: unexpected end`},
-		{"key twice", `"cuda": "13.0"`, `"cuda": "13.0", "cuda": "12.0"`, `the key "cuda" stands twice`},
+		{"key twice", `"cuda": "13.0"`, `"cuda": "13.0", "cuda": "12.0"`, `the key "cuda" is twice`},
 		{"newer", `"taken"`, `"schema": "gpuard.machine/2", "taken"`, `this gpuard reads only "gpuard.machine/1"`},
 		{"other schema", `"taken"`, `"schema": "gpuard.status/1", "taken"`, `line 2, column 13: schema must be`},
 		{"links", `"index": 0,`, `"index": 0, "links": ["self"],`, `gpus[0].links has 1 entries for 2 devices`},

@@ -18,7 +18,8 @@ const (
 	TiB Bytes = 1 << 40
 )
 
-// ParseBytes reads "20G", "20GiB", "500M", "1.5g" or a plain number of bytes. Negative, zero-length and overflowing sizes are errors.
+// ParseBytes reads "20G", "20GiB", "500M", "1.5g" or a plain number of bytes. Negative, zero-length and overflowing
+// sizes are errors.
 func ParseBytes(s string) (Bytes, error) {
 	text := strings.TrimSpace(s)
 	digits := strings.TrimRight(text, "kKmMgGtTiIbB ")

@@ -1,6 +1,6 @@
 package gpu
 
-// Cause tells the reasons for "no GPU" apart.
+// Cause is why a vendor's devices cannot be read.
 type Cause string
 
 // Causes, in the order in which they are found on the way to a reading.
@@ -15,12 +15,12 @@ const (
 	DriverError       Cause = "driver-error"
 )
 
-// Unavailable says why a vendor's devices cannot be read at all. It is an error; there is never a silent empty list.
+// Unavailable says why a vendor's devices cannot be read at all. It is an error, so that a failure is never a silent empty list.
 type Unavailable struct {
 	Cause  Cause
 	Text   string // "cannot …", with the loader's or driver's own words
 	Remedy string // what to do next
 }
 
-// Error is the text alone; whoever shows it adds the remedy.
+// Error is only the text; the caller that shows it adds the remedy.
 func (u *Unavailable) Error() string { return u.Text }

@@ -7,10 +7,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Blame says which of the devices that a job had failed while it ran, and how, from readings of the machine before and after
-// it: the device is gone or does not answer any more, it became unhealthy, or the driver reported an error that is not a
-// program's fault. Devices that were in that state before the job began are not blamed: it started on them all the same. "" and
-// none mean that nothing says that the machine is to blame. ids are devices or slices; began is by the clock of the errors.
+// Blame compares readings of the machine from before and after a job, and returns the devices of the job that failed
+// while it ran, with the reason: the device is gone or does not answer any more, it became unhealthy, or the driver
+// reported an error that is not a program's fault. Devices that had failed before the job began are not blamed. "" and
+// none mean that nothing indicates a fault of the machine. ids are devices or slices; began is by the clock of the
+// errors.
 func Blame(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (reason string, which []gpu.UUID) {
 	for _, id := range ids {
 		old, _, known := before.Find(id)
@@ -37,7 +38,8 @@ func Blame(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (rea
 // fault is what happened to one device.
 func fault(before, after gpu.Device, began, now time.Time) string {
 	for _, x := range after.XIDs {
-		// The clock of a kernel log may lie a second beside ours; an error that is on the list of before is not new.
+		// The clock of a kernel log may differ from ours by a second. An error that is on the list of before is not
+		// new.
 		if OfMachine(x.Code) && x.At.After(began.Add(-time.Second)) && !isOn(before.XIDs, x) {
 			_, meaning := Explain(x.Code)
 			return fmt.Sprintf("XID %d: %s", x.Code, meaning)

@@ -7,7 +7,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// TestBlame: what makes a failure the machine's, and what does not.
+// TestBlame: failures that are the machine's fault, and failures that are not.
 func TestBlame(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := began.Add(time.Hour)
@@ -34,7 +34,7 @@ func TestBlame(t *testing.T) {
 		{"silent", nil, func(d *gpu.Device) { d.Problem = "no answer within 5s" }, "GPU 2: no answer within 5s"},
 		{"off the bus", nil, xid(79, now), "GPU 2: XID 79: "},
 		{"the program's own error", nil, xid(31, now), ""},
-		{"an error of the day before", nil, xid(79, began.Add(-24*time.Hour)), "GPU 2: XID 79"}, // unhealthy, and was not
+		{"an error of the day before", nil, xid(79, began.Add(-24*time.Hour)), "GPU 2: XID 79"}, // unhealthy now, and not before
 		{"known before", xid(79, began), xid(79, began), ""},
 		{"contained memory error", nil, xid(94, now), "GPU 2: XID 94: "},
 		{"contained memory error of the day before", nil, xid(94, began.Add(-24*time.Hour)), ""},

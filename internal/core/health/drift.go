@@ -11,24 +11,26 @@ import (
 
 // When a job should leave its device.
 //
-// A slow hot card raises no error: the driver says that it slows the card down, or nothing but the clock tells. Each look at
-// the machine makes of each device of the job one of three things:
+// A slow hot card raises no error: the driver reports that it slows the card down, or only the clock shows it. Each
+// sample puts each device of the job into one of three levels:
 //
-//	bad      it is being slowed down (the driver's own reasons, or its clock is below 85 % of what this card ran at under
-//	         the same load lately and no power limit explains it), and it is 3 C hotter than the median of its neighbours;
-//	fine     none of that by a margin: no reason, and the clock is back at 92 %; or it is within 1 C of its neighbours;
-//	neither  between the two, or idle.
+//	bad      it is slowed down (the driver reports so, or its clock is below 85 % of this card's recent
+//	         clock at the same load and no power limit explains that), and it is 3 C hotter than the
+//	         median of its neighbours
+//	fine     none of that by a margin: no reason, and the clock is back at 92 %; or it is within 1 C of
+//	         its neighbours
+//	neither  between the two, or idle
 //
-// Time between two bad looks counts up, time between two fine ones counts down, and nothing else counts: a card at the edge
-// does neither, a look that failed is left out, and a short event is forgotten as fast as it came. A full minute is trouble. Where a driver tells
-// neither reasons nor clocks, the margin to the slowdown temperature stands in, then that temperature, then a fixed one: on
-// desktop cards 85 C is a normal day, in a data centre 80 C is not, so a fixed temperature says little (the temperatures of
-// AcmeTrace's A100 machines: 80 C is above their 99.9th percentile).
+// Time between two bad samples counts up, time between two fine ones counts down, and nothing else counts. So a card at
+// the edge does neither, a failed reading is left out, and a short event is soon forgotten. A full minute is trouble.
+// Where a driver reports neither reasons nor clocks, the margin to the slowdown temperature is used, then that
+// temperature, then a fixed one. A fixed temperature means little: on desktop cards 85 C is normal, in a data centre 80
+// C is not (on AcmeTrace's A100 machines, 80 C is above the 99.9th percentile).
 //
-// A job that is in trouble moves only if that pays: the seconds that a move costs, divided by the share of speed that
-// is lost, must be less than the time the job still has. It moves at most once in 30 minutes, and never back to a device that it left, so a run moves
-// less often than there are devices and never to and fro. A broken device (state unhealthy) is left at once, but for that pause: a job that breaks
-// one device after the other must not walk through the whole machine.
+// A job in trouble moves only if that pays: the seconds that a move costs, divided by the share of speed that is lost,
+// must be less than the remaining time of the job. It moves at most once in 30 minutes, and never back to a device that
+// it left, so a run moves less often than there are devices. A broken device (state unhealthy) is left immediately, but
+// after the same pause: a job that breaks devices must not go through the whole machine.
 
 // Kind is why a job leaves a device.
 type Kind string
@@ -36,14 +38,14 @@ type Kind string
 // Kinds of trouble.
 const (
 	Hot  Kind = "hot"  // slowed down because of heat
-	Slow Kind = "slow" // slowed down by its power supply, or by what its clock alone tells
+	Slow Kind = "slow" // slowed down by its power supply, or only by its clock
 	Sick Kind = "sick" // unhealthy
 )
 
 // Kinds lists all of them.
 func Kinds() []Kind { return []Kind{Hot, Slow, Sick} }
 
-// Limits of the policy. The times are in minutes of Drift.Minute.
+// Limits. The times are in minutes of Drift.Minute.
 const (
 	slowClock      = 0.85 // of the card's own clock at this load: below it is slow
 	goodClock      = 0.92 // at and above it is not
@@ -52,41 +54,41 @@ const (
 	loaded         = 0.3  // utilization from which a clock means something
 	fixedHot       = 90   // C, where nothing else is known
 	fixedCool      = 85   // C
-	goodMargin     = 5    // C before slowdown; smallestMargin is the other end
-	goodToSlowdown = 8    // C before the slowdown temperature; closeToSlowdown is the other end
+	goodMargin     = 5    // C before slowdown; smallestMargin is the lower limit
+	goodToSlowdown = 8    // C before the slowdown temperature; closeToSlowdown is the lower limit
 	fullPower      = 0.95 // of the limit: the limit explains a low clock
 
 	troubleMinutes   = 1.0
-	gapMinutes       = 0.25 // longest time between two looks that is counted
+	gapMinutes       = 0.25 // longest time between two samples that is counted
 	restMinutes      = 30.0 // after a move
 	remainingMinutes = 30.0 // of a job that does not say how long it takes
 	costMinutes      = 2.0  // of a move: end, start, read the checkpoint
-	askMinutes       = 5.0  // before the same trouble is told again; doubled each time
+	askMinutes       = 5.0  // before the same trouble is reported again; doubled each time
 	longAskMinutes   = 60.0
 	unknownRate      = slowClock // speed of a device whose clock is not readable
 )
 
-// Drift watches the devices of one job over time. It keeps what it has seen; the caller brings the clock in Machine.Taken.
+// Drift watches the devices of one job over time. Machine.Taken is its clock.
 type Drift struct {
-	Kinds  []Kind        // what the job is moved for
-	Minute time.Duration // what the policy takes for one minute; 0 means one. Tests shorten it
+	Kinds  []Kind        // of trouble for which the job is moved
+	Minute time.Duration // length of a minute in the limits; 0 means one. Tests shorten it
 
 	cards map[gpu.UUID]*card
 	moved time.Time // the last move; zero none
 	left  []gpu.UUID
 }
 
-// Move is the advice to leave a device.
+// Move is advice to leave a device.
 type Move struct {
 	Kind   Kind
 	GPU    gpu.UUID   // the whole device that is in trouble
 	Reason string     // the rest of a sentence that begins with the device's name
-	Avoid  []gpu.UUID // whole devices that would be no better, and those that the job left before
+	Avoid  []gpu.UUID // whole devices that would be no better, and those that the job has left
 }
 
-// See takes one look at the devices on (whole ones, or slices) of the job, and says whether to leave them. The look needs
-// Load and Health. remaining is how long the job would go on where it is; 0 is unknown. Advice that is not followed comes again,
-// less and less often.
+// See takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m needs
+// Load and Health. remaining is how long the job would run where it is; 0 is unknown. Advice that is not followed is
+// repeated, at growing intervals.
 func (d *Drift) See(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move, bool) {
 	if d.cards == nil {
 		d.cards = map[gpu.UUID]*card{}
@@ -115,13 +117,13 @@ func (d *Drift) See(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move
 	return *found, true
 }
 
-// Moved tells that the job left the devices. What was known about any of them is forgotten; they are avoided from now on.
+// Moved records that the job left the devices. Their history is dropped, and they are avoided from now on.
 func (d *Drift) Moved(at time.Time, from []gpu.UUID) {
 	d.moved, d.cards = at, nil
 	d.left = append(d.left, from...)
 }
 
-// card looks at one device.
+// card samples one device.
 func (d *Drift) card(c *card, m gpu.Machine, dev gpu.Device, remaining time.Duration) (Move, bool) {
 	now := m.Taken
 	s := d.judge(c, m, dev, now)
@@ -138,7 +140,7 @@ func (d *Drift) card(c *card, m gpu.Machine, dev gpu.Device, remaining time.Dura
 	return Move{Kind: s.kind, GPU: dev.UUID, Reason: c.sentence(s), Avoid: d.avoid(m, dev, s.kind)}, true
 }
 
-// pays compares what a move costs with what is lost by staying.
+// pays compares the cost of a move with the loss of staying.
 func (d *Drift) pays(rate float64, remaining time.Duration) bool {
 	if remaining <= 0 {
 		remaining = d.minutes(remainingMinutes)
@@ -146,7 +148,7 @@ func (d *Drift) pays(rate float64, remaining time.Duration) bool {
 	return rate < 1 && float64(d.minutes(costMinutes))/(1-rate) < float64(remaining)
 }
 
-// avoid lists the devices on which the job would be no better off. The claim itself knows which are free and healthy.
+// avoid lists the devices on which the job would be no better off. The claim itself checks which are free and healthy.
 func (d *Drift) avoid(m gpu.Machine, from gpu.Device, why Kind) []gpu.UUID {
 	var out []gpu.UUID
 	for _, dev := range m.Devices {

@@ -10,10 +10,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// The core temperatures of the A100 machines of the Acme cluster in August 2023 (Seren: median 39 C, 95th percentile 65,
-// 99th 69, 99.9th 80), and how busy they were (utilization 0 in 31 %, above 95 % in 62 % of samples): computed from
-// InternLM/AcmeTrace, data/utilization/util_pkl. What lies between and beyond those points is drawn by straight lines, from
-// 25 C to 88 C. That data has no clocks and no reasons: those here are invented, and more restless than a healthy card's.
+// The core temperatures of the A100 machines of the Acme cluster in August 2023 (Seren: median 39 C, 95th percentile
+// 65, 99th 69, 99.9th 80), and their utilization (0 in 31 %, above 95 % in 62 % of samples): computed from
+// InternLM/AcmeTrace, data/utilization/util_pkl. Values between those points are interpolated, from 25 C to 88 C. That
+// data has no clocks and no reasons: those here are invented, and vary more than a healthy card's.
 var acme = [][2]float64{{0, 25}, {0.5, 39}, {0.95, 65}, {0.99, 69}, {0.999, 80}, {1, 88}}
 
 func acmeTemperature(p float64) int {
@@ -25,9 +25,9 @@ func acmeTemperature(p float64) int {
 	return int(acme[len(acme)-1][1])
 }
 
-// weather is how eight cards of a healthy machine look over time: phases of minutes to hours, in each of which a card has a
-// load and a temperature of the distribution, with noise around them. Hot phases come as often as the distribution says and
-// last: a card may be at 80 C among cold neighbours for an hour.
+// weather simulates eight cards of a healthy machine over time: phases of minutes to hours, in each of which a card has
+// a load and a temperature of the distribution, with noise. Hot phases are as frequent as the distribution says and
+// long: a card may be at 80 C among cold neighbours for an hour.
 type weather struct {
 	rng   *rand.Rand
 	cards [8]phase
@@ -63,7 +63,7 @@ func (w *weather) machine(at time.Duration) gpu.Machine {
 		case p.cap:
 			d.ClockSM, d.ClockEvents, d.Power = new(800+w.rng.IntN(610)), []string{"sw_power_cap"}, new(385+20*w.rng.Float64())
 		}
-		switch w.rng.IntN(2000) { // what a single reading shows now and then
+		switch w.rng.IntN(2000) { // outliers of single readings
 		case 0:
 			d.ClockSM = new(600 + w.rng.IntN(800))
 		case 1:
@@ -87,11 +87,11 @@ func (w *weather) load() float64 {
 	return 0.97
 }
 
-// blindness is what a driver may not tell.
+// blindness lists readings that a driver may not report.
 var blindness = [][]string{nil, {"events"}, {"events", "power"}, {"clock"}, {"events", "clock", "margin"}, {"util"}, {"temp"}}
 
-// TestAcmeTemperaturesMoveNothing replays 28 days of a job on two cards: 28 machines of a day each, with every kind
-// of missing reading.
+// TestAcmeTemperaturesMoveNothing replays 28 days of a job on two cards: 28 machines of a day each, with every kind of
+// missing reading.
 func TestAcmeTemperaturesMoveNothing(t *testing.T) {
 	seeds, days := 28, 1
 	hottest := 0
@@ -108,7 +108,7 @@ func TestAcmeTemperaturesMoveNothing(t *testing.T) {
 						st.hide(&m.Devices[i], b)
 					}
 				}
-				if move, _, ok := s.look(at, m, 0); ok {
+				if move, _, ok := s.sample(at, m, 0); ok {
 					t.Fatalf("after %v: %s: %s", at, move.Kind, move.Reason)
 				}
 			}
@@ -120,13 +120,13 @@ func TestAcmeTemperaturesMoveNothing(t *testing.T) {
 }
 
 // TestThrottledCardIsFoundIn90Seconds lets one card throttle at a random moment of the same weather, as cards with bad
-// cooling do: at full load, hotter, a reason that comes and goes now and then, and looks that are late or fail.
+// cooling do: at full load, hotter, with a reason that comes and goes, and samples that are late or fail.
 func TestThrottledCardIsFoundIn90Seconds(t *testing.T) {
 	for seed := range 300 {
 		s, w := newSim(8), newWeather(seed, 6)
 		rng := w.rng
 		first := time.Duration(rng.IntN(3600)) * time.Second
-		silent := seed%3 == 0 // the driver gives no reason: only the clock tells
+		silent := seed%3 == 0 // the driver gives no reason: only the clock shows it
 		found, last := time.Duration(0), first+2*time.Minute
 		for at := time.Duration(0); at < last && found == 0; at += 5*time.Second + time.Duration(rng.IntN(500))*time.Millisecond {
 			m := w.machine(at)
@@ -145,7 +145,7 @@ func TestThrottledCardIsFoundIn90Seconds(t *testing.T) {
 					d.Problem = "no answer within 5s"
 				}
 			}
-			move, _, ok := s.look(at, m, 0)
+			move, _, ok := s.sample(at, m, 0)
 			switch {
 			case ok && at < first:
 				t.Fatalf("seed %d: moved %v before it throttled: %s", seed, first-at, move.Reason)
@@ -162,8 +162,8 @@ func TestThrottledCardIsFoundIn90Seconds(t *testing.T) {
 	}
 }
 
-// TestMovesEnd gives the policy random cards in every kind of trouble for days: whatever happens, a job never returns to a
-// card that it left, and never moves twice within 30 minutes.
+// TestMovesEnd runs the policy on random cards in every kind of trouble for days: a job never returns to a card that it
+// left, and never moves twice within 30 minutes.
 func TestMovesEnd(t *testing.T) {
 	reasons := [][]string{nil, {}, {"sw_thermal_slowdown"}, {"hw_slowdown"}, {"hw_power_brake_slowdown", "hw_slowdown"}, {"sw_power_cap"}}
 	moves := 0
@@ -179,7 +179,7 @@ func TestMovesEnd(t *testing.T) {
 				d.RecoveryAction = []string{"none", "none", "none", "none", "reset"}[rng.IntN(5)]
 			}
 			from := s.on[0]
-			move, to, ok := s.look(at, gpu.Machine{Devices: state.Devices}, 0)
+			move, to, ok := s.sample(at, gpu.Machine{Devices: state.Devices}, 0)
 			if !ok || to == nil {
 				continue
 			}

@@ -8,17 +8,17 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// card is what is remembered of one device.
+// card is the history of one device.
 type card struct {
 	level    level
-	at       time.Time     // of the last look that was bad or fine
+	at       time.Time     // of the last sample that was bad or fine
 	lastBad  time.Time     // when it was bad last
-	trouble  time.Duration // bad time less fine time, between 0 and the time that is trouble
+	trouble  time.Duration // bad time less fine time, from 0 to the time that counts as trouble
 	rate     float64       // of its own speed while bad, smoothed; unknownRate unless measured
 	measured bool
 	clocks   []clock   // while it was not slowed down, oldest first
-	asked    int       // how often the trouble was told
-	last     time.Time // when last
+	asked    int       // how often the trouble was reported
+	last     time.Time // when it was reported last
 }
 
 // clock is one reading of the clock under load.
@@ -28,31 +28,31 @@ type clock struct {
 	load int // bandOf the utilization
 }
 
-// level is what one look makes of a device.
+// level is the result of one sample.
 type level int
 
 const (
-	unseen level = iota // no look at all
+	unseen level = iota // no sample yet
 	neither
 	fine
 	bad
 	broken
 )
 
-// sample is one look at one device.
+// sample is one reading of one device.
 type sample struct {
 	level  level
 	kind   Kind
 	why    []string
-	warmer *float64 // than the neighbours, C
+	warmer *float64 // than the median of the neighbours, C
 	rate   *float64 // of its own speed
 }
 
-// Times of a card's memory, in minutes of Drift.Minute, and how much of it is needed.
+// Times of a card's history, in minutes of Drift.Minute.
 const (
 	recentMinutes  = 30.0
-	settledMinutes = 1.0  // readings must span this before they are compared with
-	staleMinutes   = 5.0  // trouble this old is forgotten although nothing fine was seen since
+	settledMinutes = 1.0  // readings must span this before a clock is compared with them
+	staleMinutes   = 5.0  // trouble whose last bad sample is older is forgotten, even without a fine one
 	apartMinutes   = 0.25 // readings are kept no closer together
 	settledClocks  = 4
 )
@@ -77,12 +77,12 @@ func (d *Drift) judge(c *card, m gpu.Machine, dev gpu.Device, now time.Time) sam
 	} else {
 		s = d.bySpeed(c, dev, now)
 	}
-	return beside(s, warmer(m, dev), dev)
+	return relative(s, warmer(m, dev), dev)
 }
 
 func (d *Drift) wants(k Kind) bool { return slices.Contains(d.Kinds, k) }
 
-// bySpeed judges by what the driver says and by the clock.
+// bySpeed judges by the driver's reasons and by the clock.
 func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
 	c.clocks = slices.DeleteFunc(c.clocks, func(k clock) bool { return now.Sub(k.at) > d.minutes(recentMinutes) })
 	usual := c.usual(dev, now, d.minutes(settledMinutes))
@@ -95,7 +95,7 @@ func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
 		s.why = append(s.why, r.text)
 	}
 	if len(reasons) > 0 && s.level != bad {
-		s.level = neither // not what it is moved for, and not fine either
+		s.level = neither // the job is not moved for this, but it is not fine either
 	}
 	if usual > 0 && dev.ClockSM != nil && explained(dev) && !limited(dev) {
 		switch is := float64(*dev.ClockSM) / float64(usual); {
@@ -139,9 +139,9 @@ func (d *Drift) byHeat(dev gpu.Device) sample {
 	return sample{level: neither}
 }
 
-// beside compares with the neighbours: a device that is slow with all of them is slow for a reason that a move does not
-// mend. Without anything to compare with, only the driver's own word counts.
-func beside(s sample, than *float64, dev gpu.Device) sample {
+// relative compares the device with its neighbours: if all are slow, a move does not help. Without neighbours, only the
+// driver's own reasons count.
+func relative(s sample, than *float64, dev gpu.Device) sample {
 	s.warmer = than
 	switch {
 	case than == nil:
@@ -174,13 +174,14 @@ func warmer(m gpu.Machine, dev gpu.Device) *float64 {
 	return new(float64(*dev.Temperature) - float64(others[(n-1)/2]+others[n/2])/2)
 }
 
-// reason is one of the driver's own for a lower clock.
+// reason is one of the driver's for a lower clock.
 type reason struct {
 	kind Kind
 	text string
 }
 
-// slowdowns are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks that somebody set are.
+// slowdowns are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks set by a
+// user are normal.
 // Names as in nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
 func slowdowns(d gpu.Device) (out []reason) {
 	has := func(e string) bool { return slices.Contains(d.ClockEvents, e) }
@@ -188,7 +189,7 @@ func slowdowns(d gpu.Device) (out []reason) {
 		switch e {
 		case "hw_thermal_slowdown", "sw_thermal_slowdown":
 			out = append(out, reason{Hot, "is slowed down because of heat (" + e + ")"})
-		case "hw_slowdown": // the driver sets it beside the two that say why
+		case "hw_slowdown": // the driver sets it together with the two specific ones
 			if !has("hw_thermal_slowdown") && !has("hw_power_brake_slowdown") {
 				out = append(out, reason{Slow, "is slowed down by its hardware (hw_slowdown)"})
 			}
@@ -199,12 +200,14 @@ func slowdowns(d gpu.Device) (out []reason) {
 	return out
 }
 
-// explained: the device would say whether its power limit keeps the clock low. Without that a low clock says nothing.
+// explained reports whether the readings can show that the power limit lowers the clock. Without them a low clock says
+// nothing.
 func explained(d gpu.Device) bool {
 	return d.ClockEvents != nil || d.Power != nil && d.PowerLimit != nil
 }
 
-// limited: something other than trouble explains a low clock: the power limit, which depends on the work, or somebody's setting.
+// limited reports whether a low clock has a normal cause: the power limit, which depends on the work, or a clock set by
+// a user.
 func limited(d gpu.Device) bool {
 	normal := []string{"gpu_idle", "applications_clocks", "sw_power_cap", "sync_boost", "display_clock_setting"}
 	if slices.ContainsFunc(d.ClockEvents, func(e string) bool { return slices.Contains(normal, e) }) {
@@ -213,7 +216,7 @@ func limited(d gpu.Device) bool {
 	return d.Power != nil && d.PowerLimit != nil && *d.PowerLimit > 0 && *d.Power >= fullPower**d.PowerLimit
 }
 
-// speed is the clock as a share of the usual one, or of the highest; nil when it is not known.
+// speed is the clock as a share of the usual one, or else of the highest; nil when unknown.
 func speed(d gpu.Device, usual int) *float64 {
 	if usual == 0 && d.ClockSMMax != nil {
 		usual = *d.ClockSMMax
@@ -224,7 +227,7 @@ func speed(d gpu.Device, usual int) *float64 {
 	return new(min(float64(*d.ClockSM)/float64(usual), 1))
 }
 
-// bandOf puts utilizations together that are alike; an unknown one is like itself.
+// bandOf groups similar utilizations; unknown ones are a group of their own.
 func bandOf(utilization *float64) int {
 	switch {
 	case utilization == nil:
@@ -258,7 +261,7 @@ func (c *card) usual(d gpu.Device, now time.Time, settled time.Duration) int {
 	return mhz[len(mhz)/2]
 }
 
-// keep remembers a good clock. One that a limit explains is no measure.
+// keep records a good clock. A limited one is no reference.
 func (c *card) keep(d gpu.Device, now time.Time, apart time.Duration) {
 	if d.ClockSM == nil || limited(d) {
 		return
@@ -269,7 +272,7 @@ func (c *card) keep(d gpu.Device, now time.Time, apart time.Duration) {
 	}
 }
 
-// count adds the time since the last look to the trouble, or takes it away.
+// count adds the time since the last sample to the trouble, or subtracts it.
 func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
 	switch s.level {
 	case unseen:
@@ -300,8 +303,8 @@ func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
 	}
 }
 
-// ask says whether the trouble is told now: again after a while that doubles up to long, and from the start when it has
-// not been told for twice that.
+// ask reports whether to report the trouble now: again after a while that doubles up to long, and from the start after
+// no report for twice that.
 func (c *card) ask(now time.Time, again, long time.Duration) bool {
 	if now.Sub(c.last) > 2*long {
 		c.asked = 0

@@ -43,7 +43,7 @@ func TestDriftScenarios(t *testing.T) {
 	}
 }
 
-// TestNeighbours: whom a device is compared with.
+// TestNeighbours: a device is compared with the others of its vendor.
 func TestNeighbours(t *testing.T) {
 	m := healthy(4)
 	dev := m.Devices[0]
@@ -55,7 +55,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestAGoneDeviceIsNotJudged: that a device of the job is not in a reading says nothing about the others.
+// TestAGoneDeviceIsNotJudged: the job's other devices are judged when one is missing in a reading.
 func TestAGoneDeviceIsNotJudged(t *testing.T) {
 	m := healthy(2)
 	m.Devices[1].RecoveryAction = "reset"
@@ -68,7 +68,7 @@ func TestAGoneDeviceIsNotJudged(t *testing.T) {
 	}
 }
 
-// story is one scenario: what the cards show when, and what the job should do.
+// story is one scenario: what the cards show at which time, and what the job should do.
 type story struct {
 	t      *testing.T
 	sim    *sim
@@ -173,7 +173,7 @@ func (s *story) play() (moves []string) {
 		if s.end > 0 {
 			remaining = max(s.end-at, time.Second)
 		}
-		move, to, ok := s.sim.look(at, s.machine(at), remaining)
+		move, to, ok := s.sim.sample(at, s.machine(at), remaining)
 		if !ok {
 			continue
 		}
@@ -189,7 +189,7 @@ func (s *story) play() (moves []string) {
 	return moves
 }
 
-// machine is what is shown at a time.
+// machine is the reading at a time.
 func (s *story) machine(at time.Duration) gpu.Machine {
 	m := healthy(len(s.sim.cards))
 	for _, a := range s.acts {
@@ -267,7 +267,7 @@ func (s *story) hide(d *gpu.Device, what string) {
 	}
 }
 
-// healthy is a machine on which nothing happens.
+// healthy is a machine without trouble.
 func healthy(n int) gpu.Machine {
 	var m gpu.Machine
 	for i := range n {
@@ -278,7 +278,7 @@ func healthy(n int) gpu.Machine {
 	return m
 }
 
-// sim is a job that follows the advice: it moves to the first cards that are not taken, its own, or to be avoided.
+// sim is a job that follows the advice: it moves to the first cards that are free, not its own, and not to be avoided.
 type sim struct {
 	drift Drift
 	cards []int
@@ -295,8 +295,8 @@ func newSim(cards int) *sim {
 	return s
 }
 
-// look gives the policy one look; to is nil when a move was advised and nothing could be had.
-func (s *sim) look(at time.Duration, m gpu.Machine, remaining time.Duration) (move Move, to []int, ok bool) {
+// sample gives the policy one reading; to is nil when a move was advised but no card was free.
+func (s *sim) sample(at time.Duration, m gpu.Machine, remaining time.Duration) (move Move, to []int, ok bool) {
 	m.Taken = s.start.Add(at)
 	var on []gpu.UUID
 	for _, i := range s.on {

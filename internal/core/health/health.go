@@ -1,6 +1,13 @@
-// Package health turns the readings of one device into ok, degraded, unhealthy or unknown, with reasons.
-// It judges what it is given: readings of one moment and the driver errors (XIDs) that were seen; and, over the looks of a
-// Drift, when a job should leave its device. It has no opinion about who uses the device.
+// Package health turns the readings of one device into ok, degraded, unhealthy or unknown, with reasons, and advises
+// when a job should leave its device (Drift):
+//
+//	state, reasons := health.Of(device, now)
+//	for _, cure := range health.Cures(device, now) {
+//		fmt.Println(cure) // what an administrator has to do
+//	}
+//
+// It judges only the readings and driver errors (XIDs) that it is given. It must not read hardware, and does not know
+// which process or user has the device.
 package health
 
 import (
@@ -15,8 +22,8 @@ import (
 // State is how fit a device is for new work.
 type State string
 
-// States from best to worst. Only OK devices are given to new jobs. Unknown means that the device
-// does not answer; a device that answers but lacks health readings (consumer cards) is OK.
+// States from best to worst. Only OK devices are given to new jobs. Unknown means that the device does not answer. A
+// device that answers but lacks health readings (consumer cards) is OK.
 const (
 	OK        State = "ok"
 	Degraded  State = "degraded"  // works, but needs a reset or is being slowed down
@@ -24,7 +31,7 @@ const (
 	Unknown   State = "unknown"   // does not answer
 )
 
-// Cure is what mends a cause. Where several are needed, the ones that include others stand alone.
+// Cure is what repairs a cause. Of several, one that includes the others is listed alone.
 type Cure string
 
 // Cures, one for each kind of cause.
@@ -36,17 +43,18 @@ const (
 	Drain   Cure = "drain"   // its jobs end first, then a reset
 	Reset   Cure = "reset"   // the device, when idle
 	Unlink  Cure = "unlink"  // jobs that use peer-to-peer traffic end
-	Consult Cure = "consult" // the driver asks for something that this version does not know
+	Consult Cure = "consult" // the driver asks for an action that this version does not know
 	Cool    Cure = "cool"    // air and fans
 	Power   Cure = "power"   // supply and cables
-	Confirm Cure = "confirm" // somebody says that it is mended (gpuard undrain): what the driver reported is over only then
+	Confirm Cure = "confirm" // an administrator confirms the repair (gpuard undrain): only that ends the driver's error
 )
 
-// Cures lists what mends the device, each once, in the order of the reasons of Of; empty exactly when it is OK.
-// A broken board is not reset; a reboot resets, and forgets the driver's errors; one that does not answer is not called well.
+// Cures lists what repairs the device, each once, in the order of the reasons of Of; empty exactly when it is OK. A
+// broken board is not reset. A reboot includes a reset and forgets the driver's errors. A device that does not answer
+// cannot be confirmed.
 func Cures(d gpu.Device, now time.Time) []Cure {
 	v := judge(d, now)
-	if v.confirm { // after what mends it
+	if v.confirm { // after the repair
 		v.cures = append(v.cures, Confirm)
 	}
 	var out []Cure
@@ -62,11 +70,11 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 	return out
 }
 
-// Of judges a device from its readings and the driver's errors. The state is the worst that any of them asks for; the
-// reasons come in order of evidence: recovery action, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They
-// are empty exactly when the state is OK. Absent readings count for nothing. What a program did wrong (XID 13, 31, 43)
-// says nothing about the device. An error of the classes Stuck and Host counts until it is taken from the device's list:
-// that the device answers again does not prove that it is well. XID 94 counts for ten minutes before now.
+// Of judges a device from its readings and the driver's errors. The state is the worst of all; the reasons come in
+// order of evidence: recovery action, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They are empty
+// exactly when the state is OK. Absent readings are ignored. A program's fault (XID 13, 31, 43) does not count against
+// the device. An error of the classes Stuck and Host counts until it is removed from the device's list, because a
+// device that answers again may still be broken. XID 94 counts for ten minutes before now.
 //
 // Meanings: recovery action, remapped rows and clock event reasons as in NVIDIA/go-nvml gen/nvml/nvml.h;
 // severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp; XIDs as in docs.nvidia.com/deploy/xid-errors.
@@ -90,7 +98,7 @@ func judge(d gpu.Device, now time.Time) verdict {
 	return v
 }
 
-// unreachable tells a device that is gone from one that is only silent: the second may answer again.
+// unreachable distinguishes a device that is gone from one that is silent, which may answer again.
 func unreachable(problem string) verdict {
 	text := strings.ToLower(problem)
 	if strings.Contains(text, "lost") || strings.Contains(text, "fallen off") {
@@ -104,7 +112,7 @@ type verdict struct {
 	state   State
 	reasons []string
 	cures   []Cure // of the reasons, one each
-	confirm bool   // an error of the driver counts until somebody says that it is over
+	confirm bool   // an error of the driver counts until an administrator confirms the repair
 }
 
 func (v *verdict) add(s State, c Cure, format string, args ...any) {
@@ -131,8 +139,8 @@ func (v *verdict) recovery(d gpu.Device) {
 	}
 }
 
-// memory judges what is known of broken memory cells. An uncorrectable error counts until the driver is loaded again,
-// unless the driver itself says that nothing has to be done: then it was contained and repaired.
+// memory judges broken memory cells. An uncorrectable error counts until the driver is reloaded, unless the driver
+// reports that no action is needed: then it was contained and repaired.
 func (v *verdict) memory(d gpu.Device) {
 	if r := d.RemappedRows; r != nil {
 		if r.Failed {
@@ -150,8 +158,8 @@ func (v *verdict) memory(d gpu.Device) {
 	}
 }
 
-// slowdown counts the two reasons that point at cooling or power supply. Idle clocks, power caps and
-// application clocks are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
+// slowdown judges the two reasons that indicate cooling or power supply. Idle clocks, power caps and application clocks
+// are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
 func (v *verdict) slowdown(d gpu.Device) {
 	if slices.Contains(d.ClockEvents, "hw_thermal_slowdown") {
 		v.add(Degraded, Cool, "slowed down by its own hardware because of heat")

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// noon is when the devices of these tests are looked at.
+// noon is the time at which the devices of these tests are judged.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // errors are XIDs that came some minutes before noon, one after the other.
@@ -76,7 +76,7 @@ func TestOf(t *testing.T) {
 		{"a contained memory error, when is not known", gpu.Device{XIDs: []gpu.XID{{Code: 94}}}, Degraded, []string{"XID 94"}},
 		{"the recovery action changed, and is known", gpu.Device{RecoveryAction: "none", XIDs: errors(154)}, OK, nil},
 		{"the recovery action changed, and cannot be read", gpu.Device{XIDs: errors(154)}, Unhealthy, []string{"XID 154"}},
-		{"all at once, worst state and order of evidence", gpu.Device{
+		{"all together, worst state and order of evidence", gpu.Device{
 			RecoveryAction: "drain_p2p", RemappedRows: &gpu.RemappedRows{Failed: true, Pending: true},
 			RetiredPages: &gpu.RetiredPages{Pending: true}, ECCUncorrected: new(int64(1)), XIDs: errors(95),
 			ClockEvents: []string{"hw_power_brake_slowdown", "hw_thermal_slowdown"}, TempMargin: new(0),

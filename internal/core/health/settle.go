@@ -8,12 +8,12 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// together is how far apart two sources tell the same error.
+// together is how far apart two sources may date the same error.
 const together = time.Second
 
-// Settle brings the errors of one device, from several sources, into one list: oldest first, each once, without those that
-// are over because they came no later than over. An error without a time came before every other one, and is over when
-// undated says so.
+// Settle merges the errors of one device from several sources into one list: oldest first, each once, without those
+// that are over because they are not later than over. An error without a time sorts first, and is over when undated
+// says so.
 func Settle(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
 	xids = slices.Clone(xids)
 	slices.SortStableFunc(xids, func(a, b gpu.XID) int {
@@ -34,7 +34,7 @@ func Settle(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
 	return out
 }
 
-// isOn reports whether the list has the error already: two readings of a log give it times a little apart.
+// isOn reports whether the list has the error already: two readings of a log may date it slightly differently.
 func isOn(list []gpu.XID, x gpu.XID) bool {
 	return slices.ContainsFunc(list, func(o gpu.XID) bool { return o.Code == x.Code && x.At.Sub(o.At).Abs() <= together })
 }

@@ -24,7 +24,7 @@ func TestSettle(t *testing.T) {
 	}{
 		{"nothing", nil, time.Time{}, false, nil},
 		{"the same from two sources, and who did it", []gpu.XID{x(79, 400, 12, "kernel log"), x(79, 0, 0, "nvml")}, time.Time{}, false, []gpu.XID{x(79, 0, 12, "nvml")}},
-		{"two codes at once", []gpu.XID{x(79, 0, 0, "nvml"), x(154, 0, 0, "nvml")}, time.Time{}, false, []gpu.XID{x(79, 0, 0, "nvml"), x(154, 0, 0, "nvml")}},
+		{"two codes at the same time", []gpu.XID{x(79, 0, 0, "nvml"), x(154, 0, 0, "nvml")}, time.Time{}, false, []gpu.XID{x(79, 0, 0, "nvml"), x(154, 0, 0, "nvml")}},
 		{"again later", []gpu.XID{x(13, 1001, 0, "nvml"), x(13, 0, 0, "nvml")}, time.Time{}, false, []gpu.XID{x(13, 0, 0, "nvml"), x(13, 1001, 0, "nvml")}},
 		{"over", []gpu.XID{x(79, 0, 0, "nvml"), x(79, 5000, 0, "nvml"), x(79, 9000, 0, "nvml")}, at(5000), false, []gpu.XID{x(79, 9000, 0, "nvml")}},
 		{"without a time", []gpu.XID{x(79, 0, 0, "nvml"), undated}, time.Time{}, false, []gpu.XID{undated, x(79, 0, 0, "nvml")}},

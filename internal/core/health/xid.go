@@ -22,7 +22,7 @@ type Class string
 // Classes of driver errors, mildest first; xid.txt has the codes.
 const (
 	Note  Class = "note"  // nothing to do
-	Fault Class = "app"   // of a program, as a rule: it is started again, the device is fine
+	Fault Class = "app"   // of a program, as a rule: restart it; the device is fine
 	Stuck Class = "reset" // the device needs a reset
 	Host  Class = "host"  // the machine, its cables or its administrator are needed
 )
@@ -30,14 +30,14 @@ const (
 // quiet is how long a contained memory error (XID 94) keeps a device from new jobs.
 const quiet = 10 * time.Minute
 
-// Contained is the code of a memory error that hit one program alone: not that program's fault, and no lasting harm.
+// contained is the code of a memory error that hit only one program: not that program's fault, and no lasting damage.
 const contained = 94
 
-// recovery is the code that only says that the recovery action changed, which is a reading of its own.
+// recoveryChanged is the code that only reports a change of the recovery action, which is a reading of its own.
 const recoveryChanged = 154
 
-// Explain says of which class a driver error is and what it means, in a few words. A code that NVIDIA's catalog gives no
-// action for, or that is newer than this version, is of class Host: the cautious side.
+// Explain returns the class of a driver error and a short meaning. A code that NVIDIA's catalog gives no action for, or
+// that is newer than this version, is of class Host, to be cautious.
 func Explain(code int) (Class, string) {
 	for line := range strings.Lines(errorTable) {
 		codes, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -58,8 +58,8 @@ func Explain(code int) (Class, string) {
 	return Host, "an error that this version does not know"
 }
 
-// OfMachine reports that the error is the fault of the machine and not of the program that it hit: a program that ended
-// with it may be started again elsewhere.
+// OfMachine reports that the error is the fault of the machine and not of the program that it hit: the program may be
+// started again on another device.
 func OfMachine(code int) bool {
 	class, _ := Explain(code)
 	return class == Stuck || class == Host && code != recoveryChanged || code == contained
@@ -115,7 +115,7 @@ func latest(xids []gpu.XID, code int) gpu.XID {
 	return last
 }
 
-// moment is when, for people: such errors are of this boot, so the year says nothing.
+// moment writes a time for users. Such errors are of this boot, so the year is left out.
 func moment(at time.Time) string {
 	if at.IsZero() {
 		return "since the machine was started"

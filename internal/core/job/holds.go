@@ -9,14 +9,15 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// DeviceHash is the first 8 hex digits of the SHA-256 of a UUID. Lease file names carry it,
-// so that devices stay busy even when the content of a lease cannot be read.
+// DeviceHash is the first 8 hex digits of the SHA-256 of a UUID. Lease file names contain it, so that devices stay busy
+// even when the content of a lease cannot be read.
 func DeviceHash(id gpu.UUID) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:4])
 }
 
-// ManyDevices stands in a file name for a list that would not fit; it blocks every device while unreadable.
+// ManyDevices replaces a list in a file name that would be too long; it blocks every device while the lease is
+// unreadable.
 const ManyDevices = "many"
 
 // Holds reports whether the lease covers the device, or the MIG device, id itself.
@@ -27,7 +28,7 @@ func (l *Lease) Holds(id gpu.UUID) bool {
 	return slices.Contains(l.Devices, id)
 }
 
-// String names a given device for people: "GPU 2 (NVIDIA A100-SXM4-80GB)", "MIG 1g.10gb of GPU 2 (…)".
+// String names a given device for users: "GPU 2 (NVIDIA A100-SXM4-80GB)", "MIG 1g.10gb of GPU 2 (…)".
 func (g Given) String() string {
 	label := g.Label
 	if label == "" {
@@ -52,8 +53,8 @@ func (g Given) Runtime() string {
 	return "cuda"
 }
 
-// Owned are the devices, as DeviceHash, that the living leases of a user have, each once: parts of a lease and several shares of
-// a device count as one. What the lease except, and its parts, have does not count.
+// Owned returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a device
+// count once. The lease except and its sub-leases do not count.
 func Owned(held []Lease, uid uint32, except string) map[string]bool {
 	devices := map[string]bool{}
 	for _, l := range held {

@@ -1,5 +1,8 @@
-// Package job is what is asked for and what is given: spec, plan, refusal, lease.
-// Plain values only; it does not choose devices and does not store anything.
+// Package job has the values of a request and its answer: spec, plan, refusal, lease, ticket.
+//
+//	spec := job.Spec{Command: []string{"python", "train.py"}, GPUs: 2, Timeout: time.Hour}
+//
+// It must not choose devices or store anything.
 package job
 
 import (
@@ -9,7 +12,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Spec is what a job asks for.
+// Spec is a job's request.
 type Spec struct {
 	Command    []string        // empty means a shell
 	GPUs       int             // whole devices; 0 only with CPU, Devices or MIG
@@ -17,7 +20,7 @@ type Spec struct {
 	Devices    []string        // --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees
 	MIG        string          // --mig: profile of one slice
 	Exclude    []string        // --exclude: same forms as Devices
-	Prefer     []gpu.UUID      // devices that it had before, taken first where they can be given now, in this order; never waited for. No flag
+	Prefer     []gpu.UUID      // devices that it had before, taken first if they can be given now, in this order; it never waits for them. No flag
 	Model      string          // --model: glob over the device name, case ignored
 	MinCompute *gpu.Capability // --min-compute
 	Memory     gpu.Bytes       // --mem: free on each device; 0 asks for nothing
@@ -31,7 +34,7 @@ type Spec struct {
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
-	KeepWhile  string          // --keep-while: file that stands for the command: while it is there, the lease waits for a next start of that
+	KeepWhile  string          // --keep-while: while this file exists, the lease waits for a next start of the command
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
 	Waiting    Waiting         `json:"-"` // what happens while no device is free
 	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
@@ -49,10 +52,10 @@ func (w Waiting) Waits() bool {
 	return !w.No && (len(w.Fallback) == 0 || slices.Contains(w.Fallback, "wait"))
 }
 
-// Dying is how long a process that was killed may take to be gone: one inside a driver that does not answer stays.
+// Dying is how long a killed process may take to exit. One that blocks inside a driver may take longer.
 const Dying = 10 * time.Second
 
-// Limit is how long after its start the lease is over for certain; 0 where nothing enforces that.
+// Limit is the time after its start at which the lease has certainly ended; 0 where nothing enforces that.
 func (s Spec) Limit() time.Duration {
 	if s.Timeout <= 0 || s.KeepWhile != "" {
 		return 0
@@ -60,22 +63,22 @@ func (s Spec) Limit() time.Duration {
 	return s.Timeout + s.Grace + Dying
 }
 
-// Ranks asks for several processes of a command that meet each other.
+// Ranks requests several cooperating processes of a command.
 type Ranks struct {
 	Torchrun bool          // PyTorch's launcher starts them, else gpuard does
-	Own      bool          // each sees one device, its own; else all see all
+	Own      bool          // each sees only its own device; else all see all
 	Count    int           // --nproc; 0: one per device
-	Grace    time.Duration // that the others have when one failed
-	JSON     bool          // what is said of that is a JSON object
+	Grace    time.Duration // time for the others to end after one failed
+	JSON     bool          // messages about that are JSON objects
 }
 
-// Quota is how hard the memory quota of a shared lease is.
+// Quota is how strictly the memory quota of a shared lease is enforced.
 type Quota string
 
 // Levels of a quota, weakest first. An exclusive lease has NoQuota.
 const (
 	NoQuota Quota = ""
-	Watch   Quota = "watch" // measured from outside; whoever takes more is told, then ended
+	Watch   Quota = "watch" // measured from outside; a job that uses more is warned, then ended
 	MPS     Quota = "mps"   // limited per process by NVIDIA's Multi-Process Service, and watched
 )
 
@@ -106,7 +109,7 @@ type Given struct {
 	UUID    gpu.UUID   `json:"uuid"`             // of the device, or of the MIG device
 	Parent  gpu.UUID   `json:"parent,omitempty"` // of a MIG device
 	Name    string     `json:"name"`
-	Label   string     `json:"-"`                 // for people: "GPU 2", "GPU amd:0" on mixed machines
+	Label   string     `json:"-"`                 // for users: "GPU 2", "GPU amd:0" on mixed machines
 	Profile string     `json:"profile,omitempty"` // of a MIG device
 	Vendor  gpu.Vendor `json:"vendor"`
 	PCI     string     `json:"pci"`
@@ -123,7 +126,7 @@ const (
 	Never    Verdict = "never"    // this device can never satisfy the spec
 )
 
-// Reason is the sentence about one device.
+// Reason is the reason for one device.
 type Reason struct {
 	UUID      gpu.UUID  `json:"uuid"`
 	Index     int       `json:"index"`
@@ -131,7 +134,7 @@ type Reason struct {
 	Verdict   Verdict   `json:"verdict"`
 	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
 	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
-	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as something to type where there is something
+	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as a command where possible
 	Lease     string    `json:"lease,omitempty"`     // blocking lease
 	Processes []Blocker `json:"processes,omitempty"` // blocking or tolerated processes
 }
@@ -150,9 +153,9 @@ type Blocker struct {
 type Plan struct {
 	Devices []Given   `json:"devices"` // empty for a CPU job
 	Reasons []Reason  `json:"reasons"`
-	Notes   []string  `json:"notes"`           // tolerated neighbours and the like, one sentence each
+	Notes   []string  `json:"notes"`           // tolerated processes and the like, one sentence each
 	Share   gpu.Bytes `json:"share,omitempty"` // promised on each device; 0: the devices are given whole
-	Quota   Quota     `json:"quota,omitempty"` // how hard Share is
+	Quota   Quota     `json:"quota,omitempty"` // how strictly Share is enforced
 }
 
 // UUIDs are the identifiers of the devices, in the order in which the job numbers them.
@@ -164,7 +167,7 @@ func (p Plan) UUIDs() []gpu.UUID {
 	return ids
 }
 
-// Refusal is a decision not to give devices. It is an error so that it travels with its reasons.
+// Refusal is a decision not to give devices. It is an error with its reasons.
 type Refusal struct {
 	Summary string   `json:"summary"` // "cannot give 2 GPUs: 1 of 4 is free"
 	Never   bool     `json:"never"`   // this machine or policy can never satisfy the spec
@@ -172,10 +175,11 @@ type Refusal struct {
 	Remedy  string   `json:"remedy"`  // what to type or change
 }
 
-// Error is the summary alone; whoever shows a refusal lists the reasons too.
+// Error is only the summary; a caller that shows a refusal lists the reasons too.
 func (r *Refusal) Error() string { return r.Summary }
 
-// Late is the error of a request that has waited for as long as --wait says. Refusal lists the reasons of the last decision.
+// Late is the error of a request that has waited for as long as --wait says. Refusal lists the reasons of the last
+// decision.
 type Late struct{ Refusal *Refusal }
 
 // Error says which devices were asked for, and how long the request has waited.
@@ -184,29 +188,29 @@ func (l *Late) Error() string { return l.Refusal.Error() }
 // Unwrap returns the last refusal.
 func (l *Late) Unwrap() error { return l.Refusal }
 
-// Lease is the right to use devices, as recorded. Whether it is alive only its lock says.
+// Lease is the recorded right to use devices. Only its lock says whether it is alive.
 type Lease struct {
 	ID         string     `json:"id"`
 	UID        uint32     `json:"-"`                    // of the file, never from its content
 	User       string     `json:"-"`                    // name of UID
-	Folder     string     `json:"-"`                    // name of its owner's folder of leases, in which it lies
+	Folder     string     `json:"-"`                    // name of its owner's folder of leases, which contains it
 	Devices    []gpu.UUID `json:"devices"`              // devices, or MIG devices
 	Parent     string     `json:"parent,omitempty"`     // lease this one is a part of
 	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
-	Share      gpu.Bytes  `json:"share,omitempty"`      // promised on each device; 0: the devices are the lease's alone
-	Quota      Quota      `json:"quota,omitempty"`      // how hard Share is
+	Share      gpu.Bytes  `json:"share,omitempty"`      // promised on each device; 0: an exclusive lease
+	Quota      Quota      `json:"quota,omitempty"`      // how strictly Share is enforced
 	Until      int64      `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
 	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
 	Start      uint64     `json:"start"`                // of PID, ticks since boot
-	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace in which PID counts
+	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace of PID
 	Command    string     `json:"command"`              // base name only
-	Since      time.Time  `json:"since"`                // wall clock, for people
+	Since      time.Time  `json:"since"`                // wall clock, for display
 	Boot       string     `json:"boot"`                 // boot id
 	SinceBoot  int64      `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
-	Apart      bool       `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be given back while that runs
-	Ended      bool       `json:"ended,omitempty"`      // the command is gone, somebody else still holds the lock
-	HeldBy     []Blocker  `json:"held_by,omitempty"`    // who does, when Ended
-	Kept       *Kept      `json:"kept,omitempty"`       // it outlives its command for a next start of that; nil: it does not
+	Apart      bool       `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be released while that runs
+	Ended      bool       `json:"ended,omitempty"`      // the command has ended, another process still holds the lock
+	HeldBy     []Blocker  `json:"held_by,omitempty"`    // processes that hold the lock, when Ended
+	Kept       *Kept      `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
 	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
 }

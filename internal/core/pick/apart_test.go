@@ -8,7 +8,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// TestHeldApart: a lease of one's own shell is given back, and nobody is told to wait for the end of that shell.
+// TestHeldApart: a lease of the caller's own shell is given back; the caller is not told to wait for the shell's
+// end.
 func TestHeldApart(t *testing.T) {
 	m, err := gpu.Invent("demo:1xL4")
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// choose takes the devices of the plan, in the order the program sees, and writes the reasons of all candidates.
-func (q *question) choose(candidates []*unit) []*unit {
+// choose returns the devices of the plan in the order in which the program sees them, and writes the reasons of all
+// candidates.
+func (q *query) choose(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
 			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"
@@ -28,18 +29,19 @@ func (q *question) choose(candidates []*unit) []*unit {
 		}
 	}
 	for _, u := range chosen {
-		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.together(chosen, u)+q.whyThis(rules, u, chosen, others)
+		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)
 	}
 	for _, u := range others {
 		u.reason.Text = "free, but " + q.whyNot(rules, u, chosen)
 	}
 	q.otherVendors(chosen)
-	slices.SortFunc(chosen, q.inSight(chosen))
+	slices.SortFunc(chosen, q.programOrder(chosen))
 	return chosen
 }
 
-// inSight is the order in which the program sees what was chosen: as it had them, where it had all of them before.
-func (q *question) inSight(chosen []*unit) func(a, b *unit) int {
+// programOrder is the order in which the program sees the chosen devices: index order, or, if the job had all of
+// them before, the order it had then.
+func (q *query) programOrder(chosen []*unit) func(a, b *unit) int {
 	if slices.ContainsFunc(chosen, func(u *unit) bool { return !u.had }) {
 		return inOrder
 	}
@@ -47,8 +49,8 @@ func (q *question) inSight(chosen []*unit) func(a, b *unit) int {
 	return func(a, b *unit) int { return cmp.Compare(at(a), at(b)) }
 }
 
-// together names the rest of the set and its worst link.
-func (q *question) together(chosen []*unit, u *unit) string {
+// restOfSet names the other devices of the set and its worst link.
+func (q *query) restOfSet(chosen []*unit, u *unit) string {
 	if len(chosen) == 1 {
 		return ""
 	}
@@ -71,9 +73,9 @@ func linkWords(class int) string {
 	return []string{"an unknown way", "the link between sockets", "one NUMA node", "a PCIe host bridge", "a PCIe switch", "NVLink"}[class]
 }
 
-// whyThis compares a chosen device with the best that was not chosen. Inside a set it is silent where
-// only the set as a whole was better.
-func (q *question) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
+// whyThis compares a chosen device with the best one that was not chosen. It returns "" for a device that is worse
+// by itself but part of a better set.
+func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 	if len(others) == 0 {
 		if len(chosen) == 1 {
 			return ": the only one that " + q.freeWord(1)
@@ -91,8 +93,8 @@ func (q *question) whyThis(rules []rule, u *unit, chosen, others []*unit) string
 	return ": " + r.won(u, next)
 }
 
-// setWords says in what a set with the other device would be worse.
-func (q *question) setWords(other, ours grade, u *unit) string {
+// setWords says why a set with the other device would be worse.
+func (q *query) setWords(other, ours grade, u *unit) string {
 	switch {
 	case other.ours != ours.ours:
 		return fmt.Sprintf("%s is already used inside %s", u.label, q.inside())
@@ -109,7 +111,7 @@ func (q *question) setWords(other, ours grade, u *unit) string {
 }
 
 // whyNot compares the device with the chosen one that it could replace at the least loss.
-func (q *question) whyNot(rules []rule, u *unit, chosen []*unit) string {
+func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 	ours := q.gradeOf(chosen)
 	var closest grade
 	var instead *unit
@@ -140,8 +142,8 @@ func swap(set []*unit, out, in *unit) []*unit {
 	return clone
 }
 
-// otherVendors explains free devices that were no candidates because another vendor is tried first.
-func (q *question) otherVendors(chosen []*unit) {
+// otherVendors explains free devices that were not considered because another vendor is tried first.
+func (q *query) otherVendors(chosen []*unit) {
 	for _, u := range q.units {
 		if u.reason.Verdict != job.Eligible || u.reason.Text != "" {
 			continue

@@ -7,17 +7,19 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Named finds the device, or MIG slice, that a name means, as --device reads it. The refusal says what is wrong with it.
+// Named finds the device, or MIG slice, that a name means, as --device reads it. The refusal says what is wrong with
+// the name.
 func Named(m gpu.Machine, name string) (job.Given, *job.Refusal) {
-	q := ask(job.Spec{Devices: []string{name}}, m, nil, Context{})
+	q := newQuery(job.Spec{Devices: []string{name}}, m, nil, Context{})
 	if wrong := q.readNames(); wrong != nil {
 		return job.Given{}, wrong
 	}
 	return q.plan(q.named).Devices[0], nil
 }
 
-// drained says that an administrator takes the device out of use. Inside of a lease work goes on until the lease ends.
-func (q *question) drained(u *unit) *obstacle {
+// drained returns an obstacle when an administrator has taken the device out of use. Jobs inside a lease may
+// continue until the lease ends.
+func (q *query) drained(u *unit) *obstacle {
 	if u.dev.Drained == "" || q.in.Parent != nil {
 		return nil
 	}

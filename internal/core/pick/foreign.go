@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// oldDriverReserve is what the driver may keep for itself where it does not report its reserve: such drivers count it
-// as used memory.
+// oldDriverReserve estimates the memory that the driver keeps for itself where it does not report that: such drivers
+// count it as used memory.
 func oldDriverReserve(u *unit) gpu.Bytes {
 	if u.mig == nil && u.dev.MemoryReserved != nil {
 		return 0
@@ -16,17 +16,18 @@ func oldDriverReserve(u *unit) gpu.Bytes {
 	return reserve(u)
 }
 
-// unseenWorthANote is used memory without a process, tolerated but large enough to tell.
+// unseenWorthANote is the amount of memory used by no visible process from which a plan mentions it, although it is
+// tolerated.
 const unseenWorthANote = 64 * gpu.MiB
 
-// crowd is a group of processes on one device.
-type crowd struct {
+// processSet is a set of processes on one device.
+type processSet struct {
 	ps    []gpu.Process
 	known gpu.Bytes
-	vague bool // some do not say how much they use
+	vague bool // some do not report how much memory they use
 }
 
-func (c *crowd) add(p gpu.Process) {
+func (c *processSet) add(p gpu.Process) {
 	c.ps = append(c.ps, p)
 	if p.Memory == nil {
 		c.vague = true
@@ -35,14 +36,15 @@ func (c *crowd) add(p gpu.Process) {
 	c.known += max(0, *p.Memory)
 }
 
-// foreign judges who is on a device that no lease covers. Three groups: our own (inside a lease, or everything in an
-// allocation: those devices were given to us as they are), display processes, and all others. Memory that is
-// used but not accounted for goes to the group with a process of unknown size, else it is a group of its own.
-func (q *question) foreign(u *unit, ps []gpu.Process, out *use) {
-	var own, display, others crowd
+// foreign judges the processes on a device that no lease covers. They form three sets: the caller's own (inside a
+// lease, or everything in an allocation, whose devices come as they are), display processes, and all others. Used
+// memory that no process accounts for is charged to the first set with a process of unknown size, else it counts as
+// unseen.
+func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
+	var own, display, others processSet
 	for _, p := range ps {
 		switch {
-		case q.mine(p):
+		case q.isOwn(p):
 			own.add(p)
 		case p.Kind == gpu.GraphicsProcess:
 			display.add(p)
@@ -66,12 +68,12 @@ func (q *question) foreign(u *unit, ps []gpu.Process, out *use) {
 		return
 	}
 	out.ours = len(own.ps) > 0 || inside && rest > q.in.Tolerate.Memory
-	q.tell(out, own, display, others, unseen)
+	q.noteForeign(out, own, display, others, unseen)
 }
 
-// mine are the processes that the lease is for, and those of the lease we are inside of. There only the owner tells:
-// who is in whose process tree is not known here.
-func (q *question) mine(p gpu.Process) bool {
+// isOwn reports whether a process belongs to the caller: the lease is for it, or it runs inside the caller's lease.
+// Inside a lease only the owner is compared, because the process trees are not known here.
+func (q *query) isOwn(p gpu.Process) bool {
 	if slices.Contains(q.in.Own, p.PID) {
 		return true
 	}
@@ -81,24 +83,24 @@ func (q *question) mine(p gpu.Process) bool {
 	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID
 }
 
-func (q *question) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {
+func (q *query) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {
 	if u.used() == nil {
 		return 0, false
 	}
 	return max(0, *u.used()-known-oldDriverReserve(u)), true
 }
 
-// tooMuch says which group makes the device busy, nil when all are tolerable.
-func (q *question) tooMuch(u *unit, others, display crowd, unseen gpu.Bytes, readable bool) *obstacle {
+// tooMuch returns the obstacle for the first set that makes the device busy, nil when all are tolerable.
+func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, readable bool) *obstacle {
 	tolerate := q.in.Tolerate
 	young := slices.IndexFunc(others.ps, q.young)
-	switch o := q.alone(u, others); {
+	switch o := q.modeTaken(u, others); {
 	case o != nil:
 		return o
 	case others.known > tolerate.Memory || others.vague && !readable:
 		return q.inUse(others, "")
 	case young >= 0:
-		return q.inUse(crowd{ps: others.ps[young : young+1]}, ", which has just started")
+		return q.inUse(processSet{ps: others.ps[young : young+1]}, ", which has just started")
 	case len(others.ps) > 0 && q.working(u):
 		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
 	case display.known > tolerate.Display || display.vague && !readable:
@@ -111,35 +113,35 @@ func (q *question) tooMuch(u *unit, others, display crowd, unseen gpu.Bytes, rea
 	return nil
 }
 
-func (q *question) inUse(c crowd, tail string) *obstacle {
-	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.crowded(c.ps) + tail, remedy: q.endAll(c.ps)}
+func (q *query) inUse(c processSet, tail string) *obstacle {
+	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.processesText(c.ps) + tail, remedy: q.endAll(c.ps)}
 	if !slices.ContainsFunc(c.ps, func(p gpu.Process) bool { return !ending(p) }) {
-		o.code, o.remedy = "ending", "try again in a moment: "+q.crowded(c.ps)
+		o.code, o.remedy = "ending", "try again in a moment: "+q.processesText(c.ps)
 	}
 	return o
 }
 
-// tell writes what a plan says about neighbours that are tolerated: never hidden, each with how to end it.
-func (q *question) tell(out *use, own, display, others crowd, unseen gpu.Bytes) {
+// noteForeign adds notes about tolerated processes without a lease, each with how to end it.
+func (q *query) noteForeign(out *use, own, display, others processSet, unseen gpu.Bytes) {
 	for _, p := range others.ps {
-		note := "tolerated small neighbour " + q.who(p)
+		note := "tolerated small neighbour " + q.processText(p)
 		if !ending(p) {
 			note += "; " + q.end(p)
 		}
 		out.notes = append(out.notes, note)
 	}
 	for _, p := range display.ps {
-		out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.who(p), q.end(p)))
+		out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.end(p)))
 	}
 	for _, p := range own.ps {
-		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.who(p)))
+		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
 	}
 	if unseen > unseenWorthANote {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", unseen))
 	}
 }
 
-func (q *question) inside() string {
+func (q *query) inside() string {
 	switch {
 	case q.in.Parent != nil:
 		return "lease " + q.in.Parent.ID

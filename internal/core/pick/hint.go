@@ -8,15 +8,15 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// misnamed says what to write instead of a name that no device has.
-func (q *question) misnamed(all []*unit, flag, name string) string {
+// misnamed suggests what to write instead of a name that no device has.
+func (q *query) misnamed(all []*unit, flag, name string) string {
 	if words := strings.Fields(strings.ReplaceAll(name, ";", " ")); len(words) > 1 {
 		return fmt.Sprintf("write commas between names: --%s %s", flag, strings.Join(words, ","))
 	}
 	switch strings.ToLower(name) {
 	case "all", "*":
-		if flag == "device" && q.wholes() > 0 {
-			return fmt.Sprintf("write --gpus %d for all of them", q.wholes())
+		if flag == "device" && q.wholeGPUs() > 0 {
+			return fmt.Sprintf("write --gpus %d for all of them", q.wholeGPUs())
 		}
 		return "write --cpu to run without a GPU"
 	case "none", "no", "-1":
@@ -39,8 +39,8 @@ func (q *question) misnamed(all []*unit, flag, name string) string {
 	return "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them"
 }
 
-// wholes is the largest number of whole GPUs that one job can ask for.
-func (q *question) wholes() int {
+// wholeGPUs is the largest number of whole GPUs that one job can ask for.
+func (q *query) wholeGPUs() int {
 	byVendor, n := map[gpu.Vendor]int{}, 0
 	for i := range q.m.Devices {
 		if d := &q.m.Devices[i]; !d.UsesMIG() {
@@ -51,7 +51,8 @@ func (q *question) wholes() int {
 	return n
 }
 
-// numbered reads names as programs and people write them, "GPU0", "gpu:0", "cuda:0"; runtime ones count what is visible.
+// numbered reads names as programs and users write them: "GPU0", "gpu:0", "cuda:0". A runtime's name, such as
+// "cuda:0", counts visible devices.
 func numbered(name string) (index string, runtime, ok bool) {
 	word := strings.TrimRight(name, "0123456789")
 	index = name[len(word):]
@@ -67,9 +68,10 @@ func numbered(name string) (index string, runtime, ok bool) {
 	return "", false, false
 }
 
-// unprefixed finds the one device whose UUID goes on like this behind "GPU-", and writes it so.
+// unprefixed finds the one device whose UUID continues like this after a prefix such as "GPU-", and returns the name
+// with the prefix.
 func unprefixed(all []*unit, name string) string {
-	const enough = 3 // shorter ones are numbers more often than beginnings
+	const enough = 3 // shorter ones are more often numbers than beginnings
 	var found []string
 	for _, u := range all {
 		prefix, rest, ok := strings.Cut(string(u.id()), "-")
@@ -83,10 +85,10 @@ func unprefixed(all []*unit, name string) string {
 	return found[0]
 }
 
-// ambiguous names what a name could mean, and what to write to tell them apart.
-func (q *question) ambiguous(hits []*unit, flag, name string) (problem, remedy string) {
+// ambiguous lists what a name could mean, and what to write instead.
+func (q *query) ambiguous(hits []*unit, flag, name string) (problem, remedy string) {
 	var means, write []string
-	for _, u := range hits[:min(most, len(hits))] {
+	for _, u := range hits[:min(maxNamed, len(hits))] {
 		means = append(means, fmt.Sprintf("%s (%s)", u.label, u.id()))
 		if u.mig != nil {
 			write = append(write, string(u.id()))
@@ -94,7 +96,7 @@ func (q *question) ambiguous(hits []*unit, flag, name string) (problem, remedy s
 			write = append(write, q.number(u.dev))
 		}
 	}
-	if more := len(hits) - most; more > 0 {
+	if more := len(hits) - maxNamed; more > 0 {
 		means = append(means, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%s: ambiguous, it could be %s", shown(name), listed(means, "or")),

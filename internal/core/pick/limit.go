@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// never says why the device can not serve the spec, whoever leaves it; nil when it can. What a device that does not
-// answer cannot say (its model, its memory) is not held against it here: it is sick, and may recover.
-func (q *question) never(u *unit) *obstacle {
+// never returns the reason why the device can never serve the spec, even when idle; nil when it can. An unknown
+// model or memory size of a device that does not answer is no such reason: it is reported as sick, and may recover.
+func (q *query) never(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
 		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
 	} {
@@ -22,8 +22,8 @@ func (q *question) never(u *unit) *obstacle {
 	return nil
 }
 
-func (q *question) unseen(u *unit) *obstacle {
-	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") { // without an answer there is no UUID either
+func (q *query) unseen(u *unit) *obstacle {
+	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") { // a device that does not answer reports no UUID either
 		return &obstacle{code: "identity", text: "has no UUID of its own, so no lease can name it"}
 	}
 	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {
@@ -40,15 +40,15 @@ func (q *question) unseen(u *unit) *obstacle {
 	return &obstacle{code: "hidden", text: why, remedy: "add --any to look past " + strings.TrimSuffix(why, " hides it")}
 }
 
-func (q *question) unwanted(u *unit) *obstacle {
-	if u.out {
+func (q *query) unwanted(u *unit) *obstacle {
+	if u.excluded {
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
 	}
 	return nil
 }
 
-// unnamed comes before all others: nothing else matters about a device that was not asked for.
-func (q *question) unnamed(u *unit) *obstacle {
+// unnamed comes first: no other reason matters for a device that was not asked for.
+func (q *query) unnamed(u *unit) *obstacle {
 	if len(q.spec.Devices) == 0 || slices.Contains(q.named, u) {
 		return nil
 	}
@@ -59,14 +59,14 @@ func (q *question) unnamed(u *unit) *obstacle {
 	return &obstacle{code: "not-named", text: "not named by --device"}
 }
 
-func (q *question) wrongSplit(u *unit) *obstacle {
+func (q *query) wrongSplit(u *unit) *obstacle {
 	switch {
 	case q.spec.MIG == "" && u.mig == nil && u.dev.UsesMIG():
-		return &obstacle{code: "mig", text: "split into MIG slices, so it is not given whole" + q.has(u.dev), remedy: q.slices(u.dev)}
+		return &obstacle{code: "mig", text: "split into MIG slices, so it is not given whole" + q.has(u.dev), remedy: q.sliceRemedy(u.dev)}
 	case q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG):
 		return nil
 	case u.mig != nil:
-		return &obstacle{code: "mig", text: fmt.Sprintf("a %s slice, not %s", u.mig.Profile, q.spec.MIG), remedy: q.slices(u.dev)}
+		return &obstacle{code: "mig", text: fmt.Sprintf("a %s slice, not %s", u.mig.Profile, q.spec.MIG), remedy: q.sliceRemedy(u.dev)}
 	case u.dev.UsesMIG():
 		return &obstacle{code: "mig", text: "in MIG mode, but without any slice", remedy: "have slices made (nvidia-smi mig)"}
 	}
@@ -82,23 +82,23 @@ func profiles(d *gpu.Device) []string {
 	return slices.Compact(out)
 }
 
-func (q *question) has(d *gpu.Device) string {
+func (q *query) has(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return " (none made yet)"
 	}
 	return fmt.Sprintf(" (%s)", listed(profiles(d), "and"))
 }
 
-// slices is the remedy that asks for a slice that exists.
-func (q *question) slices(d *gpu.Device) string {
+// sliceRemedy suggests a slice that exists.
+func (q *query) sliceRemedy(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return "have slices made (nvidia-smi mig)"
 	}
 	return "ask for a slice (--mig " + listed(profiles(d), "or --mig") + ")"
 }
 
-// wrongModel matches the whole name, with or without the maker: people copy what status shows.
-func (q *question) wrongModel(u *unit) *obstacle {
+// wrongModel matches the whole name, with or without the maker, because users copy what status shows.
+func (q *query) wrongModel(u *unit) *obstacle {
 	wanted, name := strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)
 	if wanted == "" || isModel(wanted, u.dev.Name) || name == "" && u.dev.Problem != "" {
 		return nil
@@ -118,7 +118,7 @@ func isModel(pattern, name string) bool {
 	return glob(pattern, strings.ToLower(name)) || glob(pattern, strings.ToLower(gpu.Model(name)))
 }
 
-// family is the word of a model's name that people remember: the first with a digit, "A100" of "NVIDIA A100-SXM4-80GB".
+// family is the first word with a digit in a model's name, which users remember: "A100" of "NVIDIA A100-SXM4-80GB".
 func family(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
@@ -131,7 +131,7 @@ func family(name string) string {
 	return strings.Join(words[max(0, len(words)-1):], "")
 }
 
-func (q *question) tooOld(u *unit) *obstacle {
+func (q *query) tooOld(u *unit) *obstacle {
 	least, have := q.spec.MinCompute, u.dev.Compute
 	switch {
 	case least == nil || have != nil && have.AtLeast(*least) || have == nil && u.dev.Problem != "":
@@ -144,7 +144,7 @@ func (q *question) tooOld(u *unit) *obstacle {
 		remedy: fmt.Sprintf("ask for an older one (--min-compute %s)", have)}
 }
 
-func (q *question) tooSmall(u *unit) *obstacle {
+func (q *query) tooSmall(u *unit) *obstacle {
 	if o := q.tooLarge(u); o != nil {
 		return o
 	}
@@ -159,8 +159,9 @@ func (q *question) tooSmall(u *unit) *obstacle {
 		remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*total))}
 }
 
-// tooLarge says that a share, or memory inside of one, could not even be given with nothing else there.
-func (q *question) tooLarge(u *unit) *obstacle {
+// tooLarge returns an obstacle when the share, or the memory inside one, exceeds what the device could give if
+// nothing used it.
+func (q *query) tooLarge(u *unit) *obstacle {
 	if p := q.pool(); p != nil {
 		flag, want := "--share", q.spec.Share
 		if q.spec.Memory > want {
@@ -181,28 +182,28 @@ func (q *question) tooLarge(u *unit) *obstacle {
 	case *total-reserve(u) >= q.spec.Share:
 		return nil
 	}
-	whose := "that shares leave aside"
+	purpose := "that shares leave aside"
 	if u.size() > *total {
-		whose = "for the driver and what shares leave aside"
+		purpose = "for the driver and what shares leave aside"
 	}
-	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.size(), u.size()-*total+reserve(u), whose, q.spec.Share)}
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.size(), u.size()-*total+reserve(u), purpose, q.spec.Share)}
 	if most := *total - reserve(u); most >= gpu.MiB {
 		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))
 	}
 	return o
 }
 
-// capacity is the size that status shows, and what of it no job ever gets.
+// capacity names the size that status shows, and the part of it that no job ever gets.
 func capacity(u *unit, wanted gpu.Bytes) string {
 	if u.mig != nil || u.dev.MemoryReserved == nil || *u.dev.MemoryReserved <= 0 {
-		have, want := apart(*u.total(), wanted)
+		have, want := distinct(*u.total(), wanted)
 		return have + " in all cannot hold " + want
 	}
 	return fmt.Sprintf("%s in all, less %s for the driver, cannot hold %s", u.dev.MemoryTotal, u.dev.MemoryReserved, wanted)
 }
 
-// apart writes two sizes so that one sees that they differ.
-func apart(a, b gpu.Bytes) (string, string) {
+// distinct writes two different sizes so that their texts differ.
+func distinct(a, b gpu.Bytes) (string, string) {
 	const tenth = gpu.GiB / 10
 	if a.String() != b.String() && (a+tenth/2)/tenth != (b+tenth/2)/tenth {
 		return a.String(), b.String()
@@ -210,8 +211,8 @@ func apart(a, b gpu.Bytes) (string, string) {
 	return fmt.Sprintf("%d MiB", a/gpu.MiB), fmt.Sprintf("%d MiB", (b+gpu.MiB-1)/gpu.MiB)
 }
 
-// glob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike path.Match,
-// "*" also matches "/", which names of models contain.
+// glob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike
+// path.Match, "*" also matches "/", which names of models contain.
 func glob(pattern, text string) bool {
 	p, t := []rune(pattern), []rune(text)
 	star, mark := -1, 0

@@ -10,10 +10,10 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// readNames finds what --device and --exclude name and settles which units get a reason. The refusal says which
-// name is wrong; its reasons are still to be filled in.
-func (q *question) readNames() *job.Refusal {
-	all := q.everything()
+// readNames finds the devices of --device and --exclude and selects the units that get a reason. The refusal says
+// which name is wrong; the caller fills in its reasons.
+func (q *query) readNames() *job.Refusal {
+	all := q.allUnits()
 	var wrong *job.Refusal
 	fail := func(summary, remedy string) {
 		if wrong == nil {
@@ -42,26 +42,26 @@ func (q *question) readNames() *job.Refusal {
 			fail("cannot exclude device "+problem, remedy)
 			continue
 		}
-		u.excluded(all)
+		u.exclude(all)
 	}
 	if q.need <= 0 {
 		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), "write --gpus 1, or --cpu for none")
 	}
-	q.show(all)
+	q.selectUnits(all)
 	return wrong
 }
 
-// excluded marks the unit, and the slices of a whole GPU with it.
-func (u *unit) excluded(all []*unit) {
+// exclude marks the unit and, for a whole GPU, its slices.
+func (u *unit) exclude(all []*unit) {
 	for _, other := range all {
 		if other == u || u.mig == nil && other.dev == u.dev {
-			other.out = true
+			other.excluded = true
 		}
 	}
 }
 
 // find returns the one unit that a name means, or what is wrong with the name and what to write.
-func (q *question) find(all []*unit, flag, name string) (u *unit, problem, remedy string) {
+func (q *query) find(all []*unit, flag, name string) (u *unit, problem, remedy string) {
 	name = strings.TrimSpace(name)
 	var hits []*unit
 	for _, u := range all {
@@ -84,8 +84,8 @@ func (q *question) find(all []*unit, flag, name string) (u *unit, problem, remed
 	return nil, fmt.Sprintf("%s: %s", shown(name), q.inventory()), q.misnamed(all, flag, name)
 }
 
-// bare is the beginning of every UUID of a vendor: left of a variable that was empty, it names nothing even where
-// there is one device.
+// bare reports whether a name is only the prefix of a vendor's UUIDs, as "GPU-$EMPTY" leaves it. It names nothing,
+// even on a machine with one device.
 func bare(name string) bool { return strings.HasSuffix(name, "-") && strings.Count(name, "-") == 1 }
 
 func shown(name string) string {
@@ -95,7 +95,8 @@ func shown(name string) string {
 	return name
 }
 
-// matches reports whether a name means the unit; exact is a whole UUID, which wins over being the beginning of another.
+// matches reports whether a name means the unit. exact is a whole UUID, which wins over a name that is also the
+// beginning of another UUID.
 func matches(u *unit, name string) (exact, match bool) {
 	if vendor, index, ok := strings.Cut(name, ":"); ok && strings.EqualFold(vendor, string(u.dev.Vendor)) {
 		name = index
@@ -119,7 +120,7 @@ func wholeNumber(s string) (int, bool) {
 	return int(n), err == nil
 }
 
-// address is a PCI id; a domain of -1 was not written and means any.
+// address is a PCI address. A domain of -1 was not written and matches any.
 type address struct{ domain, bus, device, function int64 }
 
 // parsePCI reads "0000:17:00.0", nvidia-smi's "00000000:17:00.0", "17:00.0" and "17:00", in any case.
@@ -160,14 +161,14 @@ func (a address) is(want address) bool {
 	return a == want
 }
 
-// inventory says what there is instead of an unknown name: "this machine has 0-3".
-func (q *question) inventory() string {
+// inventory lists the devices for the refusal of an unknown name: "this machine has 0-3".
+func (q *query) inventory() string {
 	if len(q.m.Devices) == 0 {
 		return "this machine has no GPU"
 	}
 	byVendor := map[gpu.Vendor][]int{}
 	var vendors []gpu.Vendor
-	for _, u := range q.everything() {
+	for _, u := range q.allUnits() {
 		if u.mig != nil {
 			continue
 		}

@@ -10,30 +10,35 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// The order among eligible devices of one vendor.
+// The order of eligible devices of one vendor.
 //
-// While nobody waits and at least a quarter of the devices are idle and free, jobs are spread: idle devices first.
-// Otherwise they are packed: the device with the least free memory that suffices. --place forces one of the two.
-// A share first goes where shares are already, so that whole devices stay for others, and then as far as its kind of order says.
-// Then the cooler device, then the one this user had last, then the highest index, because GPU 0 often drives the
-// display. Always before all that: a device on which our own lease already runs something comes last, and then one that the
-// job itself had before comes first (Spec.Prefer), so that a service stays where its model is cached and people look for it.
+// For one device, the first of these rules that finds a difference decides:
+//   - a device on which the caller's own lease already runs something comes last
+//   - a device that the job had before comes first (Spec.Prefer), so that a service stays where its model is cached and
+//     where its users find it
+//   - a share goes first to devices that carry shares already, so that whole devices stay free for others
+//   - jobs are spread, idle devices first, while no job waits and at least a quarter of the devices are idle and free;
+//     otherwise they are packed, onto the device with the least sufficient free memory. --place forces one of the two
+//   - the cooler device, then the one that this user had last
+//   - the highest index, because GPU 0 often drives the display
 //
-// For several devices the set is chosen as a whole: first as few devices in use, as many that the job had before, (shares) as few
-// without shares and (spread) as few busy ones as possible, then the best worst link between any two, then the best links in sum,
-// and only then the rules above, in lexical order of the devices. So memory fit and temperature never buy a slower link.
-// The program sees them in index order, or, where the job had all of them before, in the order in which it had them.
+// Several devices are chosen as a set: first the fewest devices in use, then the most that the job had before, then
+// (shares) the fewest without shares, then (spread) the fewest busy ones, then the best worst link between any two,
+// then the best sum of links, and only then the rules above, in lexical order of the devices. So memory fit and
+// temperature never cost a faster link. The program sees the devices in index order or, if the job had all of them
+// before, in the order it had then.
 //
-// For a slice: the GPU with the fewest free slices first (--place spread: the most), so that whole GPUs stay whole.
+// For a slice, the GPU with the fewest free slices comes first (--place spread: the most), so that whole GPUs stay
+// whole.
 
-// rule is one comparison of two devices. Negative means that a comes first; the words explain it from either side.
+// rule is one comparison of two devices. Negative means that a comes first; the texts explain it for either device.
 type rule struct {
 	compare func(a, b *unit) int
 	won     func(a, b *unit) string // why a was taken and not b: "cooler than GPU 1 (41 C against 55 C)"
 	lost    func(a, b *unit) string // why a was not taken but b
 }
 
-func (q *question) rules() []rule {
+func (q *query) rules() []rule {
 	rules := []rule{q.useRule(), hadRule(), shareRule()}
 	switch {
 	case q.spec.MIG != "":
@@ -46,8 +51,9 @@ func (q *question) rules() []rule {
 	return append(rules, coolRule(), q.lastRule(), indexRule())
 }
 
-// decideMode looks at the whole machine, not at what this spec would take: a picky job must not change the mode.
-func (q *question) decideMode() {
+// decideMode counts all visible devices, not only those that would serve this spec: a demanding job must not change
+// the mode.
+func (q *query) decideMode() {
 	quiet, seen := 0, 0
 	for _, u := range q.units {
 		if q.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
@@ -68,7 +74,7 @@ func (q *question) decideMode() {
 	}
 }
 
-func (q *question) useRule() rule {
+func (q *query) useRule() rule {
 	return rule{
 		compare: func(a, b *unit) int { return cmp.Compare(ordinal(a.use.ours), ordinal(b.use.ours)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("not yet used inside %s, unlike %s", q.inside(), b.label) },
@@ -76,7 +82,7 @@ func (q *question) useRule() rule {
 	}
 }
 
-// hadRule decides nothing where nobody says what the job had.
+// hadRule decides nothing when Spec.Prefer is empty.
 func hadRule() rule {
 	return rule{
 		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.had), ordinal(b.had)) },
@@ -85,7 +91,7 @@ func hadRule() rule {
 	}
 }
 
-func (q *question) idleRule() rule {
+func (q *query) idleRule() rule {
 	return rule{
 		compare: func(a, b *unit) int { return cmp.Compare(ordinal(!a.use.idle), ordinal(!b.use.idle)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("idle, unlike %s", b.label) },
@@ -93,7 +99,7 @@ func (q *question) idleRule() rule {
 	}
 }
 
-// shareRule decides nothing where whole devices are asked for: those with shares are busy then.
+// shareRule decides nothing for whole devices: devices with shares are busy then.
 func shareRule() rule {
 	return rule{
 		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.use.shared), ordinal(b.use.shared)) },
@@ -102,8 +108,8 @@ func shareRule() rule {
 	}
 }
 
-// fitRule compares in whole GiB: what a driver or a small neighbour takes must not decide.
-func (q *question) fitRule() rule {
+// fitRule compares in whole GiB: small amounts used by a driver or another process must not decide.
+func (q *query) fitRule() rule {
 	what := "free"
 	if q.share() > 0 {
 		what = "left for shares"
@@ -120,8 +126,8 @@ func (q *question) fitRule() rule {
 	}
 }
 
-// fit is the room that the job would take of: what is left for shares, or what is free.
-func (q *question) fit(u *unit) *gpu.Bytes {
+// fit is the memory that packing compares: what remains for shares, or what is free.
+func (q *query) fit(u *unit) *gpu.Bytes {
 	if u.use.left != nil {
 		return u.use.left
 	}
@@ -135,8 +141,8 @@ func roughly(b *gpu.Bytes) int64 {
 	return int64((*b + gpu.GiB/2) / gpu.GiB)
 }
 
-// sliceRule keeps GPUs whole; a slice counts as free whatever its profile.
-func (q *question) sliceRule() rule {
+// sliceRule keeps GPUs whole. Free slices count whatever their profile.
+func (q *query) sliceRule() rule {
 	free := map[*gpu.Device]int{}
 	for _, u := range q.units {
 		if u.mig != nil && u.use.busy == nil {
@@ -175,7 +181,7 @@ func coolRule() rule {
 	}
 }
 
-// heat puts a device of unknown temperature behind all others.
+// heat sorts a device of unknown temperature after all others.
 func heat(u *unit) int {
 	if u.dev.Temperature == nil {
 		return math.MaxInt
@@ -183,7 +189,7 @@ func heat(u *unit) int {
 	return *u.dev.Temperature
 }
 
-func (q *question) lastRule() rule {
+func (q *query) lastRule() rule {
 	had := func(u *unit) int { return ordinal(!slices.Contains(q.in.Last, u.id())) }
 	return rule{
 		compare: func(a, b *unit) int { return cmp.Compare(had(a), had(b)) },
@@ -202,7 +208,7 @@ func indexRule() rule {
 	}
 }
 
-// prefer compares two devices by all rules; the rule is the one that decided.
+// prefer compares two devices by all rules and returns the rule that decided.
 func prefer(rules []rule, a, b *unit) (int, rule) {
 	for _, r := range rules {
 		if c := r.compare(a, b); c != 0 {

@@ -1,10 +1,18 @@
-// Package pick decides one job on one machine: a plan that names the devices, or a refusal; both say why for
-// every device. It never reads the machine, the clock or the environment, and it records nothing:
-// the same values in, in whatever order, always give the same answer.
+// Package pick decides whether and where one job can run on one machine. It returns a plan that names the devices,
+// or a refusal; both give a reason for every device:
 //
-// In short: a device that can never serve the job (hidden, excluded, not named, wrong model, too old, too small,
-// split) is set aside; then what is busy now (sick, leased, used by somebody else, memory full); the best of the
-// rest is taken, in the order that order.go describes.
+//	in := pick.Context{Now: now, UID: uid, Tolerate: pick.DefaultTolerance()}
+//	plan, refusal := pick.Place(job.Spec{GPUs: 2}, machine, leases, in)
+//	if refusal != nil {
+//		return errors.New(refusal.Summary)
+//	}
+//
+// It first drops devices that can never serve the job (hidden, excluded, not named, wrong model, too old, too small,
+// split), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
+// takes the best, in the order that order.go describes.
+//
+// It must not read the machine, the clock or the environment, and it records nothing: the same input, in any order,
+// always gives the same answer.
 package pick
 
 import (
@@ -17,58 +25,58 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// Context is who asks, from where, and what else is going on.
+// Context is the caller, its place, and the state of the machine that is not in gpu.Machine.
 type Context struct {
-	Now        time.Time               // for ages of processes; also the zone in which times are written. Zero: no ages
-	UID        uint32                  // who asks; decides whether a remedy may say `kill`
-	Parent     *job.Lease              // the lease we are inside of: its devices are all there is. nil outside
-	Ancestors  []string                // ids of that lease and its parents: their holding a device does not block
-	Allocation string                  // "slurm:12": devices come from another scheduler, only leases of the same allocation block
-	Hidden     map[gpu.UUID]string     // devices this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
+	Now        time.Time               // for ages of processes, and the time zone of printed times; zero: no ages
+	UID        uint32                  // of the caller; decides whether a remedy may say `kill`
+	Parent     *job.Lease              // the lease that the caller runs inside: only its devices can be given. nil outside
+	Ancestors  []string                // IDs of that lease and its parents, which do not block the caller
+	Allocation string                  // "slurm:12": the devices come from another scheduler; only leases of the same allocation block
+	Hidden     map[gpu.UUID]string     // devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
 	Last       []gpu.UUID              // the devices this user had last
-	Own        []int                   // processes that the lease is for and that run already: they do not block
-	Trees      map[string][]int        // by id of a shared lease: its process tree. A process in none is foreign to it
-	Kept       map[gpu.UUID]job.Ticket // devices that must stay for somebody who waits and stands before this job
-	Waiting    bool                    // others wait for devices: pack instead of spreading
+	Own        []int                   // PIDs that the lease is for and that run already: they do not block
+	Trees      map[string][]int        // process tree of each shared lease, by lease ID; a process in none is foreign
+	Kept       map[gpu.UUID]job.Ticket // devices reserved for a waiting job that is ahead of this one
+	Waiting    bool                    // other jobs wait for devices: pack instead of spreading
 	Tolerate   Tolerance
-	Limits     policy.Limits // rules that bind the asker; inside of a lease they say nothing
-	Endless    bool          // it is a lease, and so without Spec.Timeout one without an end
-	Moving     string        // lease that is given back for this one, so that it does not count as the asker's
+	Limits     policy.Limits // rules that bind the caller; they do not count inside a lease
+	Endless    bool          // the request is for a lease, which without Spec.Timeout has no end
+	Moving     string        // lease that is given back in exchange for this one; it does not count as the caller's
 }
 
-// Tolerance is how much use by processes without a lease still counts as free.
+// Tolerance is how much use without a lease still counts as free.
 type Tolerance struct {
 	Memory      gpu.Bytes     // of all such processes together, on one device
-	Display     gpu.Bytes     // of graphics processes (Xorg, compositor), or a desktop with one GPU never works
+	Display     gpu.Bytes     // of graphics processes (Xorg, compositor); without it a desktop with one GPU could never run a job
 	YoungerThan time.Duration // a process younger than this may be about to grow, so the device is not idle
 	Utilization float64       // 0..1; above this the device is not idle
 }
 
-// DefaultTolerance is what holds without configuration.
+// DefaultTolerance holds without configuration.
 func DefaultTolerance() Tolerance {
 	return Tolerance{Memory: 256 * gpu.MiB, Display: 2 * gpu.GiB, YoungerThan: 10 * time.Second, Utilization: 0.05}
 }
 
-// Place decides leases: which devices of m the spec gets while held are alive, whole ones, or a share of each. The refusal is nil
-// exactly when there is a plan. Reasons come in index order, one per whole GPU; where MIG slices are asked for
-// (--mig, or a slice in --device), a split GPU has one per slice instead. --mig is always one slice;
-// with --device it may come only from the GPUs or slices named.
+// Place decides a lease: which devices of m, or shares of them, the spec gets while the leases in held are alive.
+// The refusal is nil exactly when there is a plan. Reasons come in index order, one per whole GPU; where MIG slices are
+// asked for (--mig, or a slice in --device), a split GPU has one per slice instead. --mig is always one slice; with
+// --device it may come only from the GPUs or slices named.
 func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan, *job.Refusal) {
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, nil
 	}
-	q := ask(spec, m, held, in)
+	q := newQuery(spec, m, held, in)
 	wrong := q.readNames()
 	for _, u := range q.units {
 		u.use = q.usage(u)
 	}
 	q.decideMode()
-	q.fill()
+	q.countOwned()
 	for _, u := range q.units {
 		u.reason = q.judge(u)
 	}
 	if wrong == nil {
-		wrong = q.beyond()
+		wrong = q.overLimits()
 	}
 	if wrong != nil {
 		wrong.Reasons = q.reasons()
@@ -81,23 +89,23 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 	return q.plan(q.choose(candidates)), nil
 }
 
-// question is one call of Place: what was asked, and what is known of each device.
-type question struct {
+// query is one call of Place: the request, and what is known of each device.
+type query struct {
 	spec   job.Spec
 	in     Context
 	m      *gpu.Machine
-	held   []job.Lease // by age, so that the input order does not show
+	held   []job.Lease // by age, so that the input order does not matter
 	units  []*unit     // everything that gets a reason, in index order
-	named  []*unit     // what --device named, in the order given; with --mig only what limits the search
-	mixed  bool        // several vendors: indices need the vendor
-	vendor gpu.Vendor  // whose devices are meant; "" until candidates, and when no vendor has enough
+	named  []*unit     // devices of --device, in the order given; with --mig they only limit the search
+	mixed  bool        // several vendors, so names need the vendor: "amd:0"
+	vendor gpu.Vendor  // the vendor to choose from; "" until candidates sets it, and when no vendor has enough
 	need   int
 	spread bool
-	full   *full // the asker has as many devices as a rule gives at once; nil: not so
+	full   *full // set when a rule's limit on devices is reached
 }
 
-func ask(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *question {
-	q := &question{spec: spec, in: in, m: &m, held: slices.Clone(held), need: spec.GPUs}
+func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query {
+	q := &query{spec: spec, in: in, m: &m, held: slices.Clone(held), need: spec.GPUs}
 	slices.SortFunc(q.held, olderLease)
 	if in.Parent != nil {
 		q.in.Ancestors = append(slices.Clone(in.Ancestors), in.Parent.ID)
@@ -111,12 +119,12 @@ func ask(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *question {
 	return q
 }
 
-// judge gives the verdict on one device; texts of the eligible are written when the choice is known.
-func (q *question) judge(u *unit) job.Reason {
+// judge gives the verdict on one device. choose writes the texts of eligible ones.
+func (q *query) judge(u *unit) job.Reason {
 	r := job.Reason{UUID: u.id(), Index: u.dev.Index, Name: u.name(), Processes: u.use.processes}
 	if b := q.never(u); b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Processes = job.Never, b.code, b.text, b.remedy, nil
-		u.by = b.rule
+		u.forbiddenBy = b.rule
 		return r
 	}
 	b := u.use.busy
@@ -137,18 +145,18 @@ func (q *question) judge(u *unit) job.Reason {
 // obstacle is why a device cannot be given.
 type obstacle struct{ code, text, remedy, lease, rule string }
 
-// candidates are the devices to choose from, nil when there are too few. The devices of one job are of one vendor, because
-// no program sees several, and vendors do not stand in for each other: a program built for one finds nothing on another's
-// device, and the second vendor is often an idle integrated GPU. The first vendor with enough devices here is meant,
-// busy or not; another one must be named.
-func (q *question) candidates() []*unit {
+// candidates returns the devices to choose from, nil when there are too few. All devices of a job are of one vendor:
+// no program uses several, and a program built for one vendor finds nothing on another's device. The first vendor with
+// enough able devices is meant, busy or not, because the second is often an idle integrated GPU. Another one must be
+// named.
+func (q *query) candidates() []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		if slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict != job.Eligible }) {
 			return nil
 		}
 		return q.named
 	}
-	for _, u := range q.units { // in order of vendors
+	for _, u := range q.units { // sorted by vendor
 		able, free := 0, []*unit(nil)
 		for _, v := range q.units {
 			if v.dev.Vendor != u.dev.Vendor || v.reason.Verdict == job.Never {
@@ -171,10 +179,10 @@ func (q *question) candidates() []*unit {
 	return nil
 }
 
-func (q *question) plan(chosen []*unit) job.Plan {
+func (q *query) plan(chosen []*unit) job.Plan {
 	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.share()}
 	if plan.Quota = q.spec.Quota; q.spec.Share <= 0 && plan.Share > 0 {
-		plan.Quota = q.pool().Quota // it has all of that lease, which is kept to its share as a whole
+		plan.Quota = q.pool().Quota // the request gets all of that lease, which is limited as a whole
 	}
 	for i, u := range chosen {
 		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.number(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
@@ -190,7 +198,7 @@ func (q *question) plan(chosen []*unit) job.Plan {
 	return plan
 }
 
-func (q *question) reasons() []job.Reason {
+func (q *query) reasons() []job.Reason {
 	out := []job.Reason{}
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Eligible && u.reason.Text == "" {

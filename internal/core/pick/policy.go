@@ -12,26 +12,27 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// The rules of configuration files (core/policy) say which devices somebody may have, how many at once, how much of each, and
-// for how long. Inside of a lease they say nothing: they did when it was given, and its devices are all there is.
+// The rules of configuration files (core/policy) limit which devices a user may have, how many at once, how much of
+// each, and for how long. They do not apply inside a lease: they did when it was given, and only its devices can be
+// given.
 
-// bound are the rules that count here.
-func (q *question) bound() policy.Limits {
+// limits returns the rules that apply to this request.
+func (q *query) limits() policy.Limits {
 	if q.in.Parent != nil {
 		return nil
 	}
 	return q.in.Limits
 }
 
-// Allowed lists the devices, and slices, that the rules let somebody have, in index order, whoever uses them. How many they may
-// have at once is another thing, but none at all is none.
+// Allowed lists the devices and slices that the rules permit, in index order, whether or not they are in use. A
+// limit on their number does not shorten the list, but a limit of 0 empties it.
 func Allowed(m gpu.Machine, limits policy.Limits) []gpu.UUID {
 	ids := []gpu.UUID{}
 	if r := limits.Count(); r != nil && *r.GPUs == 0 {
 		return ids
 	}
-	q := ask(job.Spec{GPUs: 1}, m, nil, Context{Limits: limits})
-	for _, u := range q.everything() {
+	q := newQuery(job.Spec{GPUs: 1}, m, nil, Context{Limits: limits})
+	for _, u := range q.allUnits() {
 		if !u.twin && q.forbidden(u) == nil && (u.mig != nil || !u.dev.UsesMIG()) {
 			ids = append(ids, u.id())
 		}
@@ -39,20 +40,20 @@ func Allowed(m gpu.Machine, limits policy.Limits) []gpu.UUID {
 	return ids
 }
 
-// forbidden names the first rule that keeps the device from the asker.
-func (q *question) forbidden(u *unit) *obstacle {
-	limits := q.bound()
+// forbidden returns an obstacle that names the first rule that keeps the device from the caller.
+func (q *query) forbidden(u *unit) *obstacle {
+	limits := q.limits()
 	for i := range limits {
 		r := &limits[i]
 		var gives string
 		remedy := "have " + gpu.Clean(r.At.String()) + " changed"
 		switch {
-		case len(r.Devices) > 0 && !slices.ContainsFunc(q.meant(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
+		case len(r.Devices) > 0 && !slices.ContainsFunc(q.ruleDevices(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
 			gives = fmt.Sprintf("gives models like %s, and this is %s", listed(r.Models, "or"), or(gpu.Brief(u.dev.Name), "of an unknown model"))
 		default:
-			if gives = q.muchMore(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.total() != nil {
+			if gives = q.overMemory(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.total() != nil {
 				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", typed(r.Memory), remedy)
 			}
 		}
@@ -63,8 +64,9 @@ func (q *question) forbidden(u *unit) *obstacle {
 	return nil
 }
 
-// muchMore says what a rule gives of a device whose memory is more than that; "" where it suffices. A share is judged by itself.
-func (q *question) muchMore(r *policy.Rule, u *unit) string {
+// overMemory says what a rule permits of a device with more memory than that; "" where it suffices. A share is
+// limited by overLimits instead.
+func (q *query) overMemory(r *policy.Rule, u *unit) string {
 	total := u.total()
 	switch {
 	case r.Memory <= 0 || q.spec.Share > 0 || total == nil && u.dev.Problem != "":
@@ -74,13 +76,14 @@ func (q *question) muchMore(r *policy.Rule, u *unit) string {
 	case u.size() <= r.Memory:
 		return ""
 	}
-	have, most := apart(u.size(), r.Memory)
+	have, most := distinct(u.size(), r.Memory)
 	return fmt.Sprintf("gives at most %s of a GPU, and this one has %s", most, have)
 }
 
-// meant are the devices that names of a rule mean, those that mean several or none left out: a rule never gives by accident.
-func (q *question) meant(names []string) (out []*unit) {
-	all := q.everything()
+// ruleDevices finds the devices that a rule names. A name that means several devices or none is ignored: a rule
+// never permits a device by accident.
+func (q *query) ruleDevices(names []string) (out []*unit) {
+	all := q.allUnits()
 	for _, name := range names {
 		if u, problem, _ := q.find(all, "device", name); problem == "" {
 			out = append(out, u)
@@ -89,7 +92,7 @@ func (q *question) meant(names []string) (out []*unit) {
 	return out
 }
 
-// deviceWords is "GPU 0 and 1", or the names as they stand in the rule.
+// deviceWords is "GPU 0 and 1", or the names as the rule writes them.
 func deviceWords(names []string) string {
 	for _, name := range names {
 		if _, err := strconv.Atoi(name); err != nil {
@@ -99,9 +102,9 @@ func deviceWords(names []string) string {
 	return "GPU " + listed(names, "and")
 }
 
-// beyond says that more is asked for than the rules ever give; nil when it is not.
-func (q *question) beyond() *job.Refusal {
-	limits, need := q.bound(), q.need
+// overLimits refuses a request for more than the rules ever permit; nil when they permit it.
+func (q *query) overLimits() *job.Refusal {
+	limits, need := q.limits(), q.need
 	refuse := func(what string, r *policy.Rule, gives, remedy string) *job.Refusal {
 		if remedy != "" {
 			remedy += ", or "
@@ -110,29 +113,29 @@ func (q *question) beyond() *job.Refusal {
 	}
 	if r := limits.Count(); r != nil && need > *r.GPUs {
 		if *r.GPUs == 0 {
-			return refuse(q.what(), r, "no GPU", "use --cpu to run without a GPU")
+			return refuse(q.demand(), r, "no GPU", "use --cpu to run without a GPU")
 		}
-		return refuse(q.what(), r, fmt.Sprintf("at most %d at once", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", count(*r.GPUs, "GPU"), *r.GPUs))
+		return refuse(q.demand(), r, fmt.Sprintf("at most %d at once", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", count(*r.GPUs, "GPU"), *r.GPUs))
 	}
 	if r := limits.Size(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
 		flag := "--share"
 		if q.spec.Share <= 0 {
 			flag = "--mem"
 		}
-		return refuse(q.what(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, typed(r.Memory)))
+		return refuse(q.demand(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, typed(r.Memory)))
 	}
 	switch r := limits.Longest(); {
 	case r == nil:
 	case q.spec.Timeout > r.Time:
-		return refuse(fmt.Sprintf("%s for %s", q.what(), spoken(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", spoken(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", spoken(r.Time)))
+		return refuse(fmt.Sprintf("%s for %s", q.demand(), durationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", durationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", durationText(r.Time)))
 	case q.spec.Timeout <= 0 && q.in.Endless:
-		return refuse(q.what()+" without an end", r, fmt.Sprintf("it for at most %s", spoken(r.Time)), fmt.Sprintf("run a command (gpuard run --timeout %s -- COMMAND)", spoken(r.Time)))
+		return refuse(q.demand()+" without an end", r, fmt.Sprintf("it for at most %s", durationText(r.Time)), fmt.Sprintf("run a command (gpuard run --timeout %s -- COMMAND)", durationText(r.Time)))
 	}
 	return nil
 }
 
-// spoken is a time as --timeout takes it.
-func spoken(d time.Duration) string {
+// durationText writes a time as --timeout takes it.
+func durationText(d time.Duration) string {
 	text := strings.TrimSuffix(d.String(), "m0s")
 	if text != d.String() {
 		text += "m"
@@ -143,17 +146,18 @@ func spoken(d time.Duration) string {
 	return text
 }
 
-// full is the state of an asker who has, together with what is asked for, more devices than a rule gives at once.
+// full describes a caller who has, together with this request, more devices than a rule permits at once.
 type full struct {
 	rule   *policy.Rule
-	own    map[string]bool // devices that they have, as job.DeviceHash
-	leases []string        // that have them, oldest first
+	own    map[string]bool // devices that the caller has, as job.DeviceHash
+	leases []string        // leases on them, oldest first
 }
 
-// fill finds out whether the asker has too many devices for this request now. More shares of devices that they have cost none.
-func (q *question) fill() {
-	r := q.bound().Count()
-	if r == nil || q.need > *r.GPUs { // that is never given, which beyond says
+// countOwned sets q.full when the caller has too many devices for this request now. A further share of a device that
+// the caller has does not count.
+func (q *query) countOwned() {
+	r := q.limits().Count()
+	if r == nil || q.need > *r.GPUs { // overLimits refuses such a request
 		return
 	}
 	own := job.Owned(q.held, q.in.UID, q.in.Moving)
@@ -168,8 +172,8 @@ func (q *question) fill() {
 	}
 }
 
-// tooMany says that one more device would be too many now.
-func (q *question) tooMany(u *unit) *obstacle {
+// tooMany returns an obstacle when one more device would exceed the limit now.
+func (q *query) tooMany(u *unit) *obstacle {
 	if q.full == nil || q.spec.Share > 0 && q.full.own[job.DeviceHash(u.id())] && len(q.full.own) <= *q.full.rule.GPUs {
 		return nil
 	}
@@ -182,17 +186,17 @@ func (q *question) tooMany(u *unit) *obstacle {
 
 // String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at once, and you have 2 (lease k3f9)`.
 func (f *full) String() string {
-	leases := f.leases[:min(most, len(f.leases))]
+	leases := f.leases[:min(maxNamed, len(f.leases))]
 	return fmt.Sprintf("%s gives at most %d at once, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), listed(leases, "and"))
 }
 
 func (f *full) remedy() string {
-	return fmt.Sprintf("wait until lease %s ends", listed(f.leases[:min(most, len(f.leases))], "or"))
+	return fmt.Sprintf("wait until lease %s ends", listed(f.leases[:min(maxNamed, len(f.leases))], "or"))
 }
 
-// refuseFull is the refusal to somebody who has enough for now.
-func (q *question) refuseFull(r *job.Refusal) {
-	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.what(), q.full), q.full.remedy()
+// refuseFull refuses a caller who has reached a limit.
+func (q *query) refuseFull(r *job.Refusal) {
+	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.demand(), q.full), q.full.remedy()
 	if left := *q.full.rule.GPUs - len(q.full.own); left > 0 && len(q.named) == 0 {
 		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", count(left, "GPU"), left, r.Remedy)
 	}

@@ -34,15 +34,15 @@ func (p puzzle) checkHad(t *testing.T, plan job.Plan, refusal *job.Refusal) {
 	for _, g := range plan.Devices {
 		had += ordinal(slices.Contains(p.spec.Prefer, g.UUID))
 	}
-	inside := p.in.Parent != nil || p.in.Allocation != "" // there, devices that are in use come last
+	inside := p.in.Parent != nil || p.in.Allocation != "" // inside, devices in use come last
 	if want := min(could, len(plan.Devices)); had > want || had < want && !inside {
 		t.Errorf("the plan has %d devices of %v, and could have %d: %+v", had, p.spec.Prefer, want, plan.Reasons)
 	}
-	p.checkSight(t, plan, had)
+	p.checkHadOrder(t, plan, had)
 }
 
-// checkSight: the order of what the job had is that of a plan in which it has nothing else, and means nothing beside.
-func (p puzzle) checkSight(t *testing.T, plan job.Plan, had int) {
+// checkHadOrder: where the job had all devices of the plan before, they keep their order, which has no other effect.
+func (p puzzle) checkHadOrder(t *testing.T, plan job.Plan, had int) {
 	t.Helper()
 	at := func(g job.Given) int { return slices.Index(p.spec.Prefer, g.UUID) }
 	sorted := slices.IsSortedFunc(plan.Devices, func(a, b job.Given) int { return at(a) - at(b) })
@@ -67,8 +67,8 @@ func devices(plan job.Plan) []gpu.UUID {
 	return ids
 }
 
-// TestHadAgain: on a machine that comes and goes, a job that goes on asking for what it had last stays there as long as nobody
-// else is on it.
+// TestHadAgain: while leases come and go, a job that keeps asking for its last devices stays there as long as no
+// other lease is on them.
 func TestHadAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 13))
 	stayed, moved := 0, 0

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// ruled is a question with up to three rules, of as many files.
+// ruled is a puzzle with up to three rules, each of its own file.
 func ruled(random *rand.Rand) puzzle {
 	data := make([]byte, 400)
 	for i := range data {
@@ -37,15 +37,15 @@ func ruled(random *rand.Rand) puzzle {
 	return p
 }
 
-// TestRulesNarrow: what is given with one rule more is within the rules and would be given without it too; and a refusal for
-// ever without it is one with it.
+// TestRulesNarrow: a plan under one more rule obeys the rules and would be given without that rule too. A request
+// that is never possible without the rule is never possible with it.
 func TestRulesNarrow(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	given, refused := 0, 0
 	for range 30000 {
 		p := ruled(random)
 		if slices.ContainsFunc(p.machine.Devices, func(d gpu.Device) bool { return d.Vendor != p.machine.Devices[0].Vendor }) {
-			continue // where all of one vendor are forbidden, another one is meant
+			continue // where all devices of one vendor are forbidden, another vendor is tried
 		}
 		plan, no := Place(p.spec, p.machine, p.held, p.in)
 		less := p.in
@@ -67,7 +67,7 @@ func TestRulesNarrow(t *testing.T) {
 		allowed := Allowed(p.machine, p.in.Limits[:0:0])
 		for i := range p.in.Limits {
 			r := p.in.Limits[i]
-			r.Memory = 0 // of shares it says something else
+			r.Memory = 0 // the rule limits shares differently
 			allowed = slices.DeleteFunc(allowed, func(id gpu.UUID) bool { return !slices.Contains(Allowed(p.machine, policy.Limits{r}), id) })
 		}
 		for _, d := range plan.Devices {
@@ -88,7 +88,7 @@ func TestRulesNarrow(t *testing.T) {
 	}
 }
 
-// TestAllowedSlices: of a GPU that is cut into slices those are allowed, and not the whole.
+// TestAllowedSlices: of a split GPU the slices are allowed, not the whole.
 func TestAllowedSlices(t *testing.T) {
 	m, err := gpu.Invent("demo:2xA100-80GB")
 	if err != nil {

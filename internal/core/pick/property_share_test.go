@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// counts are the leases that count on a device for the one who asks: not those that the asker is inside of, nor outside an
-// allocation, and not the parts of another lease that counts, whose owner and device are the same.
+// counts lists the leases that count on a device for the caller: not those that the caller runs inside, not those
+// outside its allocation, and not sub-leases of another lease that counts and has the same owner and device.
 func (p puzzle) counts(d *gpu.Device, id gpu.UUID) (out []job.Lease, parts map[string][]job.Lease) {
 	var all []job.Lease
 	for _, l := range p.held {
@@ -36,8 +36,8 @@ func (p puzzle) belongs(proc gpu.Process, l job.Lease) bool {
 	return proc.UID != nil && *proc.UID == l.UID && slices.Contains(p.in.Trees[l.ID], proc.PID)
 }
 
-// checkShare is the formula in its plainest form: what is promised or used by leases, what others use and the reserve fit
-// into the device together with the new share, and no lease there is exclusive.
+// checkShare checks the formula directly: what leases promise or use, what others use, the reserve and the new share
+// fit into the device together, and no lease there is exclusive.
 func (p puzzle) checkShare(t *testing.T, d *gpu.Device, slice *gpu.MIGDevice) {
 	t.Helper()
 	id, total, used := d.UUID, d.MemoryTotal, d.MemoryUsed
@@ -57,7 +57,7 @@ func (p puzzle) checkShare(t *testing.T, d *gpu.Device, slice *gpu.MIGDevice) {
 	var promised, theirs gpu.Bytes
 	for _, l := range leases {
 		if l.Share == 0 || !l.Holds(id) {
-			t.Errorf("a share of %s beside lease %s, which has it alone", id, l.ID)
+			t.Errorf("a share of %s, which lease %s has alone", id, l.ID)
 		}
 		var uses gpu.Bytes
 		for _, proc := range p.machine.On(id) {
@@ -74,14 +74,15 @@ func (p puzzle) checkShare(t *testing.T, d *gpu.Device, slice *gpu.MIGDevice) {
 	}
 	foreign := *used - theirs
 	if slice != nil || d.MemoryReserved == nil {
-		foreign -= aside // where the driver's own memory counts as used
+		foreign -= aside // such drivers count their own memory as used
 	}
 	if promised+max(0, foreign)+aside+p.spec.Share > room {
 		t.Errorf("%s of %s: %s promised, %s foreign, %s aside and a share of %s", id, room, promised, foreign, aside, p.spec.Share)
 	}
 }
 
-// checkPool is the same inside a shared lease: its promise is all there is, and without a size nobody else is in it.
+// checkPool checks the same inside a shared lease: only its promise can be given, and a request without a size needs
+// that no sub-lease is there.
 func (p puzzle) checkPool(t *testing.T, id gpu.UUID, pool job.Lease) {
 	t.Helper()
 	if !pool.Holds(id) && !pool.Holds(parentOf(p.machine, id)) {
@@ -106,7 +107,7 @@ func parentOf(m gpu.Machine, id gpu.UUID) gpu.UUID {
 	return d.UUID
 }
 
-// checkRooms holds Rooms and Servers against what Place says of each device alone.
+// checkRooms compares Rooms and Servers with what Place says of each device alone.
 func (p puzzle) checkRooms(t *testing.T, refusal *job.Refusal) {
 	t.Helper()
 	in := p.in
@@ -115,7 +116,7 @@ func (p puzzle) checkRooms(t *testing.T, refusal *job.Refusal) {
 		_, refusal := Place(job.Spec{Devices: []string{string(id)}, Share: share}, p.machine, p.held, in)
 		return refusal == nil
 	}
-	waits := p.in // who waits there does not matter
+	waits := p.in // waiting jobs do not matter
 	waits.Kept = map[gpu.UUID]job.Ticket{}
 	for _, d := range p.machine.Devices {
 		waits.Kept[d.UUID] = job.Ticket{UID: 7}
@@ -150,8 +151,8 @@ func (p puzzle) checkRooms(t *testing.T, refusal *job.Refusal) {
 	}
 }
 
-// sharedPuzzle is a question about shares on a small machine where much goes on: trees that use more than was promised,
-// processes of others in them, leases that hide behind others, exclusive ones between.
+// sharedPuzzle is a puzzle about shares on a small busy machine: process trees that use more than their promise,
+// processes of others in them, leases that claim a wrong parent, exclusive leases.
 func sharedPuzzle(r *rand.Rand) puzzle {
 	p := puzzle{in: Context{Now: now, UID: 1000, Tolerate: DefaultTolerance(), Trees: map[string][]int{}}}
 	for i := range 1 + r.IntN(3) {

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// puzzle is one question made from bytes: whatever the bytes are, it is a machine that could exist.
+// puzzle is one request made from bytes. Any bytes give a machine that could exist.
 type puzzle struct {
 	spec    job.Spec
 	machine gpu.Machine
@@ -23,7 +23,7 @@ type puzzle struct {
 	in      Context
 }
 
-// source hands out the bytes; after the last one it hands out zeros.
+// source hands out the bytes, and zeros after the last one.
 type source struct{ data []byte }
 
 func (s *source) upTo(n int) int {
@@ -87,7 +87,7 @@ func (s *source) device(i, devices int) gpu.Device {
 	if s.upTo(3) > 0 {
 		d.Compute = &gpu.Capability{Major: 7 + s.upTo(3)}
 	}
-	switch s.upTo(40) { // beside what follows
+	switch s.upTo(40) {
 	case 1:
 		d.Drained = "fan (root)"
 	case 2:
@@ -176,7 +176,7 @@ func (s *source) spec(p *puzzle, ids []gpu.UUID) {
 	}
 }
 
-// shuffled is the same question in another order; links go with their devices.
+// shuffled is the same puzzle in another order; links go with their devices.
 func (p puzzle) shuffled(r *rand.Rand) puzzle {
 	order := r.Perm(len(p.machine.Devices))
 	out := p
@@ -201,14 +201,14 @@ func (p puzzle) shuffled(r *rand.Rand) puzzle {
 	return out
 }
 
-// deserted is the same machine with everybody gone and everything repaired.
+// deserted is the same machine without processes and leases, and with every fault repaired.
 func (p puzzle) deserted() puzzle {
 	out := p
 	out.machine.Devices, out.machine.Processes, out.held = slices.Clone(p.machine.Devices), nil, nil
 	for i := range out.machine.Devices {
 		d := &out.machine.Devices[i]
 		if d.Problem != "" && d.Compute == nil {
-			d.Compute = &gpu.Capability{Major: 9} // it may turn out to be new enough
+			d.Compute = &gpu.Capability{Major: 9} // its unknown capability may turn out to be new enough
 		}
 		d.MemoryUsed, d.RecoveryAction, d.Problem, d.Drained, d.XIDs = new(gpu.Bytes(0)), "", "", "", nil
 		d.MIG = slices.Clone(d.MIG)
@@ -269,7 +269,7 @@ func (p puzzle) checkRefusal(t *testing.T, r *job.Refusal) {
 	}
 	d := p.deserted()
 	if _, still := Place(d.spec, d.machine, d.held, d.in); r.Never != (still != nil) {
-		t.Errorf("never is %v, but with everybody gone the answer is %v (%s)", r.Never, still, r.Summary)
+		t.Errorf("never is %v, but on an unused machine the answer is %v (%s)", r.Never, still, r.Summary)
 	}
 }
 
@@ -291,7 +291,7 @@ func (p puzzle) checkPlan(t *testing.T, plan job.Plan) {
 		p.checkGiven(t, g)
 	}
 	if p.in.Parent != nil {
-		lease.Parent, lease.UID = p.in.Parent.ID, p.in.Parent.UID // a part is always of the same user
+		lease.Parent, lease.UID = p.in.Parent.ID, p.in.Parent.UID // a sub-lease always has the user of its parent
 	}
 	if lease.Share = plan.Share; plan.Share > 0 && p.spec.Share > 0 {
 		p.fill(t, lease)
@@ -305,7 +305,7 @@ func (p puzzle) checkPlan(t *testing.T, plan job.Plan) {
 	}
 }
 
-// fill gives the same share again and again: there must be an end, and before it no device may have promised too much.
+// fill requests the same share until it is refused. That must happen, and before it no device may promise too much.
 func (p puzzle) fill(t *testing.T, lease job.Lease) {
 	t.Helper()
 	for i := range 1000 {
@@ -324,7 +324,7 @@ func (p puzzle) fill(t *testing.T, lease job.Lease) {
 	t.Error("a share was given a thousand times")
 }
 
-// checkGiven judges one given device by the rules in their plainest form.
+// checkGiven judges one given device by the rules directly.
 func (p puzzle) checkGiven(t *testing.T, g job.Given) {
 	t.Helper()
 	d, slice, ok := p.machine.Find(g.UUID)
@@ -424,13 +424,13 @@ func FuzzPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { puzzleOf(data).check(t) })
 }
 
-// The best set of 8 among 16 is found by trying: no other set of the same size may be better.
+// TestBestSetIsBest tries all sets: none of the same size may be better than the best 8 of 16.
 func TestBestSetIsBest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	links := []gpu.Link{gpu.LinkNVLink, gpu.LinkSwitch, gpu.LinkBridge, gpu.LinkNode, gpu.LinkSystem, ""}
 	for range 200 {
 		n := 3 + r.IntN(6)
-		q := &question{m: &gpu.Machine{}, need: 1 + r.IntN(n), spread: true}
+		q := &query{m: &gpu.Machine{}, need: 1 + r.IntN(n), spread: true}
 		for i := range n {
 			d := gpu.Device{Index: i}
 			for range n {
@@ -453,7 +453,8 @@ func TestBestSetIsBest(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace asks for 8 of 16 devices: on links as they are built, and on links that no pruning can profit from.
+// BenchmarkPlace asks for 8 of 16 devices, once with links as machines have them, once with links that allow no
+// pruning.
 func BenchmarkPlace(b *testing.B) {
 	r := rand.New(rand.NewPCG(5, 5))
 	links := []gpu.Link{gpu.LinkNVLink, gpu.LinkSwitch, gpu.LinkBridge, gpu.LinkNode, gpu.LinkSystem}

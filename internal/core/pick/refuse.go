@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// refusal says what was asked, how far it could be met, and what would have to change.
-func (q *question) refusal() *job.Refusal {
+// refusal says what was asked, how many devices could serve it, and what would have to change.
+func (q *query) refusal() *job.Refusal {
 	r := &job.Refusal{Never: q.possible() < q.need, Reasons: q.reasons()}
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		r.Never = slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict == job.Never })
@@ -29,16 +29,16 @@ func (q *question) refusal() *job.Refusal {
 		return r
 	}
 	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
-	r.Reasons = q.reasons() // with what the remedy adds to them
+	r.Reasons = q.reasons() // busyRemedy changes some reasons
 	return r
 }
 
-// possible is how many devices of one vendor could serve the spec if nobody else were here.
-func (q *question) possible() int {
+// possible is how many devices of one vendor could serve the spec if nothing else used them.
+func (q *query) possible() int {
 	return q.largest(func(u *unit) bool { return u.reason.Verdict != job.Never })
 }
 
-func (q *question) largest(fits func(*unit) bool) int {
+func (q *query) largest(fits func(*unit) bool) int {
 	byVendor, most := map[gpu.Vendor]int{}, 0
 	for _, u := range q.units {
 		if fits(u) {
@@ -51,8 +51,8 @@ func (q *question) largest(fits func(*unit) bool) int {
 
 func eligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
 
-// refuseNamed begins with the named device that decides: one that never fits, else the first that is busy.
-func (q *question) refuseNamed(r *job.Refusal) {
+// refuseNamed starts with the named device that decides: one that never fits, else the first busy one.
+func (q *query) refuseNamed(r *job.Refusal) {
 	var first *unit
 	var remedies []string
 	for _, u := range q.named {
@@ -72,8 +72,8 @@ func (q *question) refuseNamed(r *job.Refusal) {
 	}
 }
 
-// what is the job's demand: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
-func (q *question) what() string {
+// demand is the request in words: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
+func (q *query) demand() string {
 	text := count(q.need, "GPU")
 	switch {
 	case q.spec.Share > 0 && q.need == 1:
@@ -89,8 +89,8 @@ func (q *question) what() string {
 	return text
 }
 
-// freeWord is what is said of n devices that could be given: "is free", or "has room" for a share.
-func (q *question) freeWord(n int) string {
+// freeWord describes n devices that could be given: "is free", or "has room" for a share.
+func (q *query) freeWord(n int) string {
 	words := []string{"is free", "are free"}
 	if q.spec.Share > 0 {
 		words = []string{"has room", "have room"}
@@ -98,13 +98,13 @@ func (q *question) freeWord(n int) string {
 	return words[ordinal(n > 1)]
 }
 
-// ours reports whether the device is of the vendor that is meant; every vendor is when none has enough devices.
-func (q *question) ours(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
+// ofVendor reports whether the device is of the vendor to choose from. Every vendor is when none has enough devices.
+func (q *query) ofVendor(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
 
-func (q *question) busySummary() string {
+func (q *query) busySummary() string {
 	free, all, others := 0, 0, false
 	for _, u := range q.units {
-		if !q.ours(u) {
+		if !q.ofVendor(u) {
 			others = true
 			continue
 		}
@@ -113,7 +113,7 @@ func (q *question) busySummary() string {
 			all++
 		}
 	}
-	what := q.what()
+	what := q.demand()
 	if others {
 		what += " of " + vendorName(q.vendor)
 	}
@@ -123,15 +123,15 @@ func (q *question) busySummary() string {
 	return fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
 }
 
-// busyRemedy lists what frees a device, in index order; several may be needed at once.
-func (q *question) busyRemedy() string {
-	free := q.largest(func(u *unit) bool { return eligible(u) && q.ours(u) })
+// busyRemedy lists what frees a device, in index order; several may be needed together.
+func (q *query) busyRemedy() string {
+	free := q.largest(func(u *unit) bool { return eligible(u) && q.ofVendor(u) })
 	var options []string
 	if free > 0 {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(free, "GPU"), free))
 	}
 	for _, u := range q.units {
-		if eligible(u) && !q.ours(u) {
+		if eligible(u) && !q.ofVendor(u) {
 			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", vendorName(u.dev.Vendor), vendorName(q.vendor))
 			u.reason.Remedy = fmt.Sprintf("name it (--device %s) if the program is made for %s", q.number(u.dev), vendorName(u.dev.Vendor))
 			options = append(options, u.reason.Remedy)
@@ -140,24 +140,24 @@ func (q *question) busyRemedy() string {
 	busy := q.remedies(job.Busy)
 	switch {
 	case q.spec.Share > 0:
-		options, busy = append(options, q.smaller()...), q.waits()
+		options, busy = append(options, q.smallerShare()...), q.shareRemedies()
 	case q.need == 1:
-		options = append(options, q.besides()...)
+		options = append(options, q.offerShare()...)
 	}
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {
 		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
 	}
 	options = append(options, busy...)
-	return either(append(options, q.unhide()...))
+	return either(append(options, q.unhideRemedies()...))
 }
 
-// smaller is the largest share that as many devices of one vendor as are needed have room for now.
-func (q *question) smaller() []string {
+// smallerShare offers the largest share for which enough devices of one vendor have room now.
+func (q *query) smallerShare() []string {
 	var most gpu.Bytes
 	for _, u := range q.units {
-		if room := u.use.left; room != nil && q.ours(u) && u.reason.Verdict == job.Busy && u.use.short() && *room > most && *room < q.spec.Share &&
+		if room := u.use.left; room != nil && q.ofVendor(u) && u.reason.Verdict == job.Busy && u.use.lacksRoom() && *room > most && *room < q.spec.Share &&
 			q.largest(func(v *unit) bool {
-				return eligible(v) || v.reason.Verdict == job.Busy && v.use.short() && *v.use.left >= *room
+				return eligible(v) || v.reason.Verdict == job.Busy && v.use.lacksRoom() && *v.use.left >= *room
 			}) >= q.need {
 			most = *room
 		}
@@ -168,29 +168,29 @@ func (q *question) smaller() []string {
 	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))}
 }
 
-// waits are what would have to end on the busy devices.
-func (q *question) waits() []string {
+// shareRemedies lists what must end on the busy devices to make room for a share.
+func (q *query) shareRemedies() []string {
 	var out []string
 	for _, u := range q.units {
 		switch {
 		case u.reason.Verdict != job.Busy:
-		case u.use.short() && u.use.wait != "":
+		case u.use.lacksRoom() && u.use.wait != "":
 			out = append(out, u.use.wait)
 		case u.reason.Remedy != "":
 			out = append(out, u.reason.Remedy)
 		}
 	}
 	out = unique(out)
-	return out[:min(most, len(out))]
+	return out[:min(maxNamed, len(out))]
 }
 
-// besides offers a share to somebody who wants a whole device, and finds only such that are shared.
-func (q *question) besides() []string {
+// offerShare offers a share to a request for a whole device when the leased devices carry shares.
+func (q *query) offerShare() []string {
 	if q.spec.MIG != "" || q.pool() != nil || q.in.Allocation != "" {
 		return nil
 	}
 	in := q.in
-	part := ask(job.Spec{GPUs: 1, Share: 1}, *q.m, q.held, in)
+	part := newQuery(job.Spec{GPUs: 1, Share: 1}, *q.m, q.held, in)
 	var room gpu.Bytes
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Busy && u.reason.Code == "leased" {
@@ -205,7 +205,7 @@ func (q *question) besides() []string {
 	return []string{fmt.Sprintf("share one (--share %s)", typed(room))}
 }
 
-// either joins alternatives; a refusal never ends without saying what to do.
+// either joins alternatives. A refusal always says what to do.
 func either(options []string) string {
 	if len(options) == 0 {
 		return "look at gpuard status, or use --cpu to run without a GPU"
@@ -213,8 +213,8 @@ func either(options []string) string {
 	return strings.Join(options, ", or ")
 }
 
-// remedies of all devices with the verdict, each once, at most a few.
-func (q *question) remedies(v job.Verdict) []string {
+// remedies lists those of all devices with the verdict, each once, at most maxNamed.
+func (q *query) remedies(v job.Verdict) []string {
 	var out []string
 	for _, u := range q.units {
 		if u.reason.Verdict == v && u.reason.Remedy != "" && u.reason.Code != "hidden" {
@@ -222,11 +222,11 @@ func (q *question) remedies(v job.Verdict) []string {
 		}
 	}
 	out = unique(out)
-	return out[:min(most, len(out))]
+	return out[:min(maxNamed, len(out))]
 }
 
-// unhide names the mask or the lease that hides devices, since they might have served.
-func (q *question) unhide() []string {
+// unhideRemedies says how to reach the devices that a mask or a lease hides, since they might serve.
+func (q *query) unhideRemedies() []string {
 	var out []string
 	for _, u := range q.units {
 		if u.reason.Code == "hidden" {
@@ -234,24 +234,24 @@ func (q *question) unhide() []string {
 		}
 	}
 	out = unique(out)
-	return out[:min(most, len(out))]
+	return out[:min(maxNamed, len(out))]
 }
 
-func (q *question) neverSummary() string {
+func (q *query) neverSummary() string {
 	all := len(q.m.Devices)
 	could := q.possible()
 	switch {
 	case all == 0:
-		return fmt.Sprintf("cannot give %s: this machine has no GPU", q.what())
+		return fmt.Sprintf("cannot give %s: this machine has no GPU", q.demand())
 	case q.spec.MIG == "" && q.need > all:
-		return fmt.Sprintf("cannot give %s: this machine has %d", q.what(), all)
+		return fmt.Sprintf("cannot give %s: this machine has %d", q.demand(), all)
 	case q.mixed && q.need > 1 && q.fitting() >= q.need:
-		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.what(), could)
+		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.demand(), could)
 	}
-	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.what(), could, len(q.units), q.obstacles())
+	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.demand(), could, len(q.units), q.obstacles())
 }
 
-func (q *question) fitting() int {
+func (q *query) fitting() int {
 	n := 0
 	for _, u := range q.units {
 		n += ordinal(u.reason.Verdict != job.Never)
@@ -259,11 +259,11 @@ func (q *question) fitting() int {
 	return n
 }
 
-// obstacles counts what stands in the way: "2 excluded, 1 hidden".
-func (q *question) obstacles() string {
+// obstacles counts the reasons: "2 excluded, 1 hidden".
+func (q *query) obstacles() string {
 	words := []struct{ code, text string }{
 		{"hidden", "hidden"}, {"excluded", "excluded"}, {"not-named", "not named"}, {"mig", "split"}, {"model", "of another model"},
-		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"policy", "forbidden by " + q.forbidding()},
+		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"policy", "forbidden by " + q.forbiddingRules()},
 	}
 	var parts []string
 	for _, w := range words {
@@ -281,18 +281,18 @@ func (q *question) obstacles() string {
 	return strings.Join(parts, ", ")
 }
 
-// forbidding names the rules that keep devices from the asker.
-func (q *question) forbidding() string {
+// forbiddingRules names the rules that keep devices from the caller.
+func (q *query) forbiddingRules() string {
 	var rules []string
 	for _, u := range q.units {
-		if u.by != "" {
-			rules = append(rules, u.by)
+		if u.forbiddenBy != "" {
+			rules = append(rules, u.forbiddenBy)
 		}
 	}
 	return listed(unique(rules), "and")
 }
 
-func (q *question) neverRemedy() string {
+func (q *query) neverRemedy() string {
 	if len(q.m.Devices) == 0 {
 		return "use --cpu to run without a GPU; gpuard status says what was looked for"
 	}
@@ -301,7 +301,7 @@ func (q *question) neverRemedy() string {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(could, "GPU"), could))
 	}
 	remedies := q.remedies(job.Never)
-	for _, way := range q.unhide() {
+	for _, way := range q.unhideRemedies() {
 		if !slices.ContainsFunc(remedies, func(r string) bool { return strings.Contains(r, way) }) {
 			options = append(options, way)
 		}

@@ -5,21 +5,22 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Room is what one device, or slice, could give to somebody now.
+// Room is what one device, or slice, could give now.
 type Room struct {
-	Whole bool       // an exclusive lease; inside a shared lease all of it
-	Free  *gpu.Bytes // what --mem can ask for beside Whole; nil when unknown
+	Whole bool       // an exclusive lease, or inside a shared lease all of it
+	Free  *gpu.Bytes // what --mem can ask for together with Whole; nil when unknown
 	Share *gpu.Bytes // the largest share, never zero; nil when none can be given
 }
 
-// Rooms says what each whole GPU that is not split, and each slice, could give now while held are alive. Those that no lease
-// could name, and those outside the lease of in.Parent, are left out. Masks do not count, since what is hidden from one may
-// be what another waits for; the processes of in.Own count as the caller's, as they do in Place.
+// Rooms says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves
+// out devices that no lease could name and those outside the lease in.Parent. Masks do not count, because a device
+// hidden from one caller may be what another waits for. The processes of in.Own count as the caller's, as they do in
+// Place.
 func Rooms(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
 	in.Hidden, in.Kept = nil, nil
-	whole, part := ask(job.Spec{GPUs: 1}, m, held, in), ask(job.Spec{GPUs: 1, Share: 1}, m, held, in)
+	whole, part := newQuery(job.Spec{GPUs: 1}, m, held, in), newQuery(job.Spec{GPUs: 1, Share: 1}, m, held, in)
 	rooms := map[gpu.UUID]Room{}
-	for _, u := range whole.everything() {
+	for _, u := range whole.allUnits() {
 		if whole.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
 			continue
 		}
@@ -33,14 +34,14 @@ func Rooms(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
 	return rooms
 }
 
-// Servers lists the devices, or slices, that could serve the spec if nobody else were here, in index order: those of the
-// vendor that Place would choose from. It is empty when the machine can never serve it, and for a CPU job.
+// Servers lists the devices, or slices, that could serve the spec if nothing else used them, in index order, of the
+// vendor that Place would choose from. It is empty when the machine can never serve the spec, and for a CPU job.
 func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	ids := []gpu.UUID{}
 	if spec.CPU {
 		return ids
 	}
-	q := ask(spec, m, nil, in)
+	q := newQuery(spec, m, nil, in)
 	if q.readNames() != nil {
 		return ids
 	}
@@ -48,9 +49,9 @@ func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 		u.use = q.usage(u)
 		u.reason = q.judge(u)
 	}
-	q.candidates() // settles the vendor
+	q.candidates() // sets q.vendor
 	for _, u := range q.units {
-		if u.reason.Verdict != job.Never && q.ours(u) {
+		if u.reason.Verdict != job.Never && q.ofVendor(u) {
 			ids = append(ids, u.id())
 		}
 	}

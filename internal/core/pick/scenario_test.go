@@ -416,7 +416,7 @@ func ruleOf(text string) policy.Rule {
 	return r
 }
 
-// readPlace reads from where the question is asked.
+// readPlace reads a line about the caller: its lease, its allocation, what is hidden from it.
 func (s *scenario) readPlace(word, value string) bool {
 	switch word {
 	case "as":
@@ -553,7 +553,7 @@ func (s *scenario) check(t *testing.T) {
 	}
 }
 
-// checkRoom reads "0 whole yes, free 80 GiB, share none"; "0 none" where there is no room of that name.
+// checkRoom reads "0 whole yes, free 80 GiB, share none"; "0 none" where there is no such room.
 func (s *scenario) checkRoom(t *testing.T, line string) {
 	t.Helper()
 	name, want, _ := strings.Cut(line, " ")

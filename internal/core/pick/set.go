@@ -8,9 +8,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// grade is what a set of devices is worth as a whole; earlier fields count more.
+// grade is the value of a set of devices; earlier fields count more.
 type grade struct {
-	ours    int // devices that our own lease already uses
+	ours    int // devices that the caller's own lease already uses
 	strange int // devices that the job did not have before
 	fresh   int // devices that carry no shares yet, for a share
 	busy    int // devices that are not idle, while spreading
@@ -18,7 +18,7 @@ type grade struct {
 	sum     int // of all link classes
 }
 
-// better compares so that the better grade is the smaller.
+// better compares two grades; the better one sorts first.
 func better(a, b grade) int {
 	switch { // not cmp.Or: the search spends half its time here
 	case a.ours != b.ours:
@@ -35,7 +35,7 @@ func better(a, b grade) int {
 	return cmp.Compare(b.sum, a.sum)
 }
 
-// bestLink is the class of NVLink, and noLink of an unknown way.
+// bestLink is the class of NVLink, noLink that of an unknown connection.
 const (
 	noLink   = 0
 	bestLink = 5
@@ -57,7 +57,7 @@ func linkClass(l gpu.Link) int {
 	return noLink
 }
 
-// link is the class between two devices. Where the two directions differ, the worse one known counts.
+// link is the class between two devices. Where the two directions differ, the worse known one counts.
 func link(a, b *unit) int {
 	one, other := noLink, noLink
 	if b.pos < len(a.dev.Links) {
@@ -72,9 +72,9 @@ func link(a, b *unit) int {
 	return min(one, other)
 }
 
-// search finds the best n of the candidates, which are sorted best first. It walks all sets in lexical order, so among
-// equal grades the one with the better single devices wins, and leaves a branch when even perfect links
-// could not beat the best so far.
+// search finds the best n of the candidates, which are sorted best first. It walks all sets in lexical order, so
+// that among equal grades the set with the better single devices wins. It prunes a branch when even perfect links could
+// not beat the best set so far.
 type search struct {
 	from   []*unit
 	links  [][]int
@@ -86,11 +86,11 @@ type search struct {
 	top    grade
 }
 
-// enough steps for every set of any size among 16 devices (at most 2^16 branches). Larger machines get the best
-// set found within them.
-const enough = 1 << 17
+// maxSteps covers every set of any size among 16 devices (at most 2^16 branches). Larger machines get the best set
+// found within that limit.
+const maxSteps = 1 << 17
 
-func (q *question) bestSet(sorted []*unit) []*unit {
+func (q *query) bestSet(sorted []*unit) []*unit {
 	s := &search{from: sorted, spread: q.spread, n: q.need, top: grade{ours: math.MaxInt}}
 	for _, a := range sorted {
 		row := make([]int, len(sorted))
@@ -114,10 +114,10 @@ func (s *search) extend(next int, g grade) {
 		}
 		return
 	}
-	for i := next; len(s.from)-i >= s.n-len(s.picked) && s.steps < enough; i++ {
+	for i := next; len(s.from)-i >= s.n-len(s.picked) && s.steps < maxSteps; i++ {
 		s.steps++
 		grown := s.with(g, i)
-		if better(s.hope(grown), s.top) < 0 {
+		if better(s.bestPossible(grown), s.top) < 0 {
 			s.picked = append(s.picked, i)
 			s.extend(i+1, grown)
 			s.picked = s.picked[:len(s.picked)-1]
@@ -125,7 +125,7 @@ func (s *search) extend(next int, g grade) {
 	}
 }
 
-// with is the grade after candidate i joins those picked.
+// with is the grade after candidate i joins the picked ones.
 func (s *search) with(g grade, i int) grade {
 	for _, j := range s.picked {
 		g.worst = min(g.worst, s.links[i][j])
@@ -140,16 +140,17 @@ func (s *search) with(g grade, i int) grade {
 	return g
 }
 
-// hope is the best that a partly picked set, one more than those picked, can still become.
-func (s *search) hope(g grade) grade {
+// bestPossible is the best grade that the set can still reach: it has one member more than s.picked, and all further
+// links are NVLink.
+func (s *search) bestPossible(g grade) grade {
 	have := len(s.picked) + 1
 	pairs := s.n*(s.n-1)/2 - have*(have-1)/2
 	g.sum += pairs * bestLink
 	return g
 }
 
-// gradeOf grades a set that is already known.
-func (q *question) gradeOf(set []*unit) grade {
+// gradeOf grades a whole set.
+func (q *query) gradeOf(set []*unit) grade {
 	g := grade{worst: bestLink}
 	for i, a := range set {
 		g.ours += ordinal(a.use.ours)

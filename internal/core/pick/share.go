@@ -7,21 +7,24 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Shares of a device's memory. What one device, or slice, still has for them is
+// Shares of a device's memory. The room for further shares of one device, or slice, is
 //
 //	room = total - reserve - foreign - the sum over its leases of max(promised, used by its process tree)
 //
-// reserve stays aside for what drivers and contexts take beside programs. Foreign is all use that does not provably belong to a
-// lease on this device: a process counts as a lease's only if it is in its process tree and of its owner, so that no
-// lease can call somebody else's process its own; memory that nobody accounts for is foreign too. A promise counts
-// whether or not it is used, and use beyond it counts as well. A device with an exclusive lease takes no share, and one
-// with shares no exclusive lease; a lease on a slice and one on its whole GPU exclude each other whatever their kinds.
+//   - reserve is not given as shares: drivers and contexts need memory outside the programs.
+//   - foreign is all use that does not provably belong to a lease on this device. A process counts for a lease only if
+//     it is in the lease's process tree and has the same owner, so that no lease can claim another user's process.
+//     Used memory that no process accounts for is foreign too.
+//   - A promise counts whether or not it is used, and use above it counts as well.
 //
-// Inside a shared lease that lease is the machine: room = its promise - what its sub-leases promise or use - what its
-// other processes use. There a request without a size takes all of it, and needs that no sub-lease is there.
+// A device with an exclusive lease takes no share, and one with shares no exclusive lease. A lease on a slice and one
+// on its whole GPU always exclude each other.
+//
+// Inside a shared lease: room = its promise - what its sub-leases promise or use - what its other processes use. There
+// a request without a size takes the whole promise, and needs that there is no sub-lease.
 
-// reserve is the memory of a device that shares leave aside. It is more than the driver says it keeps for itself, which
-// total leaves out already; only units whose total is known have one worth the name.
+// reserve is the memory of a device that is not given as shares. It is in addition to what the driver reports to
+// keep for itself, which total does not include. The result is meaningful only for units whose total is known.
 func reserve(u *unit) gpu.Bytes {
 	if u.total() == nil {
 		return 512 * gpu.MiB
@@ -29,7 +32,7 @@ func reserve(u *unit) gpu.Bytes {
 	return max(512*gpu.MiB, *u.total()/20)
 }
 
-// Promisable is what a device that nobody uses has for shares; nil when its memory is not known.
+// Promisable is the memory of an unused device that can be given as shares; nil when its total is not known.
 func Promisable(d *gpu.Device) *gpu.Bytes {
 	u := &unit{dev: d}
 	if u.total() == nil {
@@ -38,18 +41,18 @@ func Promisable(d *gpu.Device) *gpu.Bytes {
 	return new(max(0, *u.total()-reserve(u)))
 }
 
-// group is a lease with its parts: what counts against a device is the outermost lease.
+// group is a lease with its sub-leases. Only the outermost lease counts against a device.
 type group struct {
 	job.Lease
-	parts []string  // ids of the lease and of everything below it
-	used  gpu.Bytes // by processes that say how much
+	parts []string  // IDs of the lease and of its sub-leases at any depth
+	used  gpu.Bytes // by processes of known size
 }
 
-// charge is what the group takes away from others.
+// charge is the memory that the group takes from others.
 func (g *group) charge() gpu.Bytes { return max(g.Share, g.used) }
 
-// groups puts leases on one device, oldest first, under the outermost of them. A parent counts only if it is of the
-// same owner and on the device too: nobody hides a lease behind another one.
+// groups puts the leases of one device, oldest first, under the outermost of them. A parent counts only if it has
+// the same owner and is on the device too, so that no lease can hide under another.
 func groups(leases []job.Lease) []*group {
 	top := make([]int, len(leases))
 	for i := range leases {
@@ -84,22 +87,22 @@ func groups(leases []job.Lease) []*group {
 	return out
 }
 
-// runs reports whether the process provably belongs to the group.
-func (q *question) runs(g *group, p gpu.Process) bool {
+// belongs reports whether the process provably belongs to the group.
+func (q *query) belongs(g *group, p gpu.Process) bool {
 	return p.UID != nil && *p.UID == g.UID && slices.ContainsFunc(g.parts, func(id string) bool { return slices.Contains(q.in.Trees[id], p.PID) })
 }
 
-// ledger is what the memory of one device, or of the shared lease we are inside of, is spent on.
+// ledger lists what uses the memory of one device, or of the shared lease that the caller runs inside.
 type ledger struct {
 	groups []*group
-	own    crowd     // what the new lease is for, and runs already
-	others crowd     // everybody else's; inside a shared lease what it runs outside its sub-leases
-	unseen gpu.Bytes // used, but by no process that we see
-	whole  gpu.Bytes // what there is to share
-	vague  bool      // how much is used cannot be known
+	own    processSet // processes that the new lease is for
+	others processSet // all others; inside a shared lease those outside its sub-leases
+	unseen gpu.Bytes  // used, but by no visible process
+	whole  gpu.Bytes  // memory that can be shared
+	vague  bool       // the memory in use cannot be known
 }
 
-// left is what can still be promised; below zero when more is used than there is for shares.
+// left is what can still be promised; negative when more is used than can be shared.
 func (b *ledger) left() gpu.Bytes {
 	left := b.whole - b.others.known - b.unseen
 	for _, g := range b.groups {
@@ -108,7 +111,7 @@ func (b *ledger) left() gpu.Bytes {
 	return left
 }
 
-// promised is what would be left if nobody used more than promised.
+// promised is what would remain if no lease used more than its promise.
 func (b *ledger) promised() gpu.Bytes {
 	left := b.whole
 	for _, g := range b.groups {
@@ -117,9 +120,9 @@ func (b *ledger) promised() gpu.Bytes {
 	return left
 }
 
-// ledger of a device. Memory that is used beyond what its processes say is foreign: at most the reserve of it may be the
-// driver's own, where the driver does not tell, and then it is taken from there.
-func (q *question) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
+// ledger lists the use of a device. Used memory that no process accounts for is foreign. Where the driver does not
+// report its own memory, up to the reserve counts as the driver's, unless a process of unknown size is there.
+func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groups(leases)}
 	if u.total() == nil || u.used() == nil {
 		b.vague = true
@@ -129,7 +132,7 @@ func (q *question) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger
 	unsaid := false
 	var known gpu.Bytes
 	for _, p := range ps {
-		b.book(q, p)
+		b.assign(q, p)
 		if unsaid = unsaid || p.Memory == nil; p.Memory != nil {
 			known += max(0, *p.Memory)
 		}
@@ -142,31 +145,32 @@ func (q *question) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger
 	return b
 }
 
-// purse is the ledger of the shared lease that we are inside of, on one device: only what runs inside counts.
-func (q *question) purse(pool *job.Lease, ps []gpu.Process, leases []job.Lease) *ledger {
+// poolLedger is the ledger of the shared lease that the caller runs inside, on one device: only the lease's own
+// processes count.
+func (q *query) poolLedger(pool *job.Lease, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groups(leases), whole: pool.Share}
 	whole := &group{Lease: *pool, parts: []string{pool.ID}}
 	for _, l := range leases {
 		whole.parts = append(whole.parts, l.ID)
 	}
 	for _, p := range ps {
-		if q.runs(whole, p) {
-			b.book(q, p)
+		if q.belongs(whole, p) {
+			b.assign(q, p)
 		}
 	}
 	b.vague = b.others.vague
 	return b
 }
 
-// book puts a process where it belongs.
-func (b *ledger) book(q *question, p gpu.Process) {
+// assign charges a process to its group.
+func (b *ledger) assign(q *query, p gpu.Process) {
 	if slices.Contains(q.in.Own, p.PID) {
 		b.own.add(p)
 		return
 	}
 	ours := false
 	for _, g := range b.groups {
-		if !q.runs(g, p) {
+		if !q.belongs(g, p) {
 			continue
 		}
 		ours = true

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// sick says why a device must not get work: its health.
-func (q *question) sick(u *unit) *obstacle {
+// sick returns an obstacle when the device's health forbids work on it.
+func (q *query) sick(u *unit) *obstacle {
 	state, why := health.Of(*u.dev, q.in.Now)
 	if state == health.OK {
 		return nil
@@ -24,22 +24,23 @@ func (q *question) sick(u *unit) *obstacle {
 	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: listed(remedies, "and")}
 }
 
-// Cure is what mends the health of d, a device of m, in words for whoever in.UID is; "" when nothing is to be done.
+// Cure says how to repair the health of d, a device of m, in words for the user in.UID; "" when nothing needs to be
+// done.
 func Cure(m gpu.Machine, d gpu.Device, in Context) string {
-	o := ask(job.Spec{}, m, nil, in).sick(&unit{dev: &d})
+	o := newQuery(job.Spec{}, m, nil, in).sick(&unit{dev: &d})
 	if o == nil {
 		return ""
 	}
 	return o.remedy
 }
 
-func (q *question) cure(u *unit, c health.Cure) string {
+func (q *query) cure(u *unit, c health.Cure) string {
 	name := "GPU " + q.number(u.dev)
 	switch c {
 	case health.Ask:
-		return fmt.Sprintf("find out why %s does not answer (%s)", name, look(u.dev))
+		return fmt.Sprintf("find out why %s does not answer (%s)", name, diagnostics(u.dev))
 	case health.Recover:
-		return fmt.Sprintf("find out why %s was lost (seating, power; %s) and reboot the machine", name, look(u.dev))
+		return fmt.Sprintf("find out why %s was lost (seating, power; %s) and reboot the machine", name, diagnostics(u.dev))
 	case health.Inspect:
 		return fmt.Sprintf("have the board of %s checked or exchanged", name)
 	case health.Reboot:
@@ -57,11 +58,12 @@ func (q *question) cure(u *unit, c health.Cure) string {
 	case health.Confirm:
 		return fmt.Sprintf("clear the errors of %s when it is well (%sgpuard undrain %s)", name, q.sudo(), q.number(u.dev))
 	}
-	return fmt.Sprintf("ask the driver what %s needs (%s)", name, look(u.dev))
+	return fmt.Sprintf("ask the driver what %s needs (%s)", name, diagnostics(u.dev))
 }
 
-// look is where more is said about a device. The other vendors' tools differ too much between models to be named.
-func look(d *gpu.Device) string {
+// diagnostics names where to find more about a device. The tools of the other vendors differ too much between models
+// to be named.
+func diagnostics(d *gpu.Device) string {
 	switch d.Vendor {
 	case gpu.NVIDIA:
 		return "nvidia-smi -q -i " + handle(d) + ", kernel log"
@@ -71,8 +73,8 @@ func look(d *gpu.Device) string {
 	return "kernel log"
 }
 
-// reset is the vendor's own command. It takes root.
-func (q *question) reset(d *gpu.Device) string {
+// reset is the vendor's own command, which needs root.
+func (q *query) reset(d *gpu.Device) string {
 	switch d.Vendor {
 	case gpu.NVIDIA:
 		return q.sudo() + "nvidia-smi --gpu-reset -i " + handle(d)
@@ -82,8 +84,8 @@ func (q *question) reset(d *gpu.Device) string {
 	return "with the tool of " + or(vendorName(d.Vendor), "its vendor")
 }
 
-// handle names a device to its vendor's tool, and never by nothing: a device that is lost says no UUID, and amd-smi
-// counts otherwise than ROCm does, so the PCI address comes first.
+// handle names a device for its vendor's tool. The PCI address comes first, because a lost device reports no UUID,
+// and amd-smi numbers devices differently from ROCm.
 func handle(d *gpu.Device) string {
 	if d.PCI != "" {
 		return d.PCI
@@ -91,16 +93,17 @@ func handle(d *gpu.Device) string {
 	return fmt.Sprint(d.Index)
 }
 
-// sudo is what somebody who is not root puts before a command.
-func (q *question) sudo() string {
+// sudo is the prefix of a command that needs root, "" for root.
+func (q *query) sudo() string {
 	if q.in.UID == 0 {
 		return ""
 	}
 	return "sudo "
 }
 
-// closed says that the compute mode lets no program in: nvmlComputeMode_t in NVIDIA/go-nvml gen/nvml/nvml.h.
-func (q *question) closed(u *unit) *obstacle {
+// closed returns an obstacle when the compute mode allows no program: nvmlComputeMode_t in NVIDIA/go-nvml
+// gen/nvml/nvml.h.
+func (q *query) closed(u *unit) *obstacle {
 	if u.dev.ComputeMode != "prohibited" {
 		return nil
 	}
@@ -108,9 +111,10 @@ func (q *question) closed(u *unit) *obstacle {
 		remedy: fmt.Sprintf("set the compute mode of GPU %s to default (%snvidia-smi -c 0 -i %d)", q.number(u.dev), q.sudo(), u.dev.Index)}
 }
 
-// alone says that the compute mode lets one process in, and that there is one. Behind the server of NVIDIA's
-// Multi-Process Service that mode is usual, and others come in through it (docs.nvidia.com/deploy/mps).
-func (q *question) alone(u *unit, others crowd) *obstacle {
+// modeTaken returns an obstacle when the compute mode allows one process, and one is there. With NVIDIA's
+// Multi-Process Service that mode is usual, and other processes connect through its server
+// (docs.nvidia.com/deploy/mps).
+func (q *query) modeTaken(u *unit, others processSet) *obstacle {
 	if !closedToSecond(u.dev) || len(others.ps) == 0 || slices.ContainsFunc(others.ps, isServer) {
 		return nil
 	}
@@ -121,7 +125,7 @@ func closedToSecond(d *gpu.Device) bool {
 	return d.ComputeMode == "exclusive_process" || d.ComputeMode == "exclusive_thread"
 }
 
-// isServer recognises the server of NVIDIA's Multi-Process Service.
+// isServer reports whether a process is the server of NVIDIA's Multi-Process Service.
 func isServer(p gpu.Process) bool {
 	program, _, _ := strings.Cut(p.Command, " ")
 	return path.Base(program) == "nvidia-cuda-mps-server"

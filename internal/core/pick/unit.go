@@ -12,16 +12,16 @@ import (
 
 // unit is one thing that can be given: a whole GPU or a MIG slice.
 type unit struct {
-	dev    *gpu.Device
-	mig    *gpu.MIGDevice // nil for a whole GPU
-	pos    int            // in Machine.Devices: links are by position
-	label  string         // "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)"
-	twin   bool           // its UUID is empty or not its own, so a lease could not name it
-	out    bool           // --exclude names it
-	had    bool           // the job had it before (Spec.Prefer)
-	by     string         // the rule that forbids it; "" none
-	use    use
-	reason job.Reason
+	dev         *gpu.Device
+	mig         *gpu.MIGDevice // nil for a whole GPU
+	pos         int            // in Machine.Devices: links are by position
+	label       string         // "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)"
+	twin        bool           // its UUID is empty or not unique, so a lease could not name it
+	excluded    bool           // --exclude names it
+	had         bool           // the job had it before (Spec.Prefer)
+	forbiddenBy string         // the rule that forbids it; "" none
+	use         use
+	reason      job.Reason
 }
 
 func (u *unit) id() gpu.UUID {
@@ -38,7 +38,7 @@ func (u *unit) name() string {
 	return u.dev.Name
 }
 
-// total is the memory a job could have with nothing else on the device; nil when unknown.
+// total is the memory that a job could have with nothing else on the device; nil when unknown.
 func (u *unit) total() *gpu.Bytes {
 	if u.mig != nil {
 		return u.mig.MemoryTotal
@@ -56,7 +56,7 @@ func (u *unit) used() *gpu.Bytes {
 	return u.dev.MemoryUsed
 }
 
-// size is the memory that is printed on it and that status shows; only for units whose total is known.
+// size is the nominal memory, which status shows. Call it only for units whose total is known.
 func (u *unit) size() gpu.Bytes {
 	if u.mig != nil {
 		return *u.mig.MemoryTotal
@@ -64,7 +64,7 @@ func (u *unit) size() gpu.Bytes {
 	return *u.dev.MemoryTotal
 }
 
-// free is what is left of total now; nil when unknown.
+// free is the unused part of total; nil when unknown.
 func (u *unit) free() *gpu.Bytes {
 	if u.total() == nil || u.used() == nil {
 		return nil
@@ -72,7 +72,7 @@ func (u *unit) free() *gpu.Bytes {
 	return new(max(0, *u.total()-*u.used()))
 }
 
-// utilization is absent for slices: the driver reports none for a split GPU.
+// utilization is nil for slices: the driver reports none for a split GPU.
 func (u *unit) utilization() *float64 {
 	if u.mig != nil {
 		return nil
@@ -80,9 +80,8 @@ func (u *unit) utilization() *float64 {
 	return u.dev.Utilization
 }
 
-// everything lists all whole GPUs and all slices in the order in which people count them, which is
-// not the order of the machine's list: that one may be any.
-func (q *question) everything() []*unit {
+// allUnits lists all whole GPUs and all slices by vendor and index. The machine's list may have any order.
+func (q *query) allUnits() []*unit {
 	var all []*unit
 	seen := map[gpu.UUID]int{}
 	for i := range q.m.Devices {
@@ -104,8 +103,8 @@ func (q *question) everything() []*unit {
 	return all
 }
 
-// number is how people name the device: its index, with the vendor where that is needed.
-func (q *question) number(d *gpu.Device) string {
+// number is the device's index, with the vendor on machines with several: "0", "amd:0".
+func (q *query) number(d *gpu.Device) string {
 	if q.mixed {
 		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 	}
@@ -140,8 +139,8 @@ func slice(u *unit) int {
 	return u.mig.Index
 }
 
-// show keeps the units that get a reason: whole GPUs, or the slices of split ones where slices are wanted.
-func (q *question) show(all []*unit) {
+// selectUnits keeps the units that get a reason: whole GPUs, or the slices of split ones where slices are wanted.
+func (q *query) selectUnits(all []*unit) {
 	wanted := q.spec.MIG != "" || slices.ContainsFunc(q.named, func(u *unit) bool { return u.mig != nil })
 	for _, u := range all {
 		split := wanted && len(u.dev.MIG) > 0

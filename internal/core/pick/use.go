@@ -10,23 +10,26 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// use is what goes on at one device now, whatever is asked for.
+// use is the state of one device, or slice, for this request.
 type use struct {
 	busy      *obstacle     // nil: free for a lease
 	processes []job.Blocker // that block, or are tolerated
-	notes     []string      // what a plan with this device must tell
+	notes     []string      // for a plan with this device
 	idle      bool
-	ours      bool       // free for us, but processes of our own lease or allocation run on it
+	ours      bool       // free for the caller, whose own lease or allocation already runs processes on it
 	shared    bool       // carries shares already
-	left      *gpu.Bytes // what can be promised of it; nil where no share was asked for, or none can be given
-	wait      string     // what would have to end for more to be left
+	left      *gpu.Bytes // memory that can be promised; nil where no share was asked for, or none can be given
+	wait      string     // what must end to free more memory for shares
 }
 
-// short reports that the device takes shares, but has too little left for this one.
-func (u *use) short() bool { return u.busy != nil && u.busy.code == "memory" && u.left != nil }
+// lacksRoom reports that the device takes shares, but has too little memory for this one.
+func (u *use) lacksRoom() bool {
+	return u.busy != nil && u.busy.code == "memory" && u.left != nil
+}
 
-// usage judges health, drains and compute mode, then leases, then processes: waiting for a lease on a sick device would be in vain.
-func (q *question) usage(u *unit) use {
+// usage judges health, drains and compute mode first, then leases, then processes: to wait for a lease on a sick
+// device would be in vain.
+func (q *query) usage(u *unit) use {
 	ps := q.processes(u)
 	out := use{idle: q.isIdle(u, ps), processes: blockers(ps)}
 	for _, judge := range []func(*unit) *obstacle{q.sick, q.drained, q.closed} {
@@ -55,9 +58,9 @@ func (q *question) usage(u *unit) use {
 	return out
 }
 
-// keptFor names who comes before this job.
-func (q *question) keptFor(t job.Ticket) *obstacle {
-	who := fmt.Sprintf("%s of %s", or(short(t.Command), "a command"), or(gpu.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
+// keptFor names the waiting job that is ahead of this one.
+func (q *query) keptFor(t job.Ticket) *obstacle {
+	who := fmt.Sprintf("%s of %s", or(shortCommand(t.Command), "a command"), or(gpu.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
 	text := "kept for " + who
 	if t.PID > 0 {
 		text += fmt.Sprintf(" (PID %d)", t.PID)
@@ -68,16 +71,17 @@ func (q *question) keptFor(t job.Ticket) *obstacle {
 	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}
 }
 
-// holders are the leases that count on the device, oldest first. A lease on a slice also counts on the whole GPU, and the other
-// way round. Leases we are inside of do not count; inside another scheduler's allocation leases of others are only mentioned.
-func (q *question) holders(u *unit, out *use) []job.Lease {
+// holders lists the leases that block the device, oldest first. A lease on a slice also blocks the whole GPU, and
+// the reverse. The caller's own and parent leases do not block. In another scheduler's allocation, leases outside it
+// only get a note.
+func (q *query) holders(u *unit, out *use) []job.Lease {
 	var by []job.Lease
 	for _, l := range q.held {
 		if !touches(l, u) || slices.Contains(q.in.Ancestors, l.ID) {
 			continue
 		}
 		if q.in.Allocation != "" && l.Allocation != q.in.Allocation {
-			out.notes = append(out.notes, fmt.Sprintf("lease %s also covers it; %s gave it to you all the same", whose(q.in, l), q.in.Allocation))
+			out.notes = append(out.notes, fmt.Sprintf("lease %s also covers it; %s gave it to you all the same", leaseText(q.in, l), q.in.Allocation))
 			continue
 		}
 		by = append(by, l)
@@ -85,19 +89,19 @@ func (q *question) holders(u *unit, out *use) []job.Lease {
 	return by
 }
 
-// heldBy says whose leases, at least one, keep the device.
-func (q *question) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
+// heldBy describes the leases, at least one, that block the device.
+func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	by := slices.DeleteFunc(slices.Clone(all), func(l job.Lease) bool {
-		// A part of a lease that is named anyway says nothing new.
+		// A sub-lease of a lease that is named anyway adds nothing.
 		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
 	})
 	if len(by) == 0 {
-		by = all[:1] // leases that name each other as parent: hostile, but held
+		by = all[:1] // leases that name each other as parent: invalid, but still leases
 	}
 	var texts, ends []string
 	var holders []job.Blocker
 	for _, l := range by {
-		texts = append(texts, "leased as "+whose(q.in, l)+stillHeld(l, q.in.Now))
+		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
 		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
@@ -127,9 +131,9 @@ func olderLease(a, b job.Lease) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID))
 }
 
-// processes lists who is on the device, largest first. One that the driver reports on a split GPU
-// without saying where counts on every slice whose own memory use is not readable.
-func (q *question) processes(u *unit) []gpu.Process {
+// processes lists those on the device, largest first. A process that the driver reports on a split GPU without its
+// slice counts on every slice whose own memory use is not readable.
+func (q *query) processes(u *unit) []gpu.Process {
 	ps := q.m.On(u.id())
 	if u.mig != nil && u.mig.MemoryUsed == nil {
 		for _, p := range q.m.Processes {
@@ -147,7 +151,7 @@ func (q *question) processes(u *unit) []gpu.Process {
 	return ps
 }
 
-// size sorts a process of unknown size before all others: it may be the largest.
+// size sorts a process of unknown size first: it may be the largest.
 func size(p gpu.Process) gpu.Bytes {
 	if p.Memory == nil {
 		return 1 << 62
@@ -162,25 +166,25 @@ func owner(p gpu.Process) int64 {
 	return int64(*p.UID)
 }
 
-// isIdle follows the project's one meaning of idle: hardly used, and nobody who has just begun.
-func (q *question) isIdle(u *unit, ps []gpu.Process) bool {
+// isIdle reports low utilization and no young process.
+func (q *query) isIdle(u *unit, ps []gpu.Process) bool {
 	return !q.working(u) && !slices.ContainsFunc(ps, q.young)
 }
 
-func (q *question) working(u *unit) bool {
+func (q *query) working(u *unit) bool {
 	load := u.utilization()
 	return load != nil && *load > q.in.Tolerate.Utilization
 }
 
-func (q *question) young(p gpu.Process) bool {
+func (q *query) young(p gpu.Process) bool {
 	if q.in.Now.IsZero() || p.Started.IsZero() {
 		return false
 	}
 	return q.in.Now.Sub(p.Started) < q.in.Tolerate.YoungerThan
 }
 
-// lacking says that the free memory does not suffice now.
-func (q *question) lacking(u *unit) *obstacle {
+// lacking returns an obstacle when the free memory does not suffice now.
+func (q *query) lacking(u *unit) *obstacle {
 	free := q.available(u, u.use)
 	switch {
 	case q.spec.Memory <= 0 || free != nil && *free >= q.spec.Memory:
@@ -188,14 +192,14 @@ func (q *question) lacking(u *unit) *obstacle {
 	case free == nil:
 		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
 	}
-	have, want := apart(*free, q.spec.Memory)
+	have, want := distinct(*free, q.spec.Memory)
 	of := u.size()
 	if p := q.pool(); p != nil {
 		of = p.Share
 	}
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, of, want)}
 	if len(u.use.processes) > 0 {
-		o.text += ": " + q.people(u.use.processes)
+		o.text += ": " + q.blockersText(u.use.processes)
 	}
 	if *free >= gpu.MiB {
 		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", typed(*free))
@@ -203,8 +207,8 @@ func (q *question) lacking(u *unit) *obstacle {
 	return o
 }
 
-// available is what --mem can ask for now: inside a shared lease no more than is left of it. nil when unknown.
-func (q *question) available(u *unit, now use) *gpu.Bytes {
+// available is what --mem can ask for now: inside a shared lease at most what remains of it. nil when unknown.
+func (q *query) available(u *unit, now use) *gpu.Bytes {
 	free := u.free()
 	if q.pool() == nil || free == nil || now.left == nil {
 		return free

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// who names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
-func (q *question) who(p gpu.Process) string {
-	about := []string{or(short(p.Command), "unknown command"), memory(p.Memory)}
+// processText names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
+func (q *query) processText(p gpu.Process) string {
+	about := []string{or(shortCommand(p.Command), "unknown command"), memory(p.Memory)}
 	if age := q.age(p); age != "" {
 		about = append(about, age+" old")
 	}
@@ -25,25 +25,25 @@ func (q *question) who(p gpu.Process) string {
 	return text
 }
 
-// ending processes are zombies and those that /proc no longer has: the driver lets go of their memory by itself.
+// ending reports zombies and processes that /proc no longer has: the driver will free their memory without help.
 func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
 
-// mayEnd reports whether the caller may end a process. Where its owner has no number, as on a machine out of a file, root may not: it is
-// a process of another machine.
-func (q *question) mayEnd(p gpu.Process) bool {
+// mayEnd reports whether the caller may end a process. Not even root may where the owner is unknown, as in a machine
+// read from a file: the process is not on this machine.
+func (q *query) mayEnd(p gpu.Process) bool {
 	return p.UID != nil && (q.in.UID == 0 || *p.UID == q.in.UID)
 }
 
-// end is the command that ends a process, and who may type it.
-func (q *question) end(p gpu.Process) string {
+// end is the command that ends a process, and the user who may run it.
+func (q *query) end(p gpu.Process) string {
 	if q.mayEnd(p) {
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	}
 	return fmt.Sprintf("%s can end it: kill %d", or(gpu.Clean(p.User), "its owner"), p.PID)
 }
 
-// endAll is the remedy for several processes: one command, or whom to ask.
-func (q *question) endAll(ps []gpu.Process) string {
+// endAll is the remedy for several processes: one command, or the users to ask.
+func (q *query) endAll(ps []gpu.Process) string {
 	var pids, owners []string
 	mine := true
 	for _, p := range ps {
@@ -61,25 +61,25 @@ func (q *question) endAll(ps []gpu.Process) string {
 	return fmt.Sprintf("ask %s to end it (%s)", listed(unique(owners), "and"), kill)
 }
 
-// most processes that one sentence names.
-const most = 3
+// maxNamed is the number of processes, leases or remedies that one sentence names.
+const maxNamed = 3
 
-// crowded names the largest processes and counts the others.
-func (q *question) crowded(ps []gpu.Process) string {
+// processesText names the largest processes and counts the others.
+func (q *query) processesText(ps []gpu.Process) string {
 	var names []string
-	for _, p := range ps[:min(most, len(ps))] {
-		names = append(names, q.who(p))
+	for _, p := range ps[:min(maxNamed, len(ps))] {
+		names = append(names, q.processText(p))
 	}
-	if more := len(ps) - most; more > 0 {
+	if more := len(ps) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return listed(names, "and")
 }
 
-// people is the short form, from blockers.
-func (q *question) people(bs []job.Blocker) string {
+// blockersText is the short form of processesText.
+func (q *query) blockersText(bs []job.Blocker) string {
 	var names []string
-	for _, b := range bs[:min(most, len(bs))] {
+	for _, b := range bs[:min(maxNamed, len(bs))] {
 		names = append(names, fmt.Sprintf("PID %d of %s uses %s", b.PID, or(gpu.Clean(b.User), "an unknown user"), memory(b.Memory)))
 	}
 	return listed(names, "and")
@@ -93,9 +93,9 @@ func blockers(ps []gpu.Process) []job.Blocker {
 	return out
 }
 
-// whose names a lease: "k3f9 by alice (train.py, PID 4242, since 14:02)".
-func whose(in Context, l job.Lease) string {
-	about := []string{or(short(l.Command), "unknown command")}
+// leaseText names a lease: "k3f9 by alice (train.py, PID 4242, since 14:02)".
+func leaseText(in Context, l job.Lease) string {
+	about := []string{or(shortCommand(l.Command), "unknown command")}
 	if l.Unreadable {
 		about[0] = "its file cannot be read"
 	}
@@ -111,8 +111,9 @@ func whose(in Context, l job.Lease) string {
 	return fmt.Sprintf("%s by %s (%s)", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
-// stillHeld tells that the command of a lease is gone and who keeps the lease.
-func stillHeld(l job.Lease, now time.Time) string {
+// endedText says that the command of a lease has ended, and which processes keep the lease; "" while the command
+// runs.
+func endedText(l job.Lease, now time.Time) string {
 	if !l.Ended {
 		return ""
 	}
@@ -121,16 +122,16 @@ func stillHeld(l job.Lease, now time.Time) string {
 	}
 	var names []string
 	for _, b := range l.HeldBy {
-		about := or(short(b.Command), "unknown command")
+		about := or(shortCommand(b.Command), "unknown command")
 		if b.Stopped {
 			about += ", stopped"
 		}
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
-	return ", whose command has ended but which is still held by " + or(listed(names, "and"), "somebody")
+	return ", whose command has ended but which is still held by " + or(listed(names, "and"), "an unknown process")
 }
 
-// clock writes the time of day, with the date when that is not today's.
+// clock writes the time of day, with the date if it is not today.
 func clock(now, t time.Time) string {
 	if now.IsZero() {
 		return t.Format("2006-01-02 15:04")
@@ -143,7 +144,7 @@ func clock(now, t time.Time) string {
 }
 
 // age is rounded down to its largest unit; "" when unknown.
-func (q *question) age(p gpu.Process) string {
+func (q *query) age(p gpu.Process) string {
 	if q.in.Now.IsZero() || p.Started.IsZero() {
 		return ""
 	}
@@ -166,7 +167,7 @@ func memory(b *gpu.Bytes) string {
 	return b.String()
 }
 
-// typed is a size as --mem takes it, rounded down so that it can be met.
+// typed writes a size for --mem, rounded down so that a device can meet it.
 func typed(b gpu.Bytes) string {
 	if b >= 10*gpu.GiB || b%gpu.GiB == 0 {
 		return fmt.Sprintf("%dG", b/gpu.GiB)
@@ -174,9 +175,9 @@ func typed(b gpu.Bytes) string {
 	return fmt.Sprintf("%dM", b/gpu.MiB)
 }
 
-// short makes a command line fit into a sentence: first without the program's folder, which says least, then cut.
-// The reason's blockers carry it whole and unchanged.
-func short(command string) string {
+// shortCommand fits a command line into a sentence: it drops the program's folder, then cuts. The reason's blockers
+// have the whole command.
+func shortCommand(command string) string {
 	text := gpu.Clean(command)
 	if text == gpu.Brief(text) {
 		return text
@@ -192,7 +193,7 @@ func or(text, instead string) string {
 	return text
 }
 
-// listed joins as people do: "a, b and c".
+// listed joins as in a sentence: "a, b and c".
 func listed(parts []string, last string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")

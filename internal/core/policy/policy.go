@@ -1,8 +1,15 @@
-// Package policy says which devices a user may have, how many, how much of each and for how long, by the rules of
-// configuration files. It only judges what it is given: it opens no file, and knows no users but the one it is told of.
+// Package policy decides which devices a user may have, how many, how much of each and for how long, by the rules of
+// configuration files:
 //
-// In each file the first rule that names the user counts, and all files count together: what one of them forbids, no other
-// allows. So nobody widens by a file of their own what the machine's allows.
+//	limits := files.For(policy.User{UID: uid, Names: names, GIDs: gids})
+//	if r := limits.Count(); r != nil {
+//		fmt.Println(r, "permits", *r.GPUs)
+//	}
+//
+// It must not open files or look up users; the caller passes both in.
+//
+// In each file the first rule that names the user counts, and all files count together: what one of them forbids, no
+// other permits. So a user's own file cannot permit more than the machine's.
 package policy
 
 import (
@@ -14,24 +21,24 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Place is where something is written, from 1; Column counts bytes.
+// Place is a position in a file, from 1; Column counts bytes.
 type Place struct {
 	File         string
 	Line, Column int
 }
 
-// String is the place as people read it: the file and the line.
+// String is the place for users: the file and the line.
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
 // Rule says what some users may have.
 type Rule struct {
 	At      Place
-	Name    string        // for people; may be empty
+	Name    string        // for users; may be empty
 	Users   []string      // names, or ids in digits
-	Groups  []string      // the same; with neither of both it names everybody but root
-	Devices []string      // named as --device does; nil: all
-	Models  []string      // patterns as those of --model; nil: all
-	GPUs    *int          // devices at once, over all leases of the user; nil: any number
+	Groups  []string      // likewise; with neither Users nor Groups the rule is for everyone but root
+	Devices []string      // in the forms of --device; nil: all
+	Models  []string      // patterns in the form of --model; nil: all
+	GPUs    *int          // devices at the same time, over all leases of the user; nil: any number
 	Memory  gpu.Bytes     // of a device; 0: all of it
 	Time    time.Duration // of a lease; 0: without a limit
 }
@@ -44,13 +51,13 @@ func (r *Rule) String() string {
 	return gpu.Clean(fmt.Sprintf("rule %q (%s)", r.Name, r.At))
 }
 
-// everybody reports whether the rule names nobody in particular.
+// everybody reports whether the rule names no users and no groups.
 func (r *Rule) everybody() bool { return len(r.Users)+len(r.Groups) == 0 }
 
-// Login is what a login shell sees that has no lease.
+// Login is what a login shell without a lease sees.
 type Login string
 
-// What it sees, widest first.
+// Values of Login, widest first.
 const (
 	LoginAll     Login = "all"     // every GPU
 	LoginAllowed Login = "allowed" // those that the rules allow its user
@@ -60,11 +67,11 @@ const (
 // Default is the value of a flag that was not given.
 type Default struct {
 	Flag  string // as on the command line, without its dashes
-	Value string // "" for a flag that stands alone
+	Value string // "" for a flag without a value
 	At    Place
 }
 
-// String says which flag it stands for, and where it is written.
+// String is the flag on the command line, with its place in the file.
 func (d Default) String() string {
 	flag := "--" + d.Flag
 	if d.Value != "" {
@@ -73,26 +80,26 @@ func (d Default) String() string {
 	return gpu.Clean(flag + " is the default of " + d.At.String())
 }
 
-// Tolerance is how much use of a device by others than leases still counts as free; nil: not said.
+// Tolerance is how much use of a device without a lease still counts as free; nil: not set.
 type Tolerance struct {
 	Memory, Display *gpu.Bytes
 	Utilization     *float64 // 0..1
 }
 
-// File is what stands in one file.
+// File is the content of one file.
 type File struct {
-	Machine  bool // the one of the machine, which alone may allow more than gpuard does by itself
+	Machine  bool // the machine's file, which alone may permit more than gpuard's defaults
 	Path     string
 	Rules    []Rule
 	Tolerate Tolerance
 	Defaults []Default
-	Login    Login // "" not said
+	Login    Login // "" not set
 }
 
-// Policy are the files that count here: the machine's first, then the user's, then the project's, as far as there are any.
+// Policy is the existing files: the machine's first, then the user's, then the project's.
 type Policy []*File
 
-// User is who asks, by the kernel's word; names are those of the ids.
+// User is the caller as reported by the kernel; names are those of the IDs.
 type User struct {
 	UID    uint32
 	Names  []string
@@ -100,7 +107,7 @@ type User struct {
 	Groups []string
 }
 
-// For are the rules that bind a user: one of each file, the first that names them.
+// For returns the rules that bind a user: of each file the first that names the user.
 func (p Policy) For(u User) (all Limits) {
 	for _, f := range p {
 		if i := slices.IndexFunc(f.Rules, func(r Rule) bool { return r.names(u) }); i >= 0 {
@@ -110,7 +117,8 @@ func (p Policy) For(u User) (all Limits) {
 	return all
 }
 
-// Names reports whether a rule of any file has names of users, and of groups, so that those of the asker are needed.
+// Names reports whether a rule of any file has names of users, and of groups, so that the caller's names must be looked
+// up.
 func (p Policy) Names() (users, groups bool) {
 	word := func(text string) bool { _, err := strconv.ParseUint(text, 10, 32); return err != nil }
 	for _, f := range p {
@@ -137,10 +145,10 @@ func (r *Rule) names(u User) bool {
 		})
 }
 
-// Limits are rules that hold together.
+// Limits are rules that apply together.
 type Limits []Rule
 
-// Count is the rule that gives the fewest devices at once; nil when none limits them.
+// Count is the rule with the fewest devices at the same time; nil when none limits them.
 func (l Limits) Count() *Rule {
 	return l.least(func(r *Rule) (int64, bool) {
 		if r.GPUs == nil {
@@ -150,12 +158,12 @@ func (l Limits) Count() *Rule {
 	})
 }
 
-// Size is the rule that gives the least memory of a device; nil when none limits it.
+// Size is the rule with the least memory of a device; nil when none limits it.
 func (l Limits) Size() *Rule {
 	return l.least(func(r *Rule) (int64, bool) { return int64(r.Memory), r.Memory > 0 })
 }
 
-// Longest is the rule that gives the shortest time; nil when none limits it.
+// Longest is the rule with the shortest time; nil when none limits it.
 func (l Limits) Longest() *Rule {
 	return l.least(func(r *Rule) (int64, bool) { return int64(r.Time), r.Time > 0 })
 }
@@ -171,7 +179,7 @@ func (l Limits) least(of func(*Rule) (value int64, said bool)) (found *Rule) {
 	return found
 }
 
-// Tolerance is what holds where base is without any file: the machine's file changes it, every other one only to less.
+// Tolerance applies the files to base: the machine's file may change it, all others may only lower it.
 func (p Policy) Tolerance(base Tolerance) Tolerance {
 	for _, f := range p {
 		base.Memory = either(base.Memory, f.Tolerate.Memory, f.Machine)
@@ -188,7 +196,7 @@ func either[T gpu.Bytes | float64](base, said *T, counts bool) *T {
 	return said
 }
 
-// Login is what a login shell without a lease sees: the least that a file says.
+// Login is what a login shell without a lease sees: the narrowest value of all files.
 func (p Policy) Login() Login {
 	order := []Login{LoginAll, LoginAllowed, LoginNone}
 	most := 0
@@ -198,7 +206,7 @@ func (p Policy) Login() Login {
 	return order[most]
 }
 
-// Defaults are the values of flags that were not given, each once: of the file that is nearest to the user.
+// Defaults are the values of flags that were not given, each once, from the file nearest to the user.
 func (p Policy) Defaults() (all []Default) {
 	for _, f := range slices.Backward(p) {
 		for _, d := range f.Defaults {

@@ -13,7 +13,8 @@ func rule(name string, line int, users, groups []string) Rule {
 	return Rule{Name: name, At: Place{"f", line, 3}, Users: users, Groups: groups}
 }
 
-// TestFor: the first rule of a file that names somebody counts, by name and by number; root is not everybody.
+// TestFor: the first rule of a file that names the user counts, by name and by number; a rule for everyone does not
+// bind root.
 func TestFor(t *testing.T) {
 	p := Policy{{Machine: true, Rules: []Rule{
 		rule("a", 2, []string{"alice", "1003"}, nil), rule("s", 3, nil, []string{"students", "44"}), rule("", 4, nil, nil), rule("r", 5, []string{"root"}, nil),
@@ -26,7 +27,7 @@ func TestFor(t *testing.T) {
 		{User{UID: 1003, Names: []string{"bob"}}, `rule "a" (f:2)`},
 		{User{UID: 1004, Names: []string{"carol"}, GIDs: []uint32{100, 7}, Groups: []string{"users", "students"}}, `rule "s" (f:3)`},
 		{User{UID: 1005, GIDs: []uint32{44}}, `rule "s" (f:3)`},
-		{User{UID: 44, Names: []string{"students"}}, "the rule at f:4"}, // names of users are not those of groups
+		{User{UID: 44, Names: []string{"students"}}, "the rule at f:4"}, // user names do not match group names
 		{User{UID: 0, Names: []string{"root"}}, `rule "r" (f:5)`},
 		{User{UID: 0, Names: []string{"toor"}, Groups: []string{"students"}}, `rule "s" (f:3)`},
 		{User{UID: 0, Names: []string{"toor"}}, ""},
@@ -49,7 +50,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestTogether: of several files the tightest value counts, and it knows its rule.
+// TestTogether: of several files the smallest value counts, and the limit is reported with its rule.
 func TestTogether(t *testing.T) {
 	one, two := rule("m", 1, nil, nil), rule("u", 9, nil, nil)
 	one.GPUs, one.Memory, two.GPUs, two.Time = new(2), 40*gpu.GiB, new(0), time.Hour
@@ -69,7 +70,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestNarrows: a file more never gives a user a wider count, size, time, login or tolerance than without it.
+// TestNarrows: a further file never gives a user a wider count, size, time, login or tolerance.
 func TestNarrows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func(of ...string) []string { return of[:random.IntN(len(of)+1)] }

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// asked makes a question of bytes: whatever anybody writes into a ticket or a lease.
-func asked(data []byte) Question {
+// questionOf makes a question of bytes: a ticket or a lease may contain anything.
+func questionOf(data []byte) Question {
 	upTo := func(n int) int {
 		if len(data) == 0 {
 			return 0
@@ -55,8 +55,8 @@ func asked(data []byte) Question {
 	return q
 }
 
-// sensible are the plainest things that every answer must be.
-func sensible(t *testing.T, q Question, r *rand.Rand) {
+// checkAnswers checks what must be true of every answer.
+func checkAnswers(t *testing.T, q Question, r *rand.Rand) {
 	t.Helper()
 	order := Order(q)
 	if len(order) != len(q.Tickets) {
@@ -87,7 +87,7 @@ func sensible(t *testing.T, q Question, r *rand.Rand) {
 		alone := q
 		alone.Tickets = order[:1]
 		if _, could := Next(alone); could {
-			t.Fatalf("%+v stands first and could start, but nobody is next", order[0])
+			t.Fatalf("%+v is first and could start, but no ticket is next", order[0])
 		}
 	}
 }
@@ -95,7 +95,9 @@ func sensible(t *testing.T, q Question, r *rand.Rand) {
 func FuzzNext(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x04some rooms, some leases, and who waits for them"))
-	f.Fuzz(func(t *testing.T, data []byte) { sensible(t, asked(data), rand.New(rand.NewPCG(uint64(len(data)), 1))) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		checkAnswers(t, questionOf(data), rand.New(rand.NewPCG(uint64(len(data)), 1)))
+	})
 }
 
 func TestAnswersAreSensible(t *testing.T) {
@@ -106,8 +108,8 @@ func TestAnswersAreSensible(t *testing.T) {
 		for i := range data {
 			data[i] = byte(r.UintN(256))
 		}
-		q := asked(data)
-		sensible(t, q, r)
+		q := questionOf(data)
+		checkAnswers(t, q, r)
 		if _, ok := Next(q); ok {
 			started++
 		}
@@ -117,8 +119,8 @@ func TestAnswersAreSensible(t *testing.T) {
 	}
 }
 
-// BenchmarkNext asks with 64 users who have 16 tickets each, on 8 devices of which one has just become free: with
-// enforced ends everywhere, and with none.
+// BenchmarkNext has 64 users with 16 tickets each, on 8 devices of which one has just become free: with enforced ends
+// everywhere, and with none.
 func BenchmarkNext(b *testing.B) {
 	for name, until := range map[string]int64{"ends": int64(2 * time.Hour), "no ends": 0} {
 		q := Question{Now: int64(1_800_000_000 * time.Second), Boot: int64(time.Hour), Rooms: map[gpu.UUID]pick.Room{}}

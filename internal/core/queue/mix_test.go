@@ -12,10 +12,10 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// mix is a random load: what several people ask of one machine.
+// mix is a random load of several users on one machine.
 type mix struct {
 	devices int
-	longest time.Duration // that a job lasts
+	longest time.Duration // of a job
 	jobs    []mixed
 }
 
@@ -28,7 +28,7 @@ type mixed struct {
 	only               []gpu.UUID
 }
 
-// mixOf makes a mix: machine, people, how many want several devices, how many name an end, and how much is asked differ.
+// mixOf makes a mix. The machine, the users, and the parts of jobs for several devices and with an end differ.
 func mixOf(seed uint64) mix {
 	r := rand.New(rand.NewPCG(seed, 12))
 	m := mix{devices: []int{1, 2, 4, 4, 8, 8, 8, 16}[r.IntN(8)], longest: []time.Duration{10 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour}[r.IntN(4)]}
@@ -37,7 +37,7 @@ func mixOf(seed uint64) mix {
 		shares = 0.6 * r.Float64()
 	}
 	load, jobs := 0.5+1.3*r.Float64(), 24+r.IntN(56)
-	work := 0.0 // device time that is asked for
+	work := 0.0 // device time that is requested
 	for range jobs {
 		j := mixed{uid: 1000 + uint32(min(r.IntN(people), r.IntN(people))), count: 1, lasts: time.Second + time.Duration(r.Float64()*r.Float64()*float64(m.longest-time.Second))}
 		switch {
@@ -52,7 +52,7 @@ func mixOf(seed uint64) mix {
 		if r.Float64() < ends {
 			j.timeout = j.lasts + time.Duration(r.Float64()*float64(m.longest-j.lasts))
 		}
-		if r.IntN(5) == 0 { // half of the devices will do, as of one model
+		if r.IntN(5) == 0 { // any of half of the devices, as those of one model
 			for i := r.IntN(2) * m.devices / 2; len(j.only) < max(j.count, (m.devices+1)/2); i++ {
 				j.only = append(j.only, device(i%m.devices))
 			}
@@ -73,15 +73,15 @@ func mixOf(seed uint64) mix {
 
 func device(i int) gpu.UUID { return gpu.UUID([]byte{'A' + byte(i)}) }
 
-// outcome is what became of a mix.
+// outcome is the result of a mix.
 type outcome struct {
-	end  time.Duration            // of the last job
-	idle time.Duration            // device time that reservations kept from tickets that could have used it
-	wait map[string]time.Duration // by ticket
-	late []string                 // tickets that started after the bound
+	end  time.Duration // of the last job
+	idle time.Duration // device time that reservations kept from tickets that could have used it
+	wait map[string]time.Duration
+	late []string // tickets that started after the bound
 }
 
-// replay is a machine that works through a mix.
+// replay is a machine that runs a mix.
 type replay struct {
 	mix
 	outcome
@@ -90,7 +90,7 @@ type replay struct {
 	waiting  []job.Ticket
 	held     []job.Lease
 	ends     map[string]time.Duration // by lease
-	deadline map[string]time.Duration // by ticket, once the bound says one
+	deadline map[string]time.Duration // by ticket, once the bound applies
 	turn     Turn
 	without  bool // no reservations
 }
@@ -134,7 +134,7 @@ func (p *replay) settle() {
 	}
 }
 
-// refuse is the turn under which no reservation ever begins.
+// refuse is a turn under which no reservation ever begins.
 func (p *replay) refuse(t Turn) Turn {
 	t.Rest = map[gpu.UUID]int64{}
 	for i := range p.devices {
@@ -182,7 +182,7 @@ func (p *replay) next() (at time.Duration, done bool) {
 	return at, at == never
 }
 
-// to moves on to the moment, and counts what reservations keep idle until then.
+// to advances to the moment, and counts what reservations keep idle until then.
 func (p *replay) to(at time.Duration) {
 	q := Question{}
 	if len(p.turn.Reserved) > 0 {
@@ -218,7 +218,7 @@ func (p *replay) arrive() {
 // bound sets the deadlines of the package comment.
 func (p *replay) bound() {
 	if len(p.waiting) == 0 || p.now-p.jobs[number(p.waiting[0].ID)].at <= max(Patience, (tenth-1)*p.longest) {
-		return // they are in the order of their arrival
+		return // in the order of their arrival
 	}
 	q := p.question()
 	in, _ := q.compete()
@@ -264,8 +264,8 @@ func (m mix) run(without bool) outcome {
 	return p.outcome
 }
 
-// TestMixes: over 1,000 random mixes no ticket waits longer than the bound, reservations keep at most a tenth of the devices' time
-// idle, and the mixes take at most a tenth longer than without reservations.
+// TestMixes: over 1,000 random mixes no ticket waits longer than the bound, reservations keep at most a tenth of the
+// devices' time idle, and the mixes take at most a tenth longer than without reservations.
 func TestMixes(t *testing.T) {
 	t.Parallel()
 	const mixes = 1000

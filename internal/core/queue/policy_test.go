@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// TestMaxIsTheRuleOfPick: of one who waits alone, the queue lets pass exactly whom pick refuses for now by a rule about the number
-// of devices: else they would wait for ever, or be next and get nothing.
+// TestMaxIsTheRuleOfPick: for a ticket that waits alone, Full is true exactly when pick refuses it for now by a limit
+// on the number of devices. Otherwise it would wait for ever, or be next and get nothing.
 func TestMaxIsTheRuleOfPick(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	passed, started := 0, 0

@@ -14,18 +14,18 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// The checks say in other words, and with other code, what the package promises.
+// The checks repeat the promises of the package comment in other words and with other code.
 
 // jobs in each of the two worlds.
 const jobs = 5000
 
-// longest is the longest that a job runs in these worlds.
+// longest time that a job runs in these worlds.
 const longest = 3 * time.Hour
 
-// tally counts what happened, so that a world in which nothing was contested does not pass for a proof.
+// tally counts events, so that a world without contention does not pass as a proof.
 type tally struct {
-	impatient, ahead, beside, passed int
-	longest                          time.Duration // that a job runs
+	impatient, ahead, together, passed int
+	longest                            time.Duration // that a job runs
 }
 
 // before is the order of the package comment.
@@ -55,7 +55,7 @@ func before(q Question, a, b job.Ticket) bool {
 	return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.UID, b.UID), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// competing are the sixteen earliest tickets of each user.
+// competing lists the sixteen earliest tickets of each user.
 func competing(q Question) []job.Ticket {
 	var in []job.Ticket
 	for _, t := range q.Tickets {
@@ -72,7 +72,7 @@ func competing(q Question) []job.Ticket {
 	return in
 }
 
-// safe: never both kinds on one device, never more promised and used by strangers than there is.
+// safe: a device never has shares and an exclusive lease, and never more promised and used without a lease than it has.
 func safe(w *world, s start) {
 	for _, id := range s.on {
 		d, _, _ := w.machine.Find(id)
@@ -88,7 +88,7 @@ func safe(w *world, s start) {
 			}
 			promised += l.Share
 			if (l.Share > 0) != (s.task.spec.Share > 0) || l.Share == 0 {
-				w.t.Errorf("%+v starts on %s beside %+v", s.task.ticket, id, l)
+				w.t.Errorf("%+v starts on %s together with %+v", s.task.ticket, id, l)
 			}
 		}
 		left := *d.MemoryTotal - max(512*gpu.MiB, *d.MemoryTotal/20) - foreign - promised - s.task.spec.Share
@@ -98,7 +98,7 @@ func safe(w *world, s start) {
 	}
 }
 
-// fair: nobody starts before a ticket that stands before it, asks for no more, and could have had the same devices.
+// fair: no ticket starts before an earlier one that asks for no more and could have had the same devices.
 func fair(w *world, s start) {
 	x := s.task.ticket
 	for _, t := range competing(s.q) {
@@ -111,7 +111,7 @@ func fair(w *world, s start) {
 	}
 }
 
-// freeAt tells whether the ticket can have the device when all leases with an enforced end until then have ended.
+// freeAt reports whether the ticket can have the device when all leases with an enforced end until then have ended.
 func freeAt(when int64, q Question, rooms map[gpu.UUID]pick.Room, held []job.Lease, t job.Ticket, id gpu.UUID) bool {
 	room, leased := rooms[id], false
 	for _, l := range held {
@@ -138,7 +138,7 @@ func has(r pick.Room, t job.Ticket) bool {
 	return r.Whole && (t.Memory == 0 || *r.Free >= t.Memory)
 }
 
-// kept: a start breaks no reservation of a ticket before it. A certain one is complete in time all the same; a guessed one
+// kept: a start breaks no reservation of a ticket ahead of it. A certain one is still complete in time; a guessed one
 // loses no room, and a whole device in it gets no further lease.
 func (n *tally) kept(w *world, s start) {
 	x := s.task.ticket
@@ -165,11 +165,11 @@ func (n *tally) kept(w *world, s start) {
 				return
 			}
 		}
-		n.beside++
+		n.together++
 	}
 }
 
-// sameInAnyOrder: the order in which a question lists things is not part of it.
+// sameInAnyOrder: the order of the input does not matter.
 func sameInAnyOrder(w *world, s start) {
 	if w.r.IntN(8) > 0 {
 		return
@@ -213,15 +213,15 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 	return out
 }
 
-// bounded sets the deadline of the package comment for who has become impatient, and fails where one has passed.
+// bounded sets the deadline of the package comment for tickets older than Patience, and fails where one has passed.
 func (n *tally) bounded(w *world) {
-	q := w.asked()
+	q := w.bareQuestion()
 	for _, t := range competing(q) {
 		i := slices.IndexFunc(w.waiting, func(o *task) bool { return o.ticket.ID == t.ID })
 		task := w.waiting[i]
 		if task.deadline == 0 && q.Now-t.Arrival > max(int64(12*time.Hour), 9*int64(n.longest)) {
 			n.impatient++
-			older := 0 // no two arrive in the same nanosecond
+			older := 0 // no two have the same nanosecond
 			for _, o := range q.Tickets {
 				older += ordinal(o.Arrival < t.Arrival)
 			}
@@ -233,8 +233,9 @@ func (n *tally) bounded(w *world) {
 	}
 }
 
-// ask is a random job: on most devices or few, whole or shared, with or without an end, at home somewhere or not.
-func (w *world) ask() job.Spec {
+// randomSpec is a random job: on most devices or few, whole or shared, with or without an end, with or without
+// preferred devices.
+func (w *world) randomSpec() job.Spec {
 	spec := job.Spec{GPUs: []int{1, 1, 1, 1, 2, 2, 3, 4, 8}[w.r.IntN(9)]}
 	if w.r.IntN(2) == 0 {
 		spec.Share, spec.GPUs = gpu.Bytes(1+w.r.IntN(20))*gpu.GiB, 1+w.r.IntN(9)/6
@@ -254,13 +255,13 @@ func (w *world) ask() job.Spec {
 	if w.r.IntN(2) == 0 {
 		spec.Timeout = time.Minute + w.upTo(longest)
 	}
-	for w.r.IntN(2) == 0 { // what it had before comes first, and costs nobody his place
+	for w.r.IntN(2) == 0 { // preferred devices cost the ticket nothing in the order
 		spec.Prefer = append(spec.Prefer, w.machine.Devices[w.r.IntN(len(w.machine.Devices))].UUID)
 	}
 	return spec
 }
 
-// populate lets jobs arrive faster than the machine can do them, as long as not too many wait: few on every other day,
+// populate lets jobs arrive faster than the machine can run them, as long as not too many wait: few on every other day,
 // many on the days between. The first user asks for as much as all others together.
 func (w *world) populate(jobs int, each func(*task)) {
 	var arrive func()
@@ -271,7 +272,7 @@ func (w *world) populate(jobs int, each func(*task)) {
 		}
 		if w.changed = len(w.waiting) < crowd; w.changed {
 			uid := uint32(1000 + max(0, w.r.IntN(12)-5))
-			if task := w.arrive(uid, w.ask(), time.Minute+w.upTo(longest-time.Minute), w.r.Float64()); task != nil {
+			if task := w.arrive(uid, w.randomSpec(), time.Minute+w.upTo(longest-time.Minute), w.r.Float64()); task != nil {
 				each(task)
 			}
 		}
@@ -282,8 +283,8 @@ func (w *world) populate(jobs int, each func(*task)) {
 	w.in(0, arrive)
 }
 
-// In a calm world, without strangers and with waiters that act, everybody starts within the bound.
-func TestNobodyStarves(t *testing.T) {
+// In a calm world, without foreign processes and stopped waiters, every job starts within the bound.
+func TestNoJobStarves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, 24, 24, 40, 40, 80, 80, 80, 80)
 	n := &tally{longest: longest}
@@ -291,7 +292,7 @@ func TestNobodyStarves(t *testing.T) {
 	w.populate(jobs, func(*task) { n.bounded(w) })
 	w.run()
 	w.finish(n)
-	if n.impatient < 20 || n.ahead < 20 || n.beside < 200 {
+	if n.impatient < 20 || n.ahead < 20 || n.together < 200 {
 		t.Errorf("%+v: that proves little", n)
 	}
 }
@@ -303,8 +304,8 @@ func (w *world) finish(n *tally) {
 	w.t.Logf("%d starts until %s, %+v", w.starts, time.Duration(w.now), n)
 }
 
-// The bound is met where it is hard: the first user always holds a device, so that everybody else, who holds
-// none, stands before him; and somebody wants both devices, while there is always somebody who wants one.
+// The bound holds in a hard case. User 1000 always holds device 1, so tickets of users who hold none are ahead of its
+// ticket for device 0. User 1009 wants both devices, while there is always a ticket for one.
 func TestTheBoundIsMet(t *testing.T) {
 	w := newWorld(t, 3, 24, 24)
 	n := &tally{longest: time.Hour}
@@ -332,7 +333,7 @@ func TestTheBoundIsMet(t *testing.T) {
 	}
 }
 
-// In a rough world strangers come and go and waiters stop; what is promised about devices and order holds all the same.
+// In a rough world foreign processes come and go and waiters stop. The promises about devices and order still hold.
 func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, 24, 24, 40, 40, 80, 80, 80, 80)
@@ -349,7 +350,7 @@ func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
 	})
 	w.run()
 	w.finish(n)
-	if n.ahead < 20 || n.beside < 200 || n.passed < 100 {
+	if n.ahead < 20 || n.together < 200 || n.passed < 100 {
 		t.Errorf("%+v: that proves little", n)
 	}
 }

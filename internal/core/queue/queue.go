@@ -1,57 +1,65 @@
-// Package queue decides whose turn it is: which of the waiting tickets may start now. It never reads the machine, a
-// clock or a file, and it does not choose devices: that is pick's part. The same values in, in whatever order, give the
-// same answer.
+// Package queue decides which of the waiting tickets may start now. It must not read the machine, a clock or a file,
+// and it does not choose devices: package pick does. The same input, in any order, gives the same answer.
+//
+//	q := queue.Question{Now: now, Boot: boot, Tickets: waiting, Held: leases, Rooms: rooms}
+//	turn, next, ok := turn.See(q, me.Key(), all, queue.Overdue)
+//	if ok && next.Key() == me.Key() {
+//		// claim devices that queue.Kept does not name
+//	}
 //
 // # The order
 //
-// Tickets stand in this order: first those that are not passed over (see Turn); among them first those that have
-// waited longer than Patience, by arrival; then those whose user holds the fewest devices now; then by arrival. Of each
-// user the Compete earliest are looked at, so that nobody crowds others out by asking more often.
+// Tickets have this order: first those that were not passed over (see Turn); among them first those that have waited
+// longer than Patience, by arrival; then those whose user holds the fewest devices now; then by arrival. Of each user
+// only the Compete earliest tickets count, so that more requests give a user no advantage.
 //
-// # Who may start
+// # Which tickets may start
 //
 // The first ticket in that order may start as soon as enough of its devices have room for it. A later ticket may start
-// on whatever the tickets before it leave free. That alone would let requests for one device pass a request for eight for
-// ever. So a ticket that waits can have a reservation, and what a reservation costs is limited.
+// on what the tickets ahead of it leave free. By that rule alone, requests for one device could pass a request for
+// eight for ever. So a waiting ticket can have a reservation, whose cost is limited.
 //
 // # Reservations
 //
 // A reservation keeps a set of devices for a ticket: exactly as many as it needs, fixed when the reservation begins. It
-// begins as soon as one of them would lie idle, ends when the ticket starts or leaves, and lapses after a time that is
-// known at its beginning. Its price is how long others must be left alone for each moment that it lasts, so that of the
-// time of the ticket's devices at most a tenth is kept idle: 10·c/n - 1, at least 1, where n is the number of devices
-// that could serve the ticket and c how many of them it may keep idle (its count less one; its count where shares
-// of a device are concerned). A reservation is worth having if the set will be complete before it has lasted the ticket's
-// age divided by the price. There are two kinds:
+// begins when one of them would otherwise lie idle, ends when the ticket starts or leaves, and lapses at a time that is
+// fixed when it begins. Its price is the length of the pause after it, relative to its own length, in which its
+// ticket's devices cannot be reserved again. The price keeps the idle part of those devices' time to a tenth: 10·c/n -
+// 1, at least 1, where n is the number of devices that could serve the ticket and c how many of them the reservation
+// may keep idle (the ticket's count less one; its count if any of its devices carries shares or it wants one). A
+// reservation is worth having if the set will be complete before the reservation has lasted the ticket's age divided by
+// the price. There are two kinds:
 //
-//   - Certain: each lease in the set has an enforced end (--timeout). The set is the one that becomes free last among those
-//     that are complete at the earliest possible time, because that idles least. The reservation lapses at that time.
-//   - Guessed: a lease without an enforced end is taken to last as long again as it has lasted. The set is the one that is
-//     complete first. The reservation lapses when it has lasted the ticket's age divided by the price.
+//   - Certain: each lease in the set has an enforced end (--timeout). Of the sets that are complete at the earliest
+//     possible time, it is the one whose devices become free last, because that idles least. The reservation lapses at
+//     that time.
+//   - Guessed: a lease without an enforced end is assumed to last as long again as it has lasted. The set is the one
+//     that is complete first. The reservation lapses when it has lasted the ticket's age divided by the price.
 //
-// The first ticket in the order for which a reservation is worth having has it. No later ticket with a device in common
-// gets one meanwhile. When a reservation ends, none begins on the ticket's devices for as long as it has lasted, times the price.
+// The first ticket in the order for which a reservation is worth having gets it. No later ticket with a device in
+// common gets one meanwhile. After a reservation of length t, no reservation begins on any of the ticket's devices for
+// t times the price.
 //
 // A later ticket may use a reserved device in two cases:
 //
-//   - the reservation is certain, and the later ticket ends before it lapses, by its own enforced end;
+//   - the reservation is certain, and the later ticket has an enforced end before it lapses;
 //   - both want shares, and the device has room for both.
 //
-// A ticket whose owner has, together with what it wants, more devices than it says they may have at once (Ticket.Max) neither
-// starts nor reserves anything until leases of that owner end. Further shares of devices that its owner has cost none.
+// A ticket whose owner would have more devices than its limit (Ticket.Max) neither starts nor reserves anything until
+// leases of that owner end. A further share of a device that the owner has does not count.
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
-// Estimates of users do not count. While processes without a lease or sick devices leave a ticket too few devices, so that
-// it could not start even if all leases ended, it reserves nothing.
+// Estimates of users do not count. A ticket reserves nothing while processes without a lease or sick devices leave it
+// too few devices, so that it could not start even if all leases ended.
 //
 // # The bound
 //
 // Take a ticket that is among its user's Compete earliest, is not passed over, and has enough devices that are free or
-// leased. Let no job last longer than d, and let the ticket be older than Patience and than 9·d. From then on only the n
-// tickets that arrived before it are before it. No price is above 9, so for each of them, and for it, a
-// reservation is worth having at all times: a lease is never older than d. Each of their reservations is complete within d,
-// and a pause of at most 9·d follows. So the ticket starts at most (n+1)·10·d + d later. The price of that bound is at most a tenth of
-// the devices' time, whatever the jobs and whoever asks.
+// leased. Let no job last longer than d, and let the ticket be older than Patience and than 9·d. From then on only the
+// n tickets that arrived earlier are ahead of it. No price is above 9, and a lease is never older than d, so for each
+// of these tickets a reservation is worth having at all times. Each reservation is complete within d, and a pause of at
+// most 9·d follows. So the ticket starts at most (n+1)·10·d + d later. That bound costs at most a tenth of the devices'
+// time, whatever the load.
 package queue
 
 import (
@@ -66,40 +74,41 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Patience is how long a ticket stands behind users who hold fewer devices. Older ones go by arrival alone.
+// Patience is the age after which a ticket no longer waits for users who hold fewer devices: older ones are ordered by
+// arrival alone.
 const Patience = 12 * time.Hour
 
-// Compete is how many tickets of one user are looked at, the earliest.
+// Compete is how many tickets of one user count, the earliest.
 const Compete = 16
 
-// Question is what is known when somebody under the folder lock asks who may start. All tickets are of one scope: the same
-// Parent and Allocation.
+// Question is the state of the queue, read under the folder lock. All tickets are of one scope: the same Parent and
+// Allocation.
 type Question struct {
 	Now     int64                  // wall clock, ns since 1970: the clock of Ticket.Arrival
 	Boot    int64                  // CLOCK_BOOTTIME, ns: the clock of Lease.Until
-	Tickets []job.Ticket           // who waits, alive; a newcomer adds one with Arrival = Now
+	Tickets []job.Ticket           // of living waiters; a new request adds one with Arrival = Now
 	Held    []job.Lease            // all living leases
 	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
 	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
-	Passed  map[string]bool        // by Ticket.Key: tickets that let their turn pass; they come last
+	Passed  map[string]bool        // by Ticket.Key: tickets that did not start when they could; they come last
 
 	Reserved map[string]Reservation // by Ticket.Key, as Turn remembers them
 	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
 }
 
-// Order is the whole queue, first comes first; those that do not compete stand at the end. For places and for people.
+// Order is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.
 func Order(q Question) []job.Ticket {
 	competing, others := q.compete()
 	return append(competing, others...)
 }
 
-// Next is the ticket that may start now. It must leave alone what Kept names.
+// Next is the ticket that may start now. It must not use the devices that Kept names.
 func Next(q Question) (job.Ticket, bool) {
 	t, ok := q.walk().next()
 	return t, ok
 }
 
-// Kept are the devices that the ticket must not take now because one before it has reserved them, and which.
+// Kept maps each device that the ticket must not take now to the earlier ticket that has reserved it.
 func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	w := q.walk()
 	for _, t := range w.order {
@@ -111,7 +120,7 @@ func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	return nil
 }
 
-// compete splits the tickets into the Compete earliest of each user, in their order, and the rest by arrival.
+// compete returns the Compete earliest tickets of each user, in queue order, and the rest by arrival.
 func (q *Question) compete() (in, out []job.Ticket) {
 	byAge := slices.Clone(q.Tickets)
 	slices.SortFunc(byAge, byArrival)
@@ -127,13 +136,13 @@ func (q *Question) compete() (in, out []job.Ticket) {
 		}
 	}
 	slices.SortFunc(in, func(a, b job.Ticket) int {
-		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.Key()]), ordinal(q.Passed[b.Key()])), q.age(a, b, holds), byArrival(a, b))
+		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.Key()]), ordinal(q.Passed[b.Key()])), q.beforeArrival(a, b, holds), byArrival(a, b))
 	})
 	return in, out
 }
 
-// age compares what counts before arrival: impatience, and how much the users hold.
-func (q *Question) age(a, b job.Ticket, holds map[uint32]int) int {
+// beforeArrival compares what counts more than arrival: age above Patience, and how much the users hold.
+func (q *Question) beforeArrival(a, b job.Ticket, holds map[uint32]int) int {
 	if old, other := q.impatient(a), q.impatient(b); old || other {
 		return cmp.Compare(ordinal(other), ordinal(old))
 	}
@@ -142,12 +151,12 @@ func (q *Question) age(a, b job.Ticket, holds map[uint32]int) int {
 
 func (q *Question) impatient(t job.Ticket) bool { return q.Now-t.Arrival > int64(Patience) }
 
-// holds counts devices, not leases: who has several shares of one device holds one.
+// holds counts devices, not leases: several shares of one device count once.
 func (q *Question) holds(uid uint32) int {
 	return len(job.Owned(q.Held, uid, ""))
 }
 
-// byArrival orders any two tickets: nobody's order depends on the order of a list.
+// byArrival is a total order, so that the order of the input does not matter.
 func byArrival(a, b job.Ticket) int {
 	return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.UID, b.UID), strings.Compare(a.ID, b.ID))
 }
@@ -159,5 +168,5 @@ func ordinal(b bool) int {
 	return 0
 }
 
-// never is a time that does not come: nobody knows when.
+// never is the time of an unknown end.
 const never = math.MaxInt64

@@ -19,7 +19,7 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 		q.Boot = boot
 		turn, next, ok := turn.See(q, id, q.Tickets, Overdue)
 		if !ok {
-			return turn, "nobody"
+			return turn, "none"
 		}
 		return turn, next.ID
 	}
@@ -34,7 +34,7 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 		t.Fatalf("%s is next, %+v", next, turn)
 	}
 	if turn, next = see(turn, "1/stopped", 101+int64(Overdue)); next != "stopped" || len(turn.Passed) != 1 {
-		t.Fatalf("who acts again is not passed over: %s is next, %+v", next, turn)
+		t.Fatalf("a ticket that acts again is still passed over, or not next: %s is next, %+v", next, turn)
 	}
 	q.Tickets = q.Tickets[2:]
 	if turn, next = see(turn, "2/alive", 102+int64(Overdue)); next != "alive" || len(turn.Passed) != 0 {

@@ -8,72 +8,74 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Reservation keeps devices for a ticket that waits for several of them to be free at the same time.
+// Reservation keeps devices for a ticket that needs several of them free at the same time.
 type Reservation struct {
 	Devices []gpu.UUID `json:"devices"`           // as many as the ticket needs
 	Since   int64      `json:"since_ns"`          // CLOCK_BOOTTIME at its beginning
-	Seen    int64      `json:"seen_ns"`           // CLOCK_BOOTTIME when it last was in force for certain
+	Seen    int64      `json:"seen_ns"`           // CLOCK_BOOTTIME when it was last seen in force
 	Until   int64      `json:"until_ns"`          // CLOCK_BOOTTIME after which it has lapsed
-	Price   float64    `json:"price"`             // for how long none may begin for each moment that it lasts
+	Price   float64    `json:"price"`             // length of the pause after it, relative to its own length
 	Certain bool       `json:"certain,omitempty"` // enforced ends promise that all devices are free at Until
 }
 
-// tenth is the part of the devices' time that reservations may keep idle: one in ten.
+// tenth limits the devices' time that reservations may keep idle to one part in ten.
 const tenth = 10
 
-// reserve notes what a ticket that does not start now has reserved, or reserves from now on.
+// reserve records the reservation of a ticket that does not start now, or begins one.
 func (w *walk) reserve(t candidate) {
 	w.reached[t.Key()] = true
-	r, ok := w.reserved(t)
+	r, ok := w.current(t)
 	if !ok {
-		if r, ok = w.worth(t); !ok || !w.seek(t) || w.resting(t) || !w.idle(t, r.Devices) {
+		if r, ok = w.newReservation(t); !ok || !w.contend(t) || w.paused(t) || !w.contested(t, r.Devices) {
 			return
 		}
 	}
 	w.keeps = append(w.keeps, keep{t, r})
 }
 
-// reserved is the reservation that the ticket has already, as long as its set can still become complete.
-func (w *walk) reserved(t candidate) (Reservation, bool) {
+// current is the ticket's existing reservation; false where it has none or its set cannot become complete any more.
+func (w *walk) current(t candidate) (Reservation, bool) {
 	r, ok := w.q.Reserved[t.Key()]
 	if !ok || r.Since > w.q.Boot || r.Until < w.q.Boot || w.q.Passed[t.Key()] || len(r.Devices) != t.Count {
 		return r, false
 	}
-	return r, !slices.ContainsFunc(r.Devices, func(id gpu.UUID) bool { return !slices.Contains(t.devices, id) || !w.hopeful(t, id) })
+	return r, !slices.ContainsFunc(r.Devices, func(id gpu.UUID) bool { return !slices.Contains(t.devices, id) || !w.mayServe(t, id) })
 }
 
-// seek lets the ticket be the only one with a reservation on any of its devices; false where another one is that already.
-func (w *walk) seek(t candidate) bool {
-	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, sought := w.sought[id]; return sought && by != t.Key() }) {
+// contend makes the ticket the only one that may have a reservation on any of its devices; false where another one is
+// that already.
+func (w *walk) contend(t candidate) bool {
+	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, taken := w.contender[id]; return taken && by != t.Key() }) {
 		return false
 	}
 	for _, id := range t.devices {
-		w.sought[id] = t.Key()
+		w.contender[id] = t.Key()
 	}
 	return true
 }
 
-// resting tells whether one of the ticket's devices was reserved too recently.
-func (w *walk) resting(t candidate) bool {
+// paused reports whether one of the ticket's devices was reserved too recently.
+func (w *walk) paused(t candidate) bool {
 	return slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { return w.q.Rest[id] > w.q.Boot })
 }
 
-// hopeful tells whether the device has room for the ticket now or may have when its leases have ended.
-func (w *walk) hopeful(t candidate, id gpu.UUID) bool {
+// mayServe reports whether the device has room for the ticket now or may have when its leases have ended.
+func (w *walk) mayServe(t candidate, id gpu.UUID) bool {
 	return len(w.held[id]) > 0 || w.q.Ending[id] || w.room(t.Ticket, id)
 }
 
-// idle tells whether another ticket could use one of the devices now. Until then there is nothing to keep.
-func (w *walk) idle(t candidate, set []gpu.UUID) bool {
+// contested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect yet.
+func (w *walk) contested(t candidate, set []gpu.UUID) bool {
 	return len(w.q.Tickets) > 1 && slices.ContainsFunc(set, func(id gpu.UUID) bool { return w.room(t.Ticket, id) || w.shared(id) })
 }
 
-// shared tells whether the device carries shares, and so can carry more.
+// shared reports whether the device carries shares, and so can carry more.
 func (w *walk) shared(id gpu.UUID) bool {
 	return slices.ContainsFunc(w.held[id], func(e end) bool { return e.share > 0 })
 }
 
-// cost is how many devices the ticket may keep from others while it waits for its set; those that carry shares cost all the time.
+// cost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device of
+// the set counts, because it always has room for another share.
 func (w *walk) cost(t candidate) int {
 	if t.Share > 0 || slices.ContainsFunc(t.devices, w.shared) {
 		return t.Count
@@ -81,14 +83,14 @@ func (w *walk) cost(t candidate) int {
 	return t.Count - 1
 }
 
-// vacancy is when a device has room for a ticket.
+// vacancy is the time at which a device has room for a ticket.
 type vacancy struct {
 	id gpu.UUID
 	at int64 // CLOCK_BOOTTIME, ns
 }
 
-// worth is the reservation that the ticket can have from now on, if one is worth having.
-func (w *walk) worth(t candidate) (Reservation, bool) {
+// newReservation is the reservation that the ticket can have from now on, false where none is worth having.
+func (w *walk) newReservation(t candidate) (Reservation, bool) {
 	cost := w.cost(t)
 	if cost == 0 || w.q.Passed[t.Key()] {
 		return Reservation{}, false
@@ -113,11 +115,12 @@ func (w *walk) worth(t candidate) (Reservation, bool) {
 	return r, free[t.Count-1].at <= r.Until
 }
 
-// vacancies are the devices that the ticket may hope for and when each has room for it, as far as leases tell; first comes first.
+// vacancies lists the devices that may serve the ticket with the time at which each has room for it, as far as the
+// leases say; the first comes first.
 func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	var out []vacancy
 	for _, id := range t.devices {
-		if w.hopeful(t, id) {
+		if w.mayServe(t, id) {
 			out = append(out, vacancy{id, w.vacant(t, id, at)})
 		}
 	}
@@ -127,10 +130,10 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	return out
 }
 
-// vacant is when the device has room: for a share as soon as enough of it was given back, else when all leases have ended.
+// vacant is when the device has room: for a share as soon as enough shares have ended, else when all leases have ended.
 func (w *walk) vacant(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	leases := w.held[id]
-	if w.room(t.Ticket, id) || len(leases) == 0 { // without a lease it is hopeful because it is about to be left
+	if w.room(t.Ticket, id) || len(leases) == 0 { // without a lease, it may serve because it is about to become free
 		return w.q.Boot
 	}
 	slices.SortFunc(leases, func(a, b end) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(b.share, a.share)) })

@@ -141,7 +141,7 @@ func (s *scenario) room(f []string) {
 	}
 }
 
-// uids of names: their first letter.
+// uid of a name: by its first letter.
 func uid(name string) uint32 { return 1000 + uint32(name[0]) }
 
 func (s *scenario) lease(f []string) {
@@ -201,14 +201,14 @@ func (s *scenario) ticket(f []string) {
 	s.q.Tickets = append(s.q.Tickets, t)
 }
 
-// answer says what the package answers, in the words of the line.
+// answer is the package's answer in the words of the line.
 func (s *scenario) answer(f []string) string {
 	out := f[:1:1]
 	switch f[0] {
 	case "next":
 		next, ok := Next(s.q)
 		if !ok {
-			return "next nobody"
+			return "next none"
 		}
 		return "next " + next.ID
 	case "order":

@@ -9,24 +9,25 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Overdue is how long a ticket may be next, with what it wants free, before it is passed over: its owner is stopped.
+// Overdue is how long a ticket may be next, with its devices free, before it is passed over: its owner must be stopped.
 const Overdue = 2 * time.Second
 
-// Turn remembers, from one look at the queue to the next, whose turn it is and who let it pass. It is a hint: everybody may
-// write it, so nothing but waiting time may depend on it. The zero value is good. Methods change copies only.
+// Turn remembers between two reads of the queue which ticket is next and which were passed over. It is a hint: all
+// users can write it, so nothing but waiting time may depend on it. The zero value is valid. Methods change copies
+// only.
 type Turn struct {
 	Next   map[string]int64 `json:"next,omitempty"`   // by Ticket.Key: CLOCK_BOOTTIME (ns) since when it is next, one per scope
 	Passed map[string]int64 `json:"passed,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which it was passed over
-	Unsure map[string]int64 `json:"unsure,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which a device was seen that it does not know
+	Unsure map[string]int64 `json:"unsure,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which a device not in Ticket.Known was seen
 
 	Reserved map[string]Reservation `json:"reserved,omitempty"` // by Ticket.Key
 	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
 }
 
-// See decides whose turn it is. me is the Key of the ticket whose owner asks, "" for none: it is not passed over any more.
-// A ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it
-// is next. The answer is that of Next with q.Passed as the new Turn has it; turn.Next tells since when it
-// is next. alive are all tickets, of any scope: others are forgotten.
+// See decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed over. A
+// ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it is
+// next. The answer is that of Next with q.Passed as in the new Turn; turn.Next says since when the ticket is next.
+// alive are all tickets, of any scope: others are forgotten.
 func (t Turn) See(q Question, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
 	turn = t.clone(q, alive)
 	delete(turn.Passed, me)
@@ -55,7 +56,7 @@ func (t Turn) See(q Question, me string, alive []job.Ticket, overdue time.Durati
 	}
 }
 
-// reserve remembers the reservations that begin or continue, with the pauses that follow if they end now, and drops those
+// reserve records the reservations that begin or continue, with the pauses that follow if they end now, and drops those
 // that have ended. next is the Key of the ticket that may start: its reservation lasts until it does.
 func (t Turn) reserve(w *walk, next string) {
 	for _, other := range w.order {
@@ -92,7 +93,7 @@ func (t Turn) pass(q Question, next job.Ticket, me string) Turn {
 	return turn
 }
 
-// Put is the question with what the Turn knows of passed tickets and reservations.
+// Put returns the question with the passed tickets and reservations of the Turn.
 func (t Turn) Put(q Question) Question {
 	q.Passed = map[string]bool{}
 	for key := range t.Passed {
@@ -102,7 +103,8 @@ func (t Turn) Put(q Question) Question {
 	return q
 }
 
-// clone keeps what is known of living tickets, and the pauses that are not over, those after reservations that have lapsed included.
+// clone drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after reservations
+// that have lapsed.
 func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
@@ -111,13 +113,13 @@ func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	}
 	for _, a := range alive {
 		key := a.Key()
-		if at, ok := t.Next[key]; ok && past(at, q.Boot) {
+		if at, ok := t.Next[key]; ok && validTime(at, q.Boot) {
 			out.Next[key] = at
 		}
-		if at, ok := t.Passed[key]; ok && past(at, q.Boot) {
+		if at, ok := t.Passed[key]; ok && validTime(at, q.Boot) {
 			out.Passed[key] = at
 		}
-		if at, ok := t.Unsure[key]; ok && past(at, q.Boot) {
+		if at, ok := t.Unsure[key]; ok && validTime(at, q.Boot) {
 			out.Unsure[key] = at
 		}
 		switch r, ok := t.Reserved[key]; {
@@ -131,37 +133,38 @@ func (t Turn) clone(q Question, alive []job.Ticket) Turn {
 	return out
 }
 
-// past reports whether the time is one of this boot until now. All users can write the record, and no queue writes another time.
-func past(at, now int64) bool { return at >= 0 && at <= now }
+// validTime reports whether a time is of this boot and not in the future. All users can write the record, and the queue
+// writes no other times.
+func validTime(at, now int64) bool { return at >= 0 && at <= now }
 
-// adjusted is by how much the wall clock may have been changed since a reservation began.
-const adjusted = time.Minute
+// clockSlack is by how much the wall clock may have been changed since a reservation began.
+const clockSlack = time.Minute
 
-// plausible reports whether the rule can have made the reservation: all users can write the record. So an invented one keeps
-// devices no longer than one that the ticket could have had.
+// plausible reports whether the rules can have made the reservation. All users can write the record, and a forged
+// reservation must keep devices no longer than a real one could.
 func (r Reservation) plausible(q Question, t job.Ticket) bool {
-	if !(r.Price >= 1 && r.Price < tenth) || !past(r.Since, r.Seen) || !past(r.Seen, q.Boot) || r.Until < r.Since {
+	if !(r.Price >= 1 && r.Price < tenth) || !validTime(r.Since, r.Seen) || !validTime(r.Seen, q.Boot) || r.Until < r.Since {
 		return false
 	}
 	if distinct := slices.Compact(slices.Sorted(slices.Values(r.Devices))); len(r.Devices) != t.Count || len(distinct) != t.Count {
 		return false
 	}
-	age := (q.Now - t.Arrival) - (q.Boot - r.Since) + int64(adjusted)
+	age := (q.Now - t.Arrival) - (q.Boot - r.Since) + int64(clockSlack)
 	return float64(r.Until-r.Since)*r.Price <= float64(age)
 }
 
-// pause lets no reservation begin on the devices for as long as r has lasted at end, times its price.
+// pause forbids reservations on the devices, from end, for r's length until end times its price.
 func (t Turn) pause(devices []gpu.UUID, r Reservation, end, now int64) {
 	for _, id := range devices {
 		t.rest(id, end+int64(float64(end-r.Since)*r.Price), now)
 	}
 }
 
-// longestRest is the longest pause that is believed, a week: all users can write the record. A pause is no longer than the age that
-// the ticket had when its reservation began. So only after a ticket that has waited for more than a week it is cut short.
+// longestRest is the longest pause that is accepted, a week: all users can write the record. A real pause is no longer
+// than the ticket's age when its reservation began, so this cuts short only those of tickets older than a week.
 const longestRest = 14 * Patience
 
-// rest lets no reservation begin on the device before until.
+// rest forbids reservations on the device until a time.
 func (t Turn) rest(id gpu.UUID, until, now int64) {
 	if until = min(until, now+int64(longestRest)); until > max(now, t.Rest[id]) {
 		t.Rest[id] = until

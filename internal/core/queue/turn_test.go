@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// convoy is a machine with one free and one leased device, on which a ticket of uid 1 waits for both, and one of uid 2, "small",
-// for the free one. The first is older by age.
+// convoy is a machine with one free and one leased device, on which a ticket of uid 1 waits for both, and one of uid 2,
+// "small", for the free one. The first is older by age.
 func convoy(age time.Duration) Question {
 	q := Question{Now: int64(1_000_000 * time.Hour), Boot: int64(1000 * time.Hour),
 		Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {}},
@@ -23,7 +23,7 @@ func convoy(age time.Duration) Question {
 	return q
 }
 
-// until lets the time pass until the ticket may start.
+// until counts the time until the ticket may start.
 func until(t *testing.T, q Question, turn Turn, id string) (waited time.Duration) {
 	t.Helper()
 	const step = time.Minute
@@ -38,8 +38,8 @@ func until(t *testing.T, q Question, turn Turn, id string) (waited time.Duration
 	return waited
 }
 
-// TestForgedReservation: all users can write the record. A reservation that the rule cannot have made is dropped, and none lasts
-// longer than the ticket is old.
+// TestForgedReservation: all users can write the record. A reservation that the rules cannot have made is dropped, and
+// none lasts longer than the ticket is old.
 func TestForgedReservation(t *testing.T) {
 	const age = 8 * time.Hour
 	q := convoy(age)
@@ -67,7 +67,7 @@ func TestForgedReservation(t *testing.T) {
 			if c.r.Certain = certain; c.r.Devices == nil {
 				c.r.Devices = set
 			}
-			rest := map[gpu.UUID]int64{"GPU-0": boot + hours(10)} // or the ticket would reserve them by itself
+			rest := map[gpu.UUID]int64{"GPU-0": boot + hours(10)} // otherwise the ticket would reserve them now
 			got := until(t, q, Turn{Reserved: map[string]Reservation{"1/wide": c.r}, Rest: rest}, "small")
 			if got > c.most+2*time.Minute || c.most > 0 && got < c.most {
 				t.Errorf("%s: the other ticket waits %s, want %s", name, got, c.most)
@@ -76,7 +76,7 @@ func TestForgedReservation(t *testing.T) {
 	}
 }
 
-// TestForgedPause: no pause follows a reservation that the rule cannot have made.
+// TestForgedPause: no pause follows a reservation that the rules cannot have made.
 func TestForgedPause(t *testing.T) {
 	q := convoy(8 * time.Hour)
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestForgedRest(t *testing.T) {
 	}
 }
 
-// TestSameIDOfAnotherUser: a ticket named as another user's takes over nothing that is remembered of that one.
+// TestSameIDOfAnotherUser: a ticket with the ID of another user's ticket takes over nothing of its record.
 func TestSameIDOfAnotherUser(t *testing.T) {
 	q := convoy(8 * time.Hour)
 	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
@@ -131,42 +131,43 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 	}
 	q.Boot += int64(Overdue)
 	if turn, next, _ = turn.See(q, "1/same", q.Tickets, Overdue); next.UID != 1 || len(turn.Passed) != 1 || turn.Passed["0/same"] == 0 {
-		t.Errorf("%+v is next, %+v: who acts with the id of another keeps that one's turn", next, turn)
+		t.Errorf("%+v is next, %+v: a ticket with another's id keeps the other's turn", next, turn)
 	}
 }
 
-// TestForgedTimes: whatever stands in the record, a ticket whose owner is stopped holds others up for Overdue, and a request that
-// looks is not passed over.
+// TestForgedTimes: whatever the record contains, a ticket with a stopped owner holds up others for Overdue, and a
+// caller's own ticket is not passed over.
 func TestForgedTimes(t *testing.T) {
 	start := int64(time.Hour)
 	for _, at := range []int64{math.MinInt64, math.MinInt64 + start, -1, 0, start, start + 1, start + int64(Overdue), math.MaxInt64} {
 		q := Question{Boot: start, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {Whole: true}}}
-		for uid, id := range []string{"stopped", "looks"} {
+		for uid, id := range []string{"stopped", "polls"} {
 			q.Tickets = append(q.Tickets, job.Ticket{ID: id, UID: uint32(uid), Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
 		}
-		said := map[string]int64{"0/stopped": at, "1/looks": at}
+		said := map[string]int64{"0/stopped": at, "1/polls": at}
 		for name, turn := range map[string]Turn{"next": {Next: said}, "passed": {Passed: said}, "unsure": {Unsure: said}, "all": {Next: said, Passed: said, Unsure: said}} {
 			now, next, tickets := q, job.Ticket{}, []job.Ticket(nil)
 			for step := range 2 {
 				now.Boot = start + int64(step)*int64(Overdue)
 				turn, tickets = turn.Guess(q.Tickets, []gpu.UUID{"GPU-0", "GPU-1"}, now.Boot, Overdue)
-				turn, next, _ = turn.See(now, "1/looks", q.Tickets, Overdue)
+				turn, next, _ = turn.See(now, "1/polls", q.Tickets, Overdue)
 			}
-			if next.ID != "looks" || len(tickets[0].Devices) != 1 {
+			if next.ID != "polls" || len(tickets[0].Devices) != 1 {
 				t.Errorf("%s %d: after %s %s is next, and the stopped one keeps %v", name, at, Overdue, next.ID, tickets[0].Devices)
 			}
 			if name == "passed" {
 				now.Boot = start
 				if _, next, _ = (Turn{Passed: said}).See(now, "0/stopped", q.Tickets, Overdue); next.ID != "stopped" {
-					t.Errorf("%d: who looks is still passed over, %s is next", at, next.ID)
+					t.Errorf("%d: a ticket that polls is still passed over, %s is next", at, next.ID)
 				}
 			}
 		}
 	}
 }
 
-// TestPauseOfDays: the pause after a reservation of a ticket that has waited for days is as long as the price says. On one of two
-// devices jobs follow each other all the time, so a ticket for both is never served, and the other one lies idle a fifth of the time.
+// TestPauseOfDays: the pause after a reservation of a ticket that has waited for days is as long as the price says.
+// Jobs follow each other on one of two devices without a gap, so a ticket for both is never served, and the other
+// device lies idle a fifth of the time.
 func TestPauseOfDays(t *testing.T) {
 	q, turn, reserved := convoy(6*24*time.Hour), Turn{}, 0
 	for range 180 { // five times the first reservation, which lasts a quarter of the ticket's age
@@ -180,7 +181,7 @@ func TestPauseOfDays(t *testing.T) {
 	}
 }
 
-// TestPauseOnAllDevices: after a reservation none begins on any device of its ticket, in the set or not.
+// TestPauseOnAllDevices: after a reservation none begins on any of the ticket's devices, in the set or not.
 func TestPauseOnAllDevices(t *testing.T) {
 	q := convoy(8 * time.Hour)
 	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)

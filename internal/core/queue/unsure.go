@@ -9,13 +9,13 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Guess adds to each ticket the devices that are there and that it does not know. One that appeared after the ticket was
-// written may suit it; only its owner can tell, and renews the ticket at its next look. Until then nobody who came later shall
-// take the device.
+// Guess adds to each ticket the devices that exist and are not in Ticket.Known. A device that appeared after the ticket
+// was written may suit it; only the ticket's owner can decide that, and renews the ticket at its next poll. Until then
+// no later ticket may take the device.
 //
-// That holds for a time only, counted from the first moment at which a device was seen that the ticket does not know, and not
-// again before the ticket is renewed. So a ticket whose owner is stopped, or cannot see the device (in a container), or says
-// on purpose that it knows nothing, keeps nothing for longer than one that is next and does not come.
+// The addition lasts for within, counted from the first time that such a device was seen, and does not start again
+// before the ticket is renewed. So a ticket whose owner is stopped, cannot see the device (in a container), or omits
+// known devices on purpose holds up others no longer than a ticket that is next and does not start.
 func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within time.Duration) (Turn, []job.Ticket) {
 	turn := t
 	turn.Unsure = maps.Clone(t.Unsure)
@@ -31,7 +31,7 @@ func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within t
 			continue
 		}
 		since, seen := turn.Unsure[ticket.Key()]
-		if !seen || !past(since, boot) {
+		if !seen || !validTime(since, boot) {
 			since = boot
 			turn.Unsure[ticket.Key()] = boot
 		}

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// A device that a ticket does not know is kept for it as long as one that is next may let a device lie, and not again.
+// TestGuess: an unknown device is kept for a ticket for Overdue, and not again.
 func TestGuess(t *testing.T) {
 	there := []gpu.UUID{"GPU-0", "GPU-1", "GPU-2"}
 	tickets := []job.Ticket{
@@ -46,10 +46,10 @@ func TestGuess(t *testing.T) {
 	if len(tickets[0].Devices) != 1 {
 		t.Error("a ticket was changed in place")
 	}
-	_, got = devices(turn, 99) // the record is of another boot, or somebody wrote it
+	_, got = devices(turn, 99) // of another boot, or forged
 	same("a time that has not come", got, guessed...)
 
-	// Nothing else of the turn is lost on the way, and what is remembered of tickets that are gone is forgotten.
+	// Other records of living tickets remain, and those of tickets that are gone are dropped.
 	full := Turn{Next: map[string]int64{"0/old": 1}, Passed: map[string]int64{"0/knows": 2}, Unsure: turn.Unsure}
 	next, _ := full.Guess(tickets, there, 200, Overdue)
 	if next.Next["0/old"] != 1 || next.Passed["0/knows"] != 2 {

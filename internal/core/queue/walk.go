@@ -7,14 +7,14 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// walk goes through the tickets in order and remembers what those that wait have reserved.
+// walk goes through the tickets in order and collects the reservations of those that wait.
 type walk struct {
-	q       *Question
-	order   []candidate
-	held    map[gpu.UUID][]end // leases that keep a device from the tickets
-	reached map[string]bool    // by Ticket.Key: the tickets that do not start
-	keeps   []keep
-	sought  map[gpu.UUID]string // the ticket that has, or is the next to have, a reservation for one of its devices
+	q         *Question
+	order     []candidate
+	held      map[gpu.UUID][]end // leases that block a device for the tickets
+	reached   map[string]bool    // by Ticket.Key: the tickets that do not start
+	keeps     []keep
+	contender map[gpu.UUID]string // by device: Key of the only ticket that may have a reservation there
 }
 
 // candidate is a ticket with those of its devices that exist and that its owner may have now, each once.
@@ -23,7 +23,7 @@ type candidate struct {
 	devices []gpu.UUID
 }
 
-// end is what is known of the end of a lease (CLOCK_BOOTTIME, ns; never: nothing), and what share it then gives back.
+// end is the end of a lease (CLOCK_BOOTTIME, ns; never: unknown), and the share that it then gives back.
 type end struct {
 	certain, guessed int64
 	share            gpu.Bytes
@@ -36,7 +36,7 @@ type keep struct {
 }
 
 func (q *Question) walk() *walk {
-	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, sought: map[gpu.UUID]string{}}
+	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}}
 	tickets, _ := q.compete()
 	for _, t := range tickets {
 		if c := (candidate{t, q.devices(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
@@ -45,20 +45,20 @@ func (q *Question) walk() *walk {
 	}
 	for id := range q.Rooms {
 		for _, l := range q.Held {
-			if l.Holds(id) && !q.inside(l, id) {
+			if l.Holds(id) && !q.ignored(l, id) {
 				w.held[id] = append(w.held[id], q.end(l))
 			}
 		}
 	}
 	for _, t := range w.order {
-		if _, ok := w.reserved(t); ok {
-			w.seek(t)
+		if _, ok := w.current(t); ok {
+			w.contend(t)
 		}
 	}
 	return w
 }
 
-// next is the first ticket that may start. What those before it have reserved is in keeps.
+// next is the first ticket that may start. w.keeps has the reservations of the tickets ahead of it.
 func (w *walk) next() (job.Ticket, bool) {
 	for _, t := range w.order {
 		if w.fits(t) {
@@ -69,15 +69,15 @@ func (w *walk) next() (job.Ticket, bool) {
 	return job.Ticket{}, false
 }
 
-// inside tells leases that do not keep the device from the scope's tickets: the lease that they wait in and those around
-// that one, another scheduler's where the devices were given by one, and parts of a lease that counts anyway, because
-// they end with it. A parent counts only if it is of the same user and has the device too.
-func (q *Question) inside(l job.Lease, id gpu.UUID) bool {
+// ignored reports leases that do not block the device for the scope's tickets: the lease that they wait in and its
+// parents, those outside the allocation of another scheduler, and sub-leases of a lease that counts, because they end
+// with it. A parent counts only if it is of the same user and has the device too.
+func (q *Question) ignored(l job.Lease, id gpu.UUID) bool {
 	scope := q.scope()
 	if scope.Allocation != "" && l.Allocation != scope.Allocation {
 		return true
 	}
-	around := q.around(scope.Parent)
+	around := q.ancestors(scope.Parent)
 	if slices.Contains(around, l.ID) {
 		return true
 	}
@@ -94,8 +94,8 @@ func (q *Question) scope() job.Ticket {
 	return q.Tickets[0]
 }
 
-// around lists the lease and those that it is a part of.
-func (q *Question) around(id string) []string {
+// ancestors lists the lease and its parents.
+func (q *Question) ancestors(id string) []string {
 	var out []string
 	for id != "" && !slices.Contains(out, id) {
 		out = append(out, id)
@@ -108,7 +108,7 @@ func (q *Question) around(id string) []string {
 	return out
 }
 
-// end is what is known of the lease's end. One that should have ended and has not has no known end.
+// end estimates the end of a lease. It is unknown for a lease that is past its end.
 func (q *Question) end(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
 	if l.Until > q.Boot {
@@ -120,10 +120,10 @@ func (q *Question) end(l job.Lease) end {
 	return e
 }
 
-// devices are those of the ticket that exist and that its owner may have now, each once.
+// devices lists those of the ticket that exist and that its owner may have now, each once.
 func (q *Question) devices(t job.Ticket) []gpu.UUID {
 	out := make([]gpu.UUID, 0, len(t.Devices))
-	may := q.may(t)
+	may := q.permitted(t)
 	for _, id := range t.Devices {
 		if _, exists := q.Rooms[id]; exists && may(id) && !slices.Contains(out, id) {
 			out = append(out, id)
@@ -132,11 +132,12 @@ func (q *Question) devices(t job.Ticket) []gpu.UUID {
 	return out
 }
 
-// Full reports whether the ticket's owner has so much that the ticket can get nothing, whatever is free (Ticket.Max).
-func (q *Question) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.may(t)) }
+// Full reports whether the owner has so many devices that the ticket can get none, even free ones (Ticket.Max).
+func (q *Question) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.permitted(t)) }
 
-// may tells which devices the ticket's owner may get now. It follows what pick.Place does with the same rule.
-func (q *Question) may(t job.Ticket) func(gpu.UUID) bool {
+// permitted reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the same
+// limit.
+func (q *Question) permitted(t job.Ticket) func(gpu.UUID) bool {
 	if t.Max <= 0 {
 		return func(gpu.UUID) bool { return true }
 	}
@@ -147,7 +148,7 @@ func (q *Question) may(t job.Ticket) func(gpu.UUID) bool {
 	return func(id gpu.UUID) bool { return t.Share > 0 && len(own) <= t.Max && own[job.DeviceHash(id)] }
 }
 
-// room tells whether the device could be given to the ticket now, if no other ticket waited.
+// room reports whether the device could be given to the ticket now, if no other ticket waited.
 func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
 	r := w.q.Rooms[id]
 	if t.Share > 0 {
@@ -156,7 +157,6 @@ func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
 	return r.Whole && (t.Memory <= 0 || r.Free != nil && *r.Free >= t.Memory)
 }
 
-// fits tells whether the ticket may start now.
 func (w *walk) fits(t candidate) bool {
 	n := 0
 	for _, id := range t.devices {
@@ -177,7 +177,7 @@ func (w *walk) blocker(t job.Ticket, id gpu.UUID) *keep {
 	return nil
 }
 
-// harmless are the two cases in which a later ticket may use a reserved device.
+// harmless reports the two cases in which a later ticket may use a reserved device.
 func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
 	if k.Certain && t.Timeout > 0 && int64(t.Timeout) <= k.Until-w.q.Boot {
 		return true

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// world is a machine with users, jobs and strangers, in memory. Time goes from event to event; at each one whoever is
-// next starts, until nobody is.
+// world is a machine with users, jobs and foreign processes, in memory. Time advances from event to event; after each
+// one, tickets start until none is next.
 type world struct {
 	t         *testing.T
 	r         *rand.Rand
@@ -30,7 +30,7 @@ type world struct {
 	checks    []func(w *world, s start)
 	starts    int
 	lapses    map[string]int64 // by ticket: the event at the end of its reservation
-	changed   bool             // since everybody acted last, something that may let somebody start
+	changed   bool             // since the last settle, something that may let a ticket start
 }
 
 // task is one job from its arrival to its end.
@@ -42,7 +42,7 @@ type task struct {
 	half     bool
 	lease    job.Lease
 	stopped  bool  // its waiter does not act
-	deadline int64 // by which the bound says that it starts; 0 when it says nothing yet
+	deadline int64 // until which the bound says that it starts; 0 before the bound applies
 }
 
 // stranger is a process without a lease.
@@ -52,7 +52,7 @@ type stranger struct {
 	uses gpu.Bytes
 }
 
-// start is one start as the checks see it: the question, who started, and on what.
+// start is one start as the checks see it: the question, the job, and its devices.
 type start struct {
 	q    Question
 	task *task
@@ -112,7 +112,7 @@ func (w *world) run() {
 	}
 }
 
-// settle lets everybody act who waits and is not stopped.
+// settle lets all waiters act that are not stopped.
 func (w *world) settle() {
 	for !w.t.Failed() {
 		w.measure()
@@ -139,7 +139,7 @@ func (w *world) settle() {
 	}
 }
 
-// lapse lets everybody act again when a reservation has lapsed.
+// lapse lets all waiters act again when a reservation has lapsed.
 func (w *world) lapse() {
 	for id, r := range w.turn.Reserved {
 		if w.lapses[id] != r.Until {
@@ -149,15 +149,15 @@ func (w *world) lapse() {
 	}
 }
 
-// question is what a claimant sees now.
+// question is the state that a waiter sees now.
 func (w *world) question() Question {
-	q := w.asked()
+	q := w.bareQuestion()
 	q.Rooms = pick.Rooms(w.machine, q.Held, w.context(0))
 	return q
 }
 
-// asked is the question without the machine. Arrivals are of the wall clock.
-func (w *world) asked() Question {
+// bareQuestion is the question without the machine. Arrivals are of the wall clock.
+func (w *world) bareQuestion() Question {
 	q := Question{Now: birth + w.now, Boot: boot + w.now}
 	for _, task := range w.waiting {
 		q.Tickets = append(q.Tickets, task.ticket)
@@ -176,7 +176,7 @@ func (w *world) context(uid uint32) pick.Context {
 	return in
 }
 
-// measure makes the machine as its readings would be now.
+// measure sets the machine's readings for this moment.
 func (w *world) measure() {
 	w.machine.Processes = nil
 	used := make([]gpu.Bytes, len(w.machine.Devices))
@@ -220,16 +220,16 @@ func (w *world) arrive(uid uint32, spec job.Spec, lasts time.Duration, uses floa
 	return task
 }
 
-// start claims as a waiter whose turn it is does.
-func (w *world) start(q Question, who *task) {
-	in := w.context(who.ticket.UID)
-	in.Kept = Kept(q, who.ticket.ID, who.ticket.UID)
-	plan, refusal := pick.Place(who.spec, w.machine, q.Held, in)
+// start claims devices as the waiter that is next does.
+func (w *world) start(q Question, started *task) {
+	in := w.context(started.ticket.UID)
+	in.Kept = Kept(q, started.ticket.ID, started.ticket.UID)
+	plan, refusal := pick.Place(started.spec, w.machine, q.Held, in)
 	if refusal != nil {
-		w.t.Errorf("%+v is next, but %v: %+v", who.ticket, refusal, refusal.Reasons)
+		w.t.Errorf("%+v is next, but %v: %+v", started.ticket, refusal, refusal.Reasons)
 		return
 	}
-	s := start{q: q, task: who}
+	s := start{q: q, task: started}
 	for _, g := range plan.Devices {
 		s.on = append(s.on, g.UUID)
 	}
@@ -237,18 +237,18 @@ func (w *world) start(q Question, who *task) {
 		check(w, s)
 	}
 	w.starts++
-	who.lease = job.Lease{ID: "l" + who.ticket.ID, UID: who.ticket.UID, Devices: s.on, Share: who.spec.Share, PID: 10_000 + w.starts, Since: time.Unix(0, birth+w.now), SinceBoot: q.Boot}
-	if who.spec.Timeout > 0 {
-		who.lease.Until = q.Boot + int64(who.spec.Timeout)
-		who.lasts = min(who.lasts, who.spec.Timeout)
+	started.lease = job.Lease{ID: "l" + started.ticket.ID, UID: started.ticket.UID, Devices: s.on, Share: started.spec.Share, PID: 10_000 + w.starts, Since: time.Unix(0, birth+w.now), SinceBoot: q.Boot}
+	if started.spec.Timeout > 0 {
+		started.lease.Until = q.Boot + int64(started.spec.Timeout)
+		started.lasts = min(started.lasts, started.spec.Timeout)
 	}
-	w.waiting = slices.DeleteFunc(w.waiting, func(t *task) bool { return t == who })
-	w.running = append(w.running, who)
-	w.in(who.lasts/2, func() { who.half, w.changed = true, false })
-	w.in(who.lasts, func() { w.running = slices.DeleteFunc(w.running, func(t *task) bool { return t == who }) })
+	w.waiting = slices.DeleteFunc(w.waiting, func(t *task) bool { return t == started })
+	w.running = append(w.running, started)
+	w.in(started.lasts/2, func() { started.half, w.changed = true, false })
+	w.in(started.lasts, func() { w.running = slices.DeleteFunc(w.running, func(t *task) bool { return t == started }) })
 }
 
-// visit lets a stranger use part of what nobody was promised.
+// visit starts a foreign process that uses part of the memory that is not promised.
 func (w *world) visit(pid int, stays time.Duration) {
 	i := w.r.IntN(len(w.machine.Devices))
 	d := w.machine.Devices[i]

@@ -14,7 +14,7 @@ import (
 
 var limits = Limits{Share: 8 * gpu.GiB, Grace: 3 * time.Second}
 
-// uses are processes 100, 101, … with so many GiB; below zero: not told.
+// uses are processes 100, 101, … with so many GiB; negative: no figure.
 func uses(gib ...float64) (out []Use) {
 	for i, n := range gib {
 		u := Use{PID: 100 + i, Start: 7, Command: "train.py"}
@@ -47,9 +47,9 @@ func said(o Order) string {
 func TestJudge(t *testing.T) {
 	const dark = -100 // the driver does not answer
 	for _, c := range []struct {
-		name  string
-		looks [][]float64 // one per second
-		want  []string
+		name    string
+		samples [][]float64 // one per second
+		want    []string
 	}{
 		{"within", [][]float64{{}, {7}, {4, 4}}, []string{"", "", ""}},
 		{"over", [][]float64{{7}, {16}, {16}, {16}, {16}, {16}, {16}, {16}}, []string{"", "W", "", "", "T100", "", "", "K100"}},
@@ -58,19 +58,19 @@ func TestJudge(t *testing.T) {
 		{"comes and goes", [][]float64{{9}, {7}, {9}, {7}, {9}}, []string{"W", "", "", "", "T100"}},
 		{"ends when asked", [][]float64{{16}, {16}, {16}, {16}, {}, {}}, []string{"W", "", "", "T100", "", ""}},
 		{"starts another", [][]float64{{16}, {16}, {16}, {16}, {1, 16}, {1, 16}, {1, 16}}, []string{"W", "", "", "T100", "T101", "", "K100"}},
-		{"not told", [][]float64{{-1}, {-1}, {3, -1}, {-1}, {-1}}, []string{"B", "", "", "", ""}},
-		{"some not told, and the rest too much", [][]float64{{9, -1}, {9, -1}, {9, -1}, {9, -1}}, []string{"W", "", "", "T100"}},
+		{"no figure", [][]float64{{-1}, {-1}, {3, -1}, {-1}, {-1}}, []string{"B", "", "", "", ""}},
+		{"some without a figure, and the rest too much", [][]float64{{9, -1}, {9, -1}, {9, -1}, {9, -1}}, []string{"W", "", "", "T100"}},
 		{"no answer", [][]float64{{dark}, {dark}, {9}, {dark}, {dark}, {dark}, {9}}, []string{"B", "", "W", "B", "", "", "T100"}},
 		{"no answer any more", [][]float64{{9}, {9}, {dark}, {dark}, {dark}, {dark}, {7}}, []string{"W", "", "B", "", "", "", ""}},
 		{"forgiven only after a while in one piece", [][]float64{{9}, {7}, {9}, {7}, {7}, {9}}, []string{"W", "", "", "", "", "T100"}},
 		{"no answer, an answer, no answer", [][]float64{{dark}, {7}, {dark}}, []string{"B", "", "B"}},
-		{"exactly the share, and one not told", [][]float64{{8, -1}}, []string{"B"}},
+		{"exactly the share, and one without a figure", [][]float64{{8, -1}}, []string{"B"}},
 		{"nothing on it", [][]float64{{9, 0}, {9, 0}, {9, 0}, {9, 0}}, []string{"W", "", "", "T100"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var k Case
 			var got []string
-			for i, gib := range c.looks {
+			for i, gib := range c.samples {
 				s := Sample{At: time.Duration(i) * time.Second, Uses: uses(gib...)}
 				if len(gib) == 1 && gib[0] == dark {
 					s = Sample{At: s.At, Blind: "no answer"}
@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeReused: another process under the same number was never asked.
+// TestJudgeReused: a process with the reused PID of another one was never sent SIGTERM.
 func TestJudgeReused(t *testing.T) {
 	var k Case
 	var o Order
@@ -112,7 +112,7 @@ func TestJudgeReused(t *testing.T) {
 	}
 }
 
-// TestJudgePart: who keeps to a share of his own inside is ended only when there is nobody else.
+// TestJudgePart: a process in a sub-lease with a share of its own is ended only when there are no others.
 func TestJudgePart(t *testing.T) {
 	for want, keeps := range map[string][]bool{"T101": {true, false}, "T100": {false, true}, "T100 T101": {true, true}} {
 		var k Case
@@ -129,8 +129,8 @@ func TestJudgePart(t *testing.T) {
 	}
 }
 
-// TestJudgeNever: whatever is seen, nobody is ended on a look within the share or without a figure, nobody without having been
-// warned a grace before, and nobody killed who was not asked a grace before.
+// TestJudgeNever: no process is ended on a measurement within the share or without a figure, none without a warning a
+// grace before, and none gets SIGKILL without SIGTERM a grace before.
 func TestJudgeNever(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -174,9 +174,9 @@ func TestWords(t *testing.T) {
 	for got, want := range map[string]string{
 		o.Warning(n, limits, uses(6, 10)):                         "train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 18G",
 		o.Ending(n, limits, uses(6, 10), uses(6), false):          "asking train.py (process 100) to end (SIGTERM): train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 18G",
-		Order{Blind: "no answer within 5 s"}.Blindness(n, limits): "cannot measure lease k3f9 on GPU 2: no answer within 5 s; nothing is ended, and nobody sees to it that it stays within its share of 8 GiB",
+		Order{Blind: "no answer within 5 s"}.Blindness(n, limits): "cannot measure lease k3f9 on GPU 2: no answer within 5 s; nothing is ended, and its share of 8 GiB is not enforced",
 		Order{Sum: 9 * gpu.GiB}.Warning(n, limits, uses(9)):       "train.py (process 100) uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 10G",
-		Order{Sum: 9 * gpu.GiB}.Ending(n, limits, nil, nil, true): "ending nobody (SIGKILL): nobody uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 10G",
+		Order{Sum: 9 * gpu.GiB}.Ending(n, limits, nil, nil, true): "ending no process (SIGKILL): no process uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 10G",
 		Order{Sum: 9 * gpu.GiB}.Untouched(n, limits, uses(9)):     "cannot end train.py (process 100), which is not of the user of lease k3f9, although 9 GiB is used on GPU 2 and the share is 8 GiB",
 	} {
 		if got != want {

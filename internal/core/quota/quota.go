@@ -1,5 +1,10 @@
-// Package quota decides about the memory quota of a shared lease: how hard it can be here, which settings of frameworks
-// carry it, and what follows from one measurement after another. It measures nothing and ends nothing itself.
+// Package quota decides about the memory quota of a shared lease: how strictly it can be enforced on this machine,
+// which settings of frameworks apply it, and what follows from the measurements:
+//
+//	level, note, refusal := quota.Level(spec.Quota, spec.Require, means)
+//	c, order := c.See(quota.Limits{Share: share, Grace: grace}, sample)
+//
+// It must not measure or end anything itself.
 package quota
 
 import (
@@ -9,14 +14,14 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Means says for each level why it cannot be had here; "" where it can.
+// Means says for each level why it is not available; "" where it is.
 type Means struct {
 	Watch string
 	MPS   string
 }
 
-// Level is how hard the quota will be, with what to say when that is less than was asked; less than required is a refusal for
-// ever. MPS needs somebody who watches too: its limit is per process, and a client that does not reach it has none.
+// Level is the level of the quota, with a note when that is less than asked. Less than required is a permanent refusal.
+// MPS needs a watching process too: its limit is per process, and a client that bypasses it has none.
 func Level(asked, required job.Quota, can Means) (level job.Quota, note string, refusal *job.Refusal) {
 	asked = harder(harder(asked, required), job.Watch)
 	level, why := asked, ""
@@ -26,7 +31,7 @@ func Level(asked, required job.Quota, can Means) (level job.Quota, note string, 
 	}
 	if can.Watch != "" {
 		level, why = job.NoQuota, can.Watch
-		note = "nobody sees to it that this share is kept: " + can.Watch
+		note = "no process enforces this share: " + can.Watch
 	}
 	if rank(level) >= rank(required) {
 		return level, note, nil
@@ -62,9 +67,9 @@ func rank(q job.Quota) int {
 	return 0
 }
 
-// context is what a CUDA context, its libraries and workspaces take beside what a framework counts: one to a few hundred
-// MiB (cupy/cupy docs/source/user_guide/memory.rst). The driver's list, and so the share, has it in.
+// context is what a CUDA context, its libraries and workspaces use in addition to what a framework counts: one to a few
+// hundred MiB (cupy/cupy docs/source/user_guide/memory.rst). The driver's list, and so the share, includes it.
 const context = 512 * gpu.MiB
 
-// Room is how much of a share a process may allocate itself, once what its context takes is left out.
+// Room is the part of a share that a process may allocate itself, without its context.
 func Room(share gpu.Bytes) gpu.Bytes { return max(share-context, share/2) }

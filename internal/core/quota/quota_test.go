@@ -22,8 +22,8 @@ func TestLevel(t *testing.T) {
 		{"asked and impossible", job.MPS, "", Means{MPS: "no such program"}, job.Watch, "no such program; the share is measured from outside instead", ""},
 		{"asked, watch required", job.MPS, job.Watch, Means{MPS: "no"}, job.Watch, "measured from outside", ""},
 		{"required and impossible", job.MPS, job.MPS, Means{MPS: "no such program"}, "", "", "--require-quota mps asks: NVIDIA's Multi-Process Service cannot limit it: no such program"},
-		{"nobody watches", "", "", Means{Watch: "it is PID 1"}, job.NoQuota, "nobody sees to it", ""},
-		{"mps that nobody can verify", job.MPS, "", Means{Watch: "it is PID 1"}, job.NoQuota, "it is PID 1", ""},
+		{"no watching", "", "", Means{Watch: "it is PID 1"}, job.NoQuota, "no process enforces", ""},
+		{"mps that cannot be verified", job.MPS, "", Means{Watch: "it is PID 1"}, job.NoQuota, "it is PID 1", ""},
 		{"watch required and impossible", "", job.Watch, Means{Watch: "it is PID 1"}, "", "", "--require-quota watch asks: it is PID 1"},
 	} {
 		level, note, refusal := Level(c.asked, c.required, c.can)

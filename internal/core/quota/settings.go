@@ -11,26 +11,26 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Own is the variable that lists the settings made here, as NAME=VALUE separated by semicolons: a job inside of the lease can
-// tell them from its user's own.
+// Own is the variable that lists the settings made here, as NAME=VALUE separated by semicolons, so that a job inside
+// the lease can distinguish them from the user's own.
 const Own = "GPUARD_LIMITS"
 
-// The names of JAX's fraction of a device's memory. With both set it ends with an error (jax-ml/jax, jaxlib/xla_client.py). The
-// older one is written, because every version reads it, and programs that set one themselves mostly set that.
+// The names of JAX's fraction of a device's memory. With both set it fails (jax-ml/jax, jaxlib/xla_client.py). The
+// older one is written: every version reads it, and most programs that set one set that.
 const (
 	jax      = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 	jaxNewer = "XLA_CLIENT_MEM_FRACTION"
 )
 
-// setting is one framework's limit that works by its environment alone, in every version that knows the name.
+// setting is one framework's limit that is set by the environment alone, in every version that has the name.
 type setting struct {
 	name  string
 	also  []string // other names of the same thing
 	value func(room, total gpu.Bytes) string
 }
 
-// settings lists them. PyTorch is not among them: versions that do not know per_process_memory_fraction in
-// PYTORCH_CUDA_ALLOC_CONF end with an error, and which version a job will load cannot be known.
+// settings lists them. PyTorch is not among them: versions without per_process_memory_fraction in
+// PYTORCH_CUDA_ALLOC_CONF fail on it, and the version that a job will load is not known.
 func settings() []setting {
 	return []setting{
 		{jax, []string{jaxNewer}, func(room, total gpu.Bytes) string {
@@ -41,7 +41,7 @@ func settings() []setting {
 		}},
 		// Bytes per device (cupy/cupy docs/source/reference/environment.rst).
 		{"CUPY_GPU_MEMORY_LIMIT", nil, func(room, _ gpu.Bytes) string { return fmt.Sprint(int64(room)) }},
-		// No limit, but without it TensorFlow takes the whole device at once (tensorflow.org/guide/gpu).
+		// No limit, but without it TensorFlow takes the whole device when it starts (tensorflow.org/guide/gpu).
 		{"TF_FORCE_GPU_ALLOW_GROWTH", nil, func(gpu.Bytes, gpu.Bytes) string { return "true" }},
 	}
 }
@@ -52,8 +52,8 @@ const (
 	threadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
 
-// ThroughMPS are the limits of a client: memory on each device, by UUID because daemon and client may count differently, and
-// the percentage of its processors, 0 for all.
+// ThroughMPS returns the limits of a client: memory on each device, by UUID because daemon and client may number
+// devices differently, and the percentage of its processors, 0 for all.
 func ThroughMPS(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
 	limits := make([]string, len(devices))
 	for i, d := range devices {
@@ -66,10 +66,10 @@ func ThroughMPS(devices []job.Given, share gpu.Bytes, threads int) []visible.Var
 	return out
 }
 
-// Settings are the variables that make a job keep a share of each device by itself: those of frameworks, where env has none of
-// the names, and through, what leads it through MPS. What an outer lease set that way is replaced, or removed where this one
-// has nothing to say: a job with share 0 has whole devices. total is the memory of the largest device, 0 where one does
-// not say.
+// Settings returns the variables with which a job limits itself to its share of each device: those of frameworks, where
+// env has none of the names, and through, which connects it to MPS. Settings of an outer lease are replaced, or removed
+// where this lease has none: a job with share 0 has whole devices. total is the memory of the largest device, 0 where a
+// device does not report it.
 func Settings(env visible.Env, share, total gpu.Bytes, through []visible.Var) []visible.Var {
 	ours, _ := env.Lookup(Own)
 	before := strings.Split(ours, ";")
@@ -97,7 +97,7 @@ func Settings(env visible.Env, share, total gpu.Bytes, through []visible.Var) []
 	return out
 }
 
-// frameworks are the settings that the user has not made; mine tells those of an outer lease from the user's.
+// frameworks returns the settings that the user has not made; mine reports those that an outer lease has made.
 func frameworks(env visible.Env, share, total gpu.Bytes, mine func(string) bool) (out []visible.Var) {
 	for _, s := range settings() {
 		users := slices.ContainsFunc(append([]string{s.name}, s.also...), func(name string) bool {

@@ -48,7 +48,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestThroughMPS: what leads a job through MPS is the lease's, and gone in a lease inside of it that does not go through.
+// TestThroughMPS: the variables for MPS are the lease's, and removed in an inner lease that does not use MPS.
 func TestThroughMPS(t *testing.T) {
 	devices := []job.Given{{UUID: "GPU-a"}, {UUID: "GPU-b"}}
 	through := ThroughMPS(devices, 8*gpu.GiB, 50)
@@ -59,7 +59,7 @@ func TestThroughMPS(t *testing.T) {
 	if got := ThroughMPS(devices[:1], gpu.GiB, 0); len(got) != 1 || got[0].Value != "GPU-a=512M" {
 		t.Errorf("without threads: %+v", got)
 	}
-	outer := visible.Env{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=90"} // the user's own is another value than ours
+	outer := visible.Env{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=90"} // the user's own value differs from ours
 	for _, v := range Settings(outer, 8*gpu.GiB, 24*gpu.GiB, through[:1]) {
 		outer = append(outer, v.Name+"="+v.Value)
 	}

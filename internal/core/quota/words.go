@@ -8,19 +8,19 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Names are what people call a lease and a device in the sentences.
+// Names are the lease and the device in the sentences.
 type Names struct {
 	Lease  string
 	Device string // "GPU 2"
 }
 
-// Warning says how much is used, what the share is, what happens else, and what to ask for next time.
+// Warning says how much is used, what the share is, what will happen, and what to ask for next time.
 func (o Order) Warning(n Names, l Limits, uses []Use) string {
 	return fmt.Sprintf("%s on %s, and the share of lease %s is %s; give memory back, or it is ended in %s. Next time ask for --share %s",
 		used(uses, o.Sum), n.Device, n.Lease, l.Share, span(l.Grace), Ask(o.Sum))
 }
 
-// Ending says who is ended now, how, and why.
+// Ending says which processes are ended now, how, and why.
 func (o Order) Ending(n Names, l Limits, uses, who []Use, force bool) string {
 	how := "asking " + processes(who) + " to end (SIGTERM)"
 	if force {
@@ -30,19 +30,20 @@ func (o Order) Ending(n Names, l Limits, uses, who []Use, force bool) string {
 		how, used(uses, o.Sum), n.Device, n.Lease, l.Share, Ask(o.Sum))
 }
 
-// Untouched says who is above the share and is not ended, because it is another user's or no more the one that was measured.
+// Untouched names a process that is not ended although the sum is above the share, because it is another user's or no
+// longer the one that was measured.
 func (o Order) Untouched(n Names, l Limits, who []Use) string {
 	return fmt.Sprintf("cannot end %s, which is not of the user of lease %s, although %s is used on %s and the share is %s",
 		processes(who), n.Lease, o.Sum, n.Device, l.Share)
 }
 
-// Blindness says that nobody can tell, and that nothing is ended.
+// Blindness says that the share cannot be checked, and that no process is ended.
 func (o Order) Blindness(n Names, l Limits) string {
-	return fmt.Sprintf("cannot measure lease %s on %s: %s; nothing is ended, and nobody sees to it that it stays within its share of %s",
+	return fmt.Sprintf("cannot measure lease %s on %s: %s; nothing is ended, and its share of %s is not enforced",
 		n.Lease, n.Device, o.Blind, l.Share)
 }
 
-// Ask is the size to write next time for what was used: a tenth more, rounded up to what people write, such as "18G".
+// Ask is the size to request next time for this use: a tenth more, rounded up, such as "18G".
 func Ask(sum gpu.Bytes) string {
 	want := sum + sum/10
 	step, unit := gpu.GiB, "G"
@@ -70,7 +71,7 @@ func used(uses []Use, sum gpu.Bytes) string {
 
 func processes(uses []Use) string {
 	if len(uses) == 0 {
-		return "nobody"
+		return "no process"
 	}
 	list := slices.Clone(uses)
 	slices.SortStableFunc(list, func(a, b Use) int { return int(size(b)>>10) - int(size(a)>>10) })

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Advise adds what can be done, in words for the user uid, about devices of m that are not well and about leases whose
-// command is gone. Who is no owner of such a lease has to ask for its end.
+// Advise adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose command
+// has ended. Users who do not own such a lease have to ask its owner.
 func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -26,7 +26,7 @@ func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
 	}
 }
 
-// Using adds what each lease uses on each of its devices; lease says which one a process belongs to.
+// Using adds the memory that each lease uses on each of its devices; lease maps a process to its lease.
 func (s *Report) Using(lease map[int]string) {
 	for i := range s.Devices {
 		s.Devices[i].using(lease)
@@ -50,7 +50,7 @@ func (d *Device) using(lease map[int]string) {
 				sum += *p.Memory
 			}
 		}
-		if seen && known { // that none is listed does not prove that none is there
+		if seen && known { // an empty list does not prove that there are no processes
 			l.Memory = new(sum)
 		}
 	}

@@ -2,15 +2,15 @@ package status
 
 import "time"
 
-// Standing is where a request stands that waits for devices.
+// Standing is the place of a request that waits for devices.
 type Standing struct {
 	Want    string    // "1 GPU", "2 GPUs with 20 GiB"
 	Place   int       // 1 is next; 0 unknown
-	Of      int       // how many wait for the same devices; 0 unknown
+	Of      int       // how many requests wait for the same devices; 0 unknown
 	Since   time.Time // when it began to wait
-	Ahead   string    // who is next, while what they want is free: "train.py of bob (PID 77)"; "" otherwise
-	Stuck   bool      // none of what is in the way ends by itself: a person has to act
-	Holders []Holder  // what is in the way, in the order of the devices
+	Ahead   string    // the request that is next, while its devices are free: "train.py of bob (PID 77)"; "" otherwise
+	Stuck   bool      // no obstacle ends without help: a user or an administrator has to act
+	Holders []Holder  // the obstacles, in the order of the devices
 }
 
 // Holder is what keeps one device.
@@ -20,7 +20,7 @@ type Holder struct {
 	Command string    // base name; "" when unknown
 	PID     int       // 0 when unknown
 	Since   time.Time // zero when unknown
-	Keeper  string    // who keeps the lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
+	Keeper  string    // process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
 	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not
-	Text    string    // what is in the way where no command is: "drained: fan exchange (root, since 2 Jan 15:04)"
+	Text    string    // the obstacle where it is no command: "drained: fan exchange (root, since 2 Jan 15:04)"
 }

@@ -1,5 +1,9 @@
-// Package status joins a machine with the leases on it: who uses what, since when, and what keeps a device from being leased.
-// It decides nothing of its own; busy is what package pick says to somebody who asks.
+// Package status joins a machine with the leases on it: who uses what, since when, and why a device cannot be leased:
+//
+//	report := status.Of(machine, leases, time.Now())
+//	report.Inside(os.Getenv("GPUARD_LEASE"))
+//
+// It must not decide anything itself: a device is busy if package pick refuses it.
 package status
 
 import (
@@ -15,7 +19,7 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Report is a machine with who uses what, as `gpuard status` shows it and as its JSON. Lists are never nil.
+// Report is a machine with the use of its devices, as `gpuard status` shows it and as its JSON. Lists are never nil.
 type Report struct {
 	Schema      string        `json:"schema"`      // "gpuard.status/1"
 	Now         time.Time     `json:"now"`         // ages count up to here
@@ -24,16 +28,17 @@ type Report struct {
 	Driver      string        `json:"driver"`      // "" when unknown
 	CUDA        string        `json:"cuda"`        // "" when unknown
 	Devices     []Device      `json:"devices"`     // in index order per vendor
-	Waiting     []Waiting     `json:"waiting"`     // who waits for devices, first comes first
-	Unavailable []Unavailable `json:"unavailable"` // why devices cannot be read at all
+	Waiting     []Waiting     `json:"waiting"`     // requests that wait for devices, the next first
+	Unavailable []Unavailable `json:"unavailable"` // vendors whose devices cannot be read
 	Problems    []string      `json:"problems"`    // what could not be read
 	Notes       []string      `json:"notes"`       // what is odd about the leases, and devices that no reader knows
 }
 
-// Use says who has a device, whatever its health.
+// Use is how a device is used, whatever its health.
 type Use string
 
-// Uses of a device. Draining: whoever has it keeps it, and nobody gets it. Busy means that processes without a lease use more than is tolerated.
+// Uses of a device. Draining: its present leases stay, and no new ones are given. Busy: processes without a lease use
+// more than is tolerated.
 const (
 	Free     Use = "free"
 	Leased   Use = "leased"
@@ -53,8 +58,8 @@ type Device struct {
 	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
 	Health         health.State `json:"health"`
 	Why            []string     `json:"why"`     // reasons of the health, empty when it is ok
-	Remedy         string       `json:"remedy"`  // what mends its health; "" when there is nothing to do
-	Drained        string       `json:"drained"` // who takes it out of use, since when and why; "" when nobody does
+	Remedy         string       `json:"remedy"`  // what repairs its health; "" when there is nothing to do
+	Drained        string       `json:"drained"` // who takes it out of use, since when and why; "" when it is not drained
 	XIDs           []XID        `json:"xids"`    // errors that the driver reported and that are not settled, oldest first
 	Reason         string       `json:"reason"`  // why it cannot be leased now, "" when it can
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
@@ -88,17 +93,17 @@ type Lease struct {
 	Since      *time.Time `json:"since"`
 	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
 	Memory     *gpu.Bytes `json:"memory"`           // that its processes use on this device; null when unknown, or none is listed
-	Share      gpu.Bytes  `json:"share,omitempty"`  // promised on this device; 0: the device is the lease's alone
-	Quota      job.Quota  `json:"quota,omitempty"`  // how hard the share is kept; "" by nobody
-	Ended      bool       `json:"ended"`            // the command is gone, somebody else holds the lease
-	HeldBy     []Keeper   `json:"held_by"`          // who does, as far as it is known
-	KeptUntil  *time.Time `json:"kept_until"`       // it ended, and its lease waits for its next start until then; null for others
-	Remedy     string     `json:"remedy"`           // what ends a lease whose command is gone; "" for others
+	Share      gpu.Bytes  `json:"share,omitempty"`  // promised on this device; 0: an exclusive lease
+	Quota      job.Quota  `json:"quota,omitempty"`  // how strictly the share is enforced; "" not at all
+	Ended      bool       `json:"ended"`            // the command has ended, another process holds the lock
+	HeldBy     []Keeper   `json:"held_by"`          // processes that hold the lock, as far as known
+	KeptUntil  *time.Time `json:"kept_until"`       // its command has ended, and it waits for the next start until then; null for others
+	Remedy     string     `json:"remedy"`           // what ends a lease whose command has ended; "" for others
 	Unreadable bool       `json:"unreadable"`       // only its devices are known
-	Here       bool       `json:"here"`             // whoever asks is inside of it
+	Here       bool       `json:"here"`             // the caller is inside it
 }
 
-// Keeper is a process that keeps a lease whose command is gone.
+// Keeper is a process that keeps a lease whose command has ended.
 type Keeper struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // "" when unknown
@@ -123,13 +128,13 @@ type Unavailable struct {
 	Remedy string    `json:"remedy"`
 }
 
-// Of joins a machine with the live leases on it. It decides nothing itself: what counts as busy is what
-// pick.Place says to somebody who asks for every device at once. Unavailable lists vendors that could not be read.
+// Of joins a machine with the live leases on it. A device counts as busy if pick.Place refuses it to a caller who asks
+// for every device. unavailable lists vendors that could not be read.
 func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	return With(pick.DefaultTolerance(), m, leases, now, unavailable...)
 }
 
-// With is Of where other use than the usual counts as free.
+// With is Of with another tolerance than the default.
 func With(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	s := Report{
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
@@ -149,13 +154,13 @@ func With(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.T
 	return s
 }
 
-// verdicts asks for everything that can be given and keeps the answer for each device and slice.
+// verdicts requests every device and slice and returns the reason for each.
 func verdicts(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
 	var all []string
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		switch {
-		case d.UUID == "": // silent or lost before it said one
+		case d.UUID == "": // it did not answer before it reported a UUID
 			all = append(all, fmt.Sprintf("%s:%d", d.Vendor, d.Index))
 		case len(d.MIG) == 0:
 			all = append(all, string(d.UUID))
@@ -176,7 +181,7 @@ func verdicts(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now ti
 	return out
 }
 
-// nameOf is the UUID of a device, or its index where it never said one.
+// nameOf is the UUID of a device, or its index where it has not reported one.
 func nameOf(id gpu.UUID, index int) string {
 	if id != "" {
 		return string(id)
@@ -221,7 +226,7 @@ func (v statusView) device(d *gpu.Device) Device {
 	return out
 }
 
-// fill adds who uses the device: leases, processes, and what follows from them.
+// fill adds the use of the device: leases, processes, and what follows from them.
 func (v statusView) fill(d *Device) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
@@ -273,7 +278,7 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 	return out
 }
 
-// Inside marks the lease that whoever asks is in; an empty id marks none.
+// Inside marks the lease that the caller is in; an empty id marks none.
 func (s *Report) Inside(id string) {
 	mark := func(leases []Lease) {
 		for i := range leases {
@@ -288,7 +293,7 @@ func (s *Report) Inside(id string) {
 	}
 }
 
-// Unread adds one note for each vendor of which others has devices that no reader reported: only variables are known.
+// Unread adds one note for each vendor in others without a reported device: gpuard knows only its variables.
 func (s *Report) Unread(others []gpu.Device) {
 	for _, v := range []struct {
 		vendor        gpu.Vendor
@@ -308,7 +313,8 @@ func (s *Report) Unread(others []gpu.Device) {
 	}
 }
 
-// foreign is a guess where the process tree is not known: on a leased device everything of its holder counts as the job's.
+// foreign guesses where the process tree is not known: on a leased device every process of its owner counts as the
+// job's.
 func foreign(p gpu.Process, held []job.Lease) bool {
 	return !slices.ContainsFunc(held, func(l job.Lease) bool {
 		if p.UID != nil {
@@ -326,7 +332,7 @@ func shared(held []job.Lease) bool {
 	return len(held) > 0 && !slices.ContainsFunc(held, alone)
 }
 
-// odd lists what should not be: two leases on one device, leases that cannot be read or that lead nowhere.
+// odd lists inconsistencies: two leases on one device, leases that cannot be read or have unknown devices.
 func (v statusView) odd() []string {
 	var notes []string
 	for i := range v.m.Devices {

@@ -52,7 +52,7 @@ func TestStatusOfUse(t *testing.T) {
 		{Leased, health.OK, 1},
 		{Busy, health.OK, 0}, // a process without a lease
 		{Free, health.OK, 0}, // a small one
-		{Busy, health.OK, 0}, // memory of nobody
+		{Busy, health.OK, 0}, // memory of no process
 		{Leased, health.OK, 1},
 		{Free, health.Unhealthy, 0},
 		{Free, health.Degraded, 0},
@@ -74,7 +74,7 @@ func TestStatusOfUse(t *testing.T) {
 	}
 }
 
-// A device that hung, or was lost, before it said its UUID is not taken for another one.
+// A device without a UUID, because it hung or was lost before it reported one, is not taken for another one.
 func TestStatusOfNameless(t *testing.T) {
 	m := statusMachine(t, "demo:3xL4")
 	m.Devices[0].UUID, m.Devices[0].Problem = "", "no answer within 5s"
@@ -100,7 +100,7 @@ func TestStatusOfSlices(t *testing.T) {
 	}
 }
 
-// A device is called shared when shares are all that is on it.
+// A device is called shared when it has shares and nothing else.
 func TestStatusOfShares(t *testing.T) {
 	m := statusMachine(t, "demo:1xL4")
 	lease := func(id, parent string, share gpu.Bytes) job.Lease {
@@ -183,7 +183,7 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// TestProhibited: a GPU that lets no program in is not free, and says why.
+// TestProhibited: a GPU whose compute mode allows no program is not free, and the reason says so.
 func TestProhibited(t *testing.T) {
 	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1", Vendor: gpu.NVIDIA, ComputeMode: "prohibited"}}}
 	d := Of(m, nil, time.Now()).Devices[0]
@@ -192,7 +192,7 @@ func TestProhibited(t *testing.T) {
 	}
 }
 
-// Devices that no reader knows get one note for each vendor; what a reader reported gets none.
+// Vendors without a reader get one note each; devices that a reader reported get none.
 func TestStatusOfUnread(t *testing.T) {
 	m := statusMachine(t, "demo:1xL4")
 	s := Of(m, nil, statusNow)

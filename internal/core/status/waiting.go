@@ -7,7 +7,7 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Waiting is one request in the line.
+// Waiting is one request in the queue.
 type Waiting struct {
 	Place   int        `json:"place"` // from 1, among those inside the same lease or allocation
 	ID      string     `json:"id"`    // of its ticket
@@ -20,12 +20,12 @@ type Waiting struct {
 	Share   gpu.Bytes  `json:"share,omitempty"`
 	Parent  string     `json:"parent,omitempty"` // lease inside which it waits
 	Since   *time.Time `json:"since"`
-	Stopped bool       `json:"stopped"`        // that process is stopped
-	Passed  bool       `json:"passed"`         // it, or another one of its user, was next and did not come: others go before it
-	Most    int        `json:"most,omitempty"` // devices that a rule gives its user at once, where that is what it waits for
+	Stopped bool       `json:"stopped"`        // the waiting process is stopped
+	Passed  bool       `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
+	Most    int        `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
 }
 
-// Queue adds those who wait, in the order of the line. passed, stopped and full say what is true of a ticket besides.
+// Queue adds the waiting requests in queue order. passed, stopped and full report further facts about a ticket.
 func (s *Report) Queue(line []job.Ticket, passed, stopped, full func(t job.Ticket) bool) {
 	for i, t := range line {
 		most := 0

@@ -15,34 +15,34 @@ import (
 // Usable says whether a framework can use a GPU.
 type Usable string
 
-// What a framework says about itself.
+// Values of Usable: a framework's own answer.
 const (
 	Yes     Usable = "yes"
 	No      Usable = "no"
 	Unknown Usable = "unknown"
 )
 
-// Framework is what the job's framework reports when it is asked in a process of its own with the job's environment.
+// Framework is what a framework of the job reports when it is run in a new process with the job's environment.
 type Framework struct {
 	Name    string            `json:"name"`    // "PyTorch"
 	Version string            `json:"version"` // "" unknown
 	Built   string            `json:"built"`   // "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown
 	GPU     Usable            `json:"gpu"`
-	Devices []FrameworkDevice `json:"devices"` // what it sees, where it tells; never nil
-	Error   string            `json:"error"`   // why it sees none, or why it could not be asked
-	PID     int               `json:"pid"`     // process of the job it was found in
+	Devices []FrameworkDevice `json:"devices"` // that it sees, if it lists them; never nil
+	Error   string            `json:"error"`   // why it sees none, or why it could not be run
+	PID     int               `json:"pid"`     // process of the job that has it loaded
 }
 
 // FrameworkDevice is one GPU as a framework names it.
 type FrameworkDevice struct {
 	Name string   `json:"name"`
-	UUID gpu.UUID `json:"uuid"` // "" where the framework does not tell
+	UUID gpu.UUID `json:"uuid"` // "" where the framework does not report it
 }
 
-// cpuBuild is a framework that was built without any GPU in mind.
+// cpuBuild is the build of a framework without GPU support.
 const cpuBuild = "CPU"
 
-// The frameworks that are known, by the words that the asking program understands.
+// The known frameworks, by the names that witness.py uses.
 const (
 	pytorch    = "pytorch"
 	tensorflow = "tensorflow"
@@ -93,8 +93,8 @@ func Recognize(exe string, libraries []string) []string {
 	return found
 }
 
-// isLlama knows llama.cpp's own programs that read the option below; any other program would start its work if it were
-// started again (ggml-org/llama.cpp common/arg.cpp and tools/).
+// isLlama recognizes llama.cpp's own programs that read the option below. Any other program would start its work if it
+// were run again (ggml-org/llama.cpp common/arg.cpp and tools/).
 func isLlama(exe string) bool {
 	return slices.Contains([]string{
 		"llama-server", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity", "llama-embedding", "llama-parallel",
@@ -102,7 +102,8 @@ func isLlama(exe string) bool {
 	}, path.Base(exe))
 }
 
-// gpuLibraries are the mapped files through which a program reaches a GPU: the vendors' drivers and run time libraries.
+// gpuLibraries lists the mapped files through which a program reaches a GPU: the vendors' drivers and runtime
+// libraries.
 func gpuLibraries(libraries []string) []string {
 	var found []string
 	for _, l := range libraries {
@@ -118,11 +119,11 @@ func gpuLibraries(libraries []string) []string {
 //go:embed witness.py
 var witness string
 
-// marker begins the line of the answer: importing a framework may print anything before it.
+// marker begins the line of the answer: importing a framework may print other lines first.
 const marker = "gpuard-witness "
 
-// Question returns the arguments that make the job's own program say what its frameworks see; ok is false for a program
-// that cannot be asked.
+// Question returns the arguments with which the job's own program reports what its frameworks see; ok is false for a
+// program that has no such arguments.
 func Question(exe string, frameworks []string) (args []string, ok bool) {
 	base := path.Base(exe)
 	switch {
@@ -134,8 +135,8 @@ func Question(exe string, frameworks []string) (args []string, ok bool) {
 	return nil, false
 }
 
-// isPython knows the interpreters by their names: "python3", "python3.13t", "pypy3.10". Others that begin so are programs of
-// their own ("python3-config"), and would start their work.
+// isPython recognizes interpreters by their names: "python3", "python3.13t", "pypy3.10". Other programs with such a
+// prefix ("python3-config") would start their work.
 func isPython(base string) bool {
 	for _, name := range []string{"python", "pypy"} {
 		if version, ok := strings.CutPrefix(base, name); ok {
@@ -145,12 +146,12 @@ func isPython(base string) bool {
 	return false
 }
 
-// Answers reads what the asked program printed. A framework that it says nothing about is there with an error.
+// Answers reads what the program printed. A framework that is missing there is returned with an error.
 func Answers(frameworks []string, out []byte) []Framework {
 	said := map[string]Framework{}
 	for line := range bytes.Lines(out) {
 		if _, answer, ok := bytes.Cut(line, []byte(marker)); ok {
-			_ = json.Unmarshal(answer, &said) // an answer of another form is no answer
+			_ = json.Unmarshal(answer, &said) // malformed: treated as missing
 		}
 	}
 	if _, list, ok := strings.Cut(string(out), "Available devices:\n"); ok && slices.Contains(frameworks, llama) {
@@ -177,7 +178,7 @@ func Answers(frameworks []string, out []byte) []Framework {
 	return all
 }
 
-// short keeps the last line of an error, which is what Python puts last and C++ mostly first and last.
+// short keeps the last line of an error: Python puts the message there, and so does C++, mostly in its only line.
 func short(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := []rune(gpu.Clean(lines[len(lines)-1]))
@@ -185,7 +186,7 @@ func short(text string) string {
 }
 
 // llamaDevices reads the list of `llama-cli --list-devices`: two blanks, the device's name, a colon, its description
-// (ggml-org/llama.cpp common/arg.cpp). Accelerators that are no GPUs, such as BLAS, are in it too.
+// (ggml-org/llama.cpp common/arg.cpp). It also has accelerators that are no GPUs, such as BLAS.
 func llamaDevices(list string) Framework {
 	w := Framework{GPU: No}
 	for line := range strings.Lines(list) {
@@ -211,7 +212,7 @@ func (w *Framework) release() string {
 	return text
 }
 
-// inability says why a framework can use no GPU.
+// inability says why a framework cannot use a GPU.
 func (w *Framework) inability() string {
 	if w.Built == cpuBuild {
 		return strings.TrimSpace(w.Name+" "+w.Version) + " is built for the CPU alone"
@@ -229,7 +230,7 @@ func (w *Framework) remedy() string {
 	return "gpuard explain --probe shows what the driver answers; does the framework need a newer driver?"
 }
 
-// Sentence is what the framework said, for people.
+// Sentence is the framework's report in words.
 func (w *Framework) Sentence() string {
 	switch {
 	case w.GPU == No:

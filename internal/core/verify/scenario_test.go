@@ -32,7 +32,7 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	name   string
 	facts  Facts
-	shown  bool // the promise was said
+	shown  bool // the promise was printed
 	answer []string
 }
 

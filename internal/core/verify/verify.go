@@ -1,13 +1,16 @@
-// Package verify says whether a job is on the devices that it was promised. Three witnesses are weighed: the environment
-// it was started with, the driver's list of processes, and what the job's own framework reports. Judge reads no clock, no
-// process and no driver; whoever calls it brings the facts.
+// Package verify decides whether a job runs on the devices that it was promised, from three witnesses: the environment
+// it was started with, the driver's list of processes, and what the job's own framework reports. It must not read a
+// clock, a process or the driver; the caller does that:
 //
-// The order of weight: a process outside its lease harms others, so it is told first; then a process on a device that its
-// environment does not show; then the proof, for which any sighting will do as long as all are inside. Only when nothing was
-// seen anywhere do the reasons for that count: the list cannot be read, its framework cannot use a GPU, its environment shows
-// none, it came to its own end, or it has worked on the CPU for as long as one cared to wait.
+//	f := verify.Judge(verify.Facts{PID: pid, Machine: m, Promised: ids, Sightings: seen})
+//	fmt.Println(f.Line())
 //
-// A guess accuses nobody: where reading the environment is one, a device beside it is not a wrong one.
+// The order of weight: a process outside its lease comes first, because it harms others; then a process on a device
+// that its environment does not show; then the proof, for which any sighting suffices if all are inside. Only without
+// any sighting do the reasons for that count: the list cannot be read, the framework cannot use a GPU, the environment
+// shows none, the job came to its own end, or it has worked on the CPU for all of Patience.
+//
+// A guess makes no accusation: if the reading of the environment is a guess, a device outside it is not a wrong one.
 package verify
 
 import (
@@ -17,7 +20,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Verdict is one word for the answer. The words are part of the JSON output: add, never rename.
+// Verdict is the result in one word. The words are part of the JSON output: add, never rename.
 type Verdict string
 
 // Verdicts.
@@ -30,7 +33,7 @@ const (
 	NotMeasurable Verdict = "not-measurable"
 )
 
-// Words is the verdict as people read it.
+// Words is the verdict for users.
 func (v Verdict) Words() string {
 	switch v {
 	case WrongDevice:
@@ -50,35 +53,35 @@ func (v Verdict) Words() string {
 // Bad reports whether the job certainly is not where it should be.
 func (v Verdict) Bad() bool { return v == WrongDevice || v == OutsideLease || v == CPU }
 
-// Finding is the answer.
+// Finding is the result.
 type Finding struct {
 	Verdict Verdict  `json:"verdict"`
 	Text    string   `json:"text"`   // process, device, memory and variable, in one sentence
-	Remedy  string   `json:"remedy"` // what to type or change; "" when all is well
-	Notes   []string `json:"notes"`  // what else is worth knowing, one sentence each; never nil
+	Remedy  string   `json:"remedy"` // what to type or change; "" when nothing is wrong
+	Notes   []string `json:"notes"`  // further facts, one sentence each; never nil
 }
 
 // Line is verdict and sentence on one line.
 func (f Finding) Line() string { return f.Verdict.Words() + ": " + f.Text }
 
-// Facts are what the witnesses said about one job so far.
+// Facts are what is known of one job so far.
 type Facts struct {
 	PID     int
 	Command string      // base name
 	Machine gpu.Machine // the devices, for their names
 
-	Promised []gpu.UUID // what the environment at its start shows
+	Promised []gpu.UUID // devices that the environment at its start shows
 	Besides  []gpu.UUID // what it shows to programs of the vendor's other runtime, which obeys other variables
-	Mask     string     // variable and value that decided that ("CUDA_VISIBLE_DEVICES=2"); "" when none is set
+	Mask     string     // variable and value that decide Promised ("CUDA_VISIBLE_DEVICES=2"); "" when none is set
 	Doubt    string     // why Promised is a guess; "" when it is certain
 	Unread   string     // why the environment could not be read; "" when it was
-	Reading  string     // what to do about that; "" for asking as its owner or as root
+	Reading  string     // what to do about that; "" for running verify as its owner or as root
 	Lease    string     // id; "" without a lease
 	Leased   []gpu.UUID // nil without a lease
 
 	Sightings []Sighting // by the driver, of any process of the job
 	Unlisted  string     // why the driver's list of processes could not be read; "" when it was
-	Mend      string     // what to do about that; "" where nobody knows
+	Mend      string     // what to do about that; "" where unknown
 	Looks     int        // how often that list was read while the job ran
 
 	Frameworks []Framework
@@ -89,23 +92,23 @@ type Facts struct {
 	CPUTime  time.Duration // used by all its processes while they were watched
 	Patience time.Duration // how long to watch before "never seen" means something
 	Ended    bool          // none of its processes is alive
-	Signal   string        // that ended its first process, or was sent to it by whoever waited ("SIGINT"); "" without one
-	Unheard  bool          // nobody knows how its first process ended
+	Signal   string        // that ended its first process, or was sent to it by the caller ("SIGINT"); "" without one
+	Unheard  bool          // how its first process ended is unknown
 	Notes    []string      // surprises in reading the environment
 }
 
-// Sighting is one process on one device, as the driver listed it.
+// Sighting is one process on one device in the driver's list.
 type Sighting struct {
 	PID     int
 	Command string // base name
 	GPU     gpu.UUID
 	Peak    *gpu.Bytes // the most memory seen; nil when the driver does not say
 	Kind    gpu.Kind
-	First   time.Duration // since the watching began
+	First   time.Duration // since the start of watching
 	Last    time.Duration
 }
 
-// blindWait is how long a job whose environment shows no GPU is watched all the same: a script may set the variable itself.
+// blindWait is how long a job whose environment shows no GPU is watched: a script may set the variable itself.
 const blindWait = 2 * time.Second
 
 // looksNeeded is how often the list must have been read before a job that has ended was certainly on no device.
@@ -162,13 +165,14 @@ func (f *Facts) unseen() (Verdict, string, string) {
 	return TooEarly, f.tooEarlyText(), f.tooEarlyRemedy()
 }
 
-// cut: a signal kept it from coming to its own end, or may have. What it would have done later is not known.
+// cut reports whether a signal ended the job early, or may have: it might have used a GPU later.
 func (f *Facts) cut() bool { return f.Signal != "" || f.Unheard }
 
-// busy: it used at least a tenth of a CPU. A job that waits for input or for a download says nothing by being nowhere.
+// busy reports whether the job used at least a tenth of a CPU. A job that waits for input or a download may not have
+// reached its GPU work.
 func (f *Facts) busy() bool { return f.CPUTime > 0 && f.CPUTime >= f.Watched/10 }
 
-// hopeless is a framework that cannot use a GPU, when none of the job's frameworks can or might.
+// hopeless returns a framework that cannot use a GPU, if no framework of the job can or might.
 func (f *Facts) hopeless() *Framework {
 	var none *Framework
 	for i := range f.Frameworks {
@@ -192,8 +196,8 @@ func (f *Facts) sightings(which func(Sighting) bool) []Sighting {
 	return out
 }
 
-// inside reports whether a device belongs to the list. The driver may name a slice where the list has its GPU, and a split
-// GPU where the list has a slice: the two cannot be told apart then.
+// inside reports whether a device belongs to the list. A slice matches its GPU in the list, and a split GPU matches its
+// slice in the list: the driver may name either.
 func (f *Facts) inside(list []gpu.UUID, id gpu.UUID) bool {
 	if slices.Contains(list, id) {
 		return true

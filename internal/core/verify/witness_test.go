@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// modules are frameworks as far as the asking program looks at them.
+// modules are stand-ins for frameworks with what witness.py reads.
 func modules() map[string]string {
 	return map[string]string{
 		"torch/__init__.py": `
@@ -43,7 +43,7 @@ class cuda:
 	}
 }
 
-// TestWitness runs the program that asks in a real interpreter.
+// TestWitness runs witness.py in a real interpreter.
 func TestWitness(t *testing.T) {
 	gate.Need(t, "python3")
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ func who(command string, pid int) string {
 	return fmt.Sprintf("%s (process %d)", command, pid)
 }
 
-// Device names one device for people: "GPU 2 (NVIDIA A100-SXM4-80GB, GPU-…)".
+// Device names one device for users: "GPU 2 (NVIDIA A100-SXM4-80GB, GPU-…)".
 func (f *Facts) Device(id gpu.UUID) string {
 	d, slice, ok := f.Machine.Find(id)
 	switch {
@@ -34,7 +34,7 @@ func (f *Facts) Device(id gpu.UUID) string {
 	return fmt.Sprintf("%s (%s, %s)", f.number(d), d.Name, d.UUID)
 }
 
-// brief leaves the model out, and the identifier of what a number names: "GPU 2".
+// brief leaves out the model, and the identifier where a number suffices: "GPU 2".
 func (f *Facts) brief(id gpu.UUID) string {
 	d, slice, ok := f.Machine.Find(id)
 	switch {
@@ -53,7 +53,7 @@ func (f *Facts) number(d *gpu.Device) string {
 	return fmt.Sprintf("GPU %d", d.Index)
 }
 
-// devices names a list. A single device is named in full; of several the numbers do, because the sentence is one line of a
+// devices names a list. A single device is named in full, several by numbers, because the sentence is one line of a
 // log.
 func (f *Facts) devices(ids []gpu.UUID) string {
 	if len(ids) == 1 {
@@ -77,7 +77,7 @@ func and(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
-// seenText says who is where: "python (process 42) is on GPU 2 (…), 3.1 GiB".
+// seenText says which process is on which device: "python (process 42) is on GPU 2 (…), 3.1 GiB".
 func (f *Facts) seenText(list []Sighting) string {
 	verb := "is"
 	if f.Ended {
@@ -131,7 +131,7 @@ func (f *Facts) wrongText(list []Sighting) string {
 	return fmt.Sprintf("%s, and its environment (%s) shows it only %s", seen, f.Mask, f.devices(f.Promised))
 }
 
-// elsewhereRemedy: whoever is on a device that was not shown to it has changed the variable, or uses a way around it.
+// elsewhereRemedy: a process on a device that was not shown to it has changed the variable, or bypasses it.
 func (f *Facts) elsewhereRemedy(list []Sighting) string {
 	pids := []string{}
 	for _, s := range list {
@@ -143,7 +143,7 @@ func (f *Facts) elsewhereRemedy(list []Sighting) string {
 	if variable == "" {
 		variable = "CUDA_VISIBLE_DEVICES"
 	}
-	why := "look for a place in the program or its scripts that sets " + variable
+	why := "find the place in the program or its scripts that sets " + variable
 	if !slices.ContainsFunc(list, func(s Sighting) bool { return s.Kind != gpu.GraphicsProcess }) {
 		why = "it draws there, and " + variable + " has no say in graphics"
 	}
@@ -164,7 +164,7 @@ func (f *Facts) unreadRemedy() string {
 	return fmt.Sprintf("ask as its owner or as root: sudo gpuard verify %d", f.PID)
 }
 
-// doubtText: f.Doubt itself is in the notes, as a sentence of its own.
+// doubtText does not repeat f.Doubt, which is in the notes.
 func (f *Facts) doubtText(list []Sighting) string {
 	by := "its environment"
 	if f.Mask != "" {
@@ -181,14 +181,14 @@ func (f *Facts) doubtRemedy() string {
 	return "name GPUs by identifier, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; gpuard run does, and its lease is certain"
 }
 
-// unused are promised or leased devices that nobody of the job is on.
+// unused lists promised or leased devices that no process of the job is on.
 func (f *Facts) unused() []string {
-	list, whose := f.Leased, "lease "+f.Lease
+	list, source := f.Leased, "lease "+f.Lease
 	if list == nil {
 		if f.Mask == "" || f.Unread != "" || f.Doubt != "" {
-			return nil // a program without a mask is not expected on every device
+			return nil // a program without a mask need not use every device
 		}
-		list, whose = f.Promised, f.Mask
+		list, source = f.Promised, f.Mask
 	}
 	var idle []gpu.UUID
 	for _, id := range list {
@@ -199,7 +199,7 @@ func (f *Facts) unused() []string {
 	if len(idle) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s of %s not used so far", f.devices(idle), whose)}
+	return []string{fmt.Sprintf("%s of %s not used so far", f.devices(idle), source)}
 }
 
 func (f *Facts) tooShortText() string {
@@ -211,7 +211,7 @@ func (f *Facts) endedText() string {
 }
 
 func (f *Facts) cutText() string {
-	how := "ended, nobody here knows how,"
+	how := "ended, it is unknown how,"
 	if f.Signal != "" {
 		how = "was ended by signal (" + f.Signal + ")"
 	}
@@ -274,7 +274,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", d.Seconds())
 }
 
-// notes are the other witnesses' words.
+// notes are the reports of the other witnesses.
 func (f *Facts) notes() []string {
 	out := append([]string{}, f.Notes...)
 	if f.Unread != "" && f.Leased != nil {
@@ -296,8 +296,8 @@ func (f *Facts) notes() []string {
 	return out
 }
 
-// disagreement: the framework, asked in a process with the same environment, sees devices that the environment does not
-// show by our reading.
+// disagreement notes that the framework, run in a new process with the same environment, sees devices that our reading
+// of the environment does not show.
 func (f *Facts) disagreement(w *Framework) string {
 	if f.Unread != "" || f.Doubt != "" {
 		return ""

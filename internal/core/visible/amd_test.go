@@ -106,7 +106,7 @@ func TestHIP(t *testing.T) {
 		}
 	}
 	old := same(gpu.AMD, 2)
-	old.Devices[1].UUID = "PCI-0000:11:00.0" // before Gfx9 a GPU has no identifier of its own
+	old.Devices[1].UUID = "PCI-0000:11:00.0" // GPUs older than Gfx9 have no UUID
 	if v := HIP(amdEnv("HIP=GPU-XX"), old); indices(old, v) != "1" || codes(v) != "" {
 		t.Errorf("a GPU without an identifier: %+v", v)
 	}

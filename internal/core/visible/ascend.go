@@ -26,7 +26,7 @@ func Ascend(env Env, m gpu.Machine) View {
 	return view("ascend", whole(chosen), append(r.notes, ascendDefault(env, chosen)...))
 }
 
-// ascendDefault tells of an ASCEND_DEVICE_ID that is no number within what is visible.
+// ascendDefault notes an ASCEND_DEVICE_ID that is no number within the visible devices.
 func ascendDefault(env Env, chosen []*gpu.Device) []Note {
 	const name = "ASCEND_DEVICE_ID"
 	value, set := env.Lookup(name)
@@ -65,7 +65,7 @@ func (r *ascendReader) read() []*gpu.Device {
 			return chosen
 		case n <= last:
 			if slices.Contains(chosen, r.devices[n]) {
-				r.add(codeDuplicate, "device %d is named twice: torch_npu does not look for that and counts it twice", n)
+				r.add(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
 			}
 			r.add(codeOpen, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoted(entry), rest(tokens, i))
 			return chosen

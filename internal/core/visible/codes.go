@@ -46,7 +46,7 @@ const (
 	codeTorch          = "pytorch-differs"
 )
 
-// Codes of notes that whoever asks adds: this package reads neither machines nor command lines.
+// Codes of notes that callers add: this package reads neither machines nor command lines.
 const (
 	CodeUnavailable     = "devices-unavailable"
 	CodeUnknownVariable = "unknown-variable"
@@ -60,7 +60,7 @@ const (
 	CodeLogin           = "login-rule"
 )
 
-// Doubtful reports whether the note makes the reading a guess: the driver of this machine may read it otherwise.
+// Doubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
 func (n Note) Doubtful() bool {
 	return slices.Contains([]string{
 		codeOpen, codeFastest, codeOrder, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList,
@@ -92,7 +92,7 @@ func Codes() []Note {
 		{codeFiltered, "a second variable counts within the list of the first"},
 		{codeHIPCUDA, "HIP obeys CUDA_VISIBLE_DEVICES when HIP_VISIBLE_DEVICES is not set"},
 		{codeNoMask, "the value is empty or a word that means no restriction"},
-		{codeSkipped, "an entry that names no device is skipped, the list goes on"},
+		{codeSkipped, "an entry that names no device is skipped, the list continues"},
 		{codeTile, "an entry of the form card.tile is ignored, because tiles are devices"},
 		{codeSelector, "the selector cannot be parsed, so the program fails"},
 		{codeProgramEnds, "the value makes the program fail"},

@@ -6,7 +6,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// TestDoubtful: what is a guess says so, and a surprise that every driver agrees on does not.
+// TestDoubtful: a guess is marked, and a surprise that every driver agrees on is not.
 func TestDoubtful(t *testing.T) {
 	one := gpu.Machine{Devices: []gpu.Device{
 		{Index: 0, Vendor: gpu.NVIDIA, Name: "NVIDIA A100-SXM4-80GB", UUID: "GPU-00000000-0000-0000-0000-000000000000"},

@@ -11,10 +11,10 @@ import (
 
 const containerVariable = "NVIDIA_VISIBLE_DEVICES"
 
-// Container returns the machine as it is inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices: those
-// that are left keep their index, so that people find the card, and programs number them anew from 0, by their place.
-// A GPU of which MIG devices are named has only those. A value that keeps the container from starting leaves none.
-// Devices of other vendors are not touched.
+// Container returns the machine as seen inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices. The
+// remaining devices keep their Index, so that users can find the card; programs number them from 0 by their position. A
+// GPU with named MIG devices has only those. A value that keeps the container from starting leaves none. Devices of
+// other vendors are not changed.
 //
 // Sources: "Specialized Configurations with Docker" in NVIDIA's Container Toolkit documentation;
 // NVIDIA/nvidia-container-toolkit internal/config/image/cuda_image.go, devices.go and pkg/nvcdi/identifier.go;
@@ -33,14 +33,14 @@ func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
 	return inside, r.notes
 }
 
-// legacyImage: the rule of NVIDIA's own images before NVIDIA_VISIBLE_DEVICES was common.
+// legacyImage reports an image from before NVIDIA_VISIBLE_DEVICES was common, by the rule of NVIDIA's runtime.
 func legacyImage(env Env) bool {
 	cuda, _ := env.Lookup("CUDA_VERSION")
 	require, _ := env.Lookup("NVIDIA_REQUIRE_CUDA")
 	return cuda != "" && require == ""
 }
 
-// keep returns m with those devices of the vendor that are chosen. Links go by position, so they do not survive.
+// keep returns m with only the chosen devices of the vendor. Links are by position, so they are dropped.
 func keep(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 	out := m
 	out.Devices = nil
@@ -59,7 +59,7 @@ func keep(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 	return out
 }
 
-// parts says whether the device is chosen, and which of its MIG devices are, in their own order.
+// parts reports whether the device is chosen, and which of its MIG devices are, in their own order.
 func parts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevice) {
 	for _, c := range chosen {
 		whole = whole || c.dev == d && c.mig == nil
@@ -116,7 +116,7 @@ func (r *containerReader) read(value string, set bool) []choice {
 
 func (r *containerReader) all() []choice { return everything(r.devices) }
 
-// everything is the devices and then all their slices.
+// everything is all devices, followed by all their slices.
 func everything(devices []*gpu.Device) []choice {
 	chosen := whole(devices)
 	for _, d := range devices {
@@ -179,14 +179,14 @@ func (r *containerReader) slice(n int, is func(*gpu.MIGDevice) bool) (choice, bo
 	return choice{}, false
 }
 
-// samePCI compares addresses whatever the number of digits.
+// samePCI compares addresses with any number of digits.
 func samePCI(a, b string) bool {
 	x, ok := pciNumber(a)
 	y, ok2 := pciNumber(b)
 	return ok && ok2 && x == y
 }
 
-// fails says why an entry keeps the container from starting.
+// fails notes why an entry keeps the container from starting.
 func (r *containerReader) fails(entry string) {
 	short := isIdentifier(entry) && slices.ContainsFunc(r.all(), func(c choice) bool {
 		return strings.HasPrefix(strings.ToUpper(string(c.uuid())), strings.ToUpper(entry))
@@ -202,7 +202,7 @@ func (r *containerReader) fails(entry string) {
 	}
 }
 
-// order tells of a list whose order suggests numbers that the programs inside do not get.
+// order notes a list whose order suggests numbers that the programs inside do not get.
 func (r *containerReader) order(chosen []choice) {
 	place := func(c choice) int { return slices.Index(r.devices, c.dev) }
 	if !slices.IsSortedFunc(chosen, func(a, b choice) int { return place(a) - place(b) }) {
@@ -210,7 +210,7 @@ func (r *containerReader) order(chosen []choice) {
 	}
 }
 
-// renumbered tells which number inside is which GPU.
+// renumbered notes which number inside is which GPU.
 func (r *containerReader) renumbered(inside []*gpu.Device) {
 	var pairs []string
 	for i, d := range indexOrder(inside) {

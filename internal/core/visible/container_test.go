@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// held writes what a container has as "1,3"; a GPU with MIG devices as "0[1 2]".
+// held writes the GPUs of a container as "1,3"; a GPU with MIG devices as "0[1 2]".
 func held(m gpu.Machine) string {
 	var out []string
 	for _, d := range of(m, gpu.NVIDIA) {
@@ -27,7 +27,7 @@ func held(m gpu.Machine) string {
 	return strings.Join(out, ",")
 }
 
-// given is a container's variable, and what else is set.
+// given is a container's variable, and further variables.
 func given(value string, more ...string) Env {
 	return append(Env{"NVIDIA_VISIBLE_DEVICES=" + value}, more...)
 }
@@ -114,7 +114,7 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerLeavesOthers: the variable says nothing about devices of other vendors.
+// TestContainerLeavesOthers: the variable does not apply to devices of other vendors.
 func TestContainerLeavesOthers(t *testing.T) {
 	both := bothVendors()
 	inside, _ := Container(given("1"), both)
@@ -232,7 +232,8 @@ func TestDeciding(t *testing.T) {
 	}
 }
 
-// TestDecidingFromOutside: what a Slurm job or a container took away is put down to its variable, and to no other.
+// TestDecidingFromOutside: devices that a Slurm job or a container takes away are attributed to its variable, and to no
+// other.
 func TestDecidingFromOutside(t *testing.T) {
 	g4 := same(gpu.NVIDIA, 4)
 	contained := Env{"NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"}

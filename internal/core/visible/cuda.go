@@ -60,7 +60,7 @@ func readCUDA(env Env, m gpu.Machine) cudaList {
 	return l
 }
 
-// twice tells of a variable that is in the environment with two different values.
+// twice notes a variable that is in the environment with two different values.
 func twice(env Env, name string) []Note {
 	first, set := env.Lookup(name)
 	for _, pair := range env {
@@ -71,8 +71,8 @@ func twice(env Env, name string) []Note {
 	return nil
 }
 
-// cudaReader reads one value. It goes from left to right: the first invalid entry ends the list and keeps what
-// came before; a device named twice empties it.
+// cudaReader reads one value from left to right: the first invalid entry ends the list and keeps what came before; a
+// device named twice empties it.
 type cudaReader struct {
 	noter
 	devices  []*gpu.Device // in CUDA order
@@ -87,7 +87,7 @@ func (r *cudaReader) read() []choice {
 	tokens := strings.Split(r.value, ",")
 	entry := r.number
 	for _, prefix := range []string{"GPU-", "MIG-"} {
-		// Without trimming: what a space before an identifier does is not documented.
+		// Not trimmed: the effect of a space before an identifier is not documented.
 		if strings.HasPrefix(r.value, prefix) {
 			entry = func(tokens []string, i int) (choice, bool) { return r.identifier(tokens, i, prefix) }
 		}
@@ -111,8 +111,8 @@ func (r *cudaReader) read() []choice {
 	return chosen
 }
 
-// hiddenDuplicate tells of a repeated entry behind or at the one that ended the list: whether the driver looks for
-// duplicates before it looks for invalid entries is not documented.
+// hiddenDuplicate notes a repeated entry at or after the one that ended the list: whether the driver checks for
+// duplicates before invalid entries is not documented.
 func (r *cudaReader) hiddenDuplicate(tokens []string, stopped int) {
 	seen := map[string]bool{}
 	for i, t := range tokens {
@@ -123,7 +123,7 @@ func (r *cudaReader) hiddenDuplicate(tokens []string, stopped int) {
 			return
 		}
 		if seen[key] && stopped > 0 && i >= stopped {
-			r.add(codeOpen, "%s is also named twice; drivers that look for duplicates first see no GPU at all", quoted(key))
+			r.add(codeOpen, "%s is also named twice; drivers that check for duplicates first see no GPU at all", quoted(key))
 			return
 		}
 		seen[key] = true
@@ -158,7 +158,7 @@ func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 		r.add(codeOpen, "entry %s is not a plain decimal number; drivers may differ in reading it", quoted(tokens[i]))
 	}
 	if n.value < 0 && rest(tokens, i) == "" {
-		return // -1 at the end is how people say "nothing more"
+		return // -1 at the end is a common way to write "no more"
 	}
 	has := "this machine has no NVIDIA GPU"
 	if len(r.devices) > 0 {

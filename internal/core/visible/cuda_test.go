@@ -49,7 +49,7 @@ func cudaCases() []cudaCase {
 		{"too large twice", "T", set("7,7"), g2, "", "invalid-index"},
 		{"range", "O", set("0-2"), g4, "0", "range"},
 		{"range with a long dash", "O", set("1–2"), g4, "1", "range"},
-		{"range behind invalid", "O", set("-1,0-2"), g4, "", "invalid-index"},
+		{"range after invalid", "O", set("-1,0-2"), g4, "", "invalid-index"},
 		{"several signs", "D", set("--1"), g4, "", "not-a-number"},
 		{"Slurm's word", "O", set("NoDevFiles"), g4, "", "container-word"},
 		{"all", "R", set("all"), g4, "", "container-word undocumented"},
@@ -83,9 +83,9 @@ func cudaCases() []cudaCase {
 		{"wraps to zero", "R", set("4294967296"), g4, "", "undocumented invalid-index"},
 		{"plus alone", "R", set("+"), g4, "", "undocumented"},
 		{"minus alone", "R", set("-"), g4, "", "undocumented"},
-		{"duplicate behind invalid", "R", set("0,9,0"), g4, "0", "invalid-index undocumented"},
+		{"duplicate after invalid", "R", set("0,9,0"), g4, "0", "invalid-index undocumented"},
 		{"duplicate that is invalid", "R", set("0,5,5"), g2, "0", "invalid-index undocumented"},
-		{"duplicate behind minus one", "D", set("0,-1,0"), g4, "0", "invalid-index"},
+		{"duplicate after minus one", "D", set("0,-1,0"), g4, "0", "invalid-index"},
 		{"MIG identifier", "D", set(string(mig.Devices[0].MIG[1].UUID)), mig, "0/1", ""},
 		{"MIG path", "D", set("MIG-" + parent + "/1/2"), mig, "0/1", ""},
 		{"MIG path, short parent", "O", set("MIG-GPU-3eb79700/13/0"), mig, "0/0", ""},
@@ -185,9 +185,9 @@ func TestCUDASpecialMachines(t *testing.T) {
 		{"no device", nil, gpu.Machine{}, "", ""},
 		{"variable twice", Env{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, both, "0", "variable-twice"},
 		{"variable twice, the same", Env{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"}, both, "0", ""},
-		{"unset beside an MPS server", Env{"CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"}, both, "0,1", "mps-numbers"},
-		{"one GPU beside an MPS server", Env{"CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"}, same(gpu.NVIDIA, 1), "0", ""},
-		{"none beside an MPS server", append(set("-1"), "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"), both, "", ""},
+		{"unset with an MPS server", Env{"CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"}, both, "0,1", "mps-numbers"},
+		{"one GPU with an MPS server", Env{"CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"}, same(gpu.NVIDIA, 1), "0", ""},
+		{"none with an MPS server", append(set("-1"), "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"), both, "", ""},
 		{"other variables", Env{"NVIDIA_VISIBLE_DEVICES=none", "CUDA_VISIBLE_DEVICESX=1", "nonsense"}, both, "0,1", ""},
 		{"parent of a split GPU by identifier", set("GPU-3eb79700"), split(1, 0), "0/0", "mig-first-slice"},
 		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate undocumented"},
@@ -242,7 +242,7 @@ func TestCodesAreDistinct(t *testing.T) {
 	}
 }
 
-// TestTexts: what people read, word by word where they copy from it.
+// TestTexts: texts of which users copy parts, word by word.
 func TestTexts(t *testing.T) {
 	for value, want := range map[string]string{
 		"2147483648":  `entry "2147483648" is too large (GPUs here are numbered 0 to 7) and ends the list`,

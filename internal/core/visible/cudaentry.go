@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// number is an entry read like strtoul reads it: blanks, a sign, decimal digits, and the rest ignored.
+// number is an entry read as strtoul reads it: blanks, a sign, decimal digits, and the rest ignored.
 type number struct {
 	ok       bool // there was at least one digit
 	value    int  // -1 for anything below zero, tooLarge for anything that does not fit
@@ -44,7 +44,7 @@ func readNumber(s string) number {
 	return n
 }
 
-// notNumber says why an entry of a number list is no number. Such an entry ends the list.
+// notNumber notes why an entry of a number list is no number. Such an entry ends the list.
 func (r *cudaReader) notNumber(tokens []string, i int) {
 	entry, dropped := strings.Trim(tokens[i], blanks), rest(tokens, i)
 	switch n := readNumber(entry); {
@@ -66,7 +66,7 @@ func (r *cudaReader) notNumber(tokens []string, i int) {
 	}
 }
 
-// quotes tells of quotation marks that came into the value itself, and what to write instead of it.
+// quotes describes quotation marks in the value itself, and what to write instead.
 func (r *cudaReader) quotes(i int) string {
 	text := fmt.Sprintf("the quotation marks are part of the value, and no number begins with one: the list ends at its entry %d", i+1)
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(r.value); strings.Trim(bare, ","+blanks) != "" {
@@ -75,8 +75,8 @@ func (r *cudaReader) quotes(i int) string {
 	return text
 }
 
-// meant offers the identifier of which the entry is the beginning, when it was typed without what stands in front or in
-// capital letters.
+// meant suggests the identifier that starts with the entry, when its prefix was left out or it was typed in capital
+// letters.
 func (r *cudaReader) meant(entry string) string {
 	digits := strings.ToLower(strings.Trim(entry, blanks))
 	for _, prefix := range []string{"GPU-", "MIG-"} {
@@ -93,7 +93,7 @@ func (r *cudaReader) meant(entry string) string {
 	return ""
 }
 
-// open adds the note for behaviour that only follows PyTorch's reading.
+// open adds the note for behaviour that is known only from PyTorch's reading.
 func (r *cudaReader) open(yes bool) {
 	if yes {
 		r.add(codeOpen, "this is how PyTorch reads it; drivers may differ")
@@ -112,7 +112,7 @@ func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 	r.open(true)
 }
 
-// junk tells what was ignored behind a number.
+// junk notes what was ignored after a number.
 func (r *cudaReader) junk(entry string, n number) {
 	tail := strings.TrimLeft(n.junk, blanks)
 	second := readNumber(strings.TrimLeft(tail, "-–.:;|/"+blanks))
@@ -147,7 +147,7 @@ func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, 
 	entry := tokens[i]
 	if !strings.HasPrefix(entry, prefix) {
 		r.add(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoted(entry), prefix, rest(tokens, i))
-		r.open(strings.HasPrefix(strings.Trim(entry, blanks), prefix)) // only a blank stands in the way
+		r.open(strings.HasPrefix(strings.Trim(entry, blanks), prefix)) // only a leading blank is wrong
 		return choice{}, false
 	}
 	found := r.matches(entry)
@@ -172,7 +172,7 @@ func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, 
 	return choice{}, false
 }
 
-// matches finds what an identifier, or the beginning of one, names.
+// matches finds what an identifier, or the beginning of one, means.
 func (r *cudaReader) matches(entry string) []choice {
 	var found []choice
 	if !strings.HasPrefix(entry, "MIG-") {

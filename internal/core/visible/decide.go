@@ -9,9 +9,9 @@ import (
 )
 
 // Deciding lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
-// runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version), and beside them those that are
-// set and have no say because another wins. m is the machine and inside what the process can open of it: where that is
-// less, the variables of Slurm and of container runtimes that account for it are named first.
+// runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version). beaten lists those that are
+// set but have no effect because another wins. m is the machine and inside the part of it that the process can open. If
+// that is less, the variables of Slurm and of container runtimes that explain it come first.
 func Deciding(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten []string) {
 	runtime, version, _ := strings.Cut(runtime, ":")
 	deciding = outer(env, runtime, m, inside)
@@ -78,7 +78,7 @@ func tinygradVariables(env Env, minor int) [][]string {
 	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}} // for NV, and for AMD
 }
 
-// outer names the variables that account for what the process cannot open.
+// outer names the variables that explain why the process cannot open every device.
 func outer(env Env, runtime string, m, inside gpu.Machine) []string {
 	vendors := map[string][]gpu.Vendor{
 		"cuda": {gpu.NVIDIA}, "rocr": {gpu.AMD}, "hip": {gpu.AMD}, "opencl": {gpu.AMD},
@@ -107,7 +107,7 @@ func outer(env Env, runtime string, m, inside gpu.Machine) []string {
 	return out
 }
 
-// narrower reports whether a lacks something of b that belongs to one of the vendors.
+// narrower reports whether a lacks a device of b of one of the vendors.
 func narrower(a, b gpu.Machine, vendors []gpu.Vendor) bool {
 	return slices.ContainsFunc(b.Devices, func(d gpu.Device) bool {
 		own, _, there := a.Find(d.UUID)
@@ -115,14 +115,14 @@ func narrower(a, b gpu.Machine, vendors []gpu.Vendor) bool {
 	})
 }
 
-// numbered: only numbers, and no list at all, depend on the order.
+// numbered reports whether the value depends on the device order: numbers and an absent list do.
 func numbered(env Env) bool {
 	value, _ := env.Lookup(cudaVariable)
 	return !isIdentifier(value)
 }
 
-// hipWins says so where both variables are set and differ. -1 in one of them is how one vendor's devices are hidden
-// beside the other's, and beside NVIDIA's devices each variable has its own: no surprises.
+// hipWins notes both variables set with different values. There is no note when one is -1, which hides one vendor's
+// devices from programs for the other, or when NVIDIA devices are present, where each variable has its own purpose.
 func hipWins(env Env, m gpu.Machine) []Note {
 	hip, set := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
@@ -132,8 +132,8 @@ func hipWins(env Env, m gpu.Machine) []Note {
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
 }
 
-// mps tells that numbers count within what the server was given ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS
-// documentation, appendix "Environment Variables"). The directory of pipes is what a client knows of a server.
+// mps notes that numbers count within the MPS server's devices ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS documentation,
+// appendix "Environment Variables"). A client knows its server by the pipe directory.
 func mps(env Env, l cudaList) []Note {
 	pipes, _ := env.Lookup("CUDA_MPS_PIPE_DIRECTORY")
 	switch {
@@ -148,9 +148,9 @@ func mps(env Env, l cudaList) []Note {
 }
 
 // Given returns the machine as a process of another scheduler's job can open it, seen from outside the job. Slurm's
-// device cgroup shows a job its own GPUs only, and then numbers count within them; where the numbers fit the job's list
-// as they are, they are taken as the machine's. For the caller's own environment it changes nothing that the
-// machine, read from inside, does not show already.
+// device cgroup shows a job only its own GPUs, and then numbers count within them. Numbers that already match the job's
+// list are taken as the machine's. For the caller's own environment it changes nothing that the machine, read from
+// inside, does not show already.
 //
 // Source: SchedMD/slurm src/plugins/gres/common/gres_common.c.
 func Given(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {

@@ -24,7 +24,7 @@ func same(vendor gpu.Vendor, n int) gpu.Machine {
 	return m
 }
 
-// eight are the UUIDs of pytorch/pytorch test/test_cuda_nvml_based_avail.py, as far as they matter.
+// eight has the UUIDs of pytorch/pytorch test/test_cuda_nvml_based_avail.py, as far as they matter.
 func eight() gpu.Machine {
 	m := same(gpu.NVIDIA, 8)
 	for i, head := range []string{"9942190a", "9e8d35e3", "e429a63e", "eee1dfbc", "bbcd6503", "472ea263", "e56257c4", "1c20e77d"} {
@@ -58,7 +58,7 @@ func mixed() gpu.Machine {
 	return m
 }
 
-// indices writes what is visible as "2,1"; MIG devices as "0/0" (parent index / slice index).
+// indices writes the visible devices as "2,1"; MIG devices as "0/0" (parent index / slice index).
 func indices(m gpu.Machine, v View) string {
 	var out []string
 	for _, e := range v.Visible {

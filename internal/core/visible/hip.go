@@ -19,8 +19,8 @@ func HIP(env Env, m gpu.Machine) View {
 	return view("hip", whole(l.chosen), append(notes, torchCount(env, m, len(l.chosen))...))
 }
 
-// torchCount tells where PyTorch's own reading differs from the runtime's: it counts the fields of
-// ROCR_VISIBLE_DEVICES, an empty value as one, looks at no other variable then, and refuses a longer
+// torchCount notes where PyTorch reads the variables differently from the runtime: it counts the fields of
+// ROCR_VISIBLE_DEVICES, an empty value as one, then ignores all other variables, and refuses a longer
 // HIP_VISIBLE_DEVICES (pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices).
 func torchCount(env Env, m gpu.Machine, visible int) []Note {
 	rocr, set := env.Lookup(rocrVariable)
@@ -53,7 +53,7 @@ type hipList struct {
 	set    bool
 	within []*gpu.Device
 	chosen []*gpu.Device
-	below  []Note // of reading ROCR's list
+	below  []Note // of ROCR's list
 	notes  []Note
 }
 
@@ -129,7 +129,7 @@ func (r *hipReader) index(entry string) int {
 	return n
 }
 
-// hipIdentifier is the identifier as the runtime writes it: small letters, GPU-XX where the device has none.
+// hipIdentifier is the identifier as the runtime writes it: lower case, GPU-XX where the device has none.
 func hipIdentifier(d *gpu.Device) string {
 	if !rocmUUID(string(d.UUID)) {
 		return "GPU-XX"

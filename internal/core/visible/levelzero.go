@@ -36,7 +36,7 @@ func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 
 const pciOrderVariable = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 
-// byAddress: the driver reads a number, and any but 0 is yes.
+// byAddress reports whether PCI order is set: the driver reads a number, and any but 0 is yes.
 func byAddress(env Env) bool {
 	value, _ := env.Lookup(pciOrderVariable)
 	n, ok := strtoul(value)
@@ -75,7 +75,7 @@ func (r *affinityReader) read() []*gpu.Device {
 	return slices.DeleteFunc(slices.Clone(r.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
 }
 
-// tile reports whether an entry card.tile shows the card.
+// tile reports whether an entry card.tile makes the card visible.
 func (r *affinityReader) tile(entry, tile string) bool {
 	if hierarchy, set := r.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
 		r.add(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoted(entry))
@@ -92,7 +92,8 @@ func (r *affinityReader) tile(entry, tile string) bool {
 }
 
 // strtoul reads the number at the beginning of s as C++'s stoul does with base 0, then as 32 bits: blanks and a sign
-// may come before, anything after, and negative numbers wrap around. ok is false when there is no digit, or too many.
+// may precede it, anything may follow, and negative numbers wrap around. ok is false when there is no digit, or too
+// many.
 func strtoul(s string) (n uint32, ok bool) {
 	s = strings.TrimLeft(s, blanks)
 	negative := strings.HasPrefix(s, "-")

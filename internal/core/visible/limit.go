@@ -6,11 +6,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Limit says which devices and MIG devices the caller's own variables hide, and why ("CUDA_VISIBLE_DEVICES=1 hides
-// it"), so that a mask already set is obeyed. Unset variables hide nothing. A list of several MIG devices allows all
-// of them, although one process would see one; a list that names a split GPU allows all its MIG devices; a split GPU
-// with some MIG devices allowed is itself not hidden. NVIDIA_VISIBLE_DEVICES is for container runtimes and is no mask.
-// The notes are those of reading the variables that are set.
+// Limit maps the devices and MIG devices that the caller's own variables hide to the reason ("CUDA_VISIBLE_DEVICES=1
+// hides it"), so that existing masks are obeyed. Unset variables hide nothing. A list of several MIG devices allows all
+// of them, although one process would see only one. A list that names a split GPU allows all its MIG devices. A split
+// GPU with some MIG devices allowed is not hidden. NVIDIA_VISIBLE_DEVICES is for container runtimes and is no mask. The
+// notes are those of reading the variables that are set.
 func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 	hidden = map[gpu.UUID]string{}
 	vendor, given, notes := slurmGiven(env, m)
@@ -32,7 +32,7 @@ type maskReader struct {
 	read   func(Env, gpu.Machine) mask
 }
 
-// maskReaders lists the masks that are obeyed; the later of a vendor work within the earlier.
+// maskReaders lists the masks that are obeyed. A later mask of a vendor works within the earlier one.
 func maskReaders() []maskReader {
 	return []maskReader{
 		{gpu.NVIDIA, cudaMask},
@@ -61,7 +61,7 @@ func cudaMask(env Env, m gpu.Machine) mask {
 	return mask{set: l.set, because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
 }
 
-// viewMask is the mask of a vendor for which one variable says everything.
+// viewMask is the mask of a vendor with only one variable.
 func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) func(Env, gpu.Machine) mask {
 	return func(env Env, m gpu.Machine) mask {
 		value, set := env.Lookup(name)

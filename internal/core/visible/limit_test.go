@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// shownBy lists what Limit leaves, written like indices does.
+// shownBy lists what Limit does not hide, written as by indices.
 func shownBy(env Env, m gpu.Machine) (left, why string, notes []Note) {
 	hidden, notes := Limit(env, m)
 	var names []string

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// loginVariable marks what the login rule set: the settings themselves, with blanks between them. A mask that somebody set is
-// obeyed; one that only every login has is not. Who forges the mark has what he would have without any mask.
+// loginVariable records what the login rule set: the settings themselves, separated by blanks. A mask that a user set
+// is obeyed; the mask of every login is not. A forged record gains nothing: its owner could also unset the mask.
 const loginVariable = "GPUARD_LOGIN"
 
-// Login returns what of vars a shell without a lease is given, with the mark: what is set already stays as it is.
+// Login returns the variables of vars that a shell without a lease gets, with the record. Variables that are set
+// already stay as they are.
 func (e Env) Login(vars []Var) []Var {
 	var out []Var
 	var marked []string
@@ -23,8 +24,8 @@ func (e Env) Login(vars []Var) []Var {
 	return append(out, Var{Name: loginVariable, Value: strings.Join(marked, " ")})
 }
 
-// Lift takes away what the login rule set, and returns what that was as variables to be removed, with the mark. What has
-// another value by now was changed by hand: it stays, and touched says so.
+// Lift removes what the login rule set. gone lists it as variables to remove, with the record. A variable whose value
+// has changed since was changed by hand: it stays, and touched is true.
 func (e Env) Lift() (without Env, gone []Var, touched bool) {
 	mark, set := e.Lookup(loginVariable)
 	if !set {
@@ -35,7 +36,7 @@ func (e Env) Lift() (without Env, gone []Var, touched bool) {
 		name, value, _ := strings.Cut(pair, "=")
 		now, still := e.Lookup(name)
 		switch {
-		case !slices.Contains(Variables(), name): // nothing else is ours to take
+		case !slices.Contains(Variables(), name): // the record can be forged: remove no other variable
 		case still && now == value:
 			names = append(names, name)
 		default:
@@ -52,7 +53,7 @@ func (e Env) Lift() (without Env, gone []Var, touched bool) {
 	return without, gone, touched
 }
 
-// Masked reports whether the environment chooses devices already, by a mask or as a job of another scheduler.
+// Masked reports whether the environment already chooses devices, by a mask or as a job of another scheduler.
 func (e Env) Masked() bool {
 	return e.set(cudaVariable, rocrVariable, "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES") || Allocation(e) != ""
 }

@@ -27,7 +27,7 @@ func TestLogin(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		env     Env
-		want    string // what Lift leaves
+		want    string // environment after Lift
 		touched bool
 	}{
 		{"no mark", home, "HOME=/home/ann NVIDIA_VISIBLE_DEVICES=all", false},
@@ -45,7 +45,7 @@ func TestLogin(t *testing.T) {
 			slices.Sort(left)
 			want := strings.Fields(c.want)
 			slices.Sort(want)
-			if c.name == "another mask by hand" { // a name given twice counts with its first value
+			if c.name == "another mask by hand" { // of a name given twice the first value counts
 				left = slices.DeleteFunc(left, func(pair string) bool { return pair == "CUDA_VISIBLE_DEVICES=-1" })
 			}
 			if !slices.Equal(left, want) || touched != c.touched {

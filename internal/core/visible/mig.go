@@ -13,8 +13,8 @@ func instancePath(m *gpu.MIGDevice) string {
 	return fmt.Sprintf("%d/%d", m.GPUInstance, m.ComputeInstance)
 }
 
-// oneSlice applies MIG's rule for one process: a GPU that is split is seen as one MIG device, and when a MIG device
-// is seen nothing else is. Sources: NVIDIA MIG User Guide ("only single MIG instance enumeration is supported");
+// oneSlice applies MIG's rule for one process: a split GPU is seen as one MIG device, and a process that sees a MIG
+// device sees nothing else. Sources: NVIDIA MIG User Guide ("only single MIG instance enumeration is supported");
 // XuehaiPan/nvitop nvitop/api/device.py for lists that mix MIG devices and whole GPUs.
 func oneSlice(l cudaList) ([]choice, []Note) {
 	var notes []Note
@@ -42,9 +42,9 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 	if first < 0 || len(seen) == 1 {
 		return seen, notes
 	}
-	notes = append(notes, Note{codeOneSlice, fmt.Sprintf("a program sees one MIG device and nothing beside it: of the %d chosen, %s; newer drivers may show more", len(seen), seen[first].mig.UUID)})
+	notes = append(notes, Note{codeOneSlice, fmt.Sprintf("a program sees one MIG device and nothing else: of the %d chosen, %s; newer drivers may show more", len(seen), seen[first].mig.UUID)})
 	if slices.ContainsFunc(seen, func(c choice) bool { return c.mig == nil }) {
-		notes = append(notes, Note{codeOpen, "whole GPUs beside MIG devices: not documented, drivers may differ"})
+		notes = append(notes, Note{codeOpen, "whole GPUs together with MIG devices: not documented, drivers may differ"})
 	}
 	return seen[first : first+1], notes
 }

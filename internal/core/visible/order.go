@@ -81,7 +81,7 @@ func sameModel(devices []*gpu.Device) bool {
 	return true
 }
 
-// faster compares by compute capability, top clock and memory. A reading takes part only when every device has it,
+// faster compares by compute capability, top clock and memory. A reading counts only when every device has it, because
 // otherwise the comparison would not be an order.
 func faster(devices []*gpu.Device) func(a, b *gpu.Device) int {
 	compute, clock, memory := true, true, true

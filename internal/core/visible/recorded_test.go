@@ -9,8 +9,8 @@ import (
 	"gpuard/test/recorded"
 )
 
-// TestRecordedAnswers holds the reading against every table of testdata: what is documented, and what "make gpu-check"
-// recorded on machines with GPUs.
+// TestRecordedAnswers compares the package with every table of testdata: documented results, and results that "make
+// gpu-check" recorded on machines with GPUs.
 func TestRecordedAnswers(t *testing.T) {
 	tables := recorded.Tables(t, "testdata")
 	if !slices.Contains(tables, "testdata/documented.txt") {

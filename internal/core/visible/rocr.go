@@ -41,7 +41,7 @@ func (r *rocrReader) read() []*gpu.Device {
 		r.add(codeEmpty, "no AMD GPU is visible")
 		return nil
 	}
-	// The runtime reads lines that end in a comma, so that nothing follows the last comma.
+	// The runtime reads pieces that end in a comma, so that nothing follows the last comma.
 	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
 	var chosen []*gpu.Device
 	for i, entry := range tokens {
@@ -106,8 +106,8 @@ func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Devic
 	return nil
 }
 
-// strtol reads all of s as C's strtol does with base 0, then as a 32 bit int: saturated first, cut off after.
-// ok is false when something is left over.
+// strtol reads all of s as C's strtol does with base 0, then as a 32 bit int: saturated first, truncated after. ok is
+// false when characters remain.
 func strtol(s string) (n int32, ok bool) {
 	digits := strings.TrimPrefix(strings.TrimPrefix(s, "+"), "-")
 	if len(s)-len(digits) > 1 {
@@ -128,7 +128,7 @@ func strtol(s string) (n int32, ok bool) {
 	if digits == "" || strings.Trim(digits, allowed) != "" {
 		return 0, false
 	}
-	v, _ := strconv.ParseUint(digits, base, 64) // only too large numbers are left, which are saturated
+	v, _ := strconv.ParseUint(digits, base, 64) // only too large numbers fail, and they saturate
 	negative := strings.HasPrefix(s, "-")
 	switch {
 	case negative && v > math.MaxInt64:

@@ -20,9 +20,9 @@ func Allocation(env Env) string {
 	return ""
 }
 
-// slurmGiven returns the mask of Slurm's own list of global numbers and the vendor it is for. The vendor is "" where
-// the other variables decide alone: outside Slurm, and where the node's device cgroup already shows no more devices
-// than were given, which makes CUDA_VISIBLE_DEVICES count from 0 (SchedMD/slurm src/plugins/gres/common/gres_common.c).
+// slurmGiven returns the mask of Slurm's own list of global numbers and its vendor. The vendor is "" where only the
+// other variables decide: outside Slurm, and where the node's device cgroup already shows no more devices than were
+// given, so that CUDA_VISIBLE_DEVICES counts from 0 (SchedMD/slurm src/plugins/gres/common/gres_common.c).
 func slurmGiven(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
 	if Allocation(env) == "" || len(m.Devices) == 0 {
 		return "", mask{}, nil
@@ -53,8 +53,8 @@ func slurmList(v variable, devices []*gpu.Device) (gpu.Vendor, mask, []Note) {
 	return given[0].Vendor, mask{set: true, because: v.String(), among: devices, allowed: whole(given)}, nil
 }
 
-// narrowed is the vendor's own mask inside an allocation on a node that shows all devices: absolute when it stays
-// within what was given, else relative to it.
+// narrowed is the vendor's own mask inside an allocation on a node that shows all devices: absolute if it is within the
+// given devices, else relative to them.
 func narrowed(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given mask) mask {
 	own := read(env, m)
 	part := gpu.Machine{}
@@ -74,7 +74,8 @@ func narrowed(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given ma
 	return own
 }
 
-// slurmDevices are the devices that Slurm's numbers mean: of the only vendor here, or of the vendor whose variable is set.
+// slurmDevices are the devices that Slurm's numbers mean: of the only vendor on this machine, or of the vendor whose
+// variable is set.
 func slurmDevices(env Env, m gpu.Machine) []*gpu.Device {
 	nvidia, amd := pciOrder(of(m, gpu.NVIDIA)), of(m, gpu.AMD)
 	switch {

@@ -8,10 +8,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// SYCL returns what a SYCL program sees through ONEAPI_DEVICE_SELECTOR, within what the vendors' own variables leave:
-// Intel devices by Level Zero, NVIDIA devices by CUDA, AMD devices by HIP, in this order. Whether a program was built
-// for all three is not known here. Devices of the OpenCL backend are the same hardware and are not counted again.
-// SYCL_DEVICE_FILTER, which came before, is not read any more.
+// SYCL returns what a SYCL program sees through ONEAPI_DEVICE_SELECTOR, within the devices that the vendors' own
+// variables allow: Intel devices by Level Zero, NVIDIA devices by CUDA, AMD devices by HIP, in this order. Whether a
+// program was built for all three is not known here. Devices of the OpenCL backend are the same hardware and are not
+// counted again. SYCL_DEVICE_FILTER, the older variable, is not read any more.
 //
 // Source: intel/llvm sycl/doc/EnvironmentVariables.md.
 func SYCL(env Env, m gpu.Machine) View {
@@ -63,7 +63,8 @@ func syclBackends(env Env, m gpu.Machine) []syclBackend {
 	return out
 }
 
-// selectorReader parses backend:devices terms separated by semicolons; terms that begin with ! take away and come last.
+// selectorReader parses backend:devices terms separated by semicolons. Terms that begin with ! remove devices and come
+// last.
 type selectorReader struct{ noter }
 
 type selectorTerm struct {
@@ -79,7 +80,7 @@ func (t selectorTerm) matches(backend string, index int) bool {
 	return slices.ContainsFunc(t.devices, func(d string) bool {
 		card, _, tile := strings.Cut(d, ".")
 		if tile && t.discard {
-			return false // the card may have more tiles; parse says so
+			return false // the card may have more tiles; parse adds a note
 		}
 		return card == "*" || card == "gpu" || card == strconv.Itoa(index)
 	})
@@ -104,7 +105,7 @@ func (r *selectorReader) parse() func(backend string, index int) bool {
 	}
 	return func(backend string, index int) bool {
 		matches := func(t selectorTerm) bool { return t.matches(backend, index) }
-		accepted := terms[0].discard // only terms with ! begin with everything
+		accepted := terms[0].discard // if all terms begin with !, they remove from all devices
 		for _, t := range terms {
 			if t.discard && matches(t) {
 				return false

@@ -42,7 +42,7 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	return view("tinygrad", whole(r.read(value, minor >= 13)), r.notes)
 }
 
-// throughCUDA: before 0.13 a backend was chosen by CUDA=1 as well.
+// throughCUDA reports whether the CUDA backend is chosen. Before 0.13, CUDA=1 chose it too.
 func throughCUDA(env Env, minor int) bool {
 	value, _ := env.Lookup("DEV")
 	if t := readTarget(value); t.device != "" {
@@ -63,7 +63,7 @@ func tinygradCUDA(env Env, m gpu.Machine) View {
 	return view("tinygrad", chosen, r.notes)
 }
 
-// isOne: tinygrad reads these variables as numbers.
+// isOne reports whether a variable is 1; tinygrad reads these as numbers.
 func isOne(env Env, name string) bool {
 	value, _ := env.Lookup(name)
 	n, err := strconv.Atoi(strings.TrimSpace(value))
@@ -151,7 +151,7 @@ func tinygradBackend(vendor gpu.Vendor) string {
 	return ""
 }
 
-// read takes plain numbers only; an empty list is no restriction.
+// read accepts only plain numbers. An empty list restricts nothing.
 func (r *tinygradReader) read(value string, ranges bool) []*gpu.Device {
 	var numbers []int
 	low, high, dash := strings.Cut(value, "-")

@@ -1,7 +1,12 @@
-// Package visible knows the environment variables that choose devices: what a program would see through them,
-// what they forbid to a caller, and how to write them. Every vendor's parser is different (duplicates, spaces,
-// number bases, empty values), so each has its own reader here and none is shared by force. It decides nothing
-// about leases and reads no environment itself.
+// Package visible reads and writes the environment variables that choose devices: what a program would see through
+// them, what they forbid to a caller, and how to write them. It must not decide about leases, and it never reads the
+// environment itself.
+//
+//	hidden, notes := visible.Limit(visible.Env(os.Environ()), machine)
+//	view := visible.CUDA(env, machine) // what a CUDA program sees
+//	vars := visible.Write(targets, job.AutoIDs, machine) // what to set for a job
+//
+// Every vendor's parser is different (duplicates, spaces, number bases, empty values), so each has its own reader here.
 package visible
 
 import (
@@ -16,8 +21,8 @@ import (
 // Env is an environment as "NAME=value" strings, the shape of os.Environ.
 type Env []string
 
-// Lookup returns the value of the variable; set is false when it is absent, which is not the same as empty.
-// A name given twice counts with its first value, as getenv(3) of glibc and musl finds it.
+// Lookup returns the value of the variable; set is false when it is absent, which differs from empty. Of a name given
+// twice the first value counts, as in getenv(3) of glibc and musl.
 func (e Env) Lookup(name string) (value string, set bool) {
 	for _, pair := range e {
 		if k, v, ok := strings.Cut(pair, "="); ok && k == name {
@@ -126,15 +131,15 @@ func of(m gpu.Machine, vendor gpu.Vendor) []*gpu.Device {
 // variable is one name and value, for texts.
 type variable struct{ name, value string }
 
-// String writes NAME=value; what could disturb a terminal is quoted and very long values are cut.
+// String writes NAME=value. Control characters are quoted, and very long values are cut.
 func (v variable) String() string { return v.name + "=" + shown(v.value) }
 
-// note says something about this variable.
+// note makes a note about this variable.
 func (v variable) note(code, format string, args ...any) Note {
 	return Note{Code: code, Text: v.String() + ": " + fmt.Sprintf(format, args...)}
 }
 
-// noter collects what is said while one variable is read.
+// noter collects the notes while one variable is read.
 type noter struct {
 	variable
 	notes []Note
@@ -147,7 +152,7 @@ func (n *noter) add(code, format string, args ...any) {
 // quoted writes one entry of a list.
 func quoted(s string) string { return inQuotes(cut(s)) }
 
-// inQuotes puts a value into the kind of quotation marks that it does not contain itself, as one would type it into a shell.
+// inQuotes puts a value into the kind of quotation marks that it does not contain, as for a shell.
 func inQuotes(s string) string {
 	if q := strconv.Quote(s); !strings.Contains(s, "'") && q == `"`+strings.ReplaceAll(s, `"`, `\"`)+`"` && strings.Contains(s, `"`) {
 		return "'" + s + "'"
@@ -163,7 +168,7 @@ func shown(s string) string {
 	return s
 }
 
-// cut keeps values of any length from flooding a message.
+// cut limits values of any length to the size of a message.
 func cut(s string) string {
 	const most = 80
 	runes := []rune(s)

@@ -24,9 +24,9 @@ type Var struct {
 	Unset bool
 }
 
-// Write returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all
-// of them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one
-// vendor's devices must see none of the others'. The targets are whole devices or MIG devices, not both.
+// Write returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all of
+// them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one vendor's
+// devices must see none of the others'. The targets are whole devices or MIG devices, not both.
 func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	by := map[gpu.Vendor][]Target{}
 	for _, t := range targets {
@@ -49,14 +49,14 @@ func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	}
 	out = append(out, writeIntel(by[gpu.Intel], hide(gpu.Intel), len(targets) == 0)...)
 	out = append(out, writeAscend(by[gpu.Ascend], hide(gpu.Ascend))...)
-	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions. Without
-	// them its own drivers from 0.12 on open every GPU, since they read nothing else that is written here.
+	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions. Without them
+	// its own drivers from 0.12 on open every GPU, since they read none of the variables written here.
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
 }
 
-// writeOver is Write for a job that inherits env: an inherited DEV that holds numbers, as only tinygrad from 0.13 on
-// reads them, gets those of the targets. A DEV without numbers stays as it is: what it is for, and the version that
-// reads it, cannot be known, and older ones fail on numbers in it.
+// writeOver is Write for a job that inherits env. An inherited DEV with numbers, which only tinygrad from 0.13 on
+// reads, gets those of the targets. A DEV without numbers stays as it is: its purpose and the version that reads it are
+// not known, and older versions fail on numbers in it.
 func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	out := Write(targets, ids, m)
 	value, _ := env.Lookup("DEV")
@@ -67,8 +67,8 @@ func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	return out
 }
 
-// forJob never leaves the choice to tinygrad where it can be made: left alone, tinygrad takes the first backend that
-// opens, and its own drivers open GPUs that CUDA and ROCm would not show.
+// forJob leaves the choice of backend to tinygrad only where it must: tinygrad takes the first backend that opens, and
+// its own drivers open GPUs that CUDA and ROCm would hide.
 func (t tinygradTarget) forJob(targets []Target) string {
 	of := func(backend string) []Target {
 		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return tinygradBackend(d.Vendor) != backend })
@@ -79,7 +79,7 @@ func (t tinygradTarget) forJob(targets []Target) string {
 	case len(targets) == 0:
 		return "CPU"
 	case backend == "CUDA" && len(of("NV")) > 0:
-		return tinygradTarget{device: t.device, renderer: t.renderer}.String() // the list for libcuda says the rest
+		return tinygradTarget{device: t.device, renderer: t.renderer}.String() // CUDA_VISIBLE_DEVICES chooses for libcuda
 	case len(mine) == 0:
 		backend = tinygradBackend(targets[0].Vendor)
 		mine, t = of(backend), tinygradTarget{device: backend}
@@ -94,8 +94,8 @@ func (t tinygradTarget) forJob(targets []Target) string {
 	return t.String()
 }
 
-// countable reports whether CUDA surely counts as NVML does: it may leave out a GPU that is lost, and one in MIG mode
-// counts as a MIG device. Beside such a GPU a number could mean the next one, or none.
+// countable reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a GPU
+// in MIG mode as a MIG device, so with such a GPU a number could mean the next one, or none.
 func countable(m gpu.Machine) bool {
 	return !slices.ContainsFunc(of(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
 }
@@ -118,9 +118,9 @@ func writeNVIDIA(targets []Target, ids job.IDs, hide bool) []Var {
 	return []Var{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: cudaVariable, Value: value}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: uuids}}
 }
 
-// writeAMD filters once, in ROCR, below HIP and OpenCL. What these would filter again counts within ROCR's list: it
-// is removed, or written as 0..n-1 where CUDA_VISIBLE_DEVICES is set for NVIDIA, since HIP obeys that one too
-// when its own is absent (ROCm/clr rocclr/device/rocm/rocdevice.cpp).
+// writeAMD filters once, in ROCR, below HIP and OpenCL. The variables of these count within ROCR's list, so they are
+// removed, or written as 0..n-1 where CUDA_VISIBLE_DEVICES is set for NVIDIA, since HIP obeys that one too when its own
+// is absent (ROCm/clr rocclr/device/rocm/rocdevice.cpp).
 func writeAMD(targets []Target, ids job.IDs, cuda bool) []Var {
 	value := numbers(targets)
 	if ids == job.UUIDs && !slices.ContainsFunc(targets, func(t Target) bool { return !rocmUUID(string(t.UUID)) }) {
@@ -144,9 +144,9 @@ func rocmUUID(s string) bool {
 	return ok && len(digits) == 16 && err == nil
 }
 
-// writeIntel has no word for none: the driver skips numbers that no device has, so one of them alone leaves nothing
-// (intel/compute-runtime execution_environment.cpp). SYCL can say it for a job without any GPU. The numbers are those of
-// the driver's own order.
+// writeIntel has no value for none: the driver skips numbers that no device has, so a list of only such a number leaves
+// nothing (intel/compute-runtime execution_environment.cpp). SYCL can express it for a job without any GPU. The numbers
+// follow the driver's own order.
 func writeIntel(targets []Target, hide, noGPU bool) []Var {
 	const affinity, selector = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
 	switch {
@@ -162,7 +162,7 @@ func writeIntel(targets []Target, hide, noGPU bool) []Var {
 
 const noIntelDevice = "65535"
 
-// writeAscend sorts, because CANN wants ascending numbers (hiascend.com, ASCEND_RT_VISIBLE_DEVICES), and removes
+// writeAscend sorts, because CANN requires ascending numbers (hiascend.com, ASCEND_RT_VISIBLE_DEVICES), and removes
 // ASCEND_DEVICE_ID, which would have to be a number within the list.
 func writeAscend(targets []Target, hide bool) []Var {
 	if len(targets) == 0 && !hide {
@@ -189,7 +189,7 @@ func list(targets []Target, entry func(Target) string) string {
 	return strings.Join(out, ",")
 }
 
-// Variables lists every variable that chooses devices for some runtime read here, in a fixed order.
+// Variables lists every variable that chooses devices for a runtime read here, in a fixed order.
 func Variables() []string {
 	return []string{
 		"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",

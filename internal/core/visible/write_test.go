@@ -60,7 +60,7 @@ func TestWrite(t *testing.T) {
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000 NVIDIA_VISIBLE_DEVICES=MIG-01000000-0000-5000-8000-000000000000"},
 		{"none", nil, job.AutoIDs, nvidia,
 			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1 ZE_AFFINITY_MASK=65535 ONEAPI_DEVICE_SELECTOR=*:cpu ASCEND_RT_VISIBLE_DEVICES= -ASCEND_DEVICE_ID"},
-		{"NVIDIA beside AMD", []Target{target(both.Devices[1])}, job.AutoIDs, both,
+		{"NVIDIA with AMD", []Target{target(both.Devices[1])}, job.AutoIDs, both,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 NVIDIA_VISIBLE_DEVICES=GPU-000000a1-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=-1 HIP_VISIBLE_DEVICES=-1 GPU_DEVICE_ORDINAL=-1"},
 		{"AMD alone", []Target{target(amd.Devices[3]), target(amd.Devices[1])}, job.AutoIDs, amd,
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=3,1 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
@@ -68,13 +68,13 @@ func TestWrite(t *testing.T) {
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=GPU-babababababababa -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
 		{"AMD without identifier", []Target{target(odd.Devices[0])}, job.UUIDs, odd,
 			"NVIDIA_VISIBLE_DEVICES=void ROCR_VISIBLE_DEVICES=0 -GPU_DEVICE_ORDINAL -HIP_VISIBLE_DEVICES -CUDA_VISIBLE_DEVICES"},
-		{"AMD beside NVIDIA", []Target{target(both.Devices[4])}, job.AutoIDs, both,
+		{"AMD with NVIDIA", []Target{target(both.Devices[4])}, job.AutoIDs, both,
 			"NVIDIA_VISIBLE_DEVICES=void CUDA_VISIBLE_DEVICES=-1 ROCR_VISIBLE_DEVICES=1 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0"},
 		{"both vendors", []Target{target(both.Devices[0]), target(both.Devices[4]), target(both.Devices[3])}, job.AutoIDs, both,
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ROCR_VISIBLE_DEVICES=1,0 -GPU_DEVICE_ORDINAL HIP_VISIBLE_DEVICES=0,1"},
 		{"Intel", []Target{target(intel.Devices[1])}, job.AutoIDs, intel,
 			"NVIDIA_VISIBLE_DEVICES=void ZE_AFFINITY_MASK=1 -ZE_ENABLE_PCI_ID_DEVICE_ORDER -ONEAPI_DEVICE_SELECTOR"},
-		{"NVIDIA beside Intel", []Target{target(nvidia.Devices[0])}, job.AutoIDs, gpu.Machine{Devices: append(intel.Devices, nvidia.Devices...)},
+		{"NVIDIA with Intel", []Target{target(nvidia.Devices[0])}, job.AutoIDs, gpu.Machine{Devices: append(intel.Devices, nvidia.Devices...)},
 			"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 NVIDIA_VISIBLE_DEVICES=GPU-000000a0-aaaa-bbbb-cccc-0123456789ab ZE_AFFINITY_MASK=65535"},
 		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, job.AutoIDs, ascend,
 			"NVIDIA_VISIBLE_DEVICES=void ASCEND_RT_VISIBLE_DEVICES=1,3 -ASCEND_DEVICE_ID"},
@@ -97,8 +97,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestWrittenIsRead: for every choice and form, whatever was inherited, a program sees exactly the targets in order,
-// and Limit leaves exactly the targets.
+// TestWrittenIsRead: for every choice and form, and any inherited variables, a program sees exactly the targets in
+// order, and Limit leaves exactly the targets.
 func TestWrittenIsRead(t *testing.T) {
 	inherited := Env{"CUDA_VISIBLE_DEVICES=1,1", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "ROCR_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=9",
 		"GPU_DEVICE_ORDINAL=7", "NVIDIA_VISIBLE_DEVICES=all", "VISIBLE_DEVICES=3", "HCQ_VISIBLE_DEVICES=2", "PATH=/bin"}
@@ -171,8 +171,8 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestWriteBesideASickGPU: CUDA may not count a lost or split GPU as NVML does, so numbers would mean another device.
-func TestWriteBesideASickGPU(t *testing.T) {
+// TestWriteWithASickGPU: CUDA may not count a lost or split GPU as NVML does, so numbers would mean another device.
+func TestWriteWithASickGPU(t *testing.T) {
 	value := func(m gpu.Machine, ids job.IDs) string {
 		vars := Write([]Target{target(m.Devices[1])}, ids, m)
 		got, _ := apply(nil, vars).Lookup("CUDA_VISIBLE_DEVICES")
@@ -181,14 +181,14 @@ func TestWriteBesideASickGPU(t *testing.T) {
 	healthy, lost, divided := same(gpu.NVIDIA, 2), same(gpu.NVIDIA, 2), split(2, 0)
 	lost.Devices[0].Problem = "GPU is lost"
 	if got := value(healthy, job.AutoIDs); got != "1" {
-		t.Errorf("beside a healthy GPU: %q", got)
+		t.Errorf("with a healthy GPU: %q", got)
 	}
 	for name, m := range map[string]gpu.Machine{"lost": lost, "split": divided} {
 		if got, want := value(m, job.AutoIDs), string(m.Devices[1].UUID); got != want {
-			t.Errorf("beside a %s GPU: %q, want %q", name, got, want)
+			t.Errorf("with a %s GPU: %q, want %q", name, got, want)
 		}
 		if got := value(m, job.IndexIDs); got != "1" {
-			t.Errorf("numbers asked for beside a %s GPU: %q", name, got)
+			t.Errorf("numbers asked for with a %s GPU: %q", name, got)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestWriteOver(t *testing.T) {
 		name    string
 		dev     string
 		targets []Target
-		want    string // "-" where it is gone
+		want    string // "-" where it is removed
 	}{
 		{"numbers", "1+NV", nvidia, "2,0+NV"},
 		{"interface and renderer", "PCI:0-1+AMD:LLVM", amd, "PCI:1+AMD:LLVM"},
