@@ -29,28 +29,28 @@ const rereads = 3
 // errStale says that a device of the answer changed between the reading and the folder lock.
 var errStale = errors.New("the machine changed while it was being read")
 
-// question is one request and what was read for it.
-type question struct {
+// request is one request and what was read for it.
+type request struct {
 	host    *machine.Host
-	whose   Subject
+	subject   Subject
 	spec    job.Spec
 	machine gpu.Machine
-	read    time.Time // when machine was
+	readAt    time.Time // when machine was
 	names   map[uint32]string
 	since   store.Generation
 	partial bool              // some devices were late, and were not waited for
-	last    bool              // no more rereads: decide on what there is
-	missing []gpu.UUID        // devices that others have seen since, and that machine does not have
-	unseen  map[gpu.UUID]bool // those that cannot be seen from here (a container)
-	seen    store.View
-	stays   bool // a lease of those that were seen does not end by itself, though its command is gone
+	final    bool              // no more rereads: decide on what there is
+	absent []gpu.UUID        // devices that others have seen since, and that machine does not have
+	invisible  map[gpu.UUID]bool // those that cannot be seen from here (a container)
+	view    store.View
+	stuckLease   bool // a lease of those that were seen does not end by itself, though its command is gone
 	plan    job.Plan
 	env     visible.Env      // its masks, lease and allocation count
 	own     []int            // processes of a running subject
 	trees   map[string][]int // of shared leases
 	kept    *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
 	rules   machine.Rules    // of the configuration files
-	line    *line            // the queue for the same devices; nil if it is empty
+	queue    *queueView            // the queue for the same devices; nil if it is empty
 }
 
 // Subject is the process that the lease is for: it ends with the process.
@@ -71,8 +71,8 @@ type Decision struct {
 	Watch   *os.File // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
 }
 
-// decided is the answer to a question.
-func (q *question) decided(held *store.Held, folder *store.Folder) *Decision {
+// decision is the answer to a question.
+func (q *request) decision(held *store.Held, folder *store.Folder) *Decision {
 	return &Decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
@@ -86,14 +86,14 @@ func (d *Decision) Unwatch() {
 // Claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
 // *job.Refusal; a *job.Late when the time for waiting ran out.
 func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*Decision, error) {
-	q, folder, boot, err := ask(ctx, host, spec, whose)
+	q, folder, boot, err := newRequest(ctx, host, spec, whose)
 	if err != nil {
 		return nil, err
 	}
-	c := &claiming{host: host, question: q, folder: folder, boot: boot}
+	c := &claimer{host: host, request: q, folder: folder, boot: boot}
 	var d *Decision
-	if q.kept, err = keptFor(host, spec, q.rules.Limits); err == nil && q.kept != nil {
-		d, err = c.succeed(ctx)
+	if q.kept, err = keptRequest(host, spec, q.rules.Limits); err == nil && q.kept != nil {
+		d, err = c.takeOverKept(ctx)
 	}
 	if err == nil && d == nil {
 		d, err = c.claim(ctx)
@@ -105,93 +105,93 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 	return d, nil
 }
 
-// claiming is one request on its way to a lease.
-type claiming struct {
+// claimer is one request on its way to a lease.
+type claimer struct {
 	host     *machine.Host
-	question *question
+	request *request
 	folder   *store.Folder
 	boot     string
 }
 
-func (c *claiming) claim(ctx context.Context) (*Decision, error) {
-	d, err := c.now(ctx)
+func (c *claimer) claim(ctx context.Context) (*Decision, error) {
+	d, err := c.claimNow(ctx)
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		d, err = c.instead(ctx, refusal)
+		d, err = c.fallBack(ctx, refusal)
 	}
-	if errors.As(err, &refusal) && !refusal.Never && c.question.spec.Waiting.Waits() {
+	if errors.As(err, &refusal) && !refusal.Never && c.request.spec.Waiting.Waits() {
 		d, err = c.wait(ctx, refusal)
 	}
 	return d, err
 }
 
-// now claims what is free. It tries again while the machine changes or a lease is about to end.
-func (c *claiming) now(ctx context.Context) (*Decision, error) {
-	patience := c.question.patience()
+// claimNow claims what is free. It tries again while the machine changes or a lease is about to end.
+func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
+	patience := c.request.patience()
 	for stale := 0; ; {
-		c.question.last = stale >= rereads
-		held, err := record(c.host, c.question, c.folder, c.boot, nil)
+		c.request.final = stale >= rereads
+		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
 		if err == nil {
-			if c.question.partial {
-				c.host.ReportSilent(c.question.machine, 0)
+			if c.request.partial {
+				c.host.ReportSilent(c.request.machine, 0)
 			}
-			return c.question.decided(held, c.folder), nil
+			return c.request.decision(held, c.folder), nil
 		}
 		var refusal *job.Refusal
 		switch {
 		case errors.Is(err, errStale):
 			stale++
-		case errors.As(err, &refusal) && c.question.partial && machine.SilentMatters(c.question.machine, refusal):
-			if err := c.readWhole(ctx); err != nil {
+		case errors.As(err, &refusal) && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
+			if err := c.rereadAll(ctx); err != nil {
 				return nil, err
 			}
 			continue
-		case errors.As(err, &refusal) && c.passing(&patience, refusal):
+		case errors.As(err, &refusal) && c.endsSoon(&patience, refusal):
 			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
 		case refusal != nil:
-			return nil, c.question.attended(c.folder, refusal)
+			return nil, c.request.withHolders(c.folder, refusal)
 		default:
 			return nil, err
 		}
-		if err := c.read(ctx, c.host.Read); err != nil {
+		if err := c.reread(ctx, c.host.Read); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// passing reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or others
+// endsSoon reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or others
 // would go before.
-func (c *claiming) passing(p *patience, refusal *job.Refusal) bool {
-	e := c.question.ending(refusal)
-	return (e == endingLease || !c.question.spec.Waiting.Waits()) && p.lasts(e)
+func (c *claimer) endsSoon(p *patience, refusal *job.Refusal) bool {
+	e := c.request.ending(refusal)
+	return (e == endingLease || !c.request.spec.Waiting.Waits()) && p.lasts(e)
 }
 
-// read reads the machine again, by machine or glance. Where that fails, the last reading stays.
-func (c *claiming) read(ctx context.Context, machine machine.Reader) error {
-	q, what, since := c.question, Needed(c.question.spec), c.folder.Generation(c.boot)
-	if len(q.missing) > 0 {
+// reread reads the machine again, by machine or glance. Where that fails, the last reading stays.
+func (c *claimer) reread(ctx context.Context, machine machine.Reader) error {
+	q, what, since := c.request, Needed(c.request.spec), c.folder.Generation(c.boot)
+	if len(q.absent) > 0 {
 		what |= gpu.Anew
 	}
 	m, err := machine(ctx, what)
 	if err == nil {
-		q.machine, q.since, q.read = m, since, time.Now()
-		q.settle()
+		q.machine, q.since, q.readAt = m, since, time.Now()
+		q.noteInvisible()
 	}
 	return err
 }
 
-// readWhole waits for devices that were late.
-func (c *claiming) readWhole(ctx context.Context) (err error) {
-	c.question.since, c.question.partial = c.folder.Generation(c.boot), false
-	c.question.machine, err = c.host.ReadAll(ctx, Needed(c.question.spec))
-	c.question.read = time.Now()
+// rereadAll waits for devices that were late.
+func (c *claimer) rereadAll(ctx context.Context) (err error) {
+	c.request.since, c.request.partial = c.folder.Generation(c.boot), false
+	c.request.machine, err = c.host.ReadAll(ctx, Needed(c.request.spec))
+	c.request.readAt = time.Now()
 	return err
 }
 
-// ask reads the machine, after the count of changes so that a change meanwhile is noticed.
-func ask(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*question, *store.Folder, string, error) {
+// newRequest reads the machine, after the count of changes so that a change meanwhile is noticed.
+func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*request, *store.Folder, string, error) {
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return nil, nil, "", err
@@ -201,7 +201,7 @@ func ask(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) 
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &question{host: host, whose: whose, spec: spec, env: host.Unmasked(), rules: rules}
+	q := &request{host: host, subject: whose, spec: spec, env: host.Unmasked(), rules: rules}
 	if env, err := host.Proc.Environ(whose.PID); whose.Running && err == nil {
 		q.env, _, _ = visible.Env(env).Lift() // as far as it was not changed since its start, which cannot be seen
 	}
@@ -215,7 +215,7 @@ func ask(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) 
 		q.partial = false
 		q.machine, err = host.ReadAll(ctx, Needed(spec))
 	}
-	q.read = time.Now()
+	q.readAt = time.Now()
 	if err == nil { // if no device can be read, a usable folder would not help
 		err = unusable
 	}
@@ -248,13 +248,13 @@ func Needed(spec job.Spec) gpu.What {
 	return what
 }
 
-// record decides under the folder lock.
-func record(host *machine.Host, q *question, folder *store.Folder, boot string, mine *store.Waiting) (*store.Held, error) {
+// claimLocked decides under the folder lock.
+func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot string, mine *store.Waiting) (*store.Held, error) {
 	held, _ := folder.Leases()
 	q.names = registry.OwnerNames(host, held)
 	q.trees = registry.Trees(host, held)
-	if q.whose.Running {
-		q.own = host.Proc.Tree(q.whose.PID)
+	if q.subject.Running {
+		q.own = host.Proc.Tree(q.subject.PID)
 	}
 	trace, err := openTrace(host)
 	if err != nil {
@@ -268,37 +268,37 @@ func record(host *machine.Host, q *question, folder *store.Folder, boot string, 
 	}
 	now := time.Now()
 	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
-		q.seen = v
-		if err := q.already(v.Held, now); err != nil {
+		q.view = v
+		if err := q.findHeld(v.Held, now); err != nil {
 			return job.Lease{}, err
 		}
-		q.line = q.inLine(v, mine, now)
+		q.queue = q.viewQueue(v, mine, now)
 		plan, refusal := q.decide(v.Held, v.Last, now)
-		if q.line.mine() && q.stale(v, plan, refusal) {
+		if q.queue.mayStart() && q.stale(v, plan, refusal) {
 			return job.Lease{}, errStale
 		}
-		q.line.record(&v, refusal)
-		trace.add(q.line, plan, refusal)
+		q.queue.storeTurn(&v, refusal)
+		trace.add(q.queue, plan, refusal)
 		if refusal != nil {
 			return job.Lease{}, refusal
 		}
 		q.plan = plan
 		parent := ""
-		if above := q.within(v.Held); len(above) > 0 {
+		if above := q.enclosingLeases(v.Held); len(above) > 0 {
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.whose.Apart, Share: plan.Share, Quota: plan.Quota,
-			PID: q.whose.PID, Start: q.whose.Start, Namespace: host.Proc.Namespace(), Command: q.whose.Command, Since: now.Truncate(time.Millisecond),
+			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota,
+			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 			Kept: q.kept,
 		}, nil
 	})
-	if err != nil && mine == nil && q.surprise() {
-		call(host, q, folder, boot)
+	if err != nil && mine == nil && q.foundReady() {
+		wakeQueue(host, q, folder, boot)
 	}
 	var refusal *job.Refusal
-	if errors.As(err, &refusal) && q.line.name(host.Names) { // the same answer, with names in it
-		if _, named := q.decide(q.seen.Held, q.seen.Last, now); named != nil {
+	if errors.As(err, &refusal) && q.queue.nameOwners(host.Names) { // the same answer, with names in it
+		if _, named := q.decide(q.view.Held, q.view.Last, now); named != nil {
 			err = named
 		}
 	}
@@ -306,15 +306,15 @@ func record(host *machine.Host, q *question, folder *store.Folder, boot string, 
 }
 
 // context collects what a decision needs besides the request, and notes about strange masks.
-func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
+func (q *request) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
 	in = pick.Context{Now: now, UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocation(), Trees: q.trees,
-		Limits: q.rules.Limits, Endless: q.whose.PID != 0, Moving: q.spec.Moving}
+		Limits: q.rules.Limits, Endless: q.subject.PID != 0, Moving: q.spec.Moving}
 	if q.spec.Any {
 		return in, nil
 	}
 	in.Hidden, notes = q.hidden()
-	in.Ancestors = q.within(held)
-	if note := q.lost(held); note.Text != "" {
+	in.Ancestors = q.enclosingLeases(held)
+	if note := q.lostLease(held); note.Text != "" {
 		notes = append(notes, note)
 	}
 	for i := range held {
@@ -326,7 +326,7 @@ func (q *question) context(held []job.Lease, now time.Time) (in pick.Context, no
 }
 
 // decide is the pure part, with everything it needs at hand.
-func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
+func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
 	held = slices.Clone(held)
 	for i := range held {
 		if held[i].User = q.names[held[i].UID]; held[i].User == "" {
@@ -335,8 +335,8 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 	}
 	in, notes := q.context(held, now)
 	in.Last = last
-	if q.line != nil {
-		in.Kept, in.Waiting = q.line.kept, len(q.line.asked.Tickets) > 1
+	if q.queue != nil {
+		in.Kept, in.Waiting = q.queue.kept, len(q.queue.asked.Tickets) > 1
 	}
 	spec := q.spec
 	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
@@ -348,7 +348,7 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 		}
 	}
 	plan, refusal := pick.Place(spec, q.machine, held, in)
-	q.masked(refusal)
+	q.dropMaskAdvice(refusal)
 	if q.machine.Source == "nvidia-smi" { // why, and that it is slow
 		plan.Notes = append(plan.Notes, q.machine.Problems...)
 	}
@@ -360,21 +360,21 @@ func (q *question) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job
 
 // stale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an invented
 // machine, but people drain its devices too, and write its file anew.
-func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
+func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
 	if refusal == nil && q.drainedSince(plan) {
 		return true // also where there are to be no more rereads: the next one knows it
 	}
-	if q.last {
+	if q.final {
 		return false
 	}
 	changed := func(id gpu.UUID) bool {
 		return q.host.Hardware() && (v.Unknown || v.Changes[id].Generation > q.since)
 	}
 	if refusal == nil { // what has come without a lease since the reading is in no record
-		return time.Since(q.read) > machine.Fresh || slices.ContainsFunc(plan.UUIDs(), changed)
+		return time.Since(q.readAt) > machine.Fresh || slices.ContainsFunc(plan.UUIDs(), changed)
 	}
 	if q.host.Hardware() { // an invented machine is read for each attempt
-		if q.missing = q.appeared(v.Changes, known(q.machine)); len(q.missing) > 0 {
+		if q.absent = q.newDevices(v.Changes, known(q.machine)); len(q.absent) > 0 {
 			return true
 		}
 	}
@@ -384,9 +384,9 @@ func (q *question) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool
 	})
 }
 
-// lost is a note if the lease that GPUARD_LEASE names is over, while its variables still show its devices. It is the only
+// lostLease is a note if the lease that GPUARD_LEASE names is over, while its variables still show its devices. It is the only
 // sign for a shell whose holder was killed.
-func (q *question) lost(held []job.Lease) (note visible.Note) {
+func (q *request) lostLease(held []job.Lease) (note visible.Note) {
 	id, set := q.env.Lookup("GPUARD_LEASE")
 	if !set || id == "" || q.host.PrivateState || slices.ContainsFunc(held, func(l job.Lease) bool { return l.ID == id }) {
 		return note
@@ -394,9 +394,9 @@ func (q *question) lost(held []job.Lease) (note visible.Note) {
 	return visible.Note{Code: visible.CodeLeaseGone, Text: fmt.Sprintf("lease %s, which GPUARD_LEASE names, is over: its GPUs may be another job's by now", gpu.Brief(gpu.Clean(id)))}
 }
 
-// within lists the lease this process, or the running one, is inside of and the leases that one is a part of, innermost first.
+// enclosingLeases lists the lease this process, or the running one, is inside of and the leases that one is a part of, innermost first.
 // A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
-func (q *question) within(held []job.Lease) []string {
+func (q *request) enclosingLeases(held []job.Lease) []string {
 	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())
 	var above []string
@@ -411,7 +411,7 @@ func (q *question) within(held []job.Lease) []string {
 	return above
 }
 
-func (q *question) allocation() string {
+func (q *request) allocation() string {
 	if q.spec.Any {
 		return ""
 	}

@@ -40,7 +40,7 @@ func TestMissingDriverComesFirst(t *testing.T) {
 // TestTicketMax: a ticket has the number of devices that the rules allow. It has none for a move, which frees as many
 // devices as it takes, and inside of a lease, where rules do not apply.
 func TestTicketMax(t *testing.T) {
-	q := &question{host: &machine.Host{Proc: proc.New("/proc")}, spec: job.Spec{GPUs: 1}, machine: gpu.Machine{}}
+	q := &request{host: &machine.Host{Proc: proc.New("/proc")}, spec: job.Spec{GPUs: 1}, machine: gpu.Machine{}}
 	two := policy.Limits{{GPUs: new(3)}, {GPUs: new(2)}}
 	for want, in := range map[int][]pick.Context{2: {{Limits: two}}, 0: {{}, {Limits: two, Moving: "k3f9"}, {Limits: two, Parent: &job.Lease{ID: "k3f9"}}}} {
 		for _, in := range in {

@@ -51,17 +51,17 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
-	q := question{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), trees: registry.Trees(host, held), rules: rules}
+	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), trees: registry.Trees(host, held), rules: rules}
 	now := time.Now()
-	if q.line, err = lineNow(host, &q, held, now); err != nil {
+	if q.queue, err = queueNow(host, &q, held, now); err != nil {
 		return job.Plan{}, nil, err
 	}
 	plan, refusal := q.decide(held, registry.Last(host, m), now)
 	return plan, refusal, nil
 }
 
-// lineNow is the queue for a caller that takes no ticket: all tickets are ahead of it.
-func lineNow(host *machine.Host, q *question, held []job.Lease, now time.Time) (*line, error) {
+// queueNow is the queue for a caller that takes no ticket: all tickets are ahead of it.
+func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (*queueView, error) {
 	folder, err := host.Folder(q.machine, false)
 	if err != nil || folder == nil {
 		return nil, err
@@ -80,8 +80,8 @@ func lineNow(host *machine.Host, q *question, held []job.Lease, now time.Time) (
 		return nil, err
 	}
 	turn := folder.Turn(boot)
-	l := q.inLine(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
-	l.name(host.Names)
+	l := q.viewQueue(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
+	l.nameOwners(host.Names)
 	return l, nil
 }
 
@@ -90,7 +90,7 @@ func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, e
 	plan, m, err := DecideNow(ctx, host, spec)
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		plan, m, err = decideInstead(ctx, host, spec, refusal)
+		plan, m, err = decideFallback(ctx, host, spec, refusal)
 	}
 	if err == nil && host.Hardware() && len(plan.Devices) > 0 {
 		path, _, _ := host.StateFolder(m)
@@ -99,11 +99,11 @@ func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, e
 	return plan, err
 }
 
-// decideInstead answers what instead would do, and does nothing.
-func decideInstead(ctx context.Context, host *machine.Host, spec job.Spec, refusal *job.Refusal) (job.Plan, gpu.Machine, error) {
+// decideFallback answers what instead would do, and does nothing.
+func decideFallback(ctx context.Context, host *machine.Host, spec job.Spec, refusal *job.Refusal) (job.Plan, gpu.Machine, error) {
 	last := refusal
 	for _, word := range spec.Waiting.Fallback {
-		other, names := anyOther(spec)
+		other, names := withoutNames(spec)
 		switch {
 		case word == "other" && names:
 			plan, m, err := DecideNow(ctx, host, other)
@@ -114,7 +114,7 @@ func decideInstead(ctx context.Context, host *machine.Host, spec job.Spec, refus
 				}
 				return plan, m, err
 			}
-			last = better(spec.Waiting, refusal, again)
+			last = betterRefusal(spec.Waiting, refusal, again)
 		case word == "cpu":
 			return job.Plan{Devices: []job.Given{}, Reasons: refusal.Reasons, Notes: []string{
 				refusal.Summary + ": it would fall back to the CPU, as --fallback cpu says"}}, gpu.Machine{}, nil
@@ -129,7 +129,7 @@ func Placing(host *machine.Host, m gpu.Machine, held []job.Lease) (pick.Context,
 	if err != nil {
 		return pick.Context{}, err
 	}
-	q := question{host: host, machine: m, env: host.Unmasked(), rules: rules}
+	q := request{host: host, machine: m, env: host.Unmasked(), rules: rules}
 	in, _ := q.context(held, time.Now())
 	return in, nil
 }

@@ -8,7 +8,7 @@ import (
 
 // drainedSince reports whether a device of the plan was drained after the machine was read. It only opens a few small
 // files of the locked folder, so it cannot hang.
-func (q *question) drainedSince(plan job.Plan) bool {
+func (q *request) drainedSince(plan job.Plan) bool {
 	m := q.machine
 	noted, _ := q.host.DeviceMarks(&m)
 	return slices.ContainsFunc(plan.Devices, func(g job.Given) bool {

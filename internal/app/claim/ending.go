@@ -45,7 +45,7 @@ type patience struct {
 }
 
 // patience starts now.
-func (q *question) patience() patience {
+func (q *request) patience() patience {
 	p := patience{host: q.host, started: time.Now()}
 	if !q.spec.Waiting.No {
 		p.fading = cmp.Or(q.host.Times.Fading, 10*time.Second)
@@ -79,9 +79,9 @@ func (p *patience) pause(ctx context.Context) error {
 }
 
 // ending returns the first reason that is about to be over.
-func (q *question) ending(r *job.Refusal) ending {
+func (q *request) ending(r *job.Refusal) ending {
 	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
-	if above := q.within(q.seen.Held); len(above) > 0 && q.leaseEnding(above[0]) {
+	if above := q.enclosingLeases(q.view.Held); len(above) > 0 && q.leaseEnding(above[0]) {
 		return endingLease
 	}
 	if r.Never {
@@ -105,49 +105,49 @@ func (q *question) ending(r *job.Refusal) ending {
 }
 
 // shareEnding: one of the leases that share the device is about to be given back. No single one is the reason there.
-func (q *question) shareEnding(id gpu.UUID) bool {
-	return slices.ContainsFunc(q.seen.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.CommandGone(q.host, l) })
+func (q *request) shareEnding(id gpu.UUID) bool {
+	return slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.CommandGone(q.host, l) })
 }
 
 // leaseEnding: the command is gone, and nothing is recorded yet that still holds the lease.
-func (q *question) leaseEnding(id string) bool {
-	i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == id })
+func (q *request) leaseEnding(id string) bool {
+	i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == id })
 	if i < 0 {
 		return false
 	}
-	return registry.CommandGone(q.host, q.seen.Held[i])
+	return registry.CommandGone(q.host, q.view.Held[i])
 }
 
-// attended is the refusal with the names of the processes that keep leases whose commands are gone. Finding them takes
+// withHolders is the refusal with the names of the processes that keep leases whose commands are gone. Finding them takes
 // a walk through /proc, so this is for the final refusal, when the folder is not locked.
-func (q *question) attended(folder *store.Folder, r *job.Refusal) *job.Refusal {
-	held, found := slices.Clone(q.seen.Held), false
+func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal {
+	held, found := slices.Clone(q.view.Held), false
 	for i := range held {
 		if l := registry.Unattended(q.host, folder, held[i], true); l.Ended != held[i].Ended || l.PID != held[i].PID {
 			held[i], found = l, true
 		}
 	}
-	q.stays = slices.ContainsFunc(held, func(l job.Lease) bool { return l.Ended })
+	q.stuckLease = slices.ContainsFunc(held, func(l job.Lease) bool { return l.Ended })
 	if !found {
 		return r
 	}
-	_, again := q.decide(held, q.seen.Last, time.Now())
+	_, again := q.decide(held, q.view.Last, time.Now())
 	if again == nil {
 		return r
 	}
-	q.seen.Held = held
+	q.view.Held = held
 	return again
 }
 
 // useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still
 // used may be that job's: it belongs to no visible process, or to one that is older than the lease's end.
-func (q *question) useFading(r job.Reason) bool {
+func (q *request) useFading(r job.Reason) bool {
 	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
 		return false
 	}
 	longest := q.patience().fading
-	ended := q.seen.Changes[r.UUID].Ended
-	recent := ended > 0 && q.seen.Now-ended < int64(longest)
+	ended := q.view.Changes[r.UUID].Ended
+	recent := ended > 0 && q.view.Now-ended < int64(longest)
 	if recent && len(r.Processes) == 0 {
 		return true
 	}

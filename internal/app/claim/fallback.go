@@ -8,36 +8,36 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// instead tries the words of --fallback in order; "wait" is for the caller. If none helps it returns the last refusal,
+// fallBack tries the words of --fallback in order; "wait" is for the caller. If none helps it returns the last refusal,
 // whose advice was not tried yet. A request that waits does so for what it asked for.
-func (c *claiming) instead(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
+func (c *claimer) fallBack(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	last := refusal
-	for _, word := range c.question.spec.Waiting.Fallback {
+	for _, word := range c.request.spec.Waiting.Fallback {
 		switch word {
 		case "other":
-			d, err := c.other(ctx, refusal)
+			d, err := c.claimOther(ctx, refusal)
 			var again *job.Refusal
 			if err == nil && d != nil || err != nil && !errors.As(err, &again) {
 				return d, err
 			}
-			last = better(c.question.spec.Waiting, refusal, again)
+			last = betterRefusal(c.request.spec.Waiting, refusal, again)
 		case "cpu":
-			return c.cpu(refusal), nil
+			return c.useCPU(refusal), nil
 		}
 	}
 	return nil, last
 }
 
-// better is the refusal to show of a request and of the one that was tried in its place, nil for none.
-func better(waiting job.Waiting, asked, other *job.Refusal) *job.Refusal {
+// betterRefusal is the refusal to show of a request and of the one that was tried in its place, nil for none.
+func betterRefusal(waiting job.Waiting, asked, other *job.Refusal) *job.Refusal {
 	if other == nil || other.Never || asked.Never || waiting.Waits() {
 		return asked
 	}
 	return other
 }
 
-// anyOther is the request without what names devices or a model; false where it names none.
-func anyOther(spec job.Spec) (job.Spec, bool) {
+// withoutNames is the request without what names devices or a model; false where it names none.
+func withoutNames(spec job.Spec) (job.Spec, bool) {
 	if len(spec.Devices) == 0 && spec.Model == "" {
 		return spec, false
 	}
@@ -48,16 +48,16 @@ func anyOther(spec job.Spec) (job.Spec, bool) {
 	return spec, true
 }
 
-// other claims without what names devices or a model, keeping the rest of the request. nil where it names none.
-func (c *claiming) other(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
-	asked := c.question.spec
-	spec, names := anyOther(asked)
+// claimOther claims without what names devices or a model, keeping the rest of the request. nil where it names none.
+func (c *claimer) claimOther(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
+	asked := c.request.spec
+	spec, names := withoutNames(asked)
 	if !names {
 		return nil, nil //nolint:nilnil // the same request would get the same answer
 	}
-	c.question.spec = spec
-	defer func() { c.question.spec = asked }()
-	d, err := c.now(ctx)
+	c.request.spec = spec
+	defer func() { c.request.spec = asked }()
+	d, err := c.claimNow(ctx)
 	if err == nil {
 		d.Plan.Notes = append(d.Plan.Notes, takingAnother(refusal))
 	}
@@ -68,13 +68,13 @@ func takingAnother(refusal *job.Refusal) string {
 	return refusal.Summary + ": taking another, as --fallback other says"
 }
 
-// cpu is the decision to go without a device. It is said also where silence was asked for, because the job is not where its
+// useCPU is the decision to go without a device. It is said also where silence was asked for, because the job is not where its
 // owner meant it to be, and will be slow without a word of its own.
-func (c *claiming) cpu(refusal *job.Refusal) *Decision {
+func (c *claimer) useCPU(refusal *job.Refusal) *Decision {
 	note := fmt.Sprintf("FALLING BACK TO THE CPU, as --fallback cpu says: %s; every GPU is hidden from the command", refusal.Summary)
 	if c.host.Loud != nil {
 		c.host.Loud(note)
 	}
 	plan := job.Plan{Devices: []job.Given{}, Reasons: append([]job.Reason{}, refusal.Reasons...), Notes: []string{}}
-	return &Decision{Plan: plan, Machine: c.question.machine, Folder: c.folder}
+	return &Decision{Plan: plan, Machine: c.request.machine, Folder: c.folder}
 }

@@ -22,9 +22,9 @@ import (
 // such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user with the same
 // FILE and the same request takes it over, under the folder lock and without a word between the two processes.
 
-// keptFor is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules bind the user
+// keptRequest is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules bind the user
 // by then, it is another request.
-func keptFor(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.Kept, error) {
+func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.Kept, error) {
 	if spec.KeepWhile == "" {
 		return nil, nil //nolint:nilnil // not asked for
 	}
@@ -70,18 +70,18 @@ func connectionFile(command []string) (found string) {
 // KeptFile finds the file that the lease of a spec is kept for.
 func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
 	if spec.KeepWhile != job.OfKernel {
-		return resolved(spec.KeepWhile)
+		return realPath(spec.KeepWhile)
 	}
 	file := connectionFile(spec.Command)
 	if file == "" {
 		host.Say("no connection file is among the arguments of " + machine.BaseName(spec.Command) + ", so its lease ends with it, also at a restart")
 		return "", nil
 	}
-	return resolved(file)
+	return realPath(file)
 }
 
-// resolved is the real place of a file that need not be there yet.
-func resolved(path string) (string, error) {
+// realPath is the real place of a file that need not be there yet.
+func realPath(path string) (string, error) {
 	whole, err := filepath.Abs(path)
 	if err == nil {
 		var dir string
@@ -92,10 +92,10 @@ func resolved(path string) (string, error) {
 	return "", exit.Usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
 }
 
-// succeed takes over the lease that an earlier start of the same left. One that is for another request is given back. The
+// takeOverKept takes over the lease that an earlier start of the same left. One that is for another request is given back. The
 // answer is nil where there is none.
-func (c *claiming) succeed(ctx context.Context) (*Decision, error) {
-	q, kept := c.question, c.question.kept
+func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
+	q, kept := c.request, c.request.kept
 	now, err := c.host.Proc.Uptime()
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (c *claiming) succeed(ctx context.Context) (*Decision, error) {
 				other = &l
 				continue
 			}
-			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.whose.PID, q.whose.Start, q.whose.Command, false, nil, kept
+			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.subject.PID, q.subject.Start, q.subject.Command, false, nil, kept
 			return &l, true
 		}
 		return other, false
@@ -119,14 +119,14 @@ func (c *claiming) succeed(ctx context.Context) (*Decision, error) {
 	}
 	why := Unfit(q.machine, held.Lease.Devices)
 	if why != "" && q.partial {
-		if err = c.readWhole(ctx); err == nil {
+		if err = c.rereadAll(ctx); err == nil {
 			why = Unfit(q.machine, held.Lease.Devices)
 		}
 	}
 	if err == nil && why == "" {
 		q.plan = planOf(q.machine, held.Lease.Devices)
 		q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
-		return q.decided(held, c.folder), nil
+		return q.decision(held, c.folder), nil
 	}
 	// No job may be started there now: the lease is of no use, and another is asked for.
 	_ = c.folder.Release(held.Lease, c.boot)

@@ -44,8 +44,8 @@ func renewed(t, now job.Ticket) job.Ticket {
 // renew brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
 // fails.
 func (w *waiting) renew() {
-	q, now := w.question, time.Now()
-	in, _ := q.context(q.seen.Held, now)
+	q, now := w.request, time.Now()
+	in, _ := q.context(q.view.Held, now)
 	t := renewed(w.mine.Ticket, q.ticket(in, now))
 	if !sameDevices(t.Devices, w.mine.Ticket.Devices) || !sameDevices(t.Known, w.mine.Ticket.Known) {
 		_ = w.folder.Renew(w.mine, w.boot, t.Devices, t.Known)
@@ -59,68 +59,68 @@ func sameDevices(a, b []gpu.UUID) bool {
 // mayReturn reports whether a device that the request waits for is gone: it may come back, after a reset of the driver,
 // say.
 func (w *waiting) mayReturn() bool {
-	there := known(w.question.machine)
+	there := known(w.request.machine)
 	return slices.ContainsFunc(w.mine.Ticket.Devices, func(id gpu.UUID) bool { return !slices.Contains(there, id) })
 }
 
-// miss says once that the request cannot be served any more with what is there.
-func (w *waiting) miss(never bool) {
+// sayAbsent says once that the request cannot be served any more with what is there.
+func (w *waiting) sayAbsent(never bool) {
 	if never && !w.missing {
 		w.host.Say("a GPU that this request waits for is not there now (" + w.refusal.Summary + "); it stays in the line")
 	}
 	w.missing = never
 }
 
-// appeared lists the devices that others have seen since the reading, and that are not among those there.
-func (q *question) appeared(changes map[gpu.UUID]store.Change, there []gpu.UUID) (ids []gpu.UUID) {
+// newDevices lists the devices that others have seen since the reading, and that are not among those there.
+func (q *request) newDevices(changes map[gpu.UUID]store.Change, there []gpu.UUID) (ids []gpu.UUID) {
 	for id, c := range changes {
-		if c.Generation > q.since && !slices.Contains(there, id) && !q.unseen[id] {
+		if c.Generation > q.since && !slices.Contains(there, id) && !q.invisible[id] {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// settle notes, after the devices were counted anew, which of the missing ones cannot be seen from here.
-func (q *question) settle() {
+// noteInvisible notes, after the devices were counted anew, which of the missing ones cannot be seen from here.
+func (q *request) noteInvisible() {
 	there := known(q.machine)
-	for _, id := range q.missing {
+	for _, id := range q.absent {
 		if !slices.Contains(there, id) {
-			if q.unseen == nil {
-				q.unseen = map[gpu.UUID]bool{}
+			if q.invisible == nil {
+				q.invisible = map[gpu.UUID]bool{}
 			}
-			q.unseen[id] = true
+			q.invisible[id] = true
 		}
 	}
-	q.missing = nil
+	q.absent = nil
 }
 
 // recent is how long the end of a lease explains a free device: the waiting requests were woken by it.
 const recent = 2 * time.Second
 
-// surprise reports whether this attempt was the first to see that another request may start now, without the end of a
+// foundReady reports whether this attempt was the first to see that another request may start now, without the end of a
 // lease.
-func (q *question) surprise() bool {
-	l := q.line
-	return l != nil && l.newly && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
-		ended := q.seen.Changes[id].Ended
+func (q *request) foundReady() bool {
+	l := q.queue
+	return l != nil && l.firstSeen && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
+		ended := q.view.Changes[id].Ended
 		return ended == 0 || l.boot-ended > int64(recent)
 	})
 }
 
 // ready are the devices of the next request that could be given to it.
-func (l *line) ready() []gpu.UUID {
+func (l *queueView) ready() []gpu.UUID {
 	return slices.DeleteFunc(slices.Clone(l.next.Devices), func(id gpu.UUID) bool {
 		r := l.asked.Rooms[id]
 		return !r.Whole && r.Share == nil
 	})
 }
 
-// call wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is healthy
+// wakeQueue wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is healthy
 // again.
-func call(host *machine.Host, q *question, folder *store.Folder, boot string) {
-	l := q.line
-	if l == nil || !l.free || l.mine() {
+func wakeQueue(host *machine.Host, q *request, folder *store.Folder, boot string) {
+	l := q.queue
+	if l == nil || !l.free || l.mayStart() {
 		return
 	}
 	ids := l.ready()

@@ -39,7 +39,7 @@ func lend(t *testing.T, host *machine.Host, spec job.Spec) (d *Decision, give fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	give = func() { (&claiming{folder: d.Folder, boot: d.Held.Lease.Boot}).giveUp(d) }
+	give = func() { (&claimer{folder: d.Folder, boot: d.Held.Lease.Boot}).free(d) }
 	t.Cleanup(give)
 	return d, give
 }
@@ -89,7 +89,7 @@ func TestPreferWaits(t *testing.T) {
 			return
 		}
 		answered <- answer{devices: d.Plan.UUIDs()}
-		(&claiming{folder: d.Folder, boot: d.Held.Lease.Boot}).giveUp(d)
+		(&claimer{folder: d.Folder, boot: d.Held.Lease.Boot}).free(d)
 	}()
 	folder, err := host.Folder(hosts.Invented(t, host.Machine), false)
 	if err != nil {

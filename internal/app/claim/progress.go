@@ -15,10 +15,10 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// show reports the place in the queue; without there, that the request has left it.
-func (w *waiting) show(there bool) {
+// showProgress reports the place in the queue; without there, that the request has left it.
+func (w *waiting) showProgress(there bool) {
 	if there {
-		w.refusal = w.attended(w.refusal)
+		w.refusal = w.withHolders(w.refusal)
 	}
 	if w.host.Stand == nil {
 		return
@@ -27,16 +27,16 @@ func (w *waiting) show(there bool) {
 		w.host.Stand(nil)
 		return
 	}
-	q := w.question
-	s := &status.Standing{Want: want(q.spec), Since: w.began, Stuck: q.stuck(w.refusal)}
-	l := q.line
+	q := w.request
+	s := &status.Standing{Want: want(q.spec), Since: w.began, Stuck: q.needsPerson(w.refusal)}
+	l := q.queue
 	if l != nil && l.me.ID != "" {
-		s.Place, s.Of = l.place()
-		if l.free && !l.mine() {
-			s.Ahead = w.waiter(l.next)
+		s.Place, s.Of = l.position()
+		if l.free && !l.mayStart() {
+			s.Ahead = w.ticketName(l.next)
 		}
 	} else {
-		s.Place, s.Of = w.count()
+		s.Place, s.Of = w.estimatePlace()
 	}
 	for _, r := range w.refusal.Reasons {
 		if r.Verdict == job.Busy && r.Code == "policy" { // the user has too many devices, which says nothing about this one
@@ -45,57 +45,57 @@ func (w *waiting) show(there bool) {
 			}
 			continue
 		}
-		if h := w.holder(r); r.Verdict == job.Busy && (r.Code != "kept" || h.Text != "" && h.Text != "behind "+s.Ahead) {
+		if h := w.holderOf(r); r.Verdict == job.Busy && (r.Code != "kept" || h.Text != "" && h.Text != "behind "+s.Ahead) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
 	w.host.Stand(s)
 }
 
-// waiter is the owner and the command of a ticket.
-func (w *waiting) waiter(t job.Ticket) string {
+// ticketName is the owner and the command of a ticket.
+func (w *waiting) ticketName(t job.Ticket) string {
 	return fmt.Sprintf("%s of %s (PID %d)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID)
 }
 
 // recount counts the queue again for the terminal: requests come and go without an attempt of this one.
 func (w *waiting) recount() {
-	l := w.question.line
+	l := w.request.queue
 	if l == nil { // the queue had no other request
-		w.show(true)
+		w.showProgress(true)
 		return
 	}
 	all, _ := w.folder.Tickets()
 	now := *l
 	now.asked.Tickets = append(rivals(l.me, inScope(l.me, all)), l.me)
-	w.question.line = &now
-	w.show(true)
+	w.request.queue = &now
+	w.showProgress(true)
 }
 
-// attended is the refusal with the processes that keep leases whose commands are gone, after these had time to end.
-func (w *waiting) attended(r *job.Refusal) *job.Refusal {
-	if time.Since(w.fading.started) < registry.Noticing && !w.question.stays {
+// withHolders is the refusal with the processes that keep leases whose commands are gone, after these had time to end.
+func (w *waiting) withHolders(r *job.Refusal) *job.Refusal {
+	if time.Since(w.fading.started) < registry.Noticing && !w.request.stuckLease {
 		return r
 	}
-	return w.question.attended(w.folder, r)
+	return w.request.withHolders(w.folder, r)
 }
 
-// stuck reports whether so many devices wait for a person that the others could not be enough.
-func (q *question) stuck(r *job.Refusal) bool {
+// needsPerson reports whether so many devices wait for a person that the others could not be enough.
+func (q *request) needsPerson(r *job.Refusal) bool {
 	asked, left := 0, 0
 	for _, reason := range r.Reasons {
 		if reason.Verdict == job.Never {
 			continue
 		}
 		asked++
-		if !q.forPerson(reason) {
+		if !q.cannotPass(reason) {
 			left++
 		}
 	}
 	return asked > 0 && left < pick.Need(q.spec)
 }
 
-// forPerson reports whether a device stays out of use until a person acts.
-func (q *question) forPerson(r job.Reason) bool {
+// cannotPass reports whether a device stays out of use until a person acts.
+func (q *request) cannotPass(r job.Reason) bool {
 	switch r.Code {
 	case "drained", "compute-mode":
 		return true
@@ -108,9 +108,9 @@ func (q *question) forPerson(r job.Reason) bool {
 	return false
 }
 
-// count estimates the place before the first attempt: tickets of the same user that are older. Only requests near the
+// estimatePlace estimates the place before the first attempt: tickets of the same user that are older. Only requests near the
 // front know the order between users.
-func (w *waiting) count() (place, of int) {
+func (w *waiting) estimatePlace() (place, of int) {
 	all, _ := w.folder.Tickets()
 	for _, t := range all {
 		if t.Parent != w.mine.Ticket.Parent || t.Allocation != w.mine.Ticket.Allocation {
@@ -123,18 +123,18 @@ func (w *waiting) count() (place, of int) {
 	return place, of
 }
 
-// holder names what is in the way at one device.
-func (w *waiting) holder(r job.Reason) status.Holder {
-	q := w.question
+// holderOf names what is in the way at one device.
+func (w *waiting) holderOf(r job.Reason) status.Holder {
+	q := w.request
 	h := status.Holder{Device: fmt.Sprintf("GPU %d", r.Index)}
 	if r.Code == "kept" {
-		if q.line != nil && q.line.kept[r.UUID].PID != 0 {
-			h.Text = "behind " + w.waiter(q.line.kept[r.UUID])
+		if q.queue != nil && q.queue.kept[r.UUID].PID != 0 {
+			h.Text = "behind " + w.ticketName(q.queue.kept[r.UUID])
 		}
 		return h
 	}
-	if i := slices.IndexFunc(q.seen.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
-		l := q.seen.Held[i]
+	if i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
+		l := q.view.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
 		if l.Ended {
 			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {

@@ -14,26 +14,26 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// line is one reading of the queue for the devices that this request wants. nil is an empty queue.
-type line struct {
+// queueView is one reading of the queue for the devices that this request wants. nil is an empty queue.
+type queueView struct {
 	me    job.Ticket // without an id where the request has no ticket yet
 	asked queue.Question
 	turn  queue.Turn
 	next  job.Ticket
 	free  bool // there is a next one, and what it wants is free
-	newly bool // this reading is the first to see that
+	firstSeen bool // this reading is the first to see that
 	kept  map[gpu.UUID]job.Ticket
 	boot  int64
 }
 
-// inLine decides which request is next.
-func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *line {
+// viewQueue decides which request is next.
+func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *queueView {
 	tracing := tracing(q.host)
 	if len(v.Tickets) == 0 && !tracing {
 		return nil
 	}
 	in, _ := q.context(v.Held, now)
-	l := &line{me: q.ticket(in, now), boot: v.Now}
+	l := &queueView{me: q.ticket(in, now), boot: v.Now}
 	if mine != nil {
 		l.me = renewed(mine.Ticket, l.me)
 	}
@@ -43,22 +43,22 @@ func (q *question) inLine(v store.View, mine *store.Waiting, now time.Time) *lin
 		return nil
 	}
 	l.asked = queue.Question{
-		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.leaving(v),
+		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.endingDevices(v),
 	}
 	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
 	_, seen := turn.Next[l.next.Key()]
-	l.newly = l.free && !seen
+	l.firstSeen = l.free && !seen
 	l.asked = l.turn.Put(l.asked)
 	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
-	if l.free && !l.mine() {
-		l.keep()
+	if l.free && !l.mayStart() {
+		l.reserveForNext()
 	}
 	return l
 }
 
-// name finds the owners of the tickets that keep devices from this request, and reports whether there are any. It can
+// nameOwners finds the owners of the tickets that keep devices from this request, and reports whether there are any. It can
 // run a program, so it is not called under the folder lock.
-func (l *line) name(names func(uint32) string) bool {
+func (l *queueView) nameOwners(names func(uint32) string) bool {
 	if l == nil {
 		return false
 	}
@@ -69,8 +69,8 @@ func (l *line) name(names func(uint32) string) bool {
 	return len(l.kept) > 0
 }
 
-// keep leaves everything to the next one until it has acted.
-func (l *line) keep() {
+// reserveForNext leaves everything to the next one until it has acted.
+func (l *queueView) reserveForNext() {
 	if l.kept == nil {
 		l.kept = map[gpu.UUID]job.Ticket{}
 	}
@@ -81,8 +81,8 @@ func (l *line) keep() {
 	}
 }
 
-// lapses is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
-func (l *line) lapses() (first time.Duration) {
+// nextLapse is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
+func (l *queueView) nextLapse() (first time.Duration) {
 	for _, t := range l.kept {
 		if r, reserved := l.turn.Reserved[t.Key()]; reserved {
 			if left := time.Duration(r.Until-l.boot) + 1; first == 0 || left < first {
@@ -93,18 +93,18 @@ func (l *line) lapses() (first time.Duration) {
 	return first
 }
 
-// mine reports whether the queue lets this request start. It does if no request may start: then the devices give the
+// mayStart reports whether the queue lets this request start. It does if no request may start: then the devices give the
 // reason.
-func (l *line) mine() bool {
+func (l *queueView) mayStart() bool {
 	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
 }
 
-// record stores whose turn it is. A request that is next and gets nothing lets the others pass.
-func (l *line) record(v *store.View, refusal *job.Refusal) {
+// storeTurn stores whose turn it is. A request that is next and gets nothing lets the others pass.
+func (l *queueView) storeTurn(v *store.View, refusal *job.Refusal) {
 	if l == nil {
 		return
 	}
-	if refusal != nil && l.free && l.mine() && l.me.ID != "" {
+	if refusal != nil && l.free && l.mayStart() && l.me.ID != "" {
 		if l.turn.Passed == nil {
 			l.turn.Passed = map[string]int64{}
 		}
@@ -113,16 +113,16 @@ func (l *line) record(v *store.View, refusal *job.Refusal) {
 	*v.Turn = l.turn
 }
 
-// place is the place of the request in the queue for the same devices, from 1, and the length of that queue.
-func (l *line) place() (int, int) {
+// position is the place of the request in the queue for the same devices, from 1, and the length of that queue.
+func (l *queueView) position() (int, int) {
 	order := queue.Order(l.asked)
 	return slices.IndexFunc(order, l.isMe) + 1, len(order)
 }
 
-func (l *line) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
+func (l *queueView) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
 
 // ticket is the request as others shall see it.
-func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
+func (q *request) ticket(in pick.Context, now time.Time) job.Ticket {
 	parent := ""
 	if in.Parent != nil {
 		parent = in.Parent.ID
@@ -134,7 +134,7 @@ func (q *question) ticket(in pick.Context, now time.Time) job.Ticket {
 	return job.Ticket{
 		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
 		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Parent: parent, Allocation: in.Allocation,
-		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.whose.Command, Since: now.Truncate(time.Millisecond),
+		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 	}
 }
 
@@ -172,9 +172,9 @@ func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	return near
 }
 
-// leaving are the devices that are about to be free: with memory of a lease that has just ended, or of a process that
+// endingDevices are the devices that are about to be free: with memory of a lease that has just ended, or of a process that
 // is ending.
-func (q *question) leaving(v store.View) map[gpu.UUID]bool {
+func (q *request) endingDevices(v store.View) map[gpu.UUID]bool {
 	if !q.host.Hardware() {
 		return nil
 	}

@@ -59,19 +59,19 @@ type Seat struct {
 	measured chan struct{}
 }
 
-// Try leases what is free now for a command of that name, or returns a *job.Refusal.
-func (d *Desk) Try(ctx context.Context, command string) (*Seat, error) {
-	return d.seat(ctx, command, func(c *claiming) (*Decision, error) {
+// TryNow leases what is free now for a command of that name, or returns a *job.Refusal.
+func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
+	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		for stale := 0; ; stale++ {
-			c.question.last = stale >= rereads
-			held, err := record(d.host, c.question, c.folder, c.boot, nil)
+			c.request.final = stale >= rereads
+			held, err := claimLocked(d.host, c.request, c.folder, c.boot, nil)
 			if err == nil {
-				return c.question.decided(held, c.folder), nil
+				return c.request.decision(held, c.folder), nil
 			}
 			if !errors.Is(err, errStale) {
 				return nil, err
 			}
-			if err := c.read(ctx, c.host.Read); err != nil {
+			if err := c.reread(ctx, c.host.Read); err != nil {
 				return nil, err
 			}
 		}
@@ -80,28 +80,28 @@ func (d *Desk) Try(ctx context.Context, command string) (*Seat, error) {
 
 // Wait leases as gpuard run does: it queues until a device is free, or ctx ends.
 func (d *Desk) Wait(ctx context.Context, command string) (*Seat, error) {
-	return d.seat(ctx, command, func(c *claiming) (*Decision, error) {
-		got, err := c.now(ctx)
+	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
+		got, err := c.claimNow(ctx)
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
 			return got, err
 		}
-		w := &waiting{claiming: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
-		defer w.show(false)
+		w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+		defer w.showProgress(false)
 		return w.queue(ctx, &interrupt.Caught{}) // signals are the caller's
 	})
 }
 
-// seat asks, and gets everything ready for the command.
-func (d *Desk) seat(ctx context.Context, command string, claim func(*claiming) (*Decision, error)) (*Seat, error) {
+// takeSeat asks, and gets everything ready for the command.
+func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*Seat, error) {
 	if d.spec.CPU {
 		return &Seat{desk: d, Env: WithoutDevices(d.host, d.spec)}, nil
 	}
-	q, err := d.ask(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: machine.BaseName([]string{command})})
+	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: machine.BaseName([]string{command})})
 	if err != nil {
 		return nil, err
 	}
-	got, err := claim(&claiming{host: d.host, question: q, folder: d.folder, boot: d.boot})
+	got, err := claim(&claimer{host: d.host, request: q, folder: d.folder, boot: d.boot})
 	if err != nil {
 		return nil, registry.NameLockHolder(d.host, d.folder, err)
 	}
@@ -113,10 +113,10 @@ func (d *Desk) seat(ctx context.Context, command string, claim func(*claiming) (
 	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, held: got.Held, machine: got.Machine}, nil
 }
 
-// ask reads the machine; the first time it also finds the folder.
-func (d *Desk) ask(ctx context.Context, whose Subject) (q *question, err error) {
+// newRequest reads the machine; the first time it also finds the folder.
+func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
 	if d.folder == nil {
-		q, folder, boot, err := ask(ctx, d.host, d.spec, whose)
+		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose)
 		if err == nil {
 			d.folder, d.boot = folder, boot
 		}
@@ -126,12 +126,12 @@ func (d *Desk) ask(ctx context.Context, whose Subject) (q *question, err error) 
 	if err != nil {
 		return nil, err
 	}
-	q = &question{host: d.host, whose: whose, spec: d.spec, env: d.host.Unmasked(), since: d.folder.Generation(d.boot), rules: rules}
+	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.Unmasked(), since: d.folder.Generation(d.boot), rules: rules}
 	if q.machine, q.partial, err = d.host.ReadFast(ctx, Needed(d.spec)); err != nil && q.partial {
 		q.partial = false
 		q.machine, err = d.host.ReadAll(ctx, Needed(d.spec))
 	}
-	q.read = time.Now()
+	q.readAt = time.Now()
 	return q, err
 }
 

@@ -85,7 +85,7 @@ func openTrace(host *machine.Host) (*trace, error) {
 }
 
 // add collects a decision. The folder lock is held.
-func (c *trace) add(l *line, plan job.Plan, refusal *job.Refusal) {
+func (c *trace) add(l *queueView, plan job.Plan, refusal *job.Refusal) {
 	if c == nil || l == nil {
 		return
 	}

@@ -40,30 +40,30 @@ func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
 
 // wait queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
 // ticket is removed, and a continued process queues at the end.
-func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
+func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	caught := interrupt.Catch()
 	defer caught.Stop()
-	if c.question.spec.Waiting.Limit > 0 {
+	if c.request.spec.Waiting.Limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.question.spec.Waiting.Limit, errLate)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.request.spec.Waiting.Limit, errLate)
 		defer cancel()
 	}
-	w := &waiting{claiming: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+	w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
 	for {
 		d, err := w.queue(ctx, caught)
-		w.show(false)
+		w.showProgress(false)
 		var by *signalled
 		switch {
 		case errors.Is(err, errLate):
 			if w.skipped {
-				w.refresh()
+				w.updateShown()
 			}
 			last := *w.refusal
-			last.Summary += ", after waiting " + c.question.spec.Waiting.Limit.String()
+			last.Summary += ", after waiting " + c.request.spec.Waiting.Limit.String()
 			return nil, &job.Late{Refusal: &last}
 		case !errors.As(err, &by):
 			caught.Stop()
-			c.belated(caught, d)
+			c.lateSignal(caught, d)
 			return d, err
 		case by.sig == syscall.SIGTSTP:
 			if c.host.Live {
@@ -77,17 +77,17 @@ func (c *claiming) wait(ctx context.Context, refusal *job.Refusal) (*Decision, e
 	}
 }
 
-// belated heeds a signal that came after the waiting was over and before this process reacts to signals by itself again.
-func (c *claiming) belated(caught *interrupt.Caught, d *Decision) {
+// lateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself again.
+func (c *claimer) lateSignal(caught *interrupt.Caught, d *Decision) {
 	for {
 		select {
 		case sig := <-caught.Signals:
 			switch {
-			case sig == syscall.SIGCONT, c.reload(sig):
+			case sig == syscall.SIGCONT, c.isReload(sig):
 			case sig == syscall.SIGTSTP:
 				interrupt.Suspend()
 			default:
-				c.giveUp(d)
+				c.free(d)
 				interrupt.Die(sig)
 			}
 		default:
@@ -96,15 +96,15 @@ func (c *claiming) belated(caught *interrupt.Caught, d *Decision) {
 	}
 }
 
-// reload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will start has read nothing yet.
-func (c *claiming) reload(sig os.Signal) bool {
+// isReload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will start has read nothing yet.
+func (c *claimer) isReload(sig os.Signal) bool {
 	executed, _ := c.host.Env.Lookup("SYSTEMD_EXEC_PID") // by systemd itself (systemd.exec(5))
 	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
 }
 
 // waiting is a request in the line.
 type waiting struct {
-	*claiming
+	*claimer
 	began   time.Time
 	mine    *store.Waiting
 	watcher *store.Watcher // nil where the system has none left
@@ -132,12 +132,12 @@ func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*Decisio
 	ctx, cancel := context.WithCancelCause(ctx)
 	heard := make(chan os.Signal, 1)
 	go func() { heard <- w.listen(ctx, caught, cancel) }()
-	d, err := w.stand(ctx)
+	d, err := w.waitWithTicket(ctx)
 	cancel(nil)
 	sig := <-heard // also one that came after the last attempt, so that it is not the cause of ctx
 	switch cause := context.Cause(ctx); {
 	case sig != nil: // the signal counts, whatever the last attempt gave
-		w.giveUp(d)
+		w.free(d)
 		return nil, &signalled{sig}
 	case err != nil && errors.Is(cause, errLate): // in the middle of an attempt
 		return nil, errLate
@@ -145,8 +145,8 @@ func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*Decisio
 	return d, err
 }
 
-// giveUp frees what an attempt has leased; d may be nil.
-func (c *claiming) giveUp(d *Decision) {
+// free frees what an attempt has leased; d may be nil.
+func (c *claimer) free(d *Decision) {
 	if d != nil && d.Held != nil {
 		d.Unwatch()
 		_ = c.folder.Release(d.Held.Lease, c.boot)
@@ -159,7 +159,7 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 	for {
 		select {
 		case sig := <-caught.Signals:
-			if w.reload(sig) {
+			if w.isReload(sig) {
 				continue
 			}
 			if sig != syscall.SIGCONT {
@@ -176,10 +176,10 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 	}
 }
 
-// stand takes a ticket and tries until something is given.
-func (w *waiting) stand(ctx context.Context) (*Decision, error) {
-	q := w.question
-	in, _ := q.context(q.seen.Held, time.Now())
+// waitWithTicket takes a ticket and tries until something is given.
+func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
+	q := w.request
+	in, _ := q.context(q.view.Held, time.Now())
 	ticket := q.ticket(in, time.Now())
 	if self, err := w.host.Proc.Stat(os.Getpid()); err == nil {
 		ticket.Start = self.Start
@@ -192,18 +192,18 @@ func (w *waiting) stand(ctx context.Context) (*Decision, error) {
 		return nil, err
 	}
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
-	if err := w.behind(ctx, len(q.machine.Devices)+4); err != nil {
+	if err := w.sleepBehind(ctx, len(q.machine.Devices)+4); err != nil {
 		return nil, err
 	}
 	if w.watcher, err = w.folder.Watch(); err == nil {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.host.Patience = cmp.Or(w.host.Patience, machine.ConfigPatience)
-	w.fading, w.tried = q.patience(), q.read
-	for next := (wake{look: true}); ; {
-		held, err := w.look(ctx, next)
+	w.fading, w.tried = q.patience(), q.readAt
+	for next := (wake{retry: true}); ; {
+		held, err := w.tryClaim(ctx, next)
 		if err == nil {
-			d := q.decided(held, w.folder)
+			d := q.decision(held, w.folder)
 			if w.watcher != nil {
 				d.Watch = w.watcher.Leave()
 			}
@@ -212,27 +212,27 @@ func (w *waiting) stand(ctx context.Context) (*Decision, error) {
 		if !errors.As(err, &w.refusal) || w.refusal.Never && !w.mayReturn() {
 			return nil, err
 		}
-		w.miss(w.refusal.Never)
+		w.sayAbsent(w.refusal.Never)
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		w.show(true)
-		for next.look = false; !next.look; {
-			if next, err = w.sleep(ctx); err != nil {
+		w.showProgress(true)
+		for next.retry = false; !next.retry; {
+			if next, err = w.awaitWake(ctx); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// behind sleeps while n tickets of this user are ahead. On a terminal the place is updated from time to time.
-func (w *waiting) behind(ctx context.Context, n int) error {
+// sleepBehind sleeps while n tickets of this user are ahead. On a terminal the place is updated from time to time.
+func (w *waiting) sleepBehind(ctx context.Context, n int) error {
 	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 		part, cancel := ctx, context.CancelFunc(func() {})
 		if w.host.Live {
 			part, cancel = context.WithTimeout(ctx, pause)
 		}
-		w.show(true)
+		w.showProgress(true)
 		err := w.mine.Behind(part, n)
 		cancel()
 		if err == nil || ctx.Err() != nil || !w.host.Live {
@@ -241,46 +241,46 @@ func (w *waiting) behind(ctx context.Context, n int) error {
 	}
 }
 
-// look tries to claim, with the last reading of the machine if that is enough: changes of leases and tickets are
+// tryClaim tries to claim, with the last reading of the machine if that is enough: changes of leases and tickets are
 // visible without a new one. Reading an invented machine costs nothing. If the machine cannot be read now, nothing
 // changes.
-func (w *waiting) look(ctx context.Context, why wake) (*store.Held, error) {
+func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 	w.host.ForgetConfig()
 	w.skipped = false
 	for stale := 0; ; stale++ {
-		old := why.given && time.Since(w.question.read) > machine.Fresh // nothing is given on such a reading
+		old := why.likely && time.Since(w.request.readAt) > machine.Fresh // nothing is given on such a reading
 		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
-			switch err := w.readAgain(ctx); {
+			switch err := w.rereadMachine(ctx); {
 			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal
 			case err != nil:
 				return nil, err
 			}
 		}
-		w.question.last = stale > rereads
-		held, err := record(w.host, w.question, w.folder, w.boot, w.mine)
+		w.request.final = stale > rereads
+		held, err := claimLocked(w.host, w.request, w.folder, w.boot, w.mine)
 		if errors.Is(err, errStale) {
 			continue
 		}
-		if w.ahead = 0; w.question.line != nil {
-			place, _ := w.question.line.place()
+		if w.ahead = 0; w.request.queue != nil {
+			place, _ := w.request.queue.position()
 			w.ahead = place - 1
 		}
 		if err != nil {
 			w.renew()
 			if why.fresh {
-				call(w.host, w.question, w.folder, w.boot)
+				wakeQueue(w.host, w.request, w.folder, w.boot)
 			}
 		}
 		return held, err
 	}
 }
 
-// readAgain reads the machine, and says once when that fails. It does not wait for a device that is late, or the end of a lease on
+// rereadMachine reads the machine, and says once when that fails. It does not wait for a device that is late, or the end of a lease on
 // another one would be heeded only when the driver has given the late one up; the next reading may find it.
-func (w *waiting) readAgain(ctx context.Context) error {
+func (w *waiting) rereadMachine(ctx context.Context) error {
 	began := time.Now()
-	err := w.read(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	err := w.reread(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		m, _, err := w.host.ReadFast(ctx, what)
 		return m, err
 	})
@@ -305,7 +305,7 @@ func (w *waiting) watchExits() <-chan struct{} {
 	for _, r := range w.refusal.Reasons {
 		for _, p := range r.Processes {
 			b := blocking{p.PID, p.Start}
-			if _, known := w.exits[b]; known || len(w.exits) == most || !untold(r) || p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
+			if _, known := w.exits[b]; known || len(w.exits) == most || !needsPolling(r) || p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
 				continue
 			}
 			pidfd, err := launch.Pidfd(p.PID)

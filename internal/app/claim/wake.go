@@ -12,14 +12,14 @@ import (
 
 // wake is why a waiting request wakes.
 type wake struct {
-	look  bool // another attempt may give another answer
+	retry  bool // another attempt may give another answer
 	fresh bool // the machine must be read for it, because what changed there is told by nothing else
-	given bool // it may well get a device
+	likely bool // it may well get a device
 }
 
-// sleep returns when something has happened.
-func (w *waiting) sleep(ctx context.Context) (wake, error) {
-	pause, fresh := w.pause()
+// awaitWake returns when something has happened.
+func (w *waiting) awaitWake(ctx context.Context) (wake, error) {
+	pause, fresh := w.untilNextTry()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	var beat <-chan time.Time // only on a terminal
@@ -33,15 +33,15 @@ func (w *waiting) sleep(ctx context.Context) (wake, error) {
 		case <-ctx.Done():
 			return wake{}, context.Cause(ctx)
 		case <-w.changed():
-			w.fading = w.question.patience()
-			look, err := w.react(ctx)
-			return wake{look: look, given: look}, err
+			w.fading = w.request.patience()
+			look, err := w.awaitFree(ctx)
+			return wake{retry: look, likely: look}, err
 		case <-w.awake:
-			return wake{look: true, fresh: true}, nil
+			return wake{retry: true, fresh: true}, nil
 		case <-w.watchExits():
-			return wake{look: true, fresh: true}, nil
+			return wake{retry: true, fresh: true}, nil
 		case <-timer.C:
-			return wake{look: true, fresh: fresh}, nil
+			return wake{retry: true, fresh: fresh}, nil
 		case <-beat:
 			w.recount()
 		}
@@ -59,37 +59,37 @@ func (w *waiting) changed() <-chan struct{} {
 	return w.watcher.Changed
 }
 
-// slow is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
+// readInterval is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
 // no more than a tenth of the time goes into it.
-func (w *waiting) slow() time.Duration { return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took) }
+func (w *waiting) readInterval() time.Duration { return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took) }
 
-// pause is the time until the request checks again without an event, and whether it must then read the machine.
-func (w *waiting) pause() (shortest time.Duration, fresh bool) {
-	q := w.question
+// untilNextTry is the time until the request checks again without an event, and whether it must then read the machine.
+func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {
+	q := w.request
 	sooner := func(d time.Duration, reads bool) {
 		if d > 0 && (shortest == 0 || d < shortest) {
 			shortest, fresh = d, reads
 		}
 	}
-	if l := q.line; l != nil && l.free && !l.mine() {
+	if l := q.queue; l != nil && l.free && !l.mayStart() {
 		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.host.Times.Overdue, queue.Overdue)
 		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
-	if l := q.line; l != nil && l.lapses() > 0 {
-		sooner(l.lapses()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
+	if l := q.queue; l != nil && l.nextLapse() > 0 {
+		sooner(l.nextLapse()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
 	if e := q.ending(w.refusal); w.fading.lasts(e) && (e != endingLease || w.watcher == nil) { // the end of a lease is told
 		sooner(w.fading.next*time.Duration(w.ahead+1), true)
 		w.fading.next = min(2*w.fading.next, time.Second)
 	}
-	every := w.slow()
+	every := w.readInterval()
 	if w.ahead > 0 { // in case those ahead are stopped
 		every *= time.Duration(30 * w.ahead)
 	}
 	// Counted from the last reading: events that need none come more often than that where many wait.
 	sooner(max(every-time.Since(w.tried), time.Millisecond), true)
 	if w.watcher == nil {
-		sooner(min(w.slow(), time.Second), false)
+		sooner(min(w.readInterval(), time.Second), false)
 	}
 	return shortest, fresh
 }
@@ -97,14 +97,14 @@ func (w *waiting) pause() (shortest time.Duration, fresh bool) {
 // turns is how long a request lets each of those ahead go first.
 const turns = 4 * time.Millisecond
 
-// react waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to try.
+// awaitFree waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to try.
 // As many requests as there are free devices try immediately, and the others one after the other while a device is
 // left: a crowd that tries at the same time would keep the processors from the jobs that start.
-func (w *waiting) react(ctx context.Context) (look bool, err error) {
+func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
 	for waited := time.Duration(0); ; {
-		free := w.survey()
+		free := w.countUsable()
 		if free == 0 {
-			w.skip()
+			w.markSkipped()
 			return false, nil
 		}
 		wait := time.Duration(max(0, min(w.ahead, 20)-free+1))*turns - waited
@@ -125,11 +125,11 @@ func (w *waiting) react(ctx context.Context) (look bool, err error) {
 	}
 }
 
-// survey counts the devices that the request may be able to use now, and the requests ahead, without the folder lock.
+// countUsable counts the devices that the request may be able to use now, and the requests ahead, without the folder lock.
 // The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that were
 // busy at the last attempt for a reason that no lease and no ticket changes do not count.
-func (w *waiting) survey() (free int) {
-	q, l := w.question, w.question.line
+func (w *waiting) countUsable() (free int) {
+	q, l := w.request, w.request.queue
 	all := len(w.mine.Ticket.Devices)
 	if l != nil {
 		order := queue.Order(l.asked)
@@ -139,12 +139,12 @@ func (w *waiting) survey() (free int) {
 	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
 		return all // others may have the same devices
 	}
-	if len(q.appeared(sight.Changes, w.mine.Ticket.Known)) > 0 {
+	if len(q.newDevices(sight.Changes, w.mine.Ticket.Known)) > 0 {
 		return all
 	}
 	for _, id := range w.mine.Ticket.Devices {
-		told := sight.Changes[id].Generation != q.seen.Changes[id].Generation
-		busy := slices.ContainsFunc(w.refusal.Reasons, func(r job.Reason) bool { return r.UUID == id && untold(r) })
+		told := sight.Changes[id].Generation != q.view.Changes[id].Generation
+		busy := slices.ContainsFunc(w.refusal.Reasons, func(r job.Reason) bool { return r.UUID == id && needsPolling(r) })
 		if !sight.Leased[job.DeviceHash(id)] && !sight.Leased[job.ManyDevices] && (told || !busy) {
 			free++
 		}
@@ -155,28 +155,28 @@ func (w *waiting) survey() (free int) {
 	return free
 }
 
-// untold reports whether no file shows the end of this reason.
-func untold(r job.Reason) bool {
+// needsPolling reports whether no file shows the end of this reason.
+func needsPolling(r job.Reason) bool {
 	return r.Verdict == job.Busy && r.Lease == "" && r.Code != "leased" && r.Code != "kept"
 }
 
-// skip records that no attempt was needed.
-func (w *waiting) skip() {
+// markSkipped records that no attempt was needed.
+func (w *waiting) markSkipped() {
 	w.skipped = true
-	if l := w.question.line; l != nil {
+	if l := w.request.queue; l != nil {
 		l.free = false
 	}
 	if w.host.Stand != nil {
-		w.refresh()
+		w.updateShown()
 		w.recount()
 	}
 }
 
-// refresh updates what is shown about the request without an attempt.
-func (w *waiting) refresh() {
-	q := w.question
+// updateShown updates what is shown about the request without an attempt.
+func (w *waiting) updateShown() {
+	q := w.request
 	held, _ := w.folder.Leases()
-	if _, refusal := q.decide(held, q.seen.Last, time.Now()); refusal != nil {
-		w.refusal, q.seen.Held = refusal, held
+	if _, refusal := q.decide(held, q.view.Last, time.Now()); refusal != nil {
+		w.refusal, q.view.Held = refusal, held
 	}
 }

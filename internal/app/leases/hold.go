@@ -96,7 +96,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 		return nil, gpu.Machine{}, err
 	}
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: before.Start, Command: name, Running: running, Apart: true})
-	var had *claim.Had
+	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
 		h := &Holding{Schema: "gpuard.hold/1", Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)

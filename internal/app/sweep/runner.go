@@ -288,7 +288,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 // claim takes what is free. Devices of our own runs will be free soon; for others it queues.
 func (r *runner) claim(ctx context.Context, command string) (*claim.Seat, error) {
 	for ctx.Err() == nil {
-		seat, err := r.desk.Try(ctx, command)
+		seat, err := r.desk.TryNow(ctx, command)
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
 			return seat, err

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Had says that the process to be held for has a lease already.
-type Had struct {
+// AlreadyHeld says that the process to be held for has a lease already.
+type AlreadyHeld struct {
 	Lease   job.Lease
 	Plan    job.Plan // its devices
 	Machine gpu.Machine
@@ -23,7 +23,7 @@ type Had struct {
 }
 
 // Error is for a request that the lease does not serve.
-func (h *Had) Error() string {
+func (h *AlreadyHeld) Error() string {
 	text := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, DevicesOf(h.Plan))
 	if h.Lease.Apart {
 		return text + "; give that back first: gpuard release " + h.Lease.ID
@@ -31,31 +31,31 @@ func (h *Had) Error() string {
 	return text + "; gpuard run started it with that, so start it again: gpuard run"
 }
 
-// already finds the lease that the process has, so that a second call does not take a second device. A shell inside of
+// findHeld finds the lease that the process has, so that a second call does not take a second device. A shell inside of
 // gpuard run is different: its variables are about to change, so it gets a part of its lease for itself.
-func (q *question) already(held []job.Lease, now time.Time) error {
-	if !q.whose.Apart {
+func (q *request) findHeld(held []job.Lease, now time.Time) error {
+	if !q.subject.Apart {
 		return nil
 	}
-	owner, _ := q.host.Proc.Owner(q.whose.PID)
+	owner, _ := q.host.Proc.Owner(q.subject.PID)
 	trusted := []uint32{0, uint32(os.Geteuid()), owner} // others may write any number into theirs
 	i := slices.IndexFunc(held, func(l job.Lease) bool {
-		return l.PID == q.whose.PID && l.Start == q.whose.Start && l.Namespace == q.host.Proc.Namespace() &&
-			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.whose.Running)
+		return l.PID == q.subject.PID && l.Start == q.subject.Start && l.Namespace == q.host.Proc.Namespace() &&
+			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.subject.Running)
 	})
 	if i < 0 {
 		return nil
 	}
-	h := &Had{Lease: held[i], Machine: q.machine}
-	ids, same := q.meant(held[i], now)
+	h := &AlreadyHeld{Lease: held[i], Machine: q.machine}
+	ids, same := q.coversSpec(held[i], now)
 	h.Same, h.Plan = same, planOf(q.machine, ids)
 	h.Plan.Share, h.Plan.Quota = h.Lease.Share, h.Lease.Quota
 	return h
 }
 
-// meant reports whether the devices of the lease are those that were asked for, and returns them in the order asked
+// coversSpec reports whether the devices of the lease are those that were asked for, and returns them in the order asked
 // for. Their use does not matter: they are leased already.
-func (q *question) meant(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
+func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	s := q.spec
 	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so
 		return l.Devices, false
@@ -114,7 +114,7 @@ func DevicesOf(plan job.Plan) string {
 
 // hidden is what the masks hide. A device that a running process is on already is not hidden from it, whatever its
 // environment said when it started.
-func (q *question) hidden() (map[gpu.UUID]string, []visible.Note) {
+func (q *request) hidden() (map[gpu.UUID]string, []visible.Note) {
 	hidden, notes := visible.Limit(q.env, q.machine)
 	for _, id := range q.machine.Under(q.own) {
 		delete(hidden, gpu.UUID(id))
@@ -125,9 +125,9 @@ func (q *question) hidden() (map[gpu.UUID]string, []visible.Note) {
 	return hidden, notes
 }
 
-// masked removes the advice to ignore a mask from a refusal for a running process, which cannot.
-func (q *question) masked(r *job.Refusal) {
-	if r == nil || !q.whose.Running || q.spec.Any {
+// dropMaskAdvice removes the advice to ignore a mask from a refusal for a running process, which cannot.
+func (q *request) dropMaskAdvice(r *job.Refusal) {
+	if r == nil || !q.subject.Running || q.spec.Any {
 		return
 	}
 	for i := range r.Reasons {
@@ -135,9 +135,9 @@ func (q *question) masked(r *job.Refusal) {
 		if reason.Code != "hidden" || reason.Remedy == "" {
 			continue
 		}
-		better := fmt.Sprintf("start process %d again without that", q.whose.PID)
+		better := fmt.Sprintf("start process %d again without that", q.subject.PID)
 		r.Remedy = strings.ReplaceAll(r.Remedy, reason.Remedy, better)
-		reason.Text = fmt.Sprintf("process %d does not see it: %s (its environment when it started)", q.whose.PID, reason.Text)
+		reason.Text = fmt.Sprintf("process %d does not see it: %s (its environment when it started)", q.subject.PID, reason.Text)
 		reason.Remedy = better
 	}
 }
