@@ -66,9 +66,9 @@ func deepen(at int) byte {
 func start(root string, times machine.Times) int {
 	switch {
 	case holder.Is():
-		return ended(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
+		return exitCode(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
 	case logfile.Copying():
-		return ended(logfile.Copy(os.Args[2:]))
+		return exitCode(logfile.Copy(os.Args[2:]))
 	case explain.Probing():
 		if err := explain.Serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
@@ -96,17 +96,17 @@ func start(root string, times machine.Times) int {
 		sweep.Run(context.Background(), host, os.Args[2:])
 		return 0
 	case verify.Verifier(host):
-		return ended(verify.RunVerifier(context.Background(), host, os.Args[2:]))
+		return exitCode(verify.RunVerifier(context.Background(), host, os.Args[2:]))
 	case measure.Measuring(host):
-		return ended(measure.Run(context.Background(), host, os.Args[2:]))
+		return exitCode(measure.Run(context.Background(), host, os.Args[2:]))
 	case apprun.OfRanks(host):
-		return ended(apprun.StartRanks(host, os.Args[1:]))
+		return exitCode(apprun.StartRanks(host, os.Args[1:]))
 	}
 	return cli.Main(context.Background(), &cli.Program{Host: host, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
-// ended is the exit code of a process that is not for people.
-func ended(err error) int {
+// exitCode is the exit code of a process that is not for people.
+func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}

@@ -166,7 +166,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 	}
 	r.freed()
 	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "3s", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
-	contains(t, got.err, "; exit 124, ended by --timeout; the command itself: exit 143; ")
+	contains(t, got.err, "; exit 124, ended by --timeout; the command itself: exit 143")
 	r.freed()
 }
 

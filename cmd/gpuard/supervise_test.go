@@ -361,7 +361,7 @@ func TestLog(t *testing.T) {
 	first, rest, _ := strings.Cut(text, "\n")
 	contains(t, first, "# gpuard: ", "GPU 0 (NVIDIA L4) is cuda:0, lease ", ": sh -c 'echo out; echo err >&2; exit 3'")
 	rest, end, _ := strings.Cut(rest, "# gpuard: ")
-	contains(t, end, ": GPU 0 (NVIDIA L4); ran ", " s; exit 3; ")
+	contains(t, end, ": GPU 0 (NVIDIA L4); ran ", " s; exit 3")
 	if rest != "out\nerr\n" && rest != "err\nout\n" {
 		t.Errorf("the log has %q", rest)
 	}

@@ -37,7 +37,7 @@ func evidence(host *machine.Host, d check.Diagnosis, version string) (files []pa
 		err = errors.Join(err, encoding)
 		files = append(files, packedFile{"machine.json", "the devices and their processes: gpuard status --machine machine.json", data})
 	}
-	add("site.json", "what the findings were made from", around(d.Site))
+	add("site.json", "what the findings were made from", otherReadings(d.Site))
 	for _, f := range []struct {
 		name, about string
 		lines       []string
@@ -70,8 +70,8 @@ func bare(m gpu.Machine) gpu.Machine {
 	return m
 }
 
-// around is the site without what has a file of its own, and with those packages only that checks know.
-func around(s hostinfo.Site) hostinfo.Site {
+// otherReadings is the site without what has a file of its own, and with those packages only that checks know.
+func otherReadings(s hostinfo.Site) hostinfo.Site {
 	s.Env, s.Machine.Found = nil, gpu.Machine{}
 	s.Pythons.Found = slices.Clone(s.Pythons.Found)
 	for i := range s.Pythons.Found {

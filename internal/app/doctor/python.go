@@ -39,7 +39,7 @@ func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (
 	found := readPythons(ctx, host, w, places)
 	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller has activated: a .venv in this folder may be another user's
 	if run && i >= 0 {
-		found[i].Ran = ask(ctx, w, found[i])
+		found[i].Ran = probePython(ctx, w, found[i])
 	}
 	return hostinfo.Read(found), nil
 }
@@ -107,8 +107,8 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Pyth
 	return p
 }
 
-// ask imports the libraries that an environment has, one after the other: together they may not fit into memory.
-func ask(ctx context.Context, w pyenv.Where, p hostinfo.Python) []hostinfo.Probe {
+// probePython imports the libraries that an environment has, one after the other: together they may not fit into memory.
+func probePython(ctx context.Context, w pyenv.Where, p hostinfo.Python) []hostinfo.Probe {
 	said := []hostinfo.Probe{}
 	for _, library := range pyenv.Libraries() {
 		if !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return provides(k.Name, library) }) {

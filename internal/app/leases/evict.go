@@ -43,7 +43,7 @@ func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (lef
 	q := registry.Unleased(host, m, held)
 	q.Idle = idle
 	if host.Hardware() {
-		if q.Seen, err = look(host, m); err != nil {
+		if q.Seen, err = sight(host, m); err != nil {
 			host.Say(err.Error())
 		}
 	}
@@ -56,8 +56,8 @@ type sightings struct {
 	Seen []leftover.Sighting `json:"seen"`
 }
 
-// look compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
-func look(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
+// sight compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
+func sight(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	cpu := map[int]time.Duration{}
 	for _, p := range m.Processes {
 		if s, err := host.Proc.Stat(p.PID); err == nil && s.Start == p.Start {

@@ -42,7 +42,7 @@ func TestLookOfAnother(t *testing.T) {
 	}
 	sleeps := func() bool {
 		t.Helper()
-		seen, err := look(host, m)
+		seen, err := sight(host, m)
 		if err != nil || len(seen) != 1 {
 			t.Fatal(seen, err)
 		}

@@ -24,8 +24,8 @@ type attempt struct {
 	settled bool
 }
 
-// mend mends every file that has something to mend, and writes those files.
-func (o Options) mend(ctx context.Context, read []reading) {
+// fix mends every file that has something to mend, and writes those files.
+func (o Options) fix(ctx context.Context, read []reading) {
 	for _, a := range o.improve(ctx, read) {
 		a.read.tried = ctx.Err() == nil
 		a.write(ctx)
@@ -52,7 +52,7 @@ func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
 		if len(open) == 0 || ctx.Err() != nil {
 			break
 		}
-		for i, again := range o.read(ctx, sources) {
+		for i, again := range o.parse(ctx, sources) {
 			open[i].judge(&again)
 		}
 	}

@@ -73,9 +73,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	read := o.read(ctx, sources)
+	read := o.parse(ctx, sources)
 	if o.Fix {
-		o.mend(ctx, read)
+		o.fix(ctx, read)
 	}
 	parts := make([]Report, len(read))
 	eachOf(read, func(i int) { parts[i].add(&read[i]) })

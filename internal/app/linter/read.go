@@ -57,8 +57,8 @@ func readers() map[lint.Kind]reader {
 	}
 }
 
-// read reads all sources, in their order.
-func (o Options) read(ctx context.Context, sources []source) []reading {
+// parse reads all sources, in their order.
+func (o Options) parse(ctx context.Context, sources []source) []reading {
 	read := make([]reading, len(sources))
 	known := readers()
 	var pythons []*reading

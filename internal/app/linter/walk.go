@@ -47,7 +47,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 			if kind == "" {
 				return nil, &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
-			c.take(source{input, kind, text})
+			c.addFile(source{input, kind, text})
 			continue
 		}
 		info, err := os.Stat(p)
@@ -151,7 +151,7 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
-	c.take(source{p, kind, text})
+	c.addFile(source{p, kind, text})
 }
 
 // undecided reports whether the text of a file can say what its name does not: programs have no extension.
@@ -164,7 +164,7 @@ func (c *collector) problem(p, why string) {
 	c.report.Problems = append(c.report.Problems, Omission{p, "cannot read it: " + why})
 }
 
-func (c *collector) take(s source) {
+func (c *collector) addFile(s source) {
 	switch {
 	case len(s.text) > largest:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "larger than 2 MiB"})

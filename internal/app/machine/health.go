@@ -214,7 +214,7 @@ func (w *errorWatch) run(ctx context.Context) {
 				events = nil
 				continue
 			}
-			w.tell(ctx, e)
+			w.report(ctx, e)
 		case <-look.C:
 			w.log(ctx)
 		}
@@ -227,14 +227,14 @@ func (w *errorWatch) log(ctx context.Context) {
 		for i := range w.m.Devices {
 			d := &w.m.Devices[i]
 			if !e.After && slices.Contains(w.ids, d.UUID) && strings.HasPrefix(d.PCI, e.PCI+".") && e.XID.At.After(w.began) {
-				w.tell(ctx, gpu.Event{Device: d.UUID, XID: e.XID})
+				w.report(ctx, gpu.Event{Device: d.UUID, XID: e.XID})
 			}
 		}
 	}
 }
 
-// tell passes an error on that is not known from the other source.
-func (w *errorWatch) tell(ctx context.Context, e gpu.Event) {
+// report passes an error on that is not known from the other source.
+func (w *errorWatch) report(ctx context.Context, e gpu.Event) {
 	if !w.host.heard.add(e) {
 		return
 	}

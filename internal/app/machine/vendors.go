@@ -35,9 +35,9 @@ func join(nvidia, amd half) (gpu.Machine, error) {
 	case nvidia.err == nil && amd.err == nil:
 		return together(nvidia.m, amd.m), nil
 	case nvidia.err == nil:
-		return beside(nvidia.m, "AMD", amd.err)
+		return joinFailed(nvidia.m, "AMD", amd.err)
 	case amd.err == nil:
-		return beside(amd.m, "NVIDIA", nvidia.err)
+		return joinFailed(amd.m, "NVIDIA", nvidia.err)
 	case nothing(nvidia.err) && !nothing(amd.err):
 		return gpu.Machine{}, amd.err
 	}
@@ -50,9 +50,9 @@ func nothing(err error) bool {
 	return errors.As(err, &why) && slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.NoDevice}, why.Cause)
 }
 
-// beside returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error that
+// joinFailed returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error that
 // is not about the vendor, such as a cancelled call, ends the whole reading.
-func beside(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
+func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 	var why *gpu.Unavailable
 	if !errors.As(err, &why) {
 		return gpu.Machine{}, err

@@ -11,9 +11,9 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// kin is which process counts against which lease: that of its nearest ancestor for which there is one. A job may start
+// lineageTable is which process counts against which lease: that of its nearest ancestor for which there is one. A job may start
 // another with a lease of its own, and then what that uses is no part of the first.
-type kin struct {
+type lineageTable struct {
 	host   *machine.Host
 	roots  map[int][]job.Lease // by process id
 	parent map[string]string   // of each live lease
@@ -21,8 +21,8 @@ type kin struct {
 }
 
 // kin reads the leases of this user that count here.
-func (w *measuring) kin() kin {
-	k := kin{host: w.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
+func (w *measuring) kin() lineageTable {
+	k := lineageTable{host: w.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
 	held, _ := w.folder.Leases()
 	for _, l := range held {
 		if l.UID != w.lease.UID || l.Unreadable || l.Namespace != w.lease.Namespace {
@@ -34,8 +34,8 @@ func (w *measuring) kin() kin {
 	return k
 }
 
-// of finds the lease of a process, "" for none.
-func (k kin) of(pid int) string {
+// leaseOf finds the lease of a process, "" for none.
+func (k lineageTable) leaseOf(pid int) string {
 	for p, steps := pid, 0; p > 1 && steps < 4096; steps++ {
 		s, err := k.host.Proc.Stat(p)
 		if err != nil {
@@ -55,7 +55,7 @@ func (k kin) of(pid int) string {
 
 // root is the lease that was made for process p itself. A program that takes its place may have made another one; then the
 // environment of the process in question says which is meant.
-func (k kin) root(pid, p int, start uint64) string {
+func (k lineageTable) root(pid, p int, start uint64) string {
 	mine := slices.DeleteFunc(slices.Clone(k.roots[p]), func(l job.Lease) bool { return l.Start != start })
 	switch len(mine) {
 	case 0:
@@ -71,7 +71,7 @@ func (k kin) root(pid, p int, start uint64) string {
 }
 
 // says is the lease in a process's environment.
-func (k kin) says(pid int) string {
+func (k lineageTable) says(pid int) string {
 	env, err := k.host.Proc.Environ(pid)
 	if err != nil {
 		return ""
@@ -81,7 +81,7 @@ func (k kin) says(pid int) string {
 }
 
 // part reports whether lease id is l itself, or inside of a part of it, and of which; that is "" for l itself.
-func (k kin) part(id, l string) (of string, ok bool) {
+func (k lineageTable) part(id, l string) (of string, ok bool) {
 	for steps := 0; id != "" && steps < 64; steps++ {
 		if id == l {
 			return of, true
@@ -114,14 +114,14 @@ func (w *measuring) gather() []int {
 }
 
 // uses are the processes on one device that count against the lease.
-func (w *measuring) uses(on []gpu.Process, k kin) []quota.Use {
+func (w *measuring) uses(on []gpu.Process, k lineageTable) []quota.Use {
 	var out []quota.Use
 	parts, sums := map[int]string{}, map[string]gpu.Bytes{}
 	for _, p := range on {
 		if p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
 			continue
 		}
-		of := k.of(p.PID)
+		of := k.leaseOf(p.PID)
 		if start, member := w.members[p.PID]; of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}

@@ -79,7 +79,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	every := time.NewTicker(cmp.Or(host.Times.Measure, measuredEvery))
 	defer every.Stop()
 	for w.alive(ended) {
-		w.look(ctx)
+		w.measureOnce(ctx)
 		select {
 		case <-every.C:
 		case <-ctx.Done():
@@ -103,8 +103,8 @@ func (w *measuring) alive(ended <-chan struct{}) bool {
 	return found && len(w.gather()) > 0
 }
 
-// look measures every device of the lease once.
-func (w *measuring) look(ctx context.Context) {
+// measureOnce measures every device of the lease once.
+func (w *measuring) measureOnce(ctx context.Context) {
 	w.gather()
 	m, err := w.host.Read(ctx, gpu.Processes)
 	kin := w.kin()
@@ -151,26 +151,26 @@ func (w *measuring) note(level job.Quota) {
 // act carries out the order. A process that cannot read the warning is ended all the same: the share was agreed on.
 func (w *measuring) act(n quota.Names, o quota.Order, uses []quota.Use) {
 	if o.Blind != "" {
-		w.tell(o.Blindness(n, w.limits), nil)
+		w.warn(o.Blindness(n, w.limits), nil)
 	}
 	if o.Warn {
-		w.tell(o.Warning(n, w.limits, uses), uses)
+		w.warn(o.Warning(n, w.limits, uses), uses)
 	}
-	w.end(n, o, uses, o.Terminate, false)
-	w.end(n, o, uses, o.Kill, true)
+	w.endProcesses(n, o, uses, o.Terminate, false)
+	w.endProcesses(n, o, uses, o.Kill, true)
 }
 
-// end says what is about to happen, for a command that is gone has no standard error, and does it.
-func (w *measuring) end(n quota.Names, o quota.Order, uses, who []quota.Use, force bool) {
+// endProcesses says what is about to happen, for a command that is gone has no standard error, and does it.
+func (w *measuring) endProcesses(n quota.Names, o quota.Order, uses, who []quota.Use, force bool) {
 	strange := slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return w.sure(u) || !w.host.Proc.Alive(u.PID, u.Start) })
 	who = slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return !w.sure(u) })
 	if len(strange) > 0 && force {
-		w.tell(o.Untouched(n, w.limits, strange), nil)
+		w.warn(o.Untouched(n, w.limits, strange), nil)
 	}
 	if len(who) == 0 {
 		return
 	}
-	w.tell(o.Ending(n, w.limits, uses, who, force), who)
+	w.warn(o.Ending(n, w.limits, uses, who, force), who)
 	for _, u := range who {
 		_ = quotawatch.End(u.PID, force, func() bool { return w.sure(u) }) // one that has ended meanwhile is what was wanted
 	}
@@ -183,8 +183,8 @@ func (w *measuring) sure(u quota.Use) bool {
 	return err == nil && ok && s.Start == u.Start && u.Start != 0 && uid == w.uid
 }
 
-// tell says it on the standard error of the lease's command; where that is gone or closed, of a process that it is about.
-func (w *measuring) tell(text string, about []quota.Use) {
+// warn says it on the standard error of the lease's command; where that is gone or closed, of a process that it is about.
+func (w *measuring) warn(text string, about []quota.Use) {
 	line := "gpuard: " + text + "\n"
 	if quotawatch.Tell(int(w.process.Fd()), w.lease.PID, line) == nil {
 		return

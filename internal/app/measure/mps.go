@@ -56,7 +56,7 @@ func (w *measuring) verify(ctx context.Context, uses []quota.Use) {
 		w.through.seen[u.PID] = s
 		if !s.client && now-s.since >= int64(w.patience()) {
 			w.through.missed = true
-			w.tell(fmt.Sprintf("%s (process %d) does not go through MPS (%s), so the share of lease %s has no hard limit for it; it is measured from outside instead",
+			w.warn(fmt.Sprintf("%s (process %d) does not go through MPS (%s), so the share of lease %s has no hard limit for it; it is measured from outside instead",
 				u.Command, u.PID, why, w.lease.ID), []quota.Use{u})
 		}
 	}

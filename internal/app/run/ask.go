@@ -29,7 +29,7 @@ func Ask(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, erro
 	if err != nil || len(q.Choices) == 0 { // why not is for the refusal to say
 		return spec, err
 	}
-	answer, err := put(ctx, host, q)
+	answer, err := showQuestion(ctx, host, q)
 	if errors.Is(err, dialog.ErrCancelled) {
 		return spec, prompt.ErrCancelled
 	}
@@ -98,8 +98,8 @@ func unused(total, used *gpu.Bytes) string {
 	return fmt.Sprintf("%.1f GiB", float64(*total-*used)/float64(gpu.GiB))
 }
 
-// put asks on the terminal, or where there is none in a window.
-func put(ctx context.Context, host *machine.Host, q prompt.Question) (prompt.Answer, error) {
+// showQuestion asks on the terminal, or where there is none in a window.
+func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (prompt.Answer, error) {
 	t, err := dialog.OpenTerminal(host.Proc.Group)
 	if err == nil {
 		defer t.Close()

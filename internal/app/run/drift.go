@@ -65,11 +65,11 @@ func (w *driftWatch) watch(ctx context.Context, on job.Lease) <-chan move {
 	}
 	w.on, w.asked = on.Devices, health.Move{}
 	moves := make(chan move)
-	go w.look(ctx, moves)
+	go w.readDevices(ctx, moves)
 	return moves
 }
 
-func (w *driftWatch) look(ctx context.Context, moves chan<- move) {
+func (w *driftWatch) readDevices(ctx context.Context, moves chan<- move) {
 	defer close(moves)
 	for {
 		m, err := w.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)

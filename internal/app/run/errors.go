@@ -11,16 +11,16 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// hears returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a lease.
-func (s *supervision) hears(ctx context.Context, l *Launch) <-chan gpu.Event {
+// driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a lease.
+func (s *supervision) driverErrors(ctx context.Context, l *Launch) <-chan gpu.Event {
 	if l.held == nil || !s.host.Hardware() {
 		return nil
 	}
 	return s.host.WatchErrors(ctx, l.held.Machine, l.Plan.UUIDs(), l.held.Held.Lease.Since)
 }
 
-// hear says an error, each code once for a device: a program that fails in a loop makes thousands.
-func (s *supervision) hear(l *Launch, e gpu.Event) {
+// sayError says an error, each code once for a device: a program that fails in a loop makes thousands.
+func (s *supervision) sayError(l *Launch, e gpu.Event) {
 	once := gpu.Event{Device: e.Device, XID: gpu.XID{Code: e.XID.Code}}
 	if !slices.Contains(s.heard, once) {
 		s.heard = append(s.heard, once)
@@ -41,7 +41,7 @@ func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Ev
 			if !open {
 				return
 			}
-			if s.hear(l, e); health.OfMachine(e.XID.Code) {
+			if s.sayError(l, e); health.OfMachine(e.XID.Code) {
 				return
 			}
 		case <-over:

@@ -21,8 +21,8 @@ import (
 // a reference of its own during all starts. If gpuard dies, the kernel closes the reference and the devices are free.
 // gpuard drops it when the command is not started there again.
 
-// keep takes a reference to the lease of a start.
-func (s *supervision) keep(l *Launch) error {
+// holdReference takes a reference to the lease of a start.
+func (s *supervision) holdReference(l *Launch) error {
 	// The daemon of MPS ends with the last lease that needs it, and would under the next start: such a lease begins anew.
 	if s.care.Retries == 0 && s.care.Restart == job.NoRestart || l.held == nil || l.Plan.Quota == job.MPS {
 		return nil

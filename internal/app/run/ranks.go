@@ -60,15 +60,15 @@ func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []
 			continue
 		}
 		if d, _, found := m.Find(plan.Devices[i].UUID); found && d.NUMA != nil {
-			out[i].Node, out[i].CPUs = near(host, *d.NUMA)
+			out[i].Node, out[i].CPUs = processorsOf(host, *d.NUMA)
 		}
 	}
 	return out
 }
 
-// near are the processors of a node that we may use. A node without any, such as the memory of a GPU, is nothing to bind to, and
+// processorsOf are the processors of a node that we may use. A node without any, such as the memory of a GPU, is nothing to bind to, and
 // so is one that this computer does not have.
-func near(host *machine.Host, node int) (int, string) {
+func processorsOf(host *machine.Host, node int) (int, string) {
 	list, err := affinity.Node(host.Root, node)
 	if err != nil {
 		return -1, ""

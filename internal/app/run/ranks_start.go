@@ -97,7 +97,7 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 			return err
 		}
 	}
-	failed, ended := attend(crew, c)
+	failed, ended := awaitRanks(crew, c)
 	if ended { // a program that a killed shell leaves behind would keep its devices
 		family.Signal("SIGTERM")
 		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })
@@ -128,8 +128,8 @@ type rankEnd struct {
 	Others int    `json:"others"` // how many are ended because of it
 }
 
-// tell says on standard error, which belongs to the ranks too, that one failed.
-func tell(e launch.Ended, others int, asJSON bool) {
+// reportRank says on standard error, which belongs to the ranks too, that one failed.
+func reportRank(e launch.Ended, others int, asJSON bool) {
 	if asJSON {
 		_ = json.NewEncoder(os.Stderr).Encode(rankEnd{"gpuard.run-rank/1", e.Number, e.PID, e.Code, e.Signal, others})
 		return
@@ -149,9 +149,9 @@ func tell(e launch.Ended, others int, asJSON bool) {
 	fmt.Fprintf(os.Stderr, "gpuard: rank %d (PID %d) ended %s%s\n", e.Number, e.PID, how, rest)
 }
 
-// attend waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already; then
+// awaitRanks waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already; then
 // it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
-func attend(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
+func awaitRanks(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
 	var over <-chan time.Time
 	for left := len(crew.Members); left > 0; {
 		select {
@@ -162,7 +162,7 @@ func attend(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) 
 			failed, over = e, time.After(crew.Grace)
 			if !c.Meant(time.Now().Add(-max(crew.Grace, time.Second))) {
 				others = true
-				tell(e, left, crew.JSON)
+				reportRank(e, left, crew.JSON)
 				c.Send("SIGTERM")
 				c.Send("SIGCONT")
 			}

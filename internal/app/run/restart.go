@@ -27,7 +27,7 @@ type lookout func(ctx context.Context, on job.Lease) <-chan move
 func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
 	spec := s.limited(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
-	spec.Exclude = without(spec.Exclude, l.Plan, m.avoid)
+	spec.Exclude = excludeAlso(spec.Exclude, l.Plan, m.avoid)
 	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -49,8 +49,8 @@ func (s *supervision) loudly(text string) {
 	s.host.Say(text)
 }
 
-// without adds devices to those that a request does not want.
-func without(exclude []string, plan job.Plan, more []gpu.UUID) []string {
+// excludeAlso adds devices to those that a request does not want.
+func excludeAlso(exclude []string, plan job.Plan, more []gpu.UUID) []string {
 	exclude = slices.Clone(exclude)
 	for _, id := range append(plan.UUIDs(), more...) {
 		exclude = append(exclude, string(id))
@@ -68,9 +68,9 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 	if s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
 		return nil
 	}
-	if by := ended(child); by != "" {
+	if by := endSignal(child); by != "" {
 		if s.care.Retries > 0 {
-			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", by, whoEnded(l)))
+			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", by, possibleSenders(l)))
 		}
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
-	s.end(child) // what it left would be in the way
+	s.endCommand(child) // what it left would be in the way
 	against := ""
 	if fault == "" {
 		var next *Launch
@@ -162,7 +162,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 // anew leases for another start what is not broken, as at the beginning.
 func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	spec := s.limited(s.spec)
-	spec.Exclude = without(spec.Exclude, job.Plan{}, broken)
+	spec.Exclude = excludeAlso(spec.Exclude, job.Plan{}, broken)
 	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
 	if err != nil {
 		if s.done.Why = err.Error(); ctx.Err() == nil {
@@ -177,9 +177,9 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 // meant is how long a program may take to end when it is told to.
 const meant = 30 * time.Second
 
-// ended returns the signal that was sent to end the command, "" for none. After such a signal the command is not
+// endSignal returns the signal that was sent to end the command, "" for none. After such a signal the command is not
 // started again, whatever the state of the machine.
-func ended(child *launch.Child) string {
+func endSignal(child *launch.Child) string {
 	_, signal, _, _ := child.Outcome()
 	if slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"}, signal) {
 		return signal
@@ -187,9 +187,9 @@ func ended(child *launch.Child) string {
 	return child.Meant(time.Now().Add(-meant))
 }
 
-// whoEnded names the possible senders of the signal: a user, or the process that measures the share. The signal alone
+// possibleSenders names the possible senders of the signal: a user, or the process that measures the share. The signal alone
 // does not show which.
-func whoEnded(l *Launch) string {
+func possibleSenders(l *Launch) string {
 	if l.Plan.Share > 0 {
 		return fmt.Sprintf("either somebody ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)
 	}

@@ -128,7 +128,7 @@ func (l *Launch) Exec() error {
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
 	}
 	if l.held.Machine.Stuck {
-		return l.beside()
+		return l.runAsChild()
 	}
 	fd, err := launch.Inherit(l.held.Held.Lock)
 	switch {
@@ -158,9 +158,9 @@ func (l *Launch) release() {
 	}
 }
 
-// beside runs the command as a child. This process cannot become the command while one of its threads is inside a
+// runAsChild runs the command as a child. This process cannot become the command while one of its threads is inside a
 // driver call that hangs: execve(2) waits for that thread.
-func (l *Launch) beside() error {
+func (l *Launch) runAsChild() error {
 	child, err := l.start(launch.Command{}, 0)
 	if err != nil {
 		return err

@@ -88,13 +88,13 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 			s.drop(l)
 			return nil, err
 		}
-		next := s.attend(ctx, l, child)
+		next := s.awaitCommand(ctx, l, child)
 		s.count(l, child)
 		if next == nil {
 			next = s.again(ctx, l, child)
 		}
 		if next == nil && s.service.ended != nil {
-			s.end(child) // processes that a service leaves behind end with it
+			s.endCommand(child) // processes that a service leaves behind end with it
 		}
 		if next == nil || next.held != l.held {
 			s.drop(l)
@@ -117,7 +117,7 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
 	l.env = restarted(l.env, s.done.Starts, s.why)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
-	err := cmp.Or(ctx.Err(), s.keep(l))
+	err := cmp.Or(ctx.Err(), s.holdReference(l))
 	c := launch.Command{Group: s.tree.Group(), Along: s.service.along}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
@@ -165,15 +165,15 @@ func hasName(pair, name string) bool {
 	return len(pair) > len(name) && pair[:len(name)] == name && pair[len(name)] == '='
 }
 
-// attend waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.
-func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+// awaitCommand waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.
+func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var moves <-chan move
 	if s.seek != nil && l.held != nil {
 		moves = s.seek(watching, l.held.Held.Lease)
 	}
-	heard := s.hears(watching, l)
+	heard := s.driverErrors(watching, l)
 	over, quiet := after(s.left)
 	defer quiet()
 	var found chan *Launch // of a search for another device that is under way
@@ -184,7 +184,7 @@ func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child
 		if why != "" {
 			s.loudly(why + ": ending the command")
 		}
-		s.end(child)
+		s.endCommand(child)
 		return nil
 	}
 	for {
@@ -198,7 +198,7 @@ func (s *supervision) attend(ctx context.Context, l *Launch, child *launch.Child
 			if !open {
 				heard = nil
 			} else {
-				s.hear(l, e)
+				s.sayError(l, e)
 			}
 		case <-ctx.Done():
 			s.done.Asked = true
@@ -254,7 +254,7 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 	}
 	s.host.Say(fmt.Sprintf("%s: asking the command to end (%s), to start it again", why, s.care.Stop))
 	asked := time.Now()
-	s.end(child)
+	s.endCommand(child)
 	if child.Meant(asked) != "" {
 		next.release()
 		return nil
@@ -263,9 +263,9 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 	return next
 }
 
-// end asks the command to end, then the processes that it left behind; it kills those that do not end in time, and
+// endCommand asks the command to end, then the processes that it left behind; it kills those that do not end in time, and
 // returns when all are gone.
-func (s *supervision) end(child *launch.Child) {
+func (s *supervision) endCommand(child *launch.Child) {
 	grace := time.NewTimer(s.spec.Grace)
 	defer grace.Stop()
 	child.Alone()

@@ -76,8 +76,8 @@ func (b *belongings) find(r service.Record) []service.Process {
 // gone is how long processes that were killed may take to be gone.
 const gone = 10 * time.Second
 
-// end asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
-func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
+// endAll asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
+func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
 	late := time.NewTimer(grace)
 	defer late.Stop()
@@ -95,7 +95,7 @@ func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Durat
 		for _, p := range found {
 			if !asked[p] || sig == syscall.SIGKILL {
 				asked[p] = true
-				b.send(p, sig)
+				b.signal(p, sig)
 			}
 		}
 		select {
@@ -108,8 +108,8 @@ func (b *belongings) end(r service.Record, stop syscall.Signal, grace time.Durat
 	}
 }
 
-// send signals a process, unless another one has its PID by now, and continues it if it is stopped.
-func (b *belongings) send(p service.Process, sig syscall.Signal) {
+// signal signals a process, unless another one has its PID by now, and continues it if it is stopped.
+func (b *belongings) signal(p service.Process, sig syscall.Signal) {
 	fd, err := launch.Pidfd(p.PID)
 	if err != nil {
 		return

@@ -65,7 +65,7 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.host.Machine, Count: before.Count}
 	u := &upping{before: before, seen: newLook(f.host, folder).all(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
 	for _, i := range instances {
-		u.take(i, len(only) == 0 || needed(p, only, i.Service))
+		u.decideInstance(i, len(only) == 0 || needed(p, only, i.Service))
 	}
 	u.rest(len(only) > 0)
 	if err := folder.SetEnvironment(untagged(f.host.Env)); err != nil {
@@ -136,8 +136,8 @@ type upping struct {
 	change *Change
 }
 
-// take decides about an instance of the file. Unless it is meant it stays as it is.
-func (u *upping) take(i service.Instance, meant bool) {
+// decideInstance decides about an instance of the file. Unless it is meant it stays as it is.
+func (u *upping) decideInstance(i service.Instance, meant bool) {
 	at := slices.IndexFunc(u.before.Instances, func(old service.Instance) bool { return old.Name == i.Name })
 	seen, known := u.seen[i.Name]
 	alive := seen.Kept || seen.Orphaned

@@ -21,8 +21,8 @@ func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
 // largest is more than any project's file, or file of variables, has.
 const largest = 4 << 20
 
-// read reads the project's file that was named, or the first one here or above.
-func (s *Projects) read(path string) (file string, data []byte, err error) {
+// readFile reads the project's file that was named, or the first one here or above.
+func (s *Projects) readFile(path string) (file string, data []byte, err error) {
 	if path == "" {
 		return s.search(nil)
 	}
@@ -61,7 +61,7 @@ func (s *Projects) search(known func(file string) bool) (file string, data []byt
 				file = path
 				return true
 			}
-			if data, err = s.take(d, name, doubt); !errors.Is(err, os.ErrNotExist) {
+			if data, err = s.readCandidate(d, name, doubt); !errors.Is(err, os.ErrNotExist) {
 				file = path
 				return true
 			}
@@ -80,9 +80,9 @@ func (s *Projects) search(known func(file string) bool) (file string, data []byt
 	return file, data, nil
 }
 
-// take reads the file of a folder. doubt is what is wrong with the folders up to it. The error is os.ErrNotExist when there is
+// readCandidate reads the file of a folder. doubt is what is wrong with the folders up to it. The error is os.ErrNotExist when there is
 // no such file.
-func (s *Projects) take(d *files.Folder, name, doubt string) ([]byte, error) {
+func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, error) {
 	path := filepath.Join(d.Path, name)
 	if doubt == "" { // else not even a link is followed there
 		text, err := d.Read(name)

@@ -271,7 +271,7 @@ func (k *keeper) start(ctx context.Context) {
 		return
 	}
 	k.host.Env = k.environment()
-	k.host.Stand = k.stand
+	k.host.Stand = k.showProgress
 	supervised := false
 	k.host.Say = func(text string) {
 		if !supervised { // from then on the log hears it by itself
@@ -288,7 +288,7 @@ func (k *keeper) start(ctx context.Context) {
 	}
 	supervised = true
 	l.Oversee(k.task.Oversight)
-	l.Keep(k.ended, k.unfit, k.hurry, k.life.File)
+	l.Keep(k.recordEnd, k.unfit, k.hurry, k.life.File)
 	done, _, err := l.Supervise(ctx, k.task.Care, k.started)
 	if err != nil {
 		k.refused(ctx, err)
@@ -322,8 +322,8 @@ func (k *keeper) refused(ctx context.Context, err error) {
 	k.over(service.Refused, text)
 }
 
-// stand records the place of the request in the queue.
-func (k *keeper) stand(s *status.Standing) {
+// showProgress records the place of the request in the queue.
+func (k *keeper) showProgress(s *status.Standing) {
 	if s == nil {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// ended hears of an end after which the command is started again.
-func (k *keeper) ended(r job.Result, next string) {
+// recordEnd hears of an end after which the command is started again.
+func (k *keeper) recordEnd(r job.Result, next string) {
 	k.quiet()
 	k.set(func(now *service.Record) {
 		outcome(now, &r)

@@ -52,12 +52,12 @@ func (l *Logs) begin(path string, last int) int {
 }
 
 // Now is a line that is there already.
-func (l *Logs) Now() (Line, bool) { return l.of(l.tail.Now) }
+func (l *Logs) Now() (Line, bool) { return l.toLine(l.tail.Now) }
 
 // Unended is a last line without an end, when Now has no more.
-func (l *Logs) Unended() (Line, bool) { return l.of(l.tail.Unended) }
+func (l *Logs) Unended() (Line, bool) { return l.toLine(l.tail.Unended) }
 
-func (l *Logs) of(next func() (tail.Line, bool)) (Line, bool) {
+func (l *Logs) toLine(next func() (tail.Line, bool)) (Line, bool) {
 	for {
 		line, ok := next()
 		if !ok {

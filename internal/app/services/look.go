@@ -58,7 +58,7 @@ func (f *Folder) Look(context.Context) (*View, error) {
 			r.Log = own
 		}
 		r.Fresh = r.Seen.Hash == i.Hash
-		r.tell(held[i.Name], i.Refused != "")
+		r.describe(held[i.Name], i.Refused != "")
 		v.Rows = append(v.Rows, r)
 	}
 	for _, name := range folder.Instances() {
@@ -70,8 +70,8 @@ func (f *Folder) Look(context.Context) (*View, error) {
 	return v, nil
 }
 
-// tell fills in what no keeper wrote.
-func (r *Row) tell(held string, refused bool) {
+// describe fills in what no keeper wrote.
+func (r *Row) describe(held string, refused bool) {
 	alive := r.Kept || r.Orphaned
 	switch {
 	case refused && !alive:

@@ -66,7 +66,7 @@ func (p *prober) wait(ctx context.Context, folder string, env []string, told fun
 	if p.output != nil {
 		err = p.line(asking)
 	} else {
-		err = p.ask(asking, folder, env, hear)
+		err = p.check(asking, folder, env, hear)
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("it was not ready within %s: %s", p.ready.Timeout, last)
@@ -84,8 +84,8 @@ func (p *prober) line(ctx context.Context) error {
 	}
 }
 
-// ask asks until the answer is yes.
-func (p *prober) ask(ctx context.Context, folder string, env []string, hear func(error)) error {
+// check asks until the answer is yes.
+func (p *prober) check(ctx context.Context, folder string, env []string, hear func(error)) error {
 	pause := p.ready.Interval
 	if pause == 0 {
 		pause = firstLook

@@ -25,7 +25,7 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 		if k.task.Hash != "" { // that is for what begins now
 			hurry = nil
 		}
-		k.own.end(before, interrupt.Named(before.Stop), before.Grace, hurry)
+		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, hurry)
 		if k.task.Hash == "" {
 			k.over(service.Done, "it was ended")
 			return true
@@ -38,7 +38,7 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 	case main != (service.Process{}):
 		return k.adopt(ctx, main)
 	case len(left) > 0: // the command is gone, and not what it started
-		k.own.end(before, interrupt.Named(before.Stop), before.Grace, k.hurry)
+		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, k.hurry)
 		return k.unseen(ctx)
 	case before.State == service.Running || before.State == service.Ending:
 		return k.unseen(ctx)
@@ -101,7 +101,7 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	case <-late:
 		timedOut = true
 	}
-	k.own.end(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
+	k.own.endAll(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
 	_ = fd.Close()
 	if timedOut {
 		k.over(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))

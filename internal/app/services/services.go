@@ -33,7 +33,7 @@ type Projects struct{ Host *machine.Host }
 // Load reads a project's file; with "" it searches gpuard.yaml here and above. The error is a *diagnostic.Many with
 // every mistake, and the project then has what could be read; or an *exit.Usage if there is no such file.
 func (s *Projects) Load(path string) (*service.Project, error) {
-	file, data, err := s.read(path)
+	file, data, err := s.readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func absolute(path string) (string, error) {
 }
 
 // Open is the folder of a project whose file was read. It is made when it is first needed.
-func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.of(p.File) }
+func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.folderOf(p.File) }
 
 // Find is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
 // error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
@@ -87,7 +87,7 @@ func (s *Projects) Find(path string) (*Folder, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.of(file)
+		return s.folderOf(file)
 	}
 	file, err := named(path)
 	if err != nil {
@@ -96,12 +96,12 @@ func (s *Projects) Find(path string) (*Folder, error) {
 	if !isFile(file) && !s.known(file) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
-	return s.of(file)
+	return s.folderOf(file)
 }
 
 // known reports whether a project of this user was up, whatever its file is by now.
 func (s *Projects) known(file string) bool {
-	f, err := s.of(file)
+	f, err := s.folderOf(file)
 	if err != nil {
 		return false
 	}
@@ -109,7 +109,7 @@ func (s *Projects) known(file string) bool {
 	return folder != nil
 }
 
-func (s *Projects) of(file string) (*Folder, error) {
+func (s *Projects) folderOf(file string) (*Folder, error) {
 	top, err := folderOfProjects(s.Host, false)
 	if err != nil {
 		return nil, err

@@ -97,15 +97,15 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case k := <-s.ended:
-		s.bury(k)
+		s.recordKeeperEnd(k)
 	case <-w.Changed:
 	case <-timer:
 	}
 	return nil
 }
 
-// bury records the end of a keeper. If it has changed nothing, the next one starts after a pause.
-func (s *supervisor) bury(k *keeping) {
+// recordKeeperEnd records the end of a keeper. If it has changed nothing, the next one starts after a pause.
+func (s *supervisor) recordKeeperEnd(k *keeping) {
 	delete(s.keepers, k.name)
 	r, found := s.folder.Record(k.name)
 	if found && (r.Hash == k.hash || k.hash == "") && over(r.State) {
@@ -128,7 +128,7 @@ func (s *supervisor) round() (over bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	seen := s.look(&wanted)
+	seen := s.readState(&wanted)
 	actions := service.Next(wanted.Instances, seen)
 	s.failed = false
 	for _, act := range actions {
@@ -167,7 +167,7 @@ func (s *supervisor) leave() (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	seen := s.look(&wanted)
+	seen := s.readState(&wanted)
 	if len(service.Next(wanted.Instances, seen)) > 0 || anyAlive(seen) {
 		return false, nil
 	}
@@ -175,8 +175,8 @@ func (s *supervisor) leave() (bool, error) {
 	return true, nil
 }
 
-// look is the state of the instances. A keeper that has just been started counts before it has its lock.
-func (s *supervisor) look(wanted *service.Wanted) map[string]service.Seen {
+// readState is the state of the instances. A keeper that has just been started counts before it has its lock.
+func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 	l := newLook(s.host, s.folder)
 	seen := l.all(wanted)
 	for name, k := range s.keepers {
@@ -204,11 +204,11 @@ func (s *supervisor) do(act service.Action, wanted *service.Wanted, seen service
 	if act.Do == service.Start {
 		i = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })]
 	}
-	return s.keep(act.Instance, i, wanted.Machine)
+	return s.startKeeper(act.Instance, i, wanted.Machine)
 }
 
-// keep starts a keeper, for an instance without a command one that only ends what is left.
-func (s *supervisor) keep(name string, i service.Instance, machine string) error {
+// startKeeper starts a keeper, for an instance without a command one that only ends what is left.
+func (s *supervisor) startKeeper(name string, i service.Instance, machine string) error {
 	env, err := s.folder.Environment()
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (s *supervisor) keep(name string, i service.Instance, machine string) error
 	k := &keeping{name, i.Hash, time.Now()}
 	process, err := daemonize.Start(s.host.Name, latest(env), errs, args...)
 	if err != nil {
-		s.bury(k)
+		s.recordKeeperEnd(k)
 		return err
 	}
 	s.keepers[name] = k

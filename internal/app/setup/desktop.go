@@ -151,14 +151,14 @@ func (d Desktop) find() (string, error) {
 		}
 	}
 	remedy := "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
-	if near := d.near(); len(near) > 0 {
+	if near := d.similarIDs(); len(near) > 0 {
 		remedy = "is it " + strings.Join(near, " or ") + "?"
 	}
 	return "", &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
 }
 
-// near are ids that have the wanted one in them.
-func (d Desktop) near() (ids []string) {
+// similarIDs are ids that have the wanted one in them.
+func (d Desktop) similarIDs() (ids []string) {
 	for _, id := range d.Setup.Entries() {
 		if strings.Contains(strings.ToLower(id), strings.ToLower(d.id())) && len(ids) < 3 {
 			ids = append(ids, id)

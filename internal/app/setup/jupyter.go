@@ -130,7 +130,7 @@ func (j Jupyter) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	changes, err := beside(found.folder, dir)
+	changes, err := copiesOf(found.folder, dir)
 	if err != nil {
 		return Wish{}, err
 	}
@@ -222,8 +222,8 @@ func (j Jupyter) display(of, name string) string {
 // most is how many files a kernel's folder may have; usually there are three pictures.
 const most = 100
 
-// beside are copies of all files in a kernel's folder but its kernel.json.
-func beside(from, to string) (changes []edit.Change, err error) {
+// copiesOf are copies of all files in a kernel's folder but its kernel.json.
+func copiesOf(from, to string) (changes []edit.Change, err error) {
 	if from, err = filepath.EvalSymlinks(from); err != nil { // such as jupyter kernelspec install --symlink makes it
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
 	}

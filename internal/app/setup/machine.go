@@ -173,7 +173,7 @@ func (m Machine) theirs(c edit.Change) (bool, error) {
 		return false, err
 	}
 	var conflict *edit.Conflict
-	now, err := look(&c, record.Known(c))
+	now, err := readFound(&c, record.Known(c))
 	if err == nil {
 		_, err = edit.Want(c, now)
 	}

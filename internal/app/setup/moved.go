@@ -38,7 +38,7 @@ func adopt(r *edit.Record, key string) {
 		e := old
 		e.Setup, e.Path = key, filepath.Join(to, rest)
 		c := e.Change()
-		now, err := look(&c, e.Sums)
+		now, err := readFound(&c, e.Sums)
 		if !same || !below || err != nil || c.Path != e.Path || slices.ContainsFunc(r.Entries, func(o edit.Entry) bool { return o.Path == e.Path && o.Block == e.Block }) {
 			continue
 		}

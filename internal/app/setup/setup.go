@@ -216,9 +216,9 @@ func Program() (string, error) {
 	return self, nil
 }
 
-// look reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is never a
+// readFound reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is never a
 // link.
-func look(c *edit.Change, known []string) (edit.Found, error) {
+func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {
 		return edit.Found{Known: known}, nil
@@ -255,7 +255,7 @@ func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
 	adopt(r, w.Key)
 	var steps []edit.Step
 	for _, c := range w.Changes {
-		now, err := look(&c, r.Known(c))
+		now, err := readFound(&c, r.Known(c))
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +283,7 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 			continue
 		}
 		c := e.Change()
-		now, err := look(&c, e.Sums)
+		now, err := readFound(&c, e.Sums)
 		if errors.Is(err, syscall.ENOTDIR) { // its folder is a file by now
 			now, err = edit.Found{}, nil
 		}

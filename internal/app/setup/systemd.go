@@ -95,7 +95,7 @@ func (s Systemd) Wish() (Wish, error) {
 	case found.path == "":
 		return Wish{}, s.missing(name)
 	}
-	return s.beside(name, found, filepath.Join(where.own, name+".d", dropIn), program)
+	return s.dropInFor(name, found, filepath.Join(where.own, name+".d", dropIn), program)
 }
 
 func (s Systemd) missing(name string) error {
@@ -181,8 +181,8 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// beside is a drop-in for an existing unit.
-func (s Systemd) beside(name string, found found, path, program string) (Wish, error) {
+// dropInFor is a drop-in for an existing unit.
+func (s Systemd) dropInFor(name string, found found, path, program string) (Wish, error) {
 	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.Host.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
 	run, tmp := filepath.Join("/", s.Setup.Host.Root, "run"), filepath.Join("/", s.Setup.Host.Root, "var", "tmp")
 	leases, _ := store.Locate(run, tmp)

@@ -36,10 +36,10 @@ func Save(host *machine.Host, id string) (keep func(vars []visible.Var, h *lease
 		s.before = popped
 	}
 	host.Env = host.Env.With(append(slices.Clone(s.back), s.rest.Var()))
-	return s.with, nil
+	return s.finish, nil
 }
 
-func (s *saving) with(vars []visible.Var, h *leases.Holding) ([]visible.Var, error) {
+func (s *saving) finish(vars []visible.Var, h *leases.Holding) ([]visible.Var, error) {
 	e := envstack.Entry{ID: s.before.ID, Lease: s.before.Lease, PID: s.before.PID, Start: s.before.Start, By: s.before.By}
 	if h != nil && h.Lease != "" && !h.Already {
 		stat, err := s.host.Proc.Stat(h.PID)

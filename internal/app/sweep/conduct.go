@@ -147,7 +147,7 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 				received = nil
 				continue
 			}
-			c.hear(m)
+			c.handle(m)
 		case <-ended:
 			over, ended = true, nil
 		case sig := <-c.caught.Signals:
@@ -161,8 +161,8 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 	return c.progress()
 }
 
-// hear acts on what the runner says.
-func (c *conductor) hear(m message) {
+// handle acts on what the runner says.
+func (c *conductor) handle(m message) {
 	switch {
 	case m.Say != "":
 		c.host.Say(m.Say)

@@ -20,8 +20,8 @@ type message struct {
 	Full    bool             `json:"full,omitempty"`  // it is a full disk
 }
 
-// send writes a message without waiting: it is dropped if there is no reader.
-func send(pipe int, m message) {
+// sendMessage writes a message without waiting: it is dropped if there is no reader.
+func sendMessage(pipe int, m message) {
 	if line, err := json.Marshal(m); err == nil {
 		batch.Message(pipe, append(line, '\n'))
 	}

@@ -108,7 +108,7 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := read(dir)
+	q, err := readQuestion(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, questionFile)}
 	}
@@ -205,7 +205,7 @@ func guarded(dir string) error {
 	return nil
 }
 
-func read(dir string) (*Question, error) {
+func readQuestion(dir string) (*Question, error) {
 	data, err := files.Named(filepath.Join(dir, questionFile), largest)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, questionFile), err)
@@ -235,7 +235,7 @@ func (s *Sweep) write(busy func()) (err error) {
 	if err != nil {
 		return err
 	}
-	old, err := read(s.Dir)
+	old, err := readQuestion(s.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && foreign(entries):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}

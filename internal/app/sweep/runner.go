@@ -81,8 +81,8 @@ func Run(ctx context.Context, host *machine.Host, args []string) {
 		syscall.CloseOnExec(fd)
 	}
 	batch.Patient(messageFD)
-	host.Say = func(text string) { send(messageFD, message{Say: text}) }
-	host.Stand = func(s *status.Standing) { send(messageFD, message{Stand: s, Moves: s == nil}) }
+	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
+	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
 	r := &runner{host: host, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}}
 	if err = r.open(ctx); err == nil {
 		err = r.run(ctx)
@@ -90,14 +90,14 @@ func Run(ctx context.Context, host *machine.Host, args []string) {
 	var refusal *job.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		send(messageFD, message{Refusal: refusal})
+		sendMessage(messageFD, message{Refusal: refusal})
 	case err != nil:
-		send(messageFD, message{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
+		sendMessage(messageFD, message{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
 	}
 }
 
 func (r *runner) open(ctx context.Context) (err error) {
-	if r.question, err = read(r.dir); err != nil {
+	if r.question, err = readQuestion(r.dir); err != nil {
 		return err
 	}
 	r.host.Machine, r.host.PrivateState = r.question.Machine, r.question.Private
@@ -171,13 +171,13 @@ func (r *runner) run(ctx context.Context) error {
 			case <-dispatched:
 			case <-time.After(time.Second):
 			}
-			r.end(all, over, signals)
+			r.endAll(all, over, signals)
 		}
 	}
 }
 
-// end asks everything below this process to end, and kills what does not in time, or when it is asked twice.
-func (r *runner) end(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
+// endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
+func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
 	grace := time.NewTimer(r.question.Grace)
 	defer grace.Stop()
 	all.Signal("SIGTERM")

@@ -54,7 +54,7 @@ func (r *runner) start(run int, path string, words []string, seat *claim.Seat) e
 		e.Ticks = stat.Start
 	}
 	err = r.add(e)
-	r.attended.Go(func() { r.attend(run, pid, seat, began) })
+	r.attended.Go(func() { r.awaitRun(run, pid, seat, began) })
 	if err != nil {
 		r.fail(err)
 	}
@@ -99,9 +99,9 @@ func devices(p job.Plan) (list []core.Device) {
 	return list
 }
 
-// attend waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
+// awaitRun waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
 // foreground process does it.
-func (r *runner) attend(run, pid int, seat *claim.Seat, began time.Time) {
+func (r *runner) awaitRun(run, pid int, seat *claim.Seat, began time.Time) {
 	limit := r.question.Spec.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {

@@ -30,8 +30,8 @@ const (
 	witnessLimit   = time.Minute
 )
 
-// hear finds frameworks in the job's processes, and asks each new one which devices it uses.
-func (w *watch) hear(ctx context.Context) {
+// findFrameworks finds frameworks in the job's processes, and asks each new one which devices it uses.
+func (w *watch) findFrameworks(ctx context.Context) {
 	if w.witness.asking || time.Since(w.witness.last) < min(librariesEvery, w.facts.Patience/4) {
 		return
 	}
@@ -52,7 +52,7 @@ func (w *watch) hear(ctx context.Context) {
 		}
 		found := slices.DeleteFunc(verify.Recognize(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
 		if len(found) > 0 {
-			w.ask(ctx, pid, program, found)
+			w.askWitness(ctx, pid, program, found)
 			return
 		}
 	}
@@ -69,8 +69,8 @@ func (w *watch) oldest() (pids []int) {
 	return pids[:min(len(pids), librariesOf)]
 }
 
-// ask starts the job's own program again, outside of the job, with the environment and in the folder that the process has.
-func (w *watch) ask(ctx context.Context, pid int, program proc.Program, frameworks []string) {
+// askWitness starts the job's own program again, outside of the job, with the environment and in the folder that the process has.
+func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, frameworks []string) {
 	w.witness.asked = append(w.witness.asked, frameworks...)
 	w.witness.asking, w.witness.answers = true, make(chan []verify.Framework, 1)
 	answers := w.witness.answers

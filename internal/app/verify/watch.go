@@ -65,7 +65,7 @@ func (w *watch) run(ctx context.Context) *Verification {
 	defer w.dismiss(cancel)
 	longest := cmp.Or(w.host.Times.Verify, 500*time.Millisecond)
 	for pause := longest / 10; ; pause = min(2*pause, longest) {
-		w.look(ctx)
+		w.readOnce(ctx)
 		finding := verify.Judge(w.facts)
 		if w.done(finding) || ctx.Err() != nil {
 			return w.verification(finding)
@@ -101,8 +101,8 @@ func (w *watch) done(f verify.Finding) bool {
 	return over && !w.witness.asking
 }
 
-// look reads the driver's list once, and procfs before and after it, because processes come and go.
-func (w *watch) look(ctx context.Context) {
+// readOnce reads the driver's list once, and procfs before and after it, because processes come and go.
+func (w *watch) readOnce(ctx context.Context) {
 	f := &w.facts
 	w.gather()
 	what := gpu.Processes
@@ -126,7 +126,7 @@ func (w *watch) look(ctx context.Context) {
 		signal, known := w.ending()
 		f.Signal, f.Unheard = signal, !known
 	}
-	w.hear(ctx)
+	w.findFrameworks(ctx)
 }
 
 // place notes what the machine says, but for its processes.

@@ -170,8 +170,8 @@ func prefixing(s Step, assignment string) []Edit {
 	return []Edit{word(s.Words[0], assignment+" "+s.Words[0].Raw)}
 }
 
-// without is the edit that removes an assignment before its command, with the blank after it.
-func without(s Step, assignment Step) Edit {
+// removeAssignment is the edit that removes an assignment before its command, with the blank after it.
+func removeAssignment(s Step, assignment Step) Edit {
 	taken := Edit{At: assignment.At, Was: assignment.Name + "=" + assignment.Value.Raw}
 	next := Place{}
 	for i, w := range s.With {

@@ -49,7 +49,7 @@ func Expand(f File, read func(text string) (File, error)) File {
 
 // place moves a step of the script s to its place in the file.
 func (s Step) place(inner Step, number int) Step {
-	inner.At = s.within(inner.At)
+	inner.At = s.moveInto(inner.At)
 	inner.Shell = number
 	inner.Maybe = inner.Maybe || s.Maybe
 	switch {
@@ -58,14 +58,14 @@ func (s Step) place(inner Step, number int) Step {
 	case s.In != "":
 		inner.In = s.In + "." + inner.In
 	}
-	inner.Value.At = s.within(inner.Value.At)
+	inner.Value.At = s.moveInto(inner.Value.At)
 	inner.Args = append([]Arg(nil), inner.Args...)
 	for i := range inner.Args {
-		inner.Args[i].Value.At = s.within(inner.Args[i].Value.At)
+		inner.Args[i].Value.At = s.moveInto(inner.Args[i].Value.At)
 	}
 	inner.Words = append([]Word(nil), inner.Words...)
 	for i := range inner.Words {
-		inner.Words[i].At = s.within(inner.Words[i].At)
+		inner.Words[i].At = s.moveInto(inner.Words[i].At)
 	}
 	with := inner.With
 	inner.With = nil
@@ -75,8 +75,8 @@ func (s Step) place(inner Step, number int) Step {
 	return inner
 }
 
-// within turns a place in the script into one in the file.
-func (s Step) within(p Place) Place {
+// moveInto turns a place in the script into one in the file.
+func (s Step) moveInto(p Place) Place {
 	if p.Line == 0 {
 		return p
 	}

@@ -46,12 +46,12 @@ func services(f File) []service {
 			at[s.In] = i
 			all = append(all, service{name: s.In})
 		}
-		all[i].read(f.Kind, s)
+		all[i].readSetting(f.Kind, s)
 	}
 	return all
 }
 
-func (c *service) read(kind Kind, s Step) {
+func (c *service) readSetting(kind Kind, s Step) {
 	switch {
 	case s.Do == Set:
 		c.sets = append(c.sets, s)

@@ -295,14 +295,14 @@ func sudoEdits(f File, s, set Step, direct bool) []Edit {
 	behind := s.Words[i]
 	behind.At.Line, behind.At.Column, behind.Raw = behind.At.EndLine, behind.At.EndColumn, ""
 	if i == 0 && slices.IndexFunc(s.With, func(w Step) bool { return w.At == set.At }) == len(s.With)-1 {
-		taken := without(s, set)
+		taken := removeAssignment(s, set)
 		if taken.At.EndLine == s.Words[0].At.Line && taken.At.EndColumn == s.Words[0].At.Column { // they touch: one edit
 			taken.At.EndLine, taken.At.EndColumn = s.Words[0].At.EndLine, s.Words[0].At.EndColumn
 			taken.Was, taken.Text = taken.Was+s.Words[0].Raw, s.Words[0].Raw+" "+set.Name+"="+set.Value.Raw
 			return []Edit{taken}
 		}
 	}
-	return []Edit{without(s, set), word(behind, " "+set.Name+"="+set.Value.Raw)}
+	return []Edit{removeAssignment(s, set), word(behind, " "+set.Name+"="+set.Value.Raw)}
 }
 
 // behindSudo writes the command with the variable where sudo takes it.

@@ -101,7 +101,7 @@ func chain(first, second, assignment Step, idle bool) string {
 func chainEdits(first, second, assignment Step, idle bool) []Edit {
 	edits := prefixing(second, assignment.Name+"="+assignment.Value.Raw)
 	if idle {
-		edits = append(edits, without(first, assignment))
+		edits = append(edits, removeAssignment(first, assignment))
 	}
 	return edits
 }
@@ -165,7 +165,7 @@ func lookForeign(f File) []Finding {
 				continue
 			}
 			right := "export " + name + "=" + value
-			rest := behind(s)
+			rest := wordsAfter(s)
 			if len(rest) > 0 {
 				right = line(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
 			}
@@ -185,8 +185,8 @@ func lookForeign(f File) []Finding {
 	return all
 }
 
-// behind is the program after such an assignment on its line: NAME = 1 python train.py.
-func behind(s Step) []Word {
+// wordsAfter is the program after such an assignment on its line: NAME = 1 python train.py.
+func wordsAfter(s Step) []Word {
 	switch {
 	case slices.Contains([]string{"set", "setenv", "export"}, s.Words[0].Text):
 		return nil

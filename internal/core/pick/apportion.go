@@ -237,11 +237,11 @@ func (q *query) noteShared(b *ledger, out *use) {
 		case out.ours && q.isOwn(p):
 			out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
 		case p.Kind == gpu.GraphicsProcess:
-			out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.end(p)))
+			out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.endText(p)))
 		case ending(p):
 			out.notes = append(out.notes, "also used without a lease by "+q.processText(p))
 		default:
-			out.notes = append(out.notes, fmt.Sprintf("also used without a lease by %s; %s", q.processText(p), q.end(p)))
+			out.notes = append(out.notes, fmt.Sprintf("also used without a lease by %s; %s", q.processText(p), q.endText(p)))
 		}
 	}
 	if b.unseen > unseenWorthANote {

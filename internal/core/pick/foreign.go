@@ -126,12 +126,12 @@ func (q *query) noteForeign(out *use, own, display, others processSet, unseen gp
 	for _, p := range others.ps {
 		note := "tolerated small neighbour " + q.processText(p)
 		if !ending(p) {
-			note += "; " + q.end(p)
+			note += "; " + q.endText(p)
 		}
 		out.notes = append(out.notes, note)
 	}
 	for _, p := range display.ps {
-		out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.end(p)))
+		out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.endText(p)))
 	}
 	for _, p := range own.ps {
 		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))

@@ -116,7 +116,7 @@ func (s *search) extend(next int, g grade) {
 	}
 	for i := next; len(s.from)-i >= s.n-len(s.picked) && s.steps < maxSteps; i++ {
 		s.steps++
-		grown := s.with(g, i)
+		grown := s.extended(g, i)
 		if better(s.bestPossible(grown), s.top) < 0 {
 			s.picked = append(s.picked, i)
 			s.extend(i+1, grown)
@@ -125,8 +125,8 @@ func (s *search) extend(next int, g grade) {
 	}
 }
 
-// with is the grade after candidate i joins the picked ones.
-func (s *search) with(g grade, i int) grade {
+// extended is the grade after candidate i joins the picked ones.
+func (s *search) extended(g grade, i int) grade {
 	for _, j := range s.picked {
 		g.worst = min(g.worst, s.links[i][j])
 		g.sum += s.links[i][j]

@@ -34,8 +34,8 @@ func (q *query) mayEnd(p gpu.Process) bool {
 	return p.UID != nil && (q.in.UID == 0 || *p.UID == q.in.UID)
 }
 
-// end is the command that ends a process, and the user who may run it.
-func (q *query) end(p gpu.Process) string {
+// endText is the command that ends a process, and the user who may run it.
+func (q *query) endText(p gpu.Process) string {
 	if q.mayEnd(p) {
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	}

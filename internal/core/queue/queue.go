@@ -113,7 +113,7 @@ func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	w := q.walk()
 	for _, t := range w.order {
 		if t.ID == id && t.UID == uid {
-			return w.kept(t.Ticket)
+			return w.keptFrom(t.Ticket)
 		}
 		w.reserve(t)
 	}

@@ -46,7 +46,7 @@ func (q *Question) walk() *walk {
 	for id := range q.Rooms {
 		for _, l := range q.Held {
 			if l.Holds(id) && !q.ignored(l, id) {
-				w.held[id] = append(w.held[id], q.end(l))
+				w.held[id] = append(w.held[id], q.endOf(l))
 			}
 		}
 	}
@@ -108,8 +108,8 @@ func (q *Question) ancestors(id string) []string {
 	return out
 }
 
-// end estimates the end of a lease. It is unknown for a lease that is past its end.
-func (q *Question) end(l job.Lease) end {
+// endOf estimates the end of a lease. It is unknown for a lease that is past its end.
+func (q *Question) endOf(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
 	if l.Until > q.Boot {
 		e.certain = l.Until
@@ -186,7 +186,7 @@ func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
 	return t.Share > 0 && k.ticket.Share > 0 && room != nil && t.Share <= *room && k.ticket.Share <= *room-t.Share
 }
 
-func (w *walk) kept(t job.Ticket) map[gpu.UUID]job.Ticket {
+func (w *walk) keptFrom(t job.Ticket) map[gpu.UUID]job.Ticket {
 	out := map[gpu.UUID]job.Ticket{}
 	for id := range w.q.Rooms {
 		if k := w.blocker(t, id); k != nil {

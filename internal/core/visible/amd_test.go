@@ -178,7 +178,7 @@ func TestWrittenIsReadAMD(t *testing.T) {
 		for range 200 {
 			var targets []Target
 			var want []gpu.UUID
-			devices := of(m, gpu.AMD)
+			devices := devicesOf(m, gpu.AMD)
 			for _, i := range random.Perm(len(devices))[:1+random.IntN(len(devices))] {
 				targets = append(targets, target(*devices[i]))
 				want = append(want, devices[i].UUID)
@@ -232,8 +232,8 @@ func FuzzAMD(f *testing.F) {
 				t.Errorf("%s is visible to HIP and hidden below it", e.UUID)
 			}
 		}
-		if n := len(of(m, gpu.AMD)); len(v.Visible) != n-countHidden(hidden, of(m, gpu.AMD)) {
-			t.Errorf("HIP sees %d, Limit hides %d of %d", len(v.Visible), countHidden(hidden, of(m, gpu.AMD)), n)
+		if n := len(devicesOf(m, gpu.AMD)); len(v.Visible) != n-countHidden(hidden, devicesOf(m, gpu.AMD)) {
+			t.Errorf("HIP sees %d, Limit hides %d of %d", len(v.Visible), countHidden(hidden, devicesOf(m, gpu.AMD)), n)
 		}
 	})
 }

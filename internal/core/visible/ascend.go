@@ -16,7 +16,7 @@ import (
 // repeated numbers Ascend/pytorch torch_npu/npu/__init__.py.
 func Ascend(env Env, m gpu.Machine) View {
 	const name = "ASCEND_RT_VISIBLE_DEVICES"
-	devices := indexOrder(of(m, gpu.Ascend))
+	devices := indexOrder(devicesOf(m, gpu.Ascend))
 	value, set := env.Lookup(name)
 	if !set {
 		return view("ascend", whole(devices), ascendDefault(env, devices))

@@ -20,7 +20,7 @@ const containerVariable = "NVIDIA_VISIBLE_DEVICES"
 // NVIDIA/nvidia-container-toolkit internal/config/image/cuda_image.go, devices.go and pkg/nvcdi/identifier.go;
 // NVIDIA/libnvidia-container src/cli/common.c.
 func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
-	devices := indexOrder(of(m, gpu.NVIDIA))
+	devices := indexOrder(devicesOf(m, gpu.NVIDIA))
 	value, set := env.Lookup(containerVariable)
 	r := containerReader{noter: noter{variable{containerVariable, value}, twice(env, containerVariable)}, devices: devices}
 	if !set && legacyImage(env) {
@@ -28,8 +28,8 @@ func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
 		value = "all"
 	}
 	chosen := r.read(value, set)
-	inside = keep(m, gpu.NVIDIA, chosen)
-	r.renumbered(of(inside, gpu.NVIDIA))
+	inside = keepChosen(m, gpu.NVIDIA, chosen)
+	r.renumbered(devicesOf(inside, gpu.NVIDIA))
 	return inside, r.notes
 }
 
@@ -40,8 +40,8 @@ func legacyImage(env Env) bool {
 	return cuda != "" && require == ""
 }
 
-// keep returns m with only the chosen devices of the vendor. Links are by position, so they are dropped.
-func keep(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
+// keepChosen returns m with only the chosen devices of the vendor. Links are by position, so they are dropped.
+func keepChosen(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 	out := m
 	out.Devices = nil
 	for i := range m.Devices {

@@ -13,7 +13,7 @@ import (
 // held writes the GPUs of a container as "1,3"; a GPU with MIG devices as "0[1 2]".
 func held(m gpu.Machine) string {
 	var out []string
-	for _, d := range of(m, gpu.NVIDIA) {
+	for _, d := range devicesOf(m, gpu.NVIDIA) {
 		name := fmt.Sprint(d.Index)
 		if len(d.MIG) > 0 {
 			var slices []string
@@ -118,7 +118,7 @@ func TestContainer(t *testing.T) {
 func TestContainerLeavesOthers(t *testing.T) {
 	both := bothVendors()
 	inside, _ := Container(given("1"), both)
-	if got := len(of(inside, gpu.AMD)); got != len(of(both, gpu.AMD)) {
+	if got := len(devicesOf(inside, gpu.AMD)); got != len(devicesOf(both, gpu.AMD)) {
 		t.Errorf("%d AMD devices are left", got)
 	}
 }
@@ -194,7 +194,7 @@ func TestGiven(t *testing.T) {
 	} {
 		inside, notes := Given(c.env, c.machine)
 		v := CUDA(c.env, inside)
-		if len(of(c.machine, gpu.AMD)) > 0 {
+		if len(devicesOf(c.machine, gpu.AMD)) > 0 {
 			v = HIP(c.env, inside)
 		}
 		if got := indices(inside, v); got != c.visible || codes(View{Notes: notes}) != c.note {

@@ -168,5 +168,5 @@ func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 	if n.overflow {
 		what = "too large"
 	}
-	r.add(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoted(tokens[i]), what, has, rest(tokens, i), r.meant(tokens[i]))
+	r.add(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoted(tokens[i]), what, has, rest(tokens, i), r.suggestion(tokens[i]))
 }

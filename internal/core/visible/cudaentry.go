@@ -61,7 +61,7 @@ func (r *cudaReader) notNumber(tokens []string, i int) {
 	case isIdentifier(entry):
 		r.identifierInNumbers(tokens, i)
 	default:
-		r.add(codeNotNumber, "%s is no number and ends the list%s%s", quoted(entry), dropped, r.meant(entry))
+		r.add(codeNotNumber, "%s is no number and ends the list%s%s", quoted(entry), dropped, r.suggestion(entry))
 		r.open(strings.Contains(entry, ":"))
 	}
 }
@@ -75,9 +75,9 @@ func (r *cudaReader) quotes(i int) string {
 	return text
 }
 
-// meant suggests the identifier that starts with the entry, when its prefix was left out or it was typed in capital
+// suggestion suggests the identifier that starts with the entry, when its prefix was left out or it was typed in capital
 // letters.
-func (r *cudaReader) meant(entry string) string {
+func (r *cudaReader) suggestion(entry string) string {
 	digits := strings.ToLower(strings.Trim(entry, blanks))
 	for _, prefix := range []string{"GPU-", "MIG-"} {
 		whole := prefix + strings.TrimPrefix(digits, strings.ToLower(prefix))
@@ -107,7 +107,7 @@ func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 	case tokens[0] != strings.TrimLeft(tokens[0], blanks):
 		r.add(codeUnknownUUID, "the blank before %s keeps it from being read as an identifier, which ends the list%s", quoted(tokens[i]), rest(tokens, i))
 	default:
-		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoted(tokens[i]), rest(tokens, i), r.meant(tokens[i]))
+		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoted(tokens[i]), rest(tokens, i), r.suggestion(tokens[i]))
 	}
 	r.open(true)
 }
@@ -163,7 +163,7 @@ func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, 
 	}
 	hint := ""
 	if len(found) == 0 {
-		if hint = r.meant(entry); hint != "" {
+		if hint = r.suggestion(entry); hint != "" {
 			what += " (capital and small letters differ)"
 		}
 	}

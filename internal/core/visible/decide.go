@@ -126,7 +126,7 @@ func numbered(env Env) bool {
 func hipWins(env Env, m gpu.Machine) []Note {
 	hip, set := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
-	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(of(m, gpu.NVIDIA)) > 0 {
+	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(devicesOf(m, gpu.NVIDIA)) > 0 {
 		return nil
 	}
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
@@ -179,5 +179,5 @@ func Given(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
 	}
 	name, _, _ := strings.Cut(given.because, "=")
 	notes = append(notes, Note{codeSlurmRelative, given.because + ": the job can open these GPUs only, so that numbers count within " + name})
-	return keep(m, vendor, given.allowed), notes
+	return keepChosen(m, vendor, given.allowed), notes
 }

@@ -24,7 +24,7 @@ func HIP(env Env, m gpu.Machine) View {
 // HIP_VISIBLE_DEVICES (pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices).
 func torchCount(env Env, m gpu.Machine, visible int) []Note {
 	rocr, set := env.Lookup(rocrVariable)
-	if !set || len(of(m, gpu.AMD)) == 0 {
+	if !set || len(devicesOf(m, gpu.AMD)) == 0 {
 		return nil
 	}
 	fields := strings.Count(rocr, ",") + 1
@@ -62,7 +62,7 @@ func readHIP(env Env, m gpu.Machine) hipList {
 		return readWithinROCR(env, m, "HIP_VISIBLE_DEVICES")
 	}
 	l := readWithinROCR(env, m, cudaVariable)
-	if len(of(m, gpu.NVIDIA)) > 0 && len(of(m, gpu.AMD)) > 0 {
+	if len(devicesOf(m, gpu.NVIDIA)) > 0 && len(devicesOf(m, gpu.AMD)) > 0 {
 		l.notes = append([]Note{l.note(codeHIPCUDA, "HIP programs obey it too, because HIP_VISIBLE_DEVICES is not set")}, l.notes...)
 	}
 	return l
@@ -155,5 +155,5 @@ func (r *hipReader) invalid(tokens []string, i int) {
 // hipMask is the second AMD mask.
 func hipMask(env Env, m gpu.Machine) mask {
 	l := readHIP(env, m)
-	return mask{set: l.set && len(of(m, gpu.AMD)) > 0, because: l.String(), among: l.within, allowed: whole(l.chosen), notes: l.notes}
+	return mask{set: l.set && len(devicesOf(m, gpu.AMD)) > 0, because: l.String(), among: l.within, allowed: whole(l.chosen), notes: l.notes}
 }

@@ -22,7 +22,7 @@ func LevelZero(env Env, m gpu.Machine) View {
 
 func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 	const name = "ZE_AFFINITY_MASK"
-	devices := indexOrder(of(m, gpu.Intel))
+	devices := indexOrder(devicesOf(m, gpu.Intel))
 	if byAddress(env) {
 		devices = pciOrder(devices)
 	}

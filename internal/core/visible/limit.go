@@ -53,7 +53,7 @@ type mask struct {
 }
 
 func cudaMask(env Env, m gpu.Machine) mask {
-	devices := of(m, gpu.NVIDIA)
+	devices := devicesOf(m, gpu.NVIDIA)
 	if len(devices) == 0 {
 		return mask{}
 	}
@@ -65,7 +65,7 @@ func cudaMask(env Env, m gpu.Machine) mask {
 func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) func(Env, gpu.Machine) mask {
 	return func(env Env, m gpu.Machine) mask {
 		value, set := env.Lookup(name)
-		k := mask{set: set, because: variable{name, value}.String(), among: of(m, vendor)}
+		k := mask{set: set, because: variable{name, value}.String(), among: devicesOf(m, vendor)}
 		if len(k.among) == 0 {
 			return mask{}
 		}

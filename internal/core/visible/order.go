@@ -13,7 +13,7 @@ import (
 // different models had to be estimated: NVIDIA documents FASTEST_FIRST, the default, only as "a simple heuristic"
 // (CUDA C++ Programming Guide, CUDA environment variables).
 func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed bool, notes []Note) {
-	devices = pciOrder(of(m, gpu.NVIDIA))
+	devices = pciOrder(devicesOf(m, gpu.NVIDIA))
 	order, set := env.Lookup("CUDA_DEVICE_ORDER")
 	switch order {
 	case "PCI_BUS_ID":

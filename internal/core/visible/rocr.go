@@ -22,7 +22,7 @@ func ROCR(env Env, m gpu.Machine) View {
 }
 
 func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set bool) {
-	devices := indexOrder(of(m, gpu.AMD))
+	devices := indexOrder(devicesOf(m, gpu.AMD))
 	value, set := env.Lookup(rocrVariable)
 	if !set {
 		return devices, nil, false
@@ -143,7 +143,7 @@ func strtol(s string) (n int32, ok bool) {
 
 // rocrMask is the first AMD mask; HIP's works within it.
 func rocrMask(env Env, m gpu.Machine) mask {
-	devices := indexOrder(of(m, gpu.AMD))
+	devices := indexOrder(devicesOf(m, gpu.AMD))
 	chosen, notes, set := readROCR(env, m)
 	value, _ := env.Lookup(rocrVariable)
 	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: whole(chosen), notes: notes}

@@ -77,7 +77,7 @@ func narrowed(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given ma
 // slurmDevices are the devices that Slurm's numbers mean: of the only vendor on this machine, or of the vendor whose
 // variable is set.
 func slurmDevices(env Env, m gpu.Machine) []*gpu.Device {
-	nvidia, amd := pciOrder(of(m, gpu.NVIDIA)), of(m, gpu.AMD)
+	nvidia, amd := pciOrder(devicesOf(m, gpu.NVIDIA)), devicesOf(m, gpu.AMD)
 	switch {
 	case len(amd) == 0:
 		return nvidia

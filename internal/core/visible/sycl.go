@@ -56,7 +56,7 @@ func syclBackends(env Env, m gpu.Machine) []syclBackend {
 	cuda := readCUDA(env, m)
 	slices, sliceNotes := oneSlice(cuda)
 	out := []syclBackend{{"level_zero", whole(intel), intelNotes}, {"cuda", slices, append(cuda.notes, sliceNotes...)}}
-	if len(of(m, gpu.AMD)) > 0 {
+	if len(devicesOf(m, gpu.AMD)) > 0 {
 		hip := readHIP(env, m)
 		out = append(out, syclBackend{"hip", whole(hip.chosen), append(hip.below, hip.notes...)})
 	}

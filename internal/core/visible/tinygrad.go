@@ -20,7 +20,7 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	if vendor == gpu.NVIDIA && throughCUDA(env, minor) {
 		return tinygradCUDA(env, m)
 	}
-	devices := indexOrder(of(m, vendor))
+	devices := indexOrder(devicesOf(m, vendor))
 	name := "DEV"
 	switch {
 	case minor <= 11:

@@ -117,8 +117,8 @@ func whole(devices []*gpu.Device) []choice {
 	return out
 }
 
-// of returns the devices of one vendor in the machine's order.
-func of(m gpu.Machine, vendor gpu.Vendor) []*gpu.Device {
+// devicesOf returns the devices of one vendor in the machine's order.
+func devicesOf(m gpu.Machine, vendor gpu.Vendor) []*gpu.Device {
 	var out []*gpu.Device
 	for i := range m.Devices {
 		if m.Devices[i].Vendor == vendor {

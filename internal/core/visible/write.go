@@ -32,7 +32,7 @@ func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	for _, t := range targets {
 		by[t.Vendor] = append(by[t.Vendor], t)
 	}
-	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(of(m, v)) > 0 }
+	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(devicesOf(m, v)) > 0 }
 	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
 	if ids == job.AutoIDs && !countable(m) {
 		ids = job.UUIDs
@@ -97,7 +97,7 @@ func (t tinygradTarget) forJob(targets []Target) string {
 // countable reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a GPU
 // in MIG mode as a MIG device, so with such a GPU a number could mean the next one, or none.
 func countable(m gpu.Machine) bool {
-	return !slices.ContainsFunc(of(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
+	return !slices.ContainsFunc(devicesOf(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
 }
 
 // writeNVIDIA writes numbers only together with the order they count in. "none" is -1 for CUDA, because an empty

@@ -110,7 +110,7 @@ func once[T any](ctx context.Context, d *Driver, name string, f func() T) (resul
 	done := make(chan T, 1)
 	go func() {
 		v := f()
-		d.end(name)
+		d.finish(name)
 		done <- v
 	}()
 	select {
@@ -136,7 +136,7 @@ func (d *Driver) begin(name string) bool {
 	return true
 }
 
-func (d *Driver) end(name string) {
+func (d *Driver) finish(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.busy, name)

@@ -62,7 +62,7 @@ func (f files) compute(cards []card) []gpu.Process {
 			continue
 		}
 		k := kfdProcess{files: files{f.path(processFolder, name)}, memory: map[string]gpu.Bytes{}, queues: map[string]bool{}}
-		k.read("")
+		k.readProcess("")
 		for _, id := range k.used() {
 			if uuid, known := owner[id]; known {
 				p := gpu.Process{PID: pid, GPU: uuid, Kind: gpu.ComputeProcess}
@@ -83,11 +83,11 @@ type kfdProcess struct {
 	queues map[string]bool
 }
 
-// read adds the files of one folder. Newer kernels have a subfolder for each further context of the process.
-func (k *kfdProcess) read(folder string) {
+// readProcess adds the files of one folder. Newer kernels have a subfolder for each further context of the process.
+func (k *kfdProcess) readProcess(folder string) {
 	for _, name := range k.names(folder) {
 		if strings.HasPrefix(name, "context_") && folder == "" {
-			k.read(name)
+			k.readProcess(name)
 			continue
 		}
 		if id, ok := strings.CutPrefix(name, "vram_"); ok {

@@ -20,7 +20,7 @@ func Replace(path string, before, after []byte) error {
 		defer p.close()
 		var old unix.Stat_t
 		if old, err = p.replaceable(); err == nil {
-			err = take(p, old, before, after)
+			err = replaceOld(p, old, before, after)
 		}
 	}
 	if err != nil {
@@ -42,8 +42,8 @@ func Replaceable(path string) error {
 	return Free(path)
 }
 
-// take puts the new text in the old one's place.
-func take(p *place, old unix.Stat_t, before, after []byte) error {
+// replaceOld puts the new text in the old one's place.
+func replaceOld(p *place, old unix.Stat_t, before, after []byte) error {
 	f, named, err := p.temporary()
 	if err != nil {
 		return err

@@ -200,7 +200,7 @@ func TestRootFollowsNoLinkOfOthers(t *testing.T) {
 	}
 	defer p.close()
 	old, err := p.replaceable()
-	if err := errors.Join(err, os.Rename(dir, dir+"2"), os.Symlink(etc, dir), take(p, old, []byte("old\n"), []byte("new\n"))); err != nil {
+	if err := errors.Join(err, os.Rename(dir, dir+"2"), os.Symlink(etc, dir), replaceOld(p, old, []byte("old\n"), []byte("new\n"))); err != nil {
 		t.Error(err)
 	}
 	holds(t, target, "old\n")

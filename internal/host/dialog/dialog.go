@@ -40,7 +40,7 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err == nil {
 		t.before = *mode
-		t.take(alive)
+		t.takeForeground(alive)
 		err = t.Resume()
 	}
 	if err != nil {
@@ -50,11 +50,11 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	return t, nil
 }
 
-// take makes this process group the terminal's foreground group if the present one has ended. A shell may start a
+// takeForeground makes this process group the terminal's foreground group if the present one has ended. A shell may start a
 // program in a group of its own, but not as a job: fish gives the terminal to the first command of PROGRAM | source,
 // and does not take it back for the programs that it reads from there. Such a program would be stopped for ever when it
 // asks.
-func (t *Terminal) take(alive func(group int) bool) {
+func (t *Terminal) takeForeground(alive func(group int) bool) {
 	fd, mine := int(t.file.Fd()), unix.Getpgrp()
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {

@@ -89,7 +89,7 @@ func Ask(ctx context.Context, q Question) ([]byte, error) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		out, err := ask(ctx, q)
+		out, err := runQuestion(ctx, q)
 		done <- answer{out, err}
 	}()
 	select {
@@ -109,7 +109,7 @@ func Ask(ctx context.Context, q Question) ([]byte, error) {
 
 var errLate = errors.New("no answer in time")
 
-func ask(ctx context.Context, q Question) ([]byte, error) {
+func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	out, errs := &head{most: answerLimit}, &head{most: 64 << 10}
 	cmd := exec.CommandContext(ctx, q.Path)
 	cmd.Args, cmd.Env, cmd.Dir = q.Args, first(q.Env), q.Dir

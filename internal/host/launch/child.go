@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -266,11 +267,14 @@ func (c *Child) resume() {
 	_ = c.process.Signal(unix.SIGCONT)
 }
 
-// ownPeak is the most memory that this process has had, in bytes.
-func ownPeak() int64 {
-	var usage unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+// ownPeak is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss also
+// has that of the program before.
+func ownPeak() (most int64) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
 		return 0
 	}
-	return usage.Maxrss << 10
+	_, line, _ := strings.Cut(string(status), "\nVmHWM:")
+	_, _ = fmt.Sscan(line, &most)
+	return most << 10
 }

@@ -44,7 +44,7 @@ func (c Command) Gather(most int) *Crew {
 		crew.mu.Lock()
 		defer crew.mu.Unlock()
 		crew.meant, crew.by = time.Now(), sig
-	}, crew.send)
+	}, crew.signalAll)
 	go crew.signals.run()
 	return crew
 }
@@ -111,9 +111,9 @@ func (c *Crew) Needs(pid int) bool {
 }
 
 // Send sends a signal by name, such as "SIGTERM", to those that run.
-func (c *Crew) Send(name string) { c.send(unix.SignalNum(name)) }
+func (c *Crew) Send(name string) { c.signalAll(unix.SignalNum(name)) }
 
-func (c *Crew) send(sig os.Signal) {
+func (c *Crew) signalAll(sig os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, process := range c.running {

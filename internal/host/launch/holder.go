@@ -63,14 +63,14 @@ func startHolder(process *os.File, lock int, spare *os.File, args []string) erro
 		keep = append(keep, int(spare.Fd()))
 		env = append(env, closeVariable+"="+strconv.Itoa(keep[2]))
 	}
-	err := beside("the holder", HolderFlag, env, keep, args)
+	err := startDetached("the holder", HolderFlag, env, keep, args)
 	runtime.KeepAlive(spare)
 	return err
 }
 
-// beside starts this program again as a child of init, with two or three descriptors and no streams. The first two
+// startDetached starts this program again as a child of init, with two or three descriptors and no streams. The first two
 // begin its command line. what names it in errors.
-func beside(what, flag string, env []string, keep []int, args []string) error {
+func startDetached(what, flag string, env []string, keep []int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)

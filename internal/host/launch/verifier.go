@@ -25,7 +25,7 @@ func StartVerifier(pid int, args ...string) error {
 		return fmt.Errorf("cannot verify: there is no standard error to say it on: %w", err)
 	}
 	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
-	return beside("the verifier", VerifierFlag, holderEnv(), []int{int(process.Fd()), stream}, args)
+	return startDetached("the verifier", VerifierFlag, holderEnv(), []int{int(process.Fd()), stream}, args)
 }
 
 // Verifying reads the two descriptors of a verifier's command line: the command's pidfd, and where to write.

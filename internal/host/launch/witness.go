@@ -104,7 +104,7 @@ func (w *witness) stop() {
 
 // saw reports whether the signal came to the whole group; known is false when the witness does not answer.
 func (w *witness) saw(sig unix.Signal) (group, known bool) {
-	if w.silent || !w.ask() {
+	if w.silent || !w.updateCounts() {
 		w.silent = true // a late answer would be taken for the next one
 		return false, false
 	}
@@ -115,8 +115,8 @@ func (w *witness) saw(sig unix.Signal) (group, known bool) {
 	return time.Since(w.since[sig]) < near, true
 }
 
-// ask brings the counts up to date.
-func (w *witness) ask() bool {
+// updateCounts brings the counts up to date.
+func (w *witness) updateCounts() bool {
 	if unix.Kill(w.pid, tellCounts) != nil {
 		return false
 	}

@@ -27,9 +27,9 @@ type Kept struct {
 //
 // It binds all addresses of both families, because a store that listens on [::] needs the port on each of them.
 func Keep() (*Kept, error) {
-	number, fd, err := keep(unix.AF_INET6, &unix.SockaddrInet6{})
+	number, fd, err := bindPort(unix.AF_INET6, &unix.SockaddrInet6{})
 	if err != nil { // no IPv6 here
-		number, fd, err = keep(unix.AF_INET, &unix.SockaddrInet4{})
+		number, fd, err = bindPort(unix.AF_INET, &unix.SockaddrInet4{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a free port for the processes to meet: %w; the range is in /proc/sys/net/ipv4/ip_local_port_range, and who uses it: ss -tan", err)
@@ -46,7 +46,7 @@ func Inherit(fd int, yes bool) {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flags) //nolint:gosec // a descriptor
 }
 
-func keep(family int, every unix.Sockaddr) (number, fd int, err error) {
+func bindPort(family int, every unix.Sockaddr) (number, fd int, err error) {
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}

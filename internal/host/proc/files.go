@@ -79,7 +79,7 @@ func (f FS) MountPoint(path string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
 	}
-	b, err := f.read(64<<20, "self", "mountinfo")
+	b, err := f.readFile(64<<20, "self", "mountinfo")
 	if err != nil {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
 	}

@@ -87,10 +87,10 @@ func (f FS) process(pid int, names *userNames) gpu.Process {
 	if uid, ok := f.owner(pid); ok && names.ids.Hides(uid) {
 		p.User = space.HiddenUser
 	} else if ok {
-		p.UID, p.User = &uid, names.of(uid)
+		p.UID, p.User = &uid, names.lookup(uid)
 	}
 	p.Command = f.command(pid, s.Comm)
-	if b, err := f.read(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
+	if b, err := f.readFile(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
 		p.Cgroup, p.Container = parseCgroup(string(b))
 	}
 	// The PID may have been reused during the reads: then the parts belong to two processes.
@@ -102,7 +102,7 @@ func (f FS) process(pid int, names *userNames) gpu.Process {
 
 // owner returns the real user id. /proc/PID itself would not do: it belongs to root if the program is not dumpable.
 func (f FS) owner(pid int) (uint32, bool) {
-	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
+	b, err := f.readFile(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
 		return 0, false
 	}

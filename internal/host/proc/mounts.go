@@ -119,11 +119,11 @@ func (f FS) mounted(folder string) (space.Mounted, error) {
 		return space.Mounted{}, &os.PathError{Op: "open", Path: folder, Err: err}
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was opened
-	info, err := f.read(4096, "self", "fdinfo", strconv.Itoa(fd))
+	info, err := f.readFile(4096, "self", "fdinfo", strconv.Itoa(fd))
 	if err != nil {
 		return space.Mounted{}, fmt.Errorf("cannot tell on which mount %s is: %w", folder, err)
 	}
-	all, err := f.read(64<<20, "self", "mountinfo")
+	all, err := f.readFile(64<<20, "self", "mountinfo")
 	if err != nil {
 		return space.Mounted{}, fmt.Errorf("cannot read the mounts: %w", err)
 	}

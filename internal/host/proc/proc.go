@@ -56,7 +56,7 @@ const slow = 300 * time.Millisecond
 
 // Stat reads one process. The error is os.ErrNotExist if there is no such process, or if procfs hides it (hidepid=).
 func (f FS) Stat(pid int) (Stat, error) {
-	b, err := f.read(4096, strconv.Itoa(pid), "stat")
+	b, err := f.readFile(4096, strconv.Itoa(pid), "stat")
 	if err != nil {
 		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
 	}
@@ -122,7 +122,7 @@ func span(n uint64) time.Duration {
 // Nested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot
 // be read.
 func (f FS) Nested(pid int) bool {
-	b, err := f.read(16<<10, strconv.Itoa(pid), "status")
+	b, err := f.readFile(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
 		return true
 	}
@@ -136,7 +136,7 @@ func (f FS) Nested(pid int) bool {
 
 // Uptime is CLOCK_BOOTTIME, to a hundredth of a second.
 func (f FS) Uptime() (time.Duration, error) {
-	b, err := f.read(128, "uptime")
+	b, err := f.readFile(128, "uptime")
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %w", err)
 	}
@@ -150,7 +150,7 @@ func (f FS) Uptime() (time.Duration, error) {
 
 // BootID is the id of this boot of the machine (random(4), boot_id).
 func (f FS) BootID() (string, error) {
-	b, err := f.read(128, "sys", "kernel", "random", "boot_id")
+	b, err := f.readFile(128, "sys", "kernel", "random", "boot_id")
 	if err != nil {
 		return "", fmt.Errorf("cannot read the boot id: %w", err)
 	}
@@ -194,8 +194,8 @@ func (f FS) Environ(pid int) ([]string, error) {
 	return strings.Split(text, "\x00"), nil
 }
 
-// read returns at most limit bytes of a file of procfs.
-func (f FS) read(limit int64, parts ...string) ([]byte, error) {
+// readFile returns at most limit bytes of a file of procfs.
+func (f FS) readFile(limit int64, parts ...string) ([]byte, error) {
 	b, err := sys.ReadSome(filepath.Join(append([]string{f.root}, parts...)...), limit)
 	if errors.Is(err, unix.ESRCH) { // it ended between open and read
 		return nil, os.ErrNotExist
@@ -205,5 +205,5 @@ func (f FS) read(limit int64, parts ...string) ([]byte, error) {
 
 // readSlow is read with a deadline.
 func (f FS) readSlow(limit int64, parts ...string) ([]byte, error) {
-	return withDeadline(func() ([]byte, error) { return f.read(limit, parts...) })
+	return withDeadline(func() ([]byte, error) { return f.readFile(limit, parts...) })
 }

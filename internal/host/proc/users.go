@@ -24,11 +24,11 @@ func (f FS) IDs() space.IDs {
 	if link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "user")); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
 	}
-	own, err := f.read(64<<10, "self", "uid_map")
+	own, err := f.readFile(64<<10, "self", "uid_map")
 	if err != nil {
 		return space.IDs{}
 	}
-	overflow, _ := f.read(64, "sys", "fs", "overflowuid")
+	overflow, _ := f.readFile(64, "sys", "fs", "overflowuid")
 	return space.Of(string(own), string(overflow))
 }
 
@@ -40,7 +40,7 @@ func (f FS) Root() bool {
 }
 
 // User is the login name of uid, or the number if it has no name.
-func (f FS) User(uid uint32) string { return f.users().of(uid) }
+func (f FS) User(uid uint32) string { return f.users().lookup(uid) }
 
 // userNames caches names during one call. It is safe for several goroutines.
 type userNames struct {
@@ -129,7 +129,7 @@ func entries(path string, each func(id uint32, name string)) {
 	}
 }
 
-func (n *userNames) of(uid uint32) string {
+func (n *userNames) lookup(uid uint32) string {
 	if n.ids.Hides(uid) {
 		return space.HiddenUser
 	}

@@ -50,7 +50,7 @@ func Adopt(awaited, spare func(pid int) bool) *Tree {
 		}
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // before Linux 3.4 orphans are init's
-	t.done.Go(t.bury)
+	t.done.Go(t.reap)
 	return t
 }
 
@@ -79,8 +79,8 @@ func (t *Tree) Leave() {
 	}
 }
 
-// bury reaps orphans that have ended.
-func (t *Tree) bury() {
+// reap reaps orphans that have ended.
+func (t *Tree) reap() {
 	tick := time.NewTicker(late)
 	defer tick.Stop()
 	var before []int
@@ -177,8 +177,8 @@ func below(pids []int, children map[int][]int) map[int]bool {
 func (t *Tree) Signal(name string) bool {
 	members, _ := t.members()
 	for pid, p := range members {
-		send(pid, p, unix.SignalNum(name))
-		send(pid, p, unix.SIGCONT)
+		signalProcess(pid, p, unix.SignalNum(name))
+		signalProcess(pid, p, unix.SIGCONT)
 		t.told = append(t.told, pid)
 	}
 	return len(members) > 0
@@ -198,7 +198,7 @@ func (t *Tree) Kill(patience time.Duration) error {
 			for pid, p := range members {
 				if known[pid].Start != p.Start {
 					fresh, known[pid] = true, p
-					send(pid, p, unix.SIGSTOP)
+					signalProcess(pid, p, unix.SIGSTOP)
 				}
 			}
 			if !fresh {
@@ -209,7 +209,7 @@ func (t *Tree) Kill(patience time.Duration) error {
 			return nil
 		}
 		for pid, p := range known {
-			send(pid, p, unix.SIGKILL)
+			signalProcess(pid, p, unix.SIGKILL)
 			t.told = append(t.told, pid)
 		}
 		if time.Now().After(end) {
@@ -229,8 +229,8 @@ func (t *Tree) buryEnded() {
 	t.told = nil
 }
 
-// send signals the process seen, and not another one that has its PID by now.
-func send(pid int, seen sys.Process, sig unix.Signal) {
+// signalProcess signals the process seen, and not another one that has its PID by now.
+func signalProcess(pid int, seen sys.Process, sig unix.Signal) {
 	_ = sys.Signal(pid, func() bool {
 		now, ok := sys.ReadProcess(pid)
 		return ok && now.Start == seen.Start

@@ -32,7 +32,7 @@ func (f *Folder) SetWanted(w service.Wanted) error { return writeJSON(f.at(wante
 
 // Environment reads the environment with which services are started.
 func (f *Folder) Environment() ([]string, error) {
-	data, err := read(f.at(environmentFile))
+	data, err := readFile(f.at(environmentFile))
 	if err != nil || len(data) == 0 {
 		return nil, err
 	}
@@ -58,13 +58,13 @@ func (f *Folder) SetPlacement(p service.Placement) error { return writeJSON(f.at
 
 // Record reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be read.
 func (f *Folder) Record(instance string) (r service.Record, found bool) {
-	err := readJSON(f.of(instance, recordFile), &r)
+	err := readJSON(f.instancePath(instance, recordFile), &r)
 	return r, err == nil
 }
 
 // SetRecord writes the record. The caller holds the instance's lock (Keep).
 func (f *Folder) SetRecord(instance string, r service.Record) error {
-	return writeJSON(f.of(instance, recordFile), r)
+	return writeJSON(f.instancePath(instance, recordFile), r)
 }
 
 // Ending returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end without
@@ -78,21 +78,21 @@ func (f *Folder) Ending(instance string) (hash string, now bool) {
 // does not undo an earlier or simultaneous one with now.
 func (f *Folder) SetEnding(instance, hash string, now bool) error {
 	if now {
-		if err := write(f.of(instance, hurryFile), []byte(hash+"\n")); err != nil {
+		if err := write(f.instancePath(instance, hurryFile), []byte(hash+"\n")); err != nil {
 			return err
 		}
 	}
-	return write(f.of(instance, endFile), []byte(hash+"\n"))
+	return write(f.instancePath(instance, endFile), []byte(hash+"\n"))
 }
 
 // line reads a file of one line; "" if there is none.
 func (f *Folder) line(instance, name string) string {
-	data, _ := read(f.of(instance, name))
+	data, _ := readFile(f.instancePath(instance, name))
 	return strings.TrimSuffix(string(data), "\n")
 }
 
 func readJSON(path string, v any) error {
-	data, err := read(path)
+	data, err := readFile(path)
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// read reads a regular file. It does not follow a link and does not block on a FIFO.
-func read(path string) ([]byte, error) {
+// readFile reads a regular file. It does not follow a link and does not block on a FIFO.
+func readFile(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

@@ -19,7 +19,7 @@ func (l *Lock) Release() { _ = l.File.Close() }
 // Edit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to try.
 func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		lock, err := take(f.at(editLock))
+		lock, err := lockPath(f.at(editLock))
 		if lock != nil || err != nil {
 			return lock, err
 		}
@@ -30,7 +30,7 @@ func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
 }
 
 // Supervise takes the lock of the supervisor; nil if another process has it.
-func (f *Folder) Supervise() (*Lock, error) { return take(f.at(supervisorLock)) }
+func (f *Folder) Supervise() (*Lock, error) { return lockPath(f.at(supervisorLock)) }
 
 // Supervised reports whether a supervisor lives.
 func (f *Folder) Supervised() bool { return held(f.at(supervisorLock)) }
@@ -40,29 +40,29 @@ func (f *Folder) Keep(instance string) (*Lock, error) {
 	if filepath.Base(instance) != instance || instance == "." || instance == ".." {
 		return nil, fmt.Errorf("cannot keep %q: that is no name of an instance", instance)
 	}
-	if err := os.Mkdir(f.of(instance, ""), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(f.instancePath(instance, ""), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of %s: %w", instance, err)
 	}
-	if err := private(filepath.Clean(f.of(instance, ""))); err != nil {
+	if err := private(filepath.Clean(f.instancePath(instance, ""))); err != nil {
 		return nil, err
 	}
-	return take(f.of(instance, keeperLock))
+	return lockPath(f.instancePath(instance, keeperLock))
 }
 
 // Kept reports whether the keeper of an instance lives.
-func (f *Folder) Kept(instance string) bool { return held(f.of(instance, keeperLock)) }
+func (f *Folder) Kept(instance string) bool { return held(f.instancePath(instance, keeperLock)) }
 
 // Live takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
 // it. The caller holds the instance's lock (Keep).
-func (f *Folder) Live(instance string) (*Lock, error) { return take(f.of(instance, lifeLock)) }
+func (f *Folder) Live(instance string) (*Lock, error) { return lockPath(f.instancePath(instance, lifeLock)) }
 
 // Lives reports whether the command of an instance, or a process that it started, is alive.
-func (f *Folder) Lives(instance string) bool { return held(f.of(instance, lifeLock)) }
+func (f *Folder) Lives(instance string) bool { return held(f.instancePath(instance, lifeLock)) }
 
 // LifeFile returns device and inode of that lock's file, to find the processes that have it open.
 func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
 	var st unix.Stat_t
-	if err := unix.Lstat(f.of(instance, lifeLock), &st); err != nil {
+	if err := unix.Lstat(f.instancePath(instance, lifeLock), &st); err != nil {
 		return 0, 0, err
 	}
 	return uint64(st.Dev), st.Ino, nil
@@ -74,9 +74,9 @@ func (l *Lock) InPlace() bool {
 	return unix.Fstat(int(l.File.Fd()), &have) == nil && unix.Lstat(l.File.Name(), &named) == nil && have.Ino == named.Ino && have.Dev == named.Dev
 }
 
-// take takes an open file description lock: it lasts until every duplicate of this descriptor is closed, whatever
+// lockPath takes an open file description lock: it lasts until every duplicate of this descriptor is closed, whatever
 // happens to other descriptors of the file. It returns nil if another process has the lock.
-func take(path string) (*Lock, error) {
+func lockPath(path string) (*Lock, error) {
 	for range 8 {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 		if err != nil {

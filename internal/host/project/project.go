@@ -122,10 +122,10 @@ func (f *Folder) Instances() []string {
 }
 
 // Log returns the file for the output of an instance, unless its service names another one.
-func (f *Folder) Log(instance string) string { return f.of(instance, logFile) }
+func (f *Folder) Log(instance string) string { return f.instancePath(instance, logFile) }
 
 func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
 
-func (f *Folder) of(instance, name string) string {
+func (f *Folder) instancePath(instance, name string) string {
 	return filepath.Join(f.Path, instancesFolder, instance, name)
 }

@@ -137,7 +137,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(t, w)
-	if err := os.RemoveAll(f.of("two", "")); err != nil || lock.InPlace() {
+	if err := os.RemoveAll(f.instancePath("two", "")); err != nil || lock.InPlace() {
 		t.Errorf("%v: the lock of a folder that is gone protects nothing", err)
 	}
 }

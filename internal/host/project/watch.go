@@ -37,13 +37,13 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
 	if only != "" {
-		err = w.add(f.of(only, ""))
+		err = w.add(f.instancePath(only, ""))
 	} else {
 		if err = w.add(f.Path); err == nil {
 			err = w.add(f.at(instancesFolder))
 		}
 		for _, name := range f.Instances() {
-			_ = w.add(f.of(name, "")) // it may be gone already
+			_ = w.add(f.instancePath(name, "")) // it may be gone already
 		}
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *Watcher) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.tell()
+			w.notify()
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (w *Watcher) run(ctx context.Context) {
 			told, locks = told || tells, locks || lock
 		}
 		if told {
-			w.tell()
+			w.notify()
 		}
 		if locks {
 			w.echo(ctx)
@@ -109,7 +109,7 @@ func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	switch {
 	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
 		for _, name := range w.folder.Instances() {
-			_ = w.add(w.folder.of(name, ""))
+			_ = w.add(w.folder.instancePath(name, ""))
 		}
 		return true, true
 	case what&unix.IN_CREATE != 0:
@@ -132,13 +132,13 @@ func (w *Watcher) echo(ctx context.Context) {
 				timer.Stop()
 				return
 			case <-timer.C:
-				w.tell()
+				w.notify()
 			}
 		}
 	}()
 }
 
-func (w *Watcher) tell() {
+func (w *Watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:

@@ -160,13 +160,13 @@ func (w Where) pyenvs() []string {
 func (w Where) shim(name string) (Place, bool) {
 	text := strings.ReplaceAll(w.value("PYENV_VERSION"), ":", "\n")
 	for folder := w.Folder; text == "" && folder != ""; folder = filepath.Dir(folder) {
-		text = string(w.read(filepath.Join(folder, ".python-version")))
+		text = string(w.readFile(filepath.Join(folder, ".python-version")))
 		if folder == filepath.Dir(folder) {
 			break
 		}
 	}
 	if text == "" {
-		text = string(w.read(filepath.Join(w.pyenvRoot(), "version")))
+		text = string(w.readFile(filepath.Join(w.pyenvRoot(), "version")))
 	}
 	for _, version := range strings.Fields(text) {
 		version = w.fullVersion(strings.TrimPrefix(version, "python-"))
@@ -196,7 +196,7 @@ func (w Where) fullVersion(version string) string {
 // condas returns the folders in conda's list of environments. Source: conda/conda conda/core/envs_manager.py.
 func (w Where) condas() []string {
 	var prefixes []string
-	for line := range strings.Lines(string(w.read(filepath.Join(w.value("HOME"), ".conda/environments.txt")))) {
+	for line := range strings.Lines(string(w.readFile(filepath.Join(w.value("HOME"), ".conda/environments.txt")))) {
 		if prefix := strings.TrimSpace(line); filepath.IsAbs(prefix) {
 			prefixes = append(prefixes, filepath.Clean(prefix))
 		}

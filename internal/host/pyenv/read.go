@@ -20,7 +20,7 @@ type Folder struct {
 }
 
 // Config returns the content of the environment's pyvenv.cfg; nil if it has none.
-func (w Where) Config(p Place) []byte { return w.read(filepath.Join(p.Prefix, "pyvenv.cfg")) }
+func (w Where) Config(p Place) []byte { return w.readFile(filepath.Join(p.Prefix, "pyvenv.cfg")) }
 
 // Conda lists the files in conda-meta; none if this is not a conda environment.
 func (w Where) Conda(p Place) []string {
@@ -96,10 +96,10 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 		}
 		slices.Sort(f.Names)
 		if _, has := slices.BinarySearch(f.Names, "torch"); has {
-			f.Torch = w.read(filepath.Join(path, "torch/version.py"))
+			f.Torch = w.readFile(filepath.Join(path, "torch/version.py"))
 		}
 		if _, has := slices.BinarySearch(f.Names, "onnxruntime"); has {
-			f.ONNX = w.read(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
+			f.ONNX = w.readFile(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
 		}
 		folders = append(folders, f)
 	}

@@ -93,7 +93,7 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	if err == nil {
 		defer root.Close() //nolint:errcheck // read only
 		var r *reader
-		r, own, others, err = f.read(root)
+		r, own, others, err = f.readFolder(root)
 		problems = r.problems
 	}
 	if err != nil {
@@ -102,9 +102,9 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	return live(own, others), problems
 }
 
-// read returns the entries of this folder and those of the other state folders apart, because the folder lock protects
+// readFolder returns the entries of this folder and those of the other state folders apart, because the folder lock protects
 // only the entries of this one.
-func (f *Folder) read(root *sys.Dir) (r *reader, own, others []found, err error) {
+func (f *Folder) readFolder(root *sys.Dir) (r *reader, own, others []found, err error) {
 	r = f.reader()
 	own, err = r.all(root)
 	mine := r.mine
@@ -221,7 +221,7 @@ func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease
 	if err != nil {
 		return nil, nil, err
 	}
-	r, own, others, err := f.read(root)
+	r, own, others, err := f.readFolder(root)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}

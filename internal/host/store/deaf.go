@@ -28,8 +28,8 @@ func deafen() bool {
 	return true
 }
 
-// hear undoes deafen.
-func hear() { signalAction(unix.SIGTSTP, &action{}, nil) }
+// restoreStop undoes deafen.
+func restoreStop() { signalAction(unix.SIGTSTP, &action{}, nil) }
 
 // signalAction is rt_sigaction(2).
 func signalAction(sig unix.Signal, set, old *action) {

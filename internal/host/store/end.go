@@ -60,7 +60,7 @@ func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
 		return nil // its end was recorded already
 	}
 	delete(s.Live, key(&l))
-	s.ended(l.Devices, bootTime())
+	s.recordEnd(l.Devices, bootTime())
 	return f.writeState(s)
 }
 

@@ -159,7 +159,7 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 func (l *folderLock) release() {
 	l.unlock()
 	if l.deaf {
-		hear()
+		restoreStop()
 	}
 	l.turn <- struct{}{}
 }

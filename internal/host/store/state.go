@@ -117,12 +117,12 @@ func (s *state) observe(live []job.Lease, now int64) {
 		if _, still := next[k]; still {
 			continue
 		}
-		s.ended(devices, now)
+		s.recordEnd(devices, now)
 	}
 	s.Live = next
 }
 
-func (s *state) ended(devices []gpu.UUID, now int64) {
+func (s *state) recordEnd(devices []gpu.UUID, now int64) {
 	s.Generation++
 	for _, d := range devices {
 		s.Devices[d] = Change{Generation: s.Generation, Ended: now}

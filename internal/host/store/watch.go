@@ -89,7 +89,7 @@ func (w *Watcher) Close() error {
 }
 
 func (w *Watcher) shut() error {
-	if !w.end() {
+	if !w.closeAll() {
 		return nil
 	}
 	return w.inotify.Close()
@@ -101,15 +101,15 @@ func (w *Watcher) shut() error {
 func (w *Watcher) Leave() *os.File {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.end() {
+	if !w.closeAll() {
 		return nil
 	}
 	_ = w.inotify.SetReadDeadline(time.Now()) // ends run
 	return w.inotify.File
 }
 
-// end closes everything but the inotify descriptor. It returns false if the watch had ended already.
-func (w *Watcher) end() bool {
+// closeAll closes everything but the inotify descriptor. It returns false if the watch had ended already.
+func (w *Watcher) closeAll() bool {
 	if w.closed {
 		return false
 	}
@@ -222,29 +222,29 @@ func (w *Watcher) event(e ended, what uint32) {
 	case what&unix.IN_Q_OVERFLOW != 0: // events were lost
 		w.told = map[ended]bool{}
 		w.again()
-		w.tell()
+		w.notify()
 	case d == nil:
 	case what&unix.IN_IGNORED != 0: // the folder is gone, and everything in it
 		d.close()
 		delete(w.folders, e.folder)
-		w.tell()
+		w.notify()
 	case d.dir == nil: // a user's first lease or ticket, which may have ended before the folder was watched
 		if !w.watches(filepath.Join(d.path, e.name)) && w.user(d.path, e.name, d.suffix) == nil {
-			w.tell()
+			w.notify()
 		}
 	case e.name == callName:
 		if what&unix.IN_DELETE != 0 {
-			w.tell()
+			w.notify()
 		}
 	case !strings.HasSuffix(e.name, d.suffix) || strings.HasPrefix(e.name, newPrefix):
 	case what&unix.IN_DELETE != 0:
 		if !w.told[e] {
-			w.tell()
+			w.notify()
 		}
 		delete(w.told, e)
 	case what&unix.IN_CLOSE_WRITE != 0 && !w.told[e] && !w.asking[e]:
 		w.asking[e] = true
-		go w.ask(e, d)
+		go w.pollLock(e, d)
 	}
 }
 
@@ -272,9 +272,9 @@ func (w *Watcher) again() {
 	}
 }
 
-// ask polls the lock of a file after its close event. The kernel sends the event just before it drops the lock (Linux
+// pollLock polls the lock of a file after its close event. The kernel sends the event just before it drops the lock (Linux
 // fs/file_table.c, __fput), and on a busy machine the drop can come later.
-func (w *Watcher) ask(e ended, d *watched) {
+func (w *Watcher) pollLock(e ended, d *watched) {
 	for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		time.Sleep(pause)
 		w.mu.Lock()
@@ -283,7 +283,7 @@ func (w *Watcher) ask(e ended, d *watched) {
 			delete(w.asking, e)
 			if !alive && !w.closed {
 				w.told[e] = true
-				w.tell()
+				w.notify()
 			}
 			w.mu.Unlock()
 			return
@@ -308,8 +308,8 @@ func (d *watched) alive(f *Folder, name string) bool {
 	return alive
 }
 
-// tell sends a value to Changed, now or as soon as spacing allows.
-func (w *Watcher) tell() {
+// notify sends a value to Changed, now or as soon as spacing allows.
+func (w *Watcher) notify() {
 	if w.later != nil {
 		return
 	}
@@ -318,14 +318,14 @@ func (w *Watcher) tell() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.later = nil
-			w.send()
+			w.deliver()
 		})
 		return
 	}
-	w.send()
+	w.deliver()
 }
 
-func (w *Watcher) send() {
+func (w *Watcher) deliver() {
 	w.last = time.Now()
 	select {
 	case w.changed <- struct{}{}:

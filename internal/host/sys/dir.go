@@ -29,7 +29,7 @@ func OpenAt(dirFD int, path string, flags int) (int, error) {
 	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
 		Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
-	if !without(err) {
+	if !unsupported(err) {
 		return fd, err
 	}
 	return openAtParts(dirFD, path, flags)
@@ -58,8 +58,8 @@ func openAtParts(dirFD int, path string, flags int) (int, error) {
 	return fd, err
 }
 
-// without reports that there is no openat2: before Linux 5.6, or under a seccomp filter of that time.
-func without(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
+// unsupported reports that there is no openat2: before Linux 5.6, or under a seccomp filter of that time.
+func unsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
 // do calls f with the folder's descriptor, which stays open meanwhile.
 func (d *Dir) do(op, name string, f func(fd int) error) error {

@@ -41,7 +41,7 @@ func open(path string, follow bool) (*Dir, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
-	if errors.Is(err, unix.ELOOP) || without(err) || !filepath.IsAbs(path) {
+	if errors.Is(err, unix.ELOOP) || unsupported(err) || !filepath.IsAbs(path) {
 		fd, err = walk(path, follow, nil)
 	}
 	if err != nil {

@@ -143,8 +143,8 @@ func (f *file) enter(path string) bool {
 	return true
 }
 
-// read reads more text, and reports whether there was any.
-func (f *file) read() bool {
+// readMore reads more text, and reports whether there was any.
+func (f *file) readMore() bool {
 	for f.open != nil || f.succeed(nil) {
 		if f.fill() {
 			return true
@@ -223,22 +223,22 @@ func (f *file) line(all bool) (Line, bool) {
 		case len(rest) == 0:
 			return Line{}, false
 		case i >= 0 && rest[i] == '\n':
-			return f.tell(rest[:i], 1, false), true
+			return f.nextLine(rest[:i], 1, false), true
 		case i >= 0 && i+1 < len(rest) && rest[i+1] == '\n':
-			return f.tell(rest[:i], 2, false), true
+			return f.nextLine(rest[:i], 2, false), true
 		case i == 0 && len(rest) > 1: // the line before the carriage return was returned
 			f.told++
 		case i > 0 && (i+1 < len(rest) || all):
-			return f.tell(rest[:i], 1, true), true
+			return f.nextLine(rest[:i], 1, true), true
 		case i < 0 && (all || len(rest) >= longest):
-			return f.tell(rest, 0, false), true
+			return f.nextLine(rest, 0, false), true
 		default:
 			return Line{}, false
 		}
 	}
 }
 
-func (f *file) tell(text []byte, end int, over bool) Line {
+func (f *file) nextLine(text []byte, end int, over bool) Line {
 	f.told += len(text) + end
 	return Line{File: f.number, Text: text, Over: over}
 }

@@ -116,7 +116,7 @@ func (t *Tail) Now() (Line, bool) {
 			return Line{}, false
 		}
 		t.place(t.now)
-		if t.now.read() { // it may have more, after the other files
+		if t.now.readMore() { // it may have more, after the other files
 			t.wake(func(f *file) bool { return f == t.now })
 		}
 	}

@@ -86,7 +86,7 @@ func (r *reader) environment(n *yamltree.Node) {
 		name, value, given := strings.Cut(item.Text, "=")
 		s.Name = name
 		if given {
-			s.Value = interpolate(behind(item, len(name)+1, value))
+			s.Value = interpolate(rest(item, len(name)+1, value))
 		} else {
 			s.Value = lint.Value{At: item.At}
 			if n.Flow && item.Plain && i > 0 {
@@ -97,8 +97,8 @@ func (r *reader) environment(n *yamltree.Node) {
 	}
 }
 
-// behind is the rest of a scalar from a byte on.
-func behind(n *yamltree.Node, from int, text string) lint.Value {
+// rest is the rest of a scalar from a byte on.
+func rest(n *yamltree.Node, from int, text string) lint.Value {
 	v := n.Value()
 	v.Text = text
 	_, at, indent := n.Script()

@@ -7,9 +7,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// read separates the magic lines of a cell from its Python, and writes "pass" instead of each, so that a block of only
+// splitMagic separates the magic lines of a cell from its Python, and writes "pass" instead of each, so that a block of only
 // magic lines stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
-func read(number int, text string) lint.Cell {
+func splitMagic(number int, text string) lint.Cell {
 	c := lint.Cell{Number: number, Written: text}
 	rows := strings.Split(text, "\n")
 	if name, rest, ok := cellMagic(rows); ok {

@@ -69,7 +69,7 @@ func Read(src []byte) ([]lint.Cell, error) {
 	var cells []lint.Cell
 	for i, c := range b.Cells {
 		if c.Type == "code" {
-			cells = append(cells, read(i+1, string(c.Source+c.Input)))
+			cells = append(cells, splitMagic(i+1, string(c.Source+c.Input)))
 		}
 	}
 	return cells, nil

@@ -84,7 +84,7 @@ func (f *Form) Root(data []byte, such string) *Node {
 	var place *Error
 	switch {
 	case errors.As(err, &place):
-		f.Wrong(source.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, mend(data, place))
+		f.Wrong(source.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, adviceFor(data, place))
 	case err != nil:
 		f.Wrong(top, "%s", strings.TrimPrefix(err.Error(), "cannot read the file as YAML: "))
 	case len(docs) == 0 || docs[0].Null && len(docs) == 1:
@@ -111,8 +111,8 @@ func unprintable(data []byte) source.Place {
 	return source.Place{Line: 1 + bytes.Count(data[:at], []byte("\n")), Column: at - bytes.LastIndexByte(data[:at], '\n')}
 }
 
-// mend says what to write in a file that is not YAML, by the text at the error.
-func mend(data []byte, e *Error) string {
+// adviceFor says what to write in a file that is not YAML, by the text at the error.
+func adviceFor(data []byte, e *Error) string {
 	lines := strings.Split(string(data), "\n")
 	if e.Line < 1 || e.Line > len(lines) {
 		return ""

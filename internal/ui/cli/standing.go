@@ -36,11 +36,11 @@ func (p *Program) showStanding(quiet bool) {
 		return
 	}
 	s := &standing{p: p}
-	p.Host.Stand, p.Host.Live = s.tell, p.term(p.Err).TTY
+	p.Host.Stand, p.Host.Live = s.update, p.term(p.Err).TTY
 }
 
-// tell is called at each change; nil means that the wait is over.
-func (s *standing) tell(now *status.Standing) {
+// update is called at each change; nil means that the wait is over.
+func (s *standing) update(now *status.Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest = now; now == nil {

@@ -149,11 +149,11 @@ func (p *Program) upFollowed(ctx context.Context, project *service.Project, name
 	err = a.until(ctx, signals, func(view *services.View) bool {
 		screen.follow(view, t.only)
 		if first {
-			screen.tell(unchanged(view, change))
+			screen.showEvents(unchanged(view, change))
 			first = false
 		}
 		last = view
-		screen.tell(t.compare(view))
+		screen.showEvents(t.compare(view))
 		return finished(view, t.only)
 	}, pending(t.only))
 	var by *interrupted
@@ -200,7 +200,7 @@ func (p *Program) endAll(ctx context.Context, by *interrupted, signals <-chan os
 		}
 		err := p.untilGone(ctx, signals, a, mine, func(view *services.View) {
 			screen.follow(view, t.only)
-			screen.tell(t.compare(view))
+			screen.showEvents(t.compare(view))
 		})
 		var again *interrupted
 		switch {

@@ -63,15 +63,15 @@ func (s *screen) follow(view *services.View, which func(*services.Row) bool) {
 	})
 }
 
-// tell shows events. The end of an instance comes after its output.
-func (s *screen) tell(told []event) {
+// showEvents shows events. The end of an instance comes after its output.
+func (s *screen) showEvents(told []event) {
 	if len(told) > 0 {
 		s.change(func() { s.told = append(s.told, told...) })
 	}
 }
 
 // say shows a line of gpuard itself.
-func (s *screen) say(text string) { s.tell([]event{{text: text}}) }
+func (s *screen) say(text string) { s.showEvents([]event{{text: text}}) }
 
 // flush returns when everything is shown, or at a signal: the reader may have stopped reading.
 func (s *screen) flush(signals <-chan os.Signal) {
