@@ -79,17 +79,19 @@ func start(root string, times machine.Times) int {
 	deadline := cmp.Or(times.Driver, 5*time.Second)
 	nvidia := &driver{deadline: deadline, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
 	host := &machine.Host{
-		Name:      filepath.Base(os.Args[0]),
-		Reader:    machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
-		Unread:    func() []gpu.Device { return pci.Others(root) },
-		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
-		Events:    nvidia.events,
-		KernelLog: root,
-		Root:      root,
-		Env:       os.Environ(),
-		Proc:      proc.New("/proc"),
-		Run:       "/run", Tmp: "/var/tmp",
+		Name: filepath.Base(os.Args[0]),
+		Readers: machine.Readers{
+			Reader:    machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
+			Unread:    func() []gpu.Device { return pci.Others(root) },
+			Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
+			Events:    nvidia.events,
+			KernelLog: root,
+		},
+		Env:   os.Environ(),
+		Proc:  proc.New("/proc"),
 		Times: times,
+		Root:  root,
+		Run:   "/run", Tmp: "/var/tmp",
 	}
 	switch {
 	case sweep.Running():

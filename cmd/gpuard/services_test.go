@@ -30,7 +30,7 @@ func upkeep() {
 		hasty()
 	}
 	devices := os.Getenv("GPUARD_MACHINE")
-	host := &machine.Host{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: devices, Run: "/run", Tmp: "/var/tmp", Say: func(string) {}}
+	host := &machine.Host{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: devices, Run: "/run", Tmp: "/var/tmp", Messages: machine.Messages{Say: func(string) {}}}
 	err := edit(context.Background(), &services.Projects{Host: host}, os.Args[1], os.Args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

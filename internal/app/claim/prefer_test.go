@@ -18,7 +18,7 @@ import (
 func sticky(t *testing.T) (*machine.Host, []gpu.UUID) {
 	t.Helper()
 	host := &machine.Host{Machine: "demo:4xL4", Env: []string{"GPUARD_STATE=" + filepath.Join(t.TempDir(), "state")}, Proc: proc.New("/proc"),
-		PrivateState: true, Say: func(string) {}}
+		PrivateState: true, Messages: machine.Messages{Say: func(string) {}}}
 	var ids []gpu.UUID
 	for _, d := range hosts.Invented(t, host.Machine).Devices {
 		ids = append(ids, d.UUID)

@@ -160,7 +160,7 @@ func TestSiteNCCL(t *testing.T) {
 
 func TestSiteState(t *testing.T) {
 	run := t.TempDir()
-	host := &machine.Host{Run: run, Tmp: t.TempDir(), Root: "/", Proc: proc.New("/proc"), PrivateState: true, Say: func(string) {}, Env: visible.Env{"GPUARD_STATE=" + filepath.Join(run, "own")}}
+	host := &machine.Host{Run: run, Tmp: t.TempDir(), Root: "/", Proc: proc.New("/proc"), PrivateState: true, Messages: machine.Messages{Say: func(string) {}}, Env: visible.Env{"GPUARD_STATE=" + filepath.Join(run, "own")}}
 	s := siteState(t.Context(), host).Found
 	if s.Exists || s.Problem != "" || !s.Named || s.Folder != filepath.Join(run, "own") || s.Leases != 0 {
 		t.Errorf("before anything was leased: %+v", s)

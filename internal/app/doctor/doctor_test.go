@@ -74,7 +74,7 @@ func TestLookTellsWhatItWaitsFor(t *testing.T) {
 
 // TestDoctorElsewhere: about a machine that is not this computer, nothing of this computer is told.
 func TestDoctorElsewhere(t *testing.T) {
-	host := &machine.Host{Machine: "demo:2xL4", Say: func(string) {}, Env: []string{"GPUARD_STATE=" + t.TempDir()}}
+	host := &machine.Host{Machine: "demo:2xL4", Messages: machine.Messages{Say: func(string) {}}, Env: []string{"GPUARD_STATE=" + t.TempDir()}}
 	d, err := Diagnose(t.Context(), host, "", false)
 	if err != nil || d.Runs == nil || !*d.Runs || !strings.Contains(d.Summary, "2 NVIDIA L4") {
 		t.Errorf("%v %+v", err, d.Verdict)

@@ -29,10 +29,11 @@ func TestLeftoversThatPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			read := 0
-			host := &machine.Host{Proc: proc.New("/proc"), Env: []string{"GPUARD_STATE=" + t.TempDir() + "/none"}, Run: t.TempDir(), Tmp: t.TempDir(), Say: func(string) {},
-				Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
+			host := &machine.Host{Proc: proc.New("/proc"), Env: []string{"GPUARD_STATE=" + t.TempDir() + "/none"}, Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
+				Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
 					read++
 					return c.then, nil
+				},
 				}}
 			found := siteLeftovers(t.Context(), host, hostinfo.Read(used(20*gpu.GiB)))
 			if found.Problem != "" || len(found.Found.rows) != c.rows || read == 0 {

@@ -21,8 +21,8 @@ import (
 func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
 	t.Helper()
 	return &machine.Host{
-		Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil },
-		Proc:   proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Say: func(string) {},
+		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }
 

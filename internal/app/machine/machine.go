@@ -1,7 +1,8 @@
 // Package machine is the computer that gpuard runs on: its devices, their health, its state folder and its configuration
 // files. Every use case gets a Host. A Host reads; only the state folder is made where it is missing.
 //
-//	h := &machine.Host{Reader: reader, Env: os.Environ(), Proc: proc.New("/proc"), Root: "/", Run: "/run", Tmp: "/var/tmp", Say: say}
+//	h := &machine.Host{Readers: machine.Readers{Reader: reader}, Messages: machine.Messages{Say: say},
+//		Env: os.Environ(), Proc: proc.New("/proc"), Root: "/", Run: "/run", Tmp: "/var/tmp"}
 //	m, err := h.Read(ctx, gpu.Identity|gpu.Load)
 package machine
 
@@ -33,30 +34,40 @@ import (
 // Reader reads parts of the machine. The one injected seam: everything else is used for real, in tests too.
 type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
 
-// Host is what every use case needs.
+// Host is the computer, and the user's way to see what gpuard does: what every use case needs.
 type Host struct {
-	Name         string // that this program starts itself again under for services; "" where this process is not gpuard, and cannot
-	Reader       Reader
-	Unread       func() []gpu.Device                                        // devices of vendors that Read does not know; nil: not asked
-	Cards        func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none; nil: not read
-	Events       func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices as the driver tells them; nil: it does not
-	KernelLog    string                                                     // folder below which the kernel's log lies, "/" for the kernel's own; "" when it is not read
+	Name string // under which this program starts itself again for services; "" if this process is not gpuard
+	Readers
+	Messages
 	Env          visible.Env
 	Proc         proc.FS
-	Machine      string                 // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
-	PrivateState bool                   // --private-state
-	Say          func(string)           // shows one line to the user who waits; never nil
-	Stand        func(*status.Standing) // shows the place of a waiting request in the queue, at each change; called with nil when the wait is over. May be nil
+	Machine      string // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
+	PrivateState bool   // --private-state
 	Times        Times
-	Root         string        // below which doctor reads files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
-	Patience     time.Duration // for each configuration file; 0: as long as it takes, and 2 s at a login or in line
-	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
-	Live         bool          // standard error is a terminal
-	Loud         func(string)  // one line that is said also where silence was asked for; nil: not said
+	Root         string        // folder of the files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
 	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
+	Patience     time.Duration // for each configuration file; 0: no limit, and 2 s at a login or in the queue
+	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
 
-	said  said   // by the configuration files, a moment ago
-	heard *heard // errors of devices that this process listens to; nil where it does not
+	said  said   // the configuration, as it was a moment ago
+	heard *heard // errors of devices that this process has received itself; nil: it does not listen
+}
+
+// Readers read the devices and their errors. All but Reader may be nil, or "".
+type Readers struct {
+	Reader    Reader
+	Unread    func() []gpu.Device                                        // devices of vendors that Reader does not know
+	Cards     func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none
+	Events    func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices, as the driver reports them
+	KernelLog string                                                     // folder of the kernel's log, "/" for the kernel's own
+}
+
+// Messages go to the user. Only Say is needed.
+type Messages struct {
+	Say   func(string)           // shows one line
+	Loud  func(string)           // shows one line even with --quiet; may be nil
+	Stand func(*status.Standing) // shows the place of a waiting request in the queue, at each change; nil when the wait is over
+	Live  bool                   // standard error is a terminal
 }
 
 // Hardware reports whether devices are real: only then do processes and namespaces matter.

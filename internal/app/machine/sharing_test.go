@@ -36,7 +36,7 @@ func TestSharedOnWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &Host{Env: tt.env, Root: root, Run: run, Proc: proc.New(processes), Say: func(string) {}}
+		h := &Host{Env: tt.env, Root: root, Run: run, Proc: proc.New(processes), Messages: Messages{Say: func(string) {}}}
 		if err := h.CheckShared("/run/lock/gpuard"); (err == nil) != tt.shared {
 			t.Errorf("%s: %v", name, err)
 		}

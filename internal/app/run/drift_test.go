@@ -29,11 +29,12 @@ func cards() gpu.Machine {
 func watching(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...string) lookout {
 	state := filepath.Join(t.TempDir(), "none")
 	host := &machine.Host{Env: []string{"GPUARD_STATE=" + state}, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(),
-		Say: func(text string) { t.Error("said: " + text) },
-		Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
+		Messages: machine.Messages{Say: func(text string) { t.Error("said: " + text) }},
+		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
 			m := read()
 			m.Taken = time.Now()
 			return m, nil
+		},
 		}}
 	return watchDrift(host, spec, kinds)
 }
