@@ -31,26 +31,26 @@ var errStale = errors.New("the machine changed while it was being read")
 
 // request is one request and what was read for it.
 type request struct {
-	host    *machine.Host
-	subject   Subject
-	spec    job.Spec
-	machine gpu.Machine
-	readAt    time.Time // when machine was
-	names   map[uint32]string
-	since   store.Generation
-	partial bool              // some devices were late, and were not waited for
-	final    bool              // no more rereads: decide on what there is
-	absent []gpu.UUID        // devices that others have seen since, and that machine does not have
+	host       *machine.Host
+	subject    Subject
+	spec       job.Spec
+	machine    gpu.Machine
+	readAt     time.Time // when machine was
+	names      map[uint32]string
+	since      store.Generation
+	partial    bool              // some devices were late, and were not waited for
+	final      bool              // no more rereads: decide on what there is
+	absent     []gpu.UUID        // devices that others have seen since, and that machine does not have
 	invisible  map[gpu.UUID]bool // those that cannot be seen from here (a container)
-	view    store.View
-	stuckLease   bool // a lease of those that were seen does not end by itself, though its command is gone
-	plan    job.Plan
-	env     visible.Env      // its masks, lease and allocation count
-	own     []int            // processes of a running subject
-	trees   map[string][]int // of shared leases
-	kept    *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
-	rules   machine.Rules    // of the configuration files
-	queue    *queueView            // the queue for the same devices; nil if it is empty
+	view       store.View
+	stuckLease bool // a lease of those that were seen does not end by itself, though its command is gone
+	plan       job.Plan
+	env        visible.Env      // its masks, lease and allocation count
+	own        []int            // processes of a running subject
+	trees      map[string][]int // of shared leases
+	kept       *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
+	rules      machine.Rules    // of the configuration files
+	queue      *queueView       // the queue for the same devices; nil if it is empty
 }
 
 // Subject is the process that the lease is for: it ends with the process.
@@ -107,10 +107,10 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 
 // claimer is one request on its way to a lease.
 type claimer struct {
-	host     *machine.Host
+	host    *machine.Host
 	request *request
-	folder   *store.Folder
-	boot     string
+	folder  *store.Folder
+	boot    string
 }
 
 func (c *claimer) claim(ctx context.Context) (*Decision, error) {

@@ -16,14 +16,14 @@ import (
 
 // queueView is one reading of the queue for the devices that this request wants. nil is an empty queue.
 type queueView struct {
-	me    job.Ticket // without an id where the request has no ticket yet
-	asked queue.Question
-	turn  queue.Turn
-	next  job.Ticket
-	free  bool // there is a next one, and what it wants is free
+	me        job.Ticket // without an id where the request has no ticket yet
+	asked     queue.Question
+	turn      queue.Turn
+	next      job.Ticket
+	free      bool // there is a next one, and what it wants is free
 	firstSeen bool // this reading is the first to see that
-	kept  map[gpu.UUID]job.Ticket
-	boot  int64
+	kept      map[gpu.UUID]job.Ticket
+	boot      int64
 }
 
 // viewQueue decides which request is next.

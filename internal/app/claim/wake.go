@@ -13,7 +13,7 @@ import (
 // wake is why a waiting request wakes.
 type wake struct {
 	retry  bool // another attempt may give another answer
-	fresh bool // the machine must be read for it, because what changed there is told by nothing else
+	fresh  bool // the machine must be read for it, because what changed there is told by nothing else
 	likely bool // it may well get a device
 }
 
@@ -61,7 +61,9 @@ func (w *waiting) changed() <-chan struct{} {
 
 // readInterval is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
 // no more than a tenth of the time goes into it.
-func (w *waiting) readInterval() time.Duration { return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took) }
+func (w *waiting) readInterval() time.Duration {
+	return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took)
+}
 
 // untilNextTry is the time until the request checks again without an event, and whether it must then read the machine.
 func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {

@@ -54,7 +54,9 @@ func (f *Folder) Kept(instance string) bool { return held(f.instancePath(instanc
 
 // Live takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
 // it. The caller holds the instance's lock (Keep).
-func (f *Folder) Live(instance string) (*Lock, error) { return lockPath(f.instancePath(instance, lifeLock)) }
+func (f *Folder) Live(instance string) (*Lock, error) {
+	return lockPath(f.instancePath(instance, lifeLock))
+}
 
 // Lives reports whether the command of an instance, or a process that it started, is alive.
 func (f *Folder) Lives(instance string) bool { return held(f.instancePath(instance, lifeLock)) }
