@@ -327,8 +327,8 @@ func TestSetupJupyter(t *testing.T) {
 	// Somebody edits it: it stays, and that is said.
 	edited := append([]byte(" "), text...)
 	writeFile(t, filepath.Join(folder, "kernel.json"), string(edited), 0)
-	contains(t, setup(1, append(choice, "--name", "Other")...).err, "somebody changed it")
-	contains(t, setup(1, append(choice, "--remove")...).err, "somebody changed it")
+	contains(t, setup(1, append(choice, "--name", "Other")...).err, "it was changed")
+	contains(t, setup(1, append(choice, "--remove")...).err, "it was changed")
 	if left, _ := os.ReadFile(filepath.Join(folder, "kernel.json")); string(left) != string(edited) {
 		t.Errorf("what somebody edited is %q", left)
 	}

@@ -118,13 +118,13 @@ func TestCondaFileEdited(t *testing.T) {
 	putText(t, file, edited)
 	for _, words := range [][]string{{"--remove"}, {"--cpu"}} {
 		got := c.try(nil, append([]string{"--environment-yml", file}, words...)...)
-		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "somebody changed") || string(text) != edited || edited == "name: a\n" {
+		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "changed") || string(text) != edited || edited == "name: a\n" {
 			t.Errorf("%q: %+v, left is %q", words, got, text)
 		}
 	}
 }
 
-// TestCondaEdited: a hook that somebody changed is neither overwritten nor removed, and a changed choice replaces the old one.
+// TestCondaEdited: a changed hook is neither overwritten nor removed, and a changed choice replaces the old one.
 func TestCondaEdited(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)
@@ -140,10 +140,10 @@ func TestCondaEdited(t *testing.T) {
 	if err := os.WriteFile(hook, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "somebody changed it since gpuard wrote it") {
+	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "it was changed since gpuard wrote it") {
 		t.Errorf("%+v", got)
 	}
-	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "somebody changed it") {
+	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "it was changed") {
 		t.Errorf("%+v", got)
 	}
 	if text, _ := os.ReadFile(hook); string(text) != edited {

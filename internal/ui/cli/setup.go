@@ -208,7 +208,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
 		edit.Delete: {"removed", "would remove"}, edit.Cut: {"took its lines out of", "would take its lines out of"},
 		edit.Same: {"is as it should be:", "is as it should be:"}, edit.Gone: {"is gone already:", "is gone already:"},
-		edit.Left: {"left, because somebody changed it:", "would leave, because somebody changed it:"},
+		edit.Left: {"left, because it was changed:", "would leave, because it was changed:"},
 	}
 	for _, f := range r.Files {
 		path := f.Path
