@@ -38,7 +38,7 @@ func twice(t *testing.T, c Change, text string, lines string) string {
 	return gone.After
 }
 
-// TestBlocks: whatever a person wrote, a block that came, changed and went leaves every byte as it was, at any line.
+// TestBlocks: inserting, changing and removing a block at any line restores every byte of any text.
 func TestBlocks(t *testing.T) {
 	for _, text := range persons() {
 		for line := range 5 {

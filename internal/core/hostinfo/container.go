@@ -16,7 +16,7 @@ type Containers struct {
 	Docker, Podman      bool     // their programs are installed
 	DockerConfig        string   // path of daemon.json; "" when there is none
 	DefaultRuntime      string   // "nvidia" when every container gets it
-	CDIOff              bool     // Docker was told not to use CDI
+	CDIOff              bool     // Docker's configuration disables CDI
 	CgroupDriver        string   // of Docker: "systemd", "cgroupfs"; "" unknown
 	CgroupDefault       bool     // CgroupDriver is Docker's default, not configured
 	Problems            []string // files that could not be read

@@ -103,8 +103,7 @@ func (m Mounted) Sight() (s Sight, why string) {
 }
 
 // owner is the user who mounted a tmpfs: the kernel reports its uid in the machine's ids, and omits root
-// (shmem_show_options in
-// mm/shmem.c).
+// (shmem_show_options in mm/shmem.c).
 func (m Mount) owner() int {
 	if m.Kind != "tmpfs" {
 		return 0
