@@ -328,8 +328,8 @@ func TestSetupJupyter(t *testing.T) {
 	// An edited file stays, with a message.
 	edited := append([]byte(" "), text...)
 	writeFile(t, filepath.Join(folder, "kernel.json"), string(edited), 0)
-	contains(t, setup(1, append(choice, "--name", "Other")...).err, "somebody changed it")
-	contains(t, setup(1, append(choice, "--remove")...).err, "somebody changed it")
+	contains(t, setup(1, append(choice, "--name", "Other")...).err, "it was changed")
+	contains(t, setup(1, append(choice, "--remove")...).err, "it was changed")
 	if left, _ := os.ReadFile(filepath.Join(folder, "kernel.json")); string(left) != string(edited) {
 		t.Errorf("what somebody edited is %q", left)
 	}

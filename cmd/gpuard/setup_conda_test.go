@@ -118,7 +118,7 @@ func TestCondaFileEdited(t *testing.T) {
 	putText(t, file, edited)
 	for _, words := range [][]string{{"--remove"}, {"--cpu"}} {
 		got := c.try(nil, append([]string{"--environment-yml", file}, words...)...)
-		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "somebody changed") || string(text) != edited || edited == "name: a\n" {
+		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "changed") || string(text) != edited || edited == "name: a\n" {
 			t.Errorf("%q: %+v, left is %q", words, got, text)
 		}
 	}
@@ -140,10 +140,10 @@ func TestCondaEdited(t *testing.T) {
 	if err := os.WriteFile(hook, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "somebody changed it since gpuard wrote it") {
+	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "it was changed since gpuard wrote it") {
 		t.Errorf("%+v", got)
 	}
-	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "somebody changed it") {
+	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "it was changed") {
 		t.Errorf("%+v", got)
 	}
 	if text, _ := os.ReadFile(hook); string(text) != edited {

@@ -148,7 +148,7 @@ func TestSetupRemoveBesideOdd(t *testing.T) {
 			if err := c.change(filepath.Join(home, ".config/fish/completions/gpuard.fish")); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, setupIn(t, home, bin, "shell", "fish", "--remove")); got.code != c.code || c.code == 1 && !strings.Contains(got.err, "somebody changed it") {
+			if got := run(t, setupIn(t, home, bin, "shell", "fish", "--remove")); got.code != c.code || c.code == 1 && !strings.Contains(got.err, "it was changed") {
 				t.Errorf("%+v", got)
 			}
 			if _, err := os.Lstat(filepath.Join(home, ".config/fish/conf.d")); !errors.Is(err, os.ErrNotExist) {

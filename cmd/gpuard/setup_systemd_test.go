@@ -255,7 +255,7 @@ func TestSetupSystemdEdited(t *testing.T) {
 	}
 	planted(t, home, map[string]string{mine + "a.service.d/zz-gpuard.conf": "# by hand\n"})
 	for _, flag := range []string{"--gpus=2", "--remove"} {
-		if got := run(t, setupIn(t, home, bin, "systemd", "--user", flag, "a")); got.code == 0 || !strings.Contains(got.err, ours) || !strings.Contains(got.err, "somebody changed it") {
+		if got := run(t, setupIn(t, home, bin, "systemd", "--user", flag, "a")); got.code == 0 || !strings.Contains(got.err, ours) || !strings.Contains(got.err, "it was changed") {
 			t.Errorf("%s: %+v", flag, got)
 		}
 		if text, err := os.ReadFile(ours); err != nil || string(text) != "# by hand\n" {

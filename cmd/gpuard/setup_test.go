@@ -214,7 +214,7 @@ func TestSetupRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, home)
-	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1")); got.code != 1 || !strings.Contains(got.err, "cannot write "+file+": somebody changed") {
+	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1")); got.code != 1 || !strings.Contains(got.err, "cannot write "+file+": the lines of gpuard's block") {
 		t.Errorf("%+v", got)
 	}
 	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 1 || !strings.Contains(got.err, "cannot take "+file+" away") {

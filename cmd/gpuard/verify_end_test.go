@@ -68,7 +68,7 @@ func TestVerifyKilled(t *testing.T) {
 		return r.run("verify", fmt.Sprint(r.unleased(nil, fmt.Sprintf("echo; sleep %d; kill -KILL $$", 1+seconds))))
 	})
 	same(t, "exit", got.code, 123)
-	if !strings.Contains(got.out, "ended by signal (SIGKILL)") && !strings.Contains(got.out, "nobody here knows how") {
+	if !strings.Contains(got.out, "ended by signal (SIGKILL)") && !strings.Contains(got.out, "it is unknown how") {
 		t.Error(got.out)
 	}
 	got = r.watched(func(seconds int) result {

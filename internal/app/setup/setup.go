@@ -145,7 +145,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	}
 	for _, step := range steps {
 		if step.Action == edit.Left {
-			err = errors.Join(err, fmt.Errorf("cannot take %s away: somebody changed it since gpuard wrote it; take out what is gpuard's by hand", step.Path))
+			err = errors.Join(err, fmt.Errorf("cannot take %s away: it was changed since gpuard wrote it; take out what is gpuard's by hand", step.Path))
 		}
 	}
 	return report(Wish{Key: key}, steps, true), err

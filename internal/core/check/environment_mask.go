@@ -75,8 +75,8 @@ func maskHidesAll() Check {
 	}}
 }
 
-// unmask says how to remove the masks. Inside a Slurm job or a lease the advice is to ask there for a GPU, because
-// without the mask programs could use devices of others.
+// unmask says how to remove the masks. The advice keeps the mask of a Slurm job or a lease, because without it programs
+// could use devices of others.
 func unmask(env visible.Env, names []string) string {
 	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }

@@ -14,7 +14,7 @@ import (
 
 // Verdict is the summary of doctor.
 type Verdict struct {
-	Runs    *bool  `json:"runs"`    // whether GPU programs will run here; null when that cannot be told
+	Runs    *bool  `json:"runs"`    // whether GPU programs will run here; null when unknown
 	Summary string `json:"summary"` // the same in one sentence
 	Next    string `json:"next"`    // the one thing to do next; "" when there is nothing
 }

@@ -1,5 +1,9 @@
-// Package compat says which versions work together: CUDA and the driver, wheels and devices. Its tables are data files
-// with source and date, so that a new release changes a table and no code. It reads no machine.
+// Package compat says which versions work together: CUDA and the driver, wheels and devices:
+//
+//	floor, own, ok := compat.Driver("12.8") // "525", "570.26", true
+//
+// Its tables are data files with source and date, so that a new release changes a table and no code. It must not read
+// the machine.
 package compat
 
 import (
@@ -33,7 +37,7 @@ func at(numbers []int, i int) int {
 	return 0
 }
 
-// Numbers are the numbers that a version begins with: 2, 9, 0 of "2.9.0+cu128". Nil: it begins with none.
+// Numbers are the leading numbers of a version: 2, 9, 0 of "2.9.0+cu128". Nil: there are none.
 func Numbers(version string) []int {
 	var numbers []int
 	for part := range strings.SplitSeq(version, ".") {
@@ -68,8 +72,8 @@ func series(version string) string {
 	return fmt.Sprintf("%d.%d", at(n, 0), at(n, 1))
 }
 
-// within reports whether a version belongs to a range; "-" has no end. The last one counts as exactly as it is written:
-// "2.18" to "2.21" holds 2.21.3, and "0.4.26" to "0.4.29" does not hold 0.4.30.
+// within reports whether a version belongs to a range; "-" has no end. The end is compared at its own precision: "2.18"
+// to "2.21" includes 2.21.3, and "0.4.26" to "0.4.29" does not include 0.4.30.
 func within(version, first, last string) bool {
 	short := Numbers(version)
 	short = short[:min(len(short), len(Numbers(last)))]
@@ -79,13 +83,13 @@ func within(version, first, last string) bool {
 // Table is one data file of versions.
 type Table struct {
 	Title, Note string
-	Source      string    // pages, with semicolons between them
-	Date        time.Time // when they were read
+	Source      string    // pages, separated by semicolons
+	Date        time.Time // when the pages were read
 	Columns     []string
-	Rows        [][]string // "-" stands for nothing
+	Rows        [][]string // "-" means none
 }
 
-// Tables are all data files of versions, for a page that shows them.
+// Tables lists all data files of versions, for the documentation.
 func Tables() []Table {
 	var all []Table
 	for _, text := range []string{cudaTable, hardwareTable, torchTable, packageTable} {
@@ -94,8 +98,8 @@ func Tables() []Table {
 	return all
 }
 
-// read reads a data file: a head of "# key: value" lines, then rows of columns between tabs.
-func read(text string) (Table, error) {
+// readTable reads a data file: a head of "# key: value" lines, then rows of columns separated by tabs.
+func readTable(text string) (Table, error) {
 	var t Table
 	n := 0
 	for line := range strings.Lines(text) {
@@ -124,7 +128,7 @@ func read(text string) (Table, error) {
 	return t, nil
 }
 
-// head takes one line of the head.
+// head reads one line of the head.
 func (t *Table) head(line string) (err error) {
 	key, value, _ := strings.Cut(line, ": ")
 	switch key {
@@ -144,9 +148,9 @@ func (t *Table) head(line string) (err error) {
 	return err
 }
 
-// table reads a table of this package, all of which a test has read before.
+// table reads a table of this package; a test checks that all are valid.
 func table(text string) Table {
-	t, err := read(text)
+	t, err := readTable(text)
 	if err != nil {
 		panic(err)
 	}

@@ -19,7 +19,7 @@ func TestTablesAreWellFormed(t *testing.T) {
 		"torch":    {torchTable, []int{0, 1, 2}},
 		"packages": {packageTable, []int{1, 2, 3, 4, 5}},
 	} {
-		tab, err := read(file.text)
+		tab, err := readTable(file.text)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -43,8 +43,8 @@ func TestTablesAreWellFormed(t *testing.T) {
 	}
 }
 
-// Ranges of one package follow each other without a gap that a released version falls into, and never overlap: the first
-// row that fits would hide the other.
+// Ranges of one package have no gap that a released version falls into, and never overlap: the first matching row would
+// hide the other.
 func TestRangesDoNotOverlap(t *testing.T) {
 	check := func(name string, first, last int, tables [][]string) {
 		for i, a := range tables {
@@ -75,11 +75,11 @@ func TestReadRefusesBrokenTables(t *testing.T) {
 		"an empty cell":    head + "a\t\n",
 		"spaces":           head + "a\t b\n",
 	} {
-		if got, err := read(text); err == nil {
+		if got, err := readTable(text); err == nil {
 			t.Errorf("%s: read as %v", name, got)
 		}
 	}
-	if got, err := read(head + "a\tb\n"); err != nil || len(got.Rows) != 1 {
+	if got, err := readTable(head + "a\tb\n"); err != nil || len(got.Rows) != 1 {
 		t.Errorf("a good table: %v, %v", got, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestDriver(t *testing.T) {
 		{"12.8", "525", "570.26", true},
 		{"12.8.93", "525", "570.26", true},
 		{"12", "525", "", true},
-		{"12.7", "525", "", true}, // never released as a toolkit; the floor holds all the same
+		{"12.7", "525", "", true}, // never released as a toolkit; the floor applies anyway
 		{"13.9", "580", "", true},
 		{"11.8", "450.80.02", "520.61.05", true},
 		{"10.2", "440.33", "440.33", true},
@@ -259,7 +259,7 @@ func TestTorch(t *testing.T) {
 		t.Errorf("Blackwell: %q, want %q", got, want)
 	}
 	if got := TorchFor("2.9.0", capability("6.1"), capability("12.0")); got != nil {
-		t.Errorf("Pascal beside Blackwell: %q", got)
+		t.Errorf("Pascal with Blackwell: %q", got)
 	}
 	if got, want := TorchFor("2.9.0"), []string{"13.0", "12.8", "12.6"}; !slices.Equal(got, want) {
 		t.Errorf("all of 2.9: %q, want %q", got, want)
@@ -304,7 +304,7 @@ func TestLastFor(t *testing.T) {
 		{"onnxruntime-gpu", "11.8", "1.18"},
 		{"onnxruntime-gpu", "10", ""},
 		{"tensorflow", "11", "2.14"},
-		{"cupy-cuda12x", "12", ""}, // no end: the name says it
+		{"cupy-cuda12x", "12", ""}, // no end: the name has the major version
 		{"jax-cuda12-plugin", "12", ""},
 		{"numpy", "12", ""},
 	} {

@@ -13,10 +13,10 @@ var cudaTable string
 //go:embed data/hardware.txt
 var hardwareTable string
 
-// Driver says which Linux driver a CUDA version needs. Floor is the oldest that runs programs of it ("525"), which from
-// CUDA 11 on is the same for a whole major version; own is the one that the toolkit came with ("570.26" for 12.8), "" when
-// the table does not have it. Between the two everything runs but what the driver has to compile first (PTX) and new
-// functions of the driver. ok is false for a CUDA that the tables do not know.
+// Driver returns the Linux driver that a CUDA version needs. floor is the oldest that runs its programs ("525"), from
+// CUDA 11 on the same for a whole major version. own is the one that the toolkit came with ("570.26" for 12.8), "" when
+// the table does not have it. Drivers between the two run everything except code that the driver must compile first
+// (PTX) and new functions of the driver. ok is false for a CUDA that is not in the tables.
 // Source: docs.nvidia.com/cuda/cuda-toolkit-release-notes, tables of driver versions.
 func Driver(cuda string) (floor, own string, ok bool) {
 	major, hasMajor := Major(cuda)
@@ -38,8 +38,8 @@ func Driver(cuda string) (floor, own string, ok bool) {
 	return floor, own, floor != ""
 }
 
-// DriverRuns reports whether a driver runs programs of a CUDA version, by the major version's floor and not by the
-// toolkit's own driver. known is false when the tables cannot tell.
+// DriverRuns reports whether a driver runs programs of a CUDA version, by the floor of the major version, not by the
+// toolkit's own driver. known is false when the version is not in the tables.
 func DriverRuns(driver, cuda string) (runs, known bool) {
 	floor, _, ok := Driver(cuda)
 	if _, numbered := Major(driver); !ok || !numbered {
@@ -48,8 +48,8 @@ func DriverRuns(driver, cuda string) (runs, known bool) {
 	return Compare(driver, floor) >= 0, true
 }
 
-// HighestCUDA is the newest CUDA whose own driver is not newer than this one ("12.8" of "570.124.06"), what nvidia-smi
-// shows as CUDA Version; "" for a driver older than the table. The driver's own answer, where there is one, goes before it.
+// HighestCUDA is the newest CUDA whose own driver is not newer than this one ("12.8" of "570.124.06"), which nvidia-smi
+// shows as CUDA Version; "" for a driver older than the table. The driver's own answer has priority.
 func HighestCUDA(driver string) string {
 	highest := ""
 	for _, row := range rows(cudaTable) {
@@ -64,11 +64,11 @@ func HighestCUDA(driver string) string {
 type Hardware struct {
 	Architecture string   // "Ampere"
 	Tensor       []string // number types that tensor cores multiply: "fp16", "bf16", "tf32", "fp64", "fp8", "fp6", "fp4", "int8", "int4"; nil: it has none
-	OldestCUDA   string   // the first that knows it: "11.0"
-	LastCUDA     int      // the last major version that knows it; 0 while it is supported
+	OldestCUDA   string   // the first version that supports it: "11.0"
+	LastCUDA     int      // the last major version that supports it; 0 while it is supported
 }
 
-// Of describes the devices of a compute capability; ok is false for one that the tables do not have.
+// Of describes the devices of a compute capability; ok is false for one that is not in the tables.
 // Source: the compute capability tables of NVIDIA's CUDA programming guide and PTX manual.
 func Of(c gpu.Capability) (Hardware, bool) {
 	for _, row := range rows(hardwareTable) {

@@ -11,46 +11,45 @@ import (
 //go:embed data/names.txt
 var nameTable string
 
-// Kind says why a variable's name is worth a word.
+// Kind is why a variable's name is listed.
 type Kind string
 
 // Kinds of names.
 const (
 	Old   Kind = "deprecated" // still read, but a newer name or way exists
-	Gone  Kind = "removed"    // read by nobody any more
-	Debug Kind = "debug"      // for the search for an error, not to be left on
+	Gone  Kind = "removed"    // no program reads it any more
+	Debug Kind = "debug"      // for debugging, not to be left on
 	mask  Kind = "mask"       // chooses devices
 )
 
-// Name is what is known of a variable's name.
+// Name is the entry of a variable's name.
 type Name struct {
 	Name    string
 	Kind    Kind
-	Warns   bool   // it does likely harm; otherwise it is only worth knowing
-	Instead string // the name to write; "" when the variable is simply left out
+	Warns   bool   // it may do harm; otherwise it is only information
+	Instead string // the name to write; "" when the variable should be left out
 	Since   string // "NCCL 2.17"; "" unknown
 	What    string // what it does or why it changed: one clause
 	From    string // the source
 	values  string
 }
 
-// Deprecated reports whether something else is to be written than this name, as it is with this value: an older spelling
-// (Old) or a variable that nobody reads any more (Gone).
+// Deprecated reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable that
+// no program reads any more (Gone).
 func Deprecated(name, value string) (Name, bool) {
 	n, ok := named(name)
 	return n, ok && (n.Kind == Old || n.Kind == Gone) && n.counts(value)
 }
 
-// DebugOnly reports whether the variable, with this value, is meant for the search for an error and costs speed or
-// safety where it is left on.
+// DebugOnly reports whether the variable, with this value, is for debugging and costs speed or safety if left on.
 func DebugOnly(name, value string) (Name, bool) {
 	n, ok := named(name)
 	return n, ok && n.Kind == Debug && n.counts(value)
 }
 
-// Misspelt says which variable that chooses devices is meant by a name that nobody reads. The part before the first _ must
-// be right, and what follows must differ by one or two letters; a longer name, such as CUDA_VISIBLE_DEVICES_OLD, is a
-// variable of somebody's own.
+// Misspelt returns the variable that chooses devices and that a wrong name probably means. The part before the first _
+// must be right, and the rest must differ by one or two letters. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is
+// not taken for a misspelling.
 func Misspelt(name string) (meant Name, ok bool) {
 	if _, known := named(name); known {
 		return Name{}, false
@@ -60,14 +59,14 @@ func Misspelt(name string) (meant Name, ok bool) {
 		return Name{}, false
 	}
 	for _, n := range names() {
-		if n.Kind == mask && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && apart(name, n.Name) <= 2 {
+		if n.Kind == mask && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && letters(name, n.Name) <= 2 {
 			return n, true
 		}
 	}
 	return Name{}, false
 }
 
-// named finds one line of the table, without reading the others: lint asks for every variable of every file.
+// named reads one line of the table without the others, because lint checks every variable of every file.
 func named(name string) (Name, bool) {
 	if name == "" || strings.ContainsAny(name, "\n\t") {
 		return Name{}, false
@@ -84,7 +83,7 @@ func named(name string) (Name, bool) {
 	return n, ok
 }
 
-// names reads the table; a line that is not understood is left out here and fails the package's test.
+// names reads the table; invalid lines are left out here and fail the package's test.
 func names() []Name {
 	var all []Name
 	from := ""
@@ -126,8 +125,8 @@ func (n Name) counts(value string) bool {
 	return slices.ContainsFunc(strings.Split(n.values, ","), func(word string) bool { return strings.EqualFold(word, value) })
 }
 
-// apart counts the letters to add, leave out, change or swap with a neighbour to get from one word to the other.
-func apart(a, b string) int {
+// letters counts the letters to add, remove, change or swap with a neighbour to turn one word into the other.
+func letters(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

@@ -14,14 +14,14 @@ var torchTable string
 //go:embed data/packages.txt
 var packageTable string
 
-// Code is for which devices a binary carries code.
+// Code is the set of devices that a binary has code for.
 type Code struct {
 	For []gpu.Capability // compiled
-	PTX *gpu.Capability  // code that a driver can translate for this capability and every newer one; nil: none
+	PTX *gpu.Capability  // code that a driver can compile for this capability and every newer one; nil: none
 }
 
 // Runs reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
-// another major number; parts of embedded systems (5.3, 6.2, 7.2, 8.7, 10.1) run only code that is theirs.
+// another major number. Embedded devices (5.3, 6.2, 7.2, 8.7, 10.1) run only their own code.
 // Source: docs.nvidia.com/cuda/cuda-c-best-practices-guide "Binary Compatibility"; pytorch/pytorch torch/cuda/__init__.py.
 func (k Code) Runs(c gpu.Capability) bool {
 	embedded := []gpu.Capability{{Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}}
@@ -46,8 +46,8 @@ func (k Code) String() string {
 	return strings.Join(words, " ")
 }
 
-// Torch is the code that the PyTorch wheels of a version carry ("2.9.0", or "2.9.0+cu128") built for a CUDA ("12.8"). ok is
-// false for a build that the table does not have: self-made builds and conda's may carry anything.
+// Torch is the code in the PyTorch wheels of a version ("2.9.0", or "2.9.0+cu128") for a CUDA ("12.8"). ok is false for
+// a build that is not in the table: local builds and conda's may have any code.
 // Source: pytorch/pytorch RELEASE.md, "PyTorch CUDA Support Matrix".
 func Torch(version, cuda string) (Code, bool) {
 	for _, row := range rows(torchTable) {
@@ -88,13 +88,13 @@ func TorchFor(version string, on ...gpu.Capability) []string {
 
 // Needs is what a Python package needs to use an NVIDIA device.
 type Needs struct {
-	CUDA   string          // "12" or "12.5"; only the major version binds
+	CUDA   string          // "12" or "12.5"; only the major version is required
 	CUDNN  string          // "9" or "9.3": this major version, and not older; "" none
-	Lowest *gpu.Capability // of devices; nil: as the CUDA has it
+	Lowest *gpu.Capability // of devices; nil: that of the CUDA version
 }
 
-// Package says what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false when the
-// tables do not have it. PyTorch says itself what it was built for: see Torch.
+// Package returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false
+// when the tables do not have it. PyTorch is in Torch, because each build names its CUDA.
 // Sources: the documentation of ONNX Runtime, TensorFlow, JAX and CuPy, as named in the table.
 func Package(name, version string) (Needs, bool) {
 	for _, row := range rows(packageTable) {
@@ -110,8 +110,8 @@ func Package(name, version string) (Needs, bool) {
 	return Needs{}, false
 }
 
-// LastFor is the newest series of a package for a CUDA major version: "1.26" of onnxruntime-gpu for CUDA 12; "" when the
-// tables know no end of it, or nothing.
+// LastFor is the newest series of a package for a CUDA major version: "1.26" of onnxruntime-gpu for CUDA 12; "" when
+// the tables have no end of it, or no entry.
 func LastFor(name, cuda string) string {
 	last := ""
 	want, _ := Major(cuda)

@@ -1,4 +1,6 @@
-// Package diagnostic is what is wrong in a file that people write, and where. It opens no file.
+// Package diagnostic has the errors of a file that users write, with their positions. It must not open files:
+//
+//	return &diagnostic.Many{File: path, List: mistakes}
 package diagnostic
 
 import (
@@ -10,24 +12,24 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// One is something in a file that cannot be meant.
+// One is one mistake in a file.
 type One struct {
 	Line, Column int    // from 1; Column counts bytes
-	Text         string // what, and what to write instead: `unknown key "replcias" of service node; did you mean replicas?`
+	Text         string // the mistake, and what to write instead: `unknown key "replcias" of service node; did you mean replicas?`
 }
 
-// Many is the error of a file with mistakes in it, all of them.
+// Many is the error of a file with mistakes, with all of them.
 type Many struct {
-	File string // as the user knows it
+	File string // as the user names it
 	List []One
-	Do   string // who can mend it; may be empty
+	Do   string // who can fix it; may be empty
 }
 
-// most is how many mistakes are told of one file: who has more looks for one reason of all.
+// most is how many mistakes are listed for one file: more of them usually have one cause.
 const most = 50
 
-// Error has a line for each mistake, in the order of the file: "cannot read gpuard.yaml:7:5: unknown key …", and in the last
-// what to do.
+// Error has a line for each mistake, in the order of the file: "cannot read gpuard.yaml:7:5: unknown key …", and Do in
+// the last line.
 func (m *Many) Error() string {
 	list := slices.Clone(m.List)
 	slices.SortStableFunc(list, func(a, b One) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
@@ -36,7 +38,7 @@ func (m *Many) Error() string {
 		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
 	}
 	if more := len(list) - most; more > 0 {
-		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s: %d more mistakes stand behind these", m.File, more)))
+		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))
 	}
 	text := strings.Join(lines, "\n")
 	if m.Do != "" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A block stands between two lines that say whose it is. The first one has the sum of the lines between, by which a change
-// is seen, and whether the line before it had no end and was given one, which goes again with the block:
+// A block is between two marks with its name. The first mark has the sum of the lines between, which reveals a change.
+// It also records whether the block added an end to the line before it, which is removed with the block:
 //
 //	# >>> gpuard setup shell 1f2e3d4c5b6a7988 >>>
 //	…
@@ -17,12 +17,12 @@ const (
 	ended  = " line-end-added"
 )
 
-// block is where one stands in a text.
+// block is a block that was found in a text.
 type block struct {
 	from, to int    // bytes, with both marks and the last line's end
 	lines    string // between the marks
-	sum      string // that the first mark promises
-	added    bool   // the line before had no end
+	sum      string // in the first mark
+	added    bool   // the line before got its end from gpuard
 }
 
 func (c Change) comment() string {
@@ -32,7 +32,7 @@ func (c Change) comment() string {
 	return c.Comment
 }
 
-// render is the block as it stands in the file.
+// render is the block as the file has it.
 func (c Change) render(added bool) string {
 	note := ""
 	if added {
@@ -42,7 +42,7 @@ func (c Change) render(added bool) string {
 	return fmt.Sprintf("%s%s%s %s%s >>>\n%s%s%s%s <<<\n", mark, begins, c.Block, Sum(c.Content), note, c.Content, mark, ends, c.Block)
 }
 
-// find looks for the block of c; nil and no error: there is none.
+// find finds the block of c; nil and no error: there is none.
 func (c Change) find(text string) (*block, error) {
 	var found *block
 	open, at := false, 0
@@ -94,7 +94,7 @@ func (c Change) broken(line int) *Conflict {
 }
 
 func (c Change) edited() *Conflict {
-	return &Conflict{c.Path, fmt.Sprintf("somebody changed the lines of gpuard's block %q", c.Block), "move what is yours out of it, take the block away, and try again"}
+	return &Conflict{c.Path, fmt.Sprintf("the lines of gpuard's block %q were changed", c.Block), "move what is yours out of it, take the block away, and try again"}
 }
 
 func wantBlock(c Change, now Found) (Step, error) {

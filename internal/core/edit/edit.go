@@ -1,6 +1,10 @@
-// Package edit decides what becomes of the files that gpuard setup writes, and of what stands there already. A whole file
-// can be gpuard's own; in a file of a person only a block between two marks is. What a person wrote is never touched, and
-// taking everything away again leaves every byte as it was. It reads and writes no file.
+// Package edit decides how gpuard setup changes files, given what they contain:
+//
+//	step, err := edit.Want(change, edit.Found{Content: text, Exists: true})
+//	undo, err := edit.TakeAway(change, found, made)
+//
+// A whole file can be gpuard's own; in a user's file only a block between two marks is. It must not change a user's own
+// text: removing everything restores every byte. It does not read or write files.
 package edit
 
 import (
@@ -9,52 +13,52 @@ import (
 	"fmt"
 )
 
-// Change is what a setup wants of one file.
+// Change is what a setup wants for one file.
 type Change struct {
 	Path    string // absolute
 	Content string // of the whole file; with Block of the lines between its marks, the last one ended
 	Mode    uint32 // of a whole file; 0 means 0644
-	Copy    bool   // it is a copy of another file, such as a picture: nobody needs to be shown its content
+	Copy    bool   // a copy of another file, such as a picture, whose content need not be shown
 	Block   string // name of the block, such as "shell"; "" where the whole file is gpuard's
 	Comment string // what begins a comment in a file with a block; "" means "#"
 	Indent  string // before the marks of the block
-	Line    int    // number of the line, from 1, before which a new block goes; 0 means behind the last
+	Line    int    // number of the line, from 1, before which a new block is inserted; 0 means at the end
 }
 
-// Found is what is there now.
+// Found is the present state of the file.
 type Found struct {
 	Exists  bool
 	Content string
-	Known   []string // sums of what gpuard wrote there or was about to write, by its record; nil: it has no record of that
+	Known   []string // recorded sums of what gpuard wrote there or was about to write; nil: no record
 }
 
-// Action is what is done with one file.
+// Action is the change of one file.
 type Action string
 
 // Actions. Same, Left and Gone change nothing.
 const (
 	Create Action = "create" // a file that is not there
 	Update Action = "update" // gpuard's own file or block, unchanged since, gets a new text
-	Insert Action = "insert" // a block into a person's file
+	Insert Action = "insert" // a block into a user's file
 	Delete Action = "delete" // gpuard's own file
-	Cut    Action = "cut"    // a block out of a person's file
-	Same   Action = "same"   // it is there as it should be
-	Gone   Action = "gone"   // there is nothing to take away
-	Left   Action = "left"   // somebody changed it since gpuard wrote it, so it stays
+	Cut    Action = "cut"    // a block out of a user's file
+	Same   Action = "same"   // it is already as wanted
+	Gone   Action = "gone"   // there is nothing to remove
+	Left   Action = "left"   // it was changed since gpuard wrote it, so it is kept
 )
 
-// Step is what is done with one file, and what the file says then.
+// Step is the change of one file, with its content before and after.
 type Step struct {
 	Change
 	Action Action
-	Before string // content that the decision is about
-	After  string // content afterwards; of Delete nothing
+	Before string // content that the decision is based on
+	After  string // content afterwards; empty for Delete
 }
 
 // Does reports whether the step changes anything.
 func (s Step) Does() bool { return s.Action != Same && s.Action != Left && s.Action != Gone }
 
-// Conflict is why a setup cannot have what it wants. Nothing of it is done then.
+// Conflict is why a setup cannot be done. None of its steps is done then.
 type Conflict struct{ Path, Why, Remedy string }
 
 // Error begins with "cannot write".
@@ -62,13 +66,13 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("cannot write %s: %s; %s", c.Path, c.Why, c.Remedy)
 }
 
-// Sum tells texts apart: the first 16 hex digits of the SHA-256.
+// Sum identifies a text: the first 16 hex digits of the SHA-256.
 func Sum(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Want decides how c comes about where now is what there is. The error is a *Conflict.
+// Want decides how to apply c to the present state now. The error is a *Conflict.
 func Want(c Change, now Found) (Step, error) {
 	if c.Block != "" {
 		return wantBlock(c, now)
@@ -82,14 +86,14 @@ func Want(c Change, now Found) (Step, error) {
 	case now.wrote(now.Content):
 		s.Action = Update
 	case now.Known != nil:
-		return s, &Conflict{c.Path, "somebody changed it since gpuard wrote it", "move it away, or delete it, and try again"}
+		return s, &Conflict{c.Path, "it was changed since gpuard wrote it", "move it away, or delete it, and try again"}
 	default:
 		return s, &Conflict{c.Path, "it is there already, and gpuard has no record of writing it for you", "move it away, or delete it, and try again"}
 	}
 	return s, nil
 }
 
-// TakeAway decides how what a setup wrote goes away again. made: the file of a block was made for it.
+// TakeAway decides how to remove what a setup wrote. made: the file of a block was created for it.
 func TakeAway(c Change, now Found, made bool) (Step, error) {
 	s := Step{Change: c, Before: now.Content}
 	switch {

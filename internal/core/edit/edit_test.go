@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// persons are texts that people have in their files.
+// persons are texts of users' files.
 func persons() []string {
 	return []string{
 		"", "\n", "a", "a\n", "a\nb", "a\nb\n", "\n\n", "a\r\nb\r\n", "a\r\nb", " \n", "# >>> conda initialize >>>\n# <<< conda initialize <<<\n",
@@ -14,7 +14,7 @@ func persons() []string {
 	}
 }
 
-// twice does what a setup does when it is called twice, and then takes it away.
+// twice runs a setup twice, and then removes it.
 func twice(t *testing.T, c Change, text string, lines string) string {
 	t.Helper()
 	s, err := Want(c, Found{Exists: true, Content: text})
@@ -38,7 +38,7 @@ func twice(t *testing.T, c Change, text string, lines string) string {
 	return gone.After
 }
 
-// TestBlocks: whatever a person wrote, a block that came, changed and went leaves every byte as it was, at any line.
+// TestBlocks: inserting, changing and removing a block at any line restores every byte of any text.
 func TestBlocks(t *testing.T) {
 	for _, text := range persons() {
 		for line := range 5 {
@@ -66,8 +66,9 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-// TestPersonGoesOn: what a person writes around a block stays, also when the block goes; what they write into it stays with it.
-func TestPersonGoesOn(t *testing.T) {
+// TestPersonContinues: text that a user writes around a block stays, also when the block is removed; text inside it
+// stays with it.
+func TestPersonContinues(t *testing.T) {
 	c := Change{Path: "/f", Block: "shell", Content: "one\n"}
 	for before, want := range map[string]string{"a": "a\nz\n", "a\n": "a\nz\n", "": "z\n"} {
 		s, _ := Want(c, Found{Exists: true, Content: before})
@@ -88,7 +89,7 @@ func TestPersonGoesOn(t *testing.T) {
 	}
 }
 
-// TestBrokenMarks: a block whose marks do not match is nobody's to change.
+// TestBrokenMarks: a block whose marks do not match is not changed.
 func TestBrokenMarks(t *testing.T) {
 	c := Change{Path: "/f", Block: "shell", Content: "one\n"}
 	s, _ := Want(c, Found{})
@@ -105,7 +106,8 @@ func TestBrokenMarks(t *testing.T) {
 	}
 }
 
-// TestFiles: a whole file of gpuard's is written where there is none, changed while it is as gpuard wrote it, and else left.
+// TestFiles: gpuard's own file is created where there is none, changed while it is as gpuard wrote it, and otherwise
+// left.
 func TestFiles(t *testing.T) {
 	c := Change{Path: "/f", Content: "new\n"}
 	old := []string{Sum("old\n")}
@@ -114,13 +116,13 @@ func TestFiles(t *testing.T) {
 		want   Action
 		remove Action
 	}{
-		"not there":         {Found{}, Create, Gone},
-		"as wished":         {Found{Exists: true, Content: "new\n", Known: []string{Sum("new\n")}}, Same, Delete},
-		"older":             {Found{Exists: true, Content: "old\n", Known: old}, Update, Delete},
-		"killed between":    {Found{Exists: true, Content: "old\n", Known: append(old, Sum("new\n"))}, Update, Delete},
-		"somebody's":        {Found{Exists: true, Content: "mine\n"}, "", Left},
-		"changed":           {Found{Exists: true, Content: "mine\n", Known: old}, "", Left},
-		"somebody's, alike": {Found{Exists: true, Content: "new\n"}, Same, Left},
+		"not there":        {Found{}, Create, Gone},
+		"as wished":        {Found{Exists: true, Content: "new\n", Known: []string{Sum("new\n")}}, Same, Delete},
+		"older":            {Found{Exists: true, Content: "old\n", Known: old}, Update, Delete},
+		"killed between":   {Found{Exists: true, Content: "old\n", Known: append(old, Sum("new\n"))}, Update, Delete},
+		"another's":        {Found{Exists: true, Content: "mine\n"}, "", Left},
+		"changed":          {Found{Exists: true, Content: "mine\n", Known: old}, "", Left},
+		"another's, alike": {Found{Exists: true, Content: "new\n"}, Same, Left},
 	} {
 		s, err := Want(c, x.now)
 		if x.want != s.Action && x.want != "" || (x.want == "") != (err != nil) {

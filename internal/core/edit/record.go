@@ -4,24 +4,24 @@ import (
 	"slices"
 )
 
-// Record is what gpuard remembers of what it wrote, so that it recognises it again, and takes away what it made and nothing else.
+// Record is what gpuard wrote, so that it recognizes its own text, and removes only what it made.
 type Record struct {
 	Schema  string   `json:"schema"` // "gpuard.record/1"
 	Entries []Entry  `json:"entries"`
-	Folders []string `json:"folders"` // that were made on the way, and go when they are empty
+	Folders []string `json:"folders"` // created on the way; removed when empty
 }
 
 // Entry is one file, or one block in a file.
 type Entry struct {
-	Setup   string   `json:"setup"` // that it belongs to, such as "conda /home/ann/envs/train"
+	Setup   string   `json:"setup"` // its setup, such as "conda /home/ann/envs/train"
 	Path    string   `json:"path"`
 	Block   string   `json:"block,omitempty"`
 	Comment string   `json:"comment,omitempty"`
-	Sums    []string `json:"sums,omitempty"` // of a whole file: what was written, and in the middle of a change also what is about to be
-	Made    bool     `json:"made,omitempty"` // the file of the block was made for it
+	Sums    []string `json:"sums,omitempty"` // of a whole file: what was written, and during a change also what is about to be
+	Made    bool     `json:"made,omitempty"` // the file of the block was created for it
 }
 
-// Of are the entries of one setup.
+// Of lists the entries of one setup.
 func (r *Record) Of(setup string) []Entry {
 	var mine []Entry
 	for _, e := range r.Entries {
@@ -32,7 +32,7 @@ func (r *Record) Of(setup string) []Entry {
 	return mine
 }
 
-// Known is what is remembered of the file that c is about, nil for nothing.
+// Known is the record of the file that c changes, nil for none.
 func (r *Record) Known(c Change) []string {
 	for _, e := range r.Entries {
 		if e.Path == c.Path && e.Block == c.Block {
@@ -42,7 +42,7 @@ func (r *Record) Known(c Change) []string {
 	return nil
 }
 
-// Intend remembers a step that is about to be done for a setup. What is remembered of the file is still true if it never is.
+// Intend records a step before it is done for a setup. The record stays valid if the step is never done.
 func (r *Record) Intend(setup string, s Step) {
 	i := slices.IndexFunc(r.Entries, func(e Entry) bool { return e.Path == s.Path && e.Block == s.Block })
 	if i < 0 {
@@ -56,7 +56,7 @@ func (r *Record) Intend(setup string, s Step) {
 	}
 }
 
-// Done remembers that a step was done: of older texts nothing is known any more.
+// Done records that a step was done, and drops the sums of older texts.
 func (r *Record) Done(s Step) {
 	for i := range r.Entries {
 		if e := &r.Entries[i]; e.Path == s.Path && e.Block == s.Block && s.Block == "" {
@@ -70,7 +70,7 @@ func (r *Record) Forget(path, block string) {
 	r.Entries = slices.DeleteFunc(r.Entries, func(e Entry) bool { return e.Path == path && e.Block == block })
 }
 
-// Change is what takes the entry away again.
+// Change is the change that removes the entry.
 func (e Entry) Change() Change {
 	return Change{Path: e.Path, Block: e.Block, Comment: e.Comment}
 }

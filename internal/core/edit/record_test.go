@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRecord: the record knows what was written and what is about to be, for whichever of the two is found after a kill; of
-// older texts it knows nothing once it is done.
+// TestRecord: the record has the written and the intended text, either of which may be found after a kill; afterwards
+// it has no older texts.
 func TestRecord(t *testing.T) {
 	var r Record
 	file := Change{Path: "/f", Content: "two\n"}
@@ -29,7 +29,7 @@ func TestRecord(t *testing.T) {
 	r.Intend("b", Step{Change: block, Action: Insert, After: "mine\n"})
 	blocks := `,{"setup":"b","path":"/f","block":"x","comment":";"}]`
 	r.Done(Step{Change: block, Action: Insert, After: "mine\n"})
-	says("a block beside it", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}`+blocks)
+	says("a further block", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}`+blocks)
 	r.Done(Step{Change: file, Action: Update, After: "two\n"})
 	says("changed", `[{"setup":"b","path":"/f","sums":["`+two+`"],"made":true}`+blocks)
 	if known := r.Known(file); !slices.Equal(known, []string{two}) {

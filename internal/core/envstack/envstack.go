@@ -1,5 +1,11 @@
-// Package envstack remembers, in a variable of the shell itself, what variables were before a choice of devices, so that the
-// shell can have them back exactly. The variable is data that anybody may have written: nothing of it is ever run.
+// Package envstack saves, in a variable of the shell itself, the values of variables before a choice of devices, so
+// that the shell can restore them exactly:
+//
+//	stack, err := envstack.Read(env)
+//	stack = stack.Push(envstack.Entry{ID: id}, env, changes)
+//	rest, restore, entry := stack.Pop(id)
+//
+// The variable may be forged: its content must never be executed.
 package envstack
 
 import (
@@ -13,26 +19,26 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Variable holds the stack of a shell, and of everything started from it.
+// Variable holds the stack of a shell and its children.
 const Variable = "GPUARD_SAVED"
 
-// Entry is one choice and what was before it.
+// Entry is one choice and the values before it.
 type Entry struct {
 	ID     string           `json:"id"` // such as "conda:/home/ann/envs/train"
 	Before map[string]value `json:"before"`
-	Lease  string           `json:"lease,omitempty"` // that was taken with it
+	Lease  string           `json:"lease,omitempty"` // taken with the choice
 	PID    int              `json:"pid,omitempty"`   // of the shell that took it
 	Start  uint64           `json:"start,omitempty"` // of that process, in ticks since boot
-	By     int              `json:"by,omitempty"`    // process that evaluated the choice: that shell, or a copy of it in parentheses
+	By     int              `json:"by,omitempty"`    // process that evaluated the choice: that shell, or a subshell
 }
 
-// value is what a variable was; one that was unset is null, which is another thing than empty.
+// value is the value of a variable; null means unset, which differs from empty.
 type value struct {
 	set  bool
 	text string
 }
 
-// bytes is how a value is written that JSON could not carry as it is.
+// bytes is the form of a value that JSON cannot represent.
 type bytes struct {
 	Bytes []byte `json:"bytes"`
 }
@@ -48,7 +54,7 @@ func (v value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.text)
 }
 
-// UnmarshalJSON refuses what no environment can hold.
+// UnmarshalJSON rejects values that no environment can hold.
 func (v *value) UnmarshalJSON(data []byte) error {
 	*v = value{}
 	if string(data) == "null" {
@@ -94,7 +100,7 @@ func Read(env visible.Env) (Stack, error) {
 	return s, nil
 }
 
-// Push remembers what the variables that are about to change are in env.
+// Push saves the values in env of the variables that are about to change.
 func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
 	e.ID = written(e.ID)
 	e.Before = map[string]value{}
@@ -105,11 +111,12 @@ func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
 	return append(slices.Clone(s), e)
 }
 
-// written is an id as JSON carries it: a path may have bytes that it cannot.
+// written is an id in valid UTF-8 for JSON; a path may have other bytes.
 func written(id string) string { return string([]rune(id)) }
 
-// Pop takes the entry of an id out, and returns what puts its variables back. What a later entry has changed since stays as
-// that one wants it, and goes back to before the two when that one is popped. The entry is nil where there is none.
+// Pop removes the entry of an id, and returns the changes that restore its variables. A variable that a later entry has
+// changed keeps that value, and gets the value from before both when the later entry is popped. The entry is nil where
+// there is none.
 func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == written(id) })
 	if at < 0 {
@@ -150,6 +157,6 @@ func (s Stack) Var() visible.Var {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // maps and strings always can be
+	_ = enc.Encode(s) // maps and strings can always be encoded
 	return visible.Var{Name: Variable, Value: strings.TrimSpace(text.String())}
 }

@@ -42,8 +42,8 @@ func leave(t *testing.T, env visible.Env, id string) visible.Env {
 	return after(env, append(back, rest.Var())...)
 }
 
-// TestAnyOrder: whatever was before, and in whatever order nested choices end, what was before is there in the end; and as
-// long as a choice lasts that nobody changed after it, its values hold.
+// TestAnyOrder: nested choices may end in any order, and the original values are restored at the end. While a choice
+// lasts and no later one changes its variables, its values hold.
 func TestAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	values := []string{"", "0", "a b", "it's", "x\ny", `"\`, "\xff\xfe", "$(id)", "<é>"}

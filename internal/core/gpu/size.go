@@ -40,7 +40,7 @@ var units = map[string]Bytes{
 	"g": GiB, "gb": GiB, "gib": GiB, "t": TiB, "tb": TiB, "tib": TiB,
 }
 
-// String writes the size as people read it: "512 MiB", "20 GiB", "79.6 GiB".
+// String writes the size in binary units: "512 MiB", "20 GiB", "79.6 GiB".
 func (b Bytes) String() string {
 	for _, u := range []struct {
 		size Bytes

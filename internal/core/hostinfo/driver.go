@@ -10,18 +10,19 @@ type Driver struct {
 	LibraryPath string
 	CUDALibrary string // the same of libcuda.so.1
 	CUDAPath    string
-	Elsewhere   string   // a libcuda.so.1 in a folder where some systems keep it and the loader does not look; "" none, or it is found anyway
+	Elsewhere   string   // a libcuda.so.1 in a folder that some systems use and the loader does not search; "" none, or it is found anyway
 	Others      []string // loaded kernel modules that also drive NVIDIA cards: "nouveau", "nova_core", "vfio_pci"
 	WSL         bool     // Windows Subsystem for Linux: the driver is Windows' own
-	Tegra       bool     // a Jetson: its GPU is a part of the chip and not on the PCI bus
-	Kernel      string   // the kernel that runs: "6.8.0-45-generic"; "" unknown
-	Built       *bool    // there is a module nvidia for that kernel, loaded or not; nil unknown
-	SecureBoot  bool     // the firmware lets the kernel load signed modules only
-	Switches    []string // PCI addresses of the NVSwitches that the driver has
-	NoNVLink    bool     // the driver was told to use no NVLink (NVreg_NvLinkDisable)
-	// FabricManager: the daemon that sets up NVSwitches runs; nil: there are none, or the machine's processes cannot be seen.
+	Tegra       bool     // a Jetson: its GPU is part of the chip, not on the PCI bus
+	Kernel      string   // the running kernel: "6.8.0-45-generic"; "" unknown
+	Built       *bool    // there is an nvidia module for that kernel, loaded or not; nil unknown
+	SecureBoot  bool     // the firmware makes the kernel load only signed modules
+	Switches    []string // PCI addresses of the NVSwitches known to the driver
+	NoNVLink    bool     // the driver's configuration disables NVLink (NVreg_NvLinkDisable)
+	// FabricManager: the daemon that sets up NVSwitches runs; nil: there are no NVSwitches, or the machine's processes
+	// cannot be seen.
 	FabricManager *bool
-	Modprobe      bool // programs of this user can make missing device files: they act as root, or nvidia-modprobe does
+	Modprobe      bool // programs of this user can create missing device files: they run as root, or nvidia-modprobe does it
 }
 
 // Card is a display or 3D controller on the PCI bus.
@@ -31,7 +32,7 @@ type Card struct {
 	Device uint16
 	Driver string // kernel module bound to it; "" none
 	Boot   bool   // shows the firmware's screen
-	Minor  *int   // N of /dev/nvidiaN, as NVIDIA's kernel module says; nil: unknown, or the module does not know the card
+	Minor  *int   // N of /dev/nvidiaN, as NVIDIA's kernel module reports it; nil: unknown to it
 }
 
 // Node is one device file of a GPU driver.
@@ -40,14 +41,14 @@ type Node struct {
 	Mode     uint32 // permission bits
 	UID, GID uint32
 	Problem  string // why the caller cannot open it for reading and writing; "" when it can
-	Kept     bool   // the problem is a device cgroup: a container or a batch job has other devices
+	Kept     bool   // the problem is a device cgroup: the container or batch job has other devices
 }
 
-// Library is one shared library where the loader would look.
+// Library is one shared library in a folder that the loader searches.
 type Library struct {
 	Name    string // "libcudnn.so.9"
 	Path    string
-	Version string // "9.1.0", from the file's name behind the link; "" unknown
+	Version string // "9.1.0", from the name of the file that the link points to; "" unknown
 	From    string // "LD_LIBRARY_PATH", "ld.so.cache", "default"
 }
 
@@ -55,12 +56,12 @@ type Library struct {
 type Toolkit struct {
 	Folder  string
 	Version string   // "12.4"; "" unknown
-	OnPath  bool     // its nvcc is the one that PATH finds
-	NVCC    bool     // it has a compiler; without one it is what programs need at run time, or no toolkit at all
-	Homes   []string // what CUDA_HOME and CUDA_PATH say for it
+	OnPath  bool     // PATH finds its nvcc
+	NVCC    bool     // it has a compiler; without one it may be only the runtime
+	Homes   []string // CUDA_HOME and CUDA_PATH, if they name it
 }
 
-// Error is one error of NVIDIA's driver in the kernel's log.
+// Error is one error of NVIDIA's driver in the kernel log.
 type Error struct {
 	PCI string // "0000:17:00": domain, bus and device
 	XID gpu.XID

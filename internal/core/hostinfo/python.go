@@ -6,19 +6,19 @@ type Python struct {
 	Interpreter string    // path of python
 	Version     string    // "3.11"
 	Kind        string    // "venv", "conda", "pyenv", "system"
-	Active      bool      // it is the one that the caller's PATH, VIRTUAL_ENV or CONDA_PREFIX selects
+	Active      bool      // the caller's PATH, VIRTUAL_ENV or CONDA_PREFIX selects it
 	Packages    []Package // installed, by name as PyPI normalises it
 	Torch       *Torch
-	ONNX        string  // CUDA that ONNX Runtime was built for: "12.8"; "" when it does not say
-	Problem     string  // what of it could not be read
-	Ran         []Probe // --run: what importing showed; nil when not asked
+	ONNX        string  // CUDA that ONNX Runtime was built for: "12.8"; "" unknown
+	Problem     string  // what could not be read
+	Ran         []Probe // --run: the result of importing; nil when not requested
 }
 
 // Package is one installed distribution.
 type Package struct {
 	Name    string // normalised: lower case, - for _ and .
 	Version string // "2.9.0+cu128"
-	Folder  string // site-packages folder it lies in; of conda's records, the environment's
+	Folder  string // its site-packages folder; for conda's records, that of the environment
 	From    string // "dist-info", "conda"
 	Build   string // conda's: "cuda126_generic_py312h19b3ef4_8"; "" otherwise
 }
@@ -29,10 +29,10 @@ type Torch struct {
 	HIP  string // ROCm; "" for none
 }
 
-// Probe is what one library said when it was imported and asked for its devices.
+// Probe is the result of importing one library and listing its devices.
 type Probe struct {
 	Library string // "torch"
 	Devices int    // how many it can use
-	Text    string // its own words
+	Text    string // what it printed
 	Problem string // why it failed; "" when it did not
 }

@@ -1,5 +1,8 @@
-// Package leftover finds what takes a device's memory without a living lease, and what has a lease and sleeps. It reads no
-// process and ends none: what belongs to which lease, and when a process last worked, is told to it.
+// Package leftover finds processes and memory on devices without a living lease, and idle processes with one:
+//
+//	rows := leftover.Of(leftover.Question{Machine: m, Lease: leases, Seen: sightings})
+//
+// It must not read or end processes: the caller passes in their leases and CPU times.
 package leftover
 
 import (
@@ -10,7 +13,7 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Row is memory on one device that somebody could give back.
+// Row is memory on one device that could be freed.
 type Row struct {
 	Index   int            `json:"index"` // of the device
 	UUID    gpu.UUID       `json:"uuid"`  // of the device, or of the MIG device
@@ -19,36 +22,36 @@ type Row struct {
 	Start   uint64         `json:"start"`           // of PID, ticks since boot
 	UID     *uint32        `json:"uid"`             // null when unknown
 	User    string         `json:"user"`            // "" when unknown
-	Memory  *gpu.Bytes     `json:"memory"`          // null: the driver does not say
+	Memory  *gpu.Bytes     `json:"memory"`          // null: the driver does not report it
 	Since   *time.Time     `json:"since"`           // when the process began
 	Idle    *time.Duration `json:"idle_ns"`         // for at least this long; null: not known yet
-	Lease   string         `json:"lease,omitempty"` // of a process that has one and sleeps
-	Zombie  bool           `json:"zombie"`          // it has ended, and nobody has collected it
+	Lease   string         `json:"lease,omitempty"` // of an idle process that has one
+	Zombie  bool           `json:"zombie"`          // it has ended, but its parent has not collected it
 	Command string         `json:"command"`
 }
 
-// Evicted is how ending one process went.
+// Evicted is the result of ending one process.
 type Evicted struct {
 	PID     int    `json:"pid"`
 	User    string `json:"user"`
 	Command string `json:"command"`
 	Gone    bool   `json:"gone"`
-	Why     string `json:"why,omitempty"` // why it is not gone
+	Why     string `json:"why,omitempty"` // why it has not ended
 }
 
-// Question is what is known about the machine.
+// Question is the state of the machine.
 type Question struct {
 	Machine gpu.Machine
 	Lease   map[int]string    // process to the living lease that it belongs to
-	Covered map[gpu.UUID]bool // devices on which a lease lives: their unexplained memory may be the lease's
-	Seen    []Sighting        // of earlier looks and this one
-	Idle    time.Duration     // 0: everything without a lease; else only what sleeps for at least this long, with a lease too
+	Covered map[gpu.UUID]bool // devices with a living lease: their unexplained memory may belong to it
+	Seen    []Sighting        // of earlier samples and this one
+	Idle    time.Duration     // 0: everything without a lease; else only processes idle for at least this long, with or without a lease
 }
 
-// unseenWorthARow is memory without a process below which it is the driver's own.
+// unseenWorthARow is the memory without a process below which it is taken for the driver's own.
 const unseenWorthARow = 64 * gpu.MiB
 
-// Of lists leftovers, largest first on each device, devices in index order. Display processes are none: a desktop is at work.
+// Of lists leftovers, largest first on each device, devices in index order. Display processes are not leftovers.
 func Of(q Question) []Row {
 	rows := []Row{}
 	for _, d := range q.Machine.Devices {
@@ -77,7 +80,7 @@ func Spared(q Question, pid int) string {
 	case q.Machine.Processes[i].Kind == gpu.GraphicsProcess:
 		return "it serves a display; ending that is not for gpuard"
 	case q.Idle > 0 && leased:
-		return "it belongs to the living lease " + lease + " and is not known to have slept for that long; look again later: gpuard evict --idle " + q.Idle.String()
+		return "it belongs to the living lease " + lease + " and is not known to have slept for that long; try again later: gpuard evict --idle " + q.Idle.String()
 	case q.Idle > 0:
 		return "it is not known to have slept for that long; it has no lease, so leave out --idle to end it all the same"
 	case leased:
@@ -103,19 +106,19 @@ func (q Question) process(d gpu.Device, p gpu.Process) (Row, bool) {
 	return row, row.Lease == ""
 }
 
-// unseen is used memory that no process in the list explains: a container's, another PID namespace's, or what a process
-// that is gone left behind. A lease on the device may be whose it is.
+// unseen is used memory that no listed process explains: of a container, of another PID namespace, or left by a process
+// that has ended. If there is a lease on the device, it may be the lease's.
 func (q Question) unseen(d gpu.Device) (Row, bool) {
 	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
 		return Row{}, false
 	}
 	rest := *d.MemoryUsed
-	if d.MemoryReserved == nil && d.MemoryTotal != nil { // an older driver counts what it keeps for itself as used
+	if d.MemoryReserved == nil && d.MemoryTotal != nil { // an older driver counts its own memory as used
 		rest -= max(512*gpu.MiB, *d.MemoryTotal/20)
 	}
 	for _, p := range q.Machine.On(d.UUID) {
 		if p.Memory == nil {
-			return Row{}, false // it may be all of that one
+			return Row{}, false // it may be all of the memory
 		}
 		rest -= *p.Memory
 	}

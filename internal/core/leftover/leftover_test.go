@@ -52,8 +52,8 @@ func TestOf(t *testing.T) {
 	leased := map[int]string{3: "k3f9"}
 	asleep := []Sighting{
 		{PID: 3, Start: 3, First: time.Hour, Look: 4 * time.Hour, Busy: time.Hour},
-		{PID: 2, Start: 99, First: time.Hour, Look: 4 * time.Hour, Busy: time.Hour}, // another process with that number
-		{PID: 1, Start: 1, First: time.Hour, Look: time.Hour, Busy: time.Hour},      // one look says nothing
+		{PID: 2, Start: 99, First: time.Hour, Look: 4 * time.Hour, Busy: time.Hour}, // another process with that PID
+		{PID: 1, Start: 1, First: time.Hour, Look: time.Hour, Busy: time.Hour},      // a single sample has no result
 	}
 	for _, c := range []struct {
 		name string
@@ -80,7 +80,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestSpared: each reason is one that is true, and what is said to do helps.
+// TestSpared: the given reason is true, and the remedy works.
 func TestSpared(t *testing.T) {
 	m := machine(t)
 	id := m.Devices[0].UUID
@@ -117,7 +117,7 @@ func TestLook(t *testing.T) {
 	used := map[int]time.Duration{1: time.Minute, 2: time.Minute}
 	seen := Look(nil, m, used, time.Hour)
 	if idleFor(seen, 1) != -1 {
-		t.Error("one look says how long a process sleeps")
+		t.Error("a single sample shows how long a process sleeps")
 	}
 	used[1] += 10 * time.Second // a heartbeat, over an hour
 	used[2] += 10 * time.Minute
@@ -130,11 +130,11 @@ func TestLook(t *testing.T) {
 	if idleFor(seen, 1) != 2*time.Hour || idleFor(seen, 2) != time.Hour {
 		t.Errorf("after two hours: %v %v", idleFor(seen, 1), idleFor(seen, 2))
 	}
-	// Two looks within a second compare nothing, and lose nothing.
+	// Two samples within a second are not compared, and lose nothing.
 	if again := Look(seen, m, used, 3*time.Hour+time.Millisecond); idleFor(again, 1) != 2*time.Hour {
-		t.Errorf("a second look at once: %v", idleFor(again, 1))
+		t.Errorf("a second sample immediately after: %v", idleFor(again, 1))
 	}
-	// A device at work with several on it shows nothing; with one, that this one works.
+	// A busy device with several processes proves nothing; with one, that this one works.
 	m.Devices[0].Utilization = new(0.9)
 	if shared := Look(seen, m, used, 4*time.Hour); idleFor(shared, 1) != 3*time.Hour {
 		t.Errorf("two on a device at work: %v", idleFor(shared, 1))
@@ -143,7 +143,7 @@ func TestLook(t *testing.T) {
 	if single := Look(seen, m, used, 4*time.Hour); idleFor(single, 1) != 0 || len(single) != 1 {
 		t.Errorf("alone on a device at work: %v of %v", idleFor(single, 1), single)
 	}
-	// A number that was used again is another process; one whose time cannot be read is forgotten.
+	// A reused PID is another process; one whose CPU time cannot be read is dropped.
 	m.Processes[0].Start = 7
 	if fresh := Look(seen, m, used, 5*time.Hour); idleFor(fresh, 1) != -1 {
 		t.Error("a new process is as old as the one before")

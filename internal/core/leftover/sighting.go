@@ -7,25 +7,25 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Sighting is what two looks at a process tell about when it last worked. Times are CLOCK_BOOTTIME.
+// Sighting is when a process last worked, from two samples of its CPU time. Times are CLOCK_BOOTTIME.
 type Sighting struct {
 	PID   int           `json:"pid"`
 	Start uint64        `json:"start"`    // ticks since boot; with PID one process of this boot
-	CPU   time.Duration `json:"cpu_ns"`   // used until Look
-	First time.Duration `json:"first_ns"` // first look
-	Look  time.Duration `json:"look_ns"`  // last look that counted
-	Busy  time.Duration `json:"busy_ns"`  // last look at which it was at work; First when it never was
+	CPU   time.Duration `json:"cpu_ns"`   // CPU time used until Look
+	First time.Duration `json:"first_ns"` // first sample
+	Look  time.Duration `json:"look_ns"`  // last sample that counted
+	Busy  time.Duration `json:"busy_ns"`  // last sample at which it worked; First when it never did
 }
 
-// A process that feeds a GPU keeps a core busy or nearly so; a sleeping notebook answers its heartbeat, which takes a few
-// thousandths of one.
+// A process that feeds a GPU uses most of a core; an idle notebook answers its heartbeat, which takes a few thousandths
+// of one.
 const working = 0.02
 
-// shortest is between two looks that are compared: a tick of the kernel's count is 10 ms.
+// shortest is the least time between two samples that are compared: the kernel counts CPU time in ticks of 10 ms.
 const shortest = time.Second
 
-// Look adds one look at now to the sightings. cpu is what each process has used so far; whoever is not in it is forgotten.
-// A device that is at work (more than 5 %) with a single process on it shows that this one works.
+// Look adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one are
+// dropped. A busy device (more than 5 %) with a single process shows that this process works.
 func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.Duration) []Sighting {
 	var after []Sighting
 	for _, p := range m.Processes {
@@ -36,7 +36,7 @@ func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.
 		}
 		fresh := Sighting{PID: p.PID, Start: p.Start, CPU: used, First: now, Look: now, Busy: now}
 		i := slices.IndexFunc(before, same)
-		if i < 0 || before[i].Look > now { // new, or written by a clock that is not this one
+		if i < 0 || before[i].Look > now { // new, or written by another clock
 			after = append(after, fresh)
 			continue
 		}
@@ -60,7 +60,7 @@ func (s Sighting) again(used, now time.Duration, atWork bool) Sighting {
 	return s
 }
 
-// alone reports whether a device is at work and the process is the only one on it.
+// alone reports whether a device is busy and the process is the only one on it.
 func alone(m gpu.Machine, p gpu.Process) bool {
 	const idle = 0.05
 	d, _, ok := m.Find(p.GPU)
@@ -70,7 +70,7 @@ func alone(m gpu.Machine, p gpu.Process) bool {
 	return !slices.ContainsFunc(m.On(d.UUID), func(o gpu.Process) bool { return o.PID != p.PID })
 }
 
-// idle is how long a process has not worked, as far as it was looked at; nil after a single look.
+// idle is how long a process has not worked, as far as sampled; nil after a single sample.
 func idle(seen []Sighting, p gpu.Process) *time.Duration {
 	i := slices.IndexFunc(seen, func(s Sighting) bool { return s.PID == p.PID && s.Start == p.Start })
 	if i < 0 || seen[i].Look == seen[i].First {

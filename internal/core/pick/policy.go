@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// The rules of configuration files (core/policy) limit which devices a user may have, how many at once, how much of
+// The rules of configuration files (core/policy) limit which devices a user may have, how many together, how much of
 // each, and for how long. They do not apply inside a lease: they did when it was given, and only its devices can be
 // given.
 

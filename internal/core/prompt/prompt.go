@@ -1,4 +1,8 @@
-// Package prompt words the question which GPU a person wants, and reads the answer. It asks nobody.
+// Package prompt writes the question which GPU the user wants, and parses the answer. It must not read or write a
+// terminal:
+//
+//	fmt.Print(q.Text())
+//	answer, err := q.Read(line)
 package prompt
 
 import (
@@ -10,16 +14,16 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// ErrCancelled is for somebody who was asked and did not want any more.
+// ErrCancelled is the error of a user who cancelled the prompt.
 var ErrCancelled = errors.New("cancelled: nothing was leased")
 
-// Choice is one device that can be asked for.
+// Choice is one device on offer.
 type Choice struct {
-	Label  string // what is typed: "0", or "amd:0" on a mixed machine, "0.1" for a slice
-	Device string // what --device calls it
+	Label  string // what the user types: "0", or "amd:0" on a mixed machine, "0.1" for a slice
+	Device string // its name for --device
 	Model  string
 	Free   string // memory, "?" when unknown
-	Use    string // "free", or what it is used for
+	Use    string // "free", or its present use
 }
 
 // Question is everything that is shown.
@@ -28,19 +32,19 @@ type Question struct {
 	Count   int // how many devices are wanted
 }
 
-// Answer is what was asked for: these devices; without any, either any free ones or, with None, no GPU at all.
+// Answer is the chosen devices; if there are none, any free devices or, with None, no GPU at all.
 type Answer struct {
 	Devices []string
 	None    bool
 }
 
-// Words that stand for no device.
+// Words that are no device names.
 const (
 	whichever = "any"
 	none      = "c"
 )
 
-// Line is the question itself, to be followed by the answer on the same line.
+// Line is the question itself; the answer follows on the same line.
 func (q Question) Line() string {
 	anything := "any free one"
 	if q.Count > 1 {
@@ -49,7 +53,7 @@ func (q Question) Line() string {
 	return fmt.Sprintf("%s [Enter: %s, %s, %s: none] ", q.Text(), anything, strings.Join(q.labels(), " "), none)
 }
 
-// Text is what is asked.
+// Text is the whole question.
 func (q Question) Text() string {
 	if q.Count > 1 {
 		return fmt.Sprintf("Which %d GPUs?", q.Count)
@@ -65,7 +69,7 @@ func (q Question) labels() []string {
 	return list
 }
 
-// Table is one line for each device, below a line of titles. Lines are cut to a width, 0 for no limit.
+// Table is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit.
 func (q Question) Table(width int) []string {
 	rows := [][]string{{"GPU", "MODEL", "FREE", "USE"}}
 	for _, c := range q.Choices {
@@ -92,7 +96,7 @@ func (q Question) Table(width int) []string {
 	return lines
 }
 
-// Rows is what a window lists: for each line the word that it stands for, and its cells.
+// Rows is the content of a list window: for each line the word that it means, and its cells.
 func (q Question) Rows() (rows [][]string) {
 	rows = append(rows, []string{whichever, "any free GPU", "", ""})
 	if q.Count > 1 {
@@ -104,7 +108,7 @@ func (q Question) Rows() (rows [][]string) {
 	return append(rows, []string{none, "no GPU", "", ""})
 }
 
-// cells are cleaned: nothing that a device says of itself may move a terminal's cursor or look like an option of a program.
+// cells are cleaned: a device's name must not move a terminal's cursor or look like an option of a program.
 func (c Choice) cells() []string {
 	cells := []string{c.Label, c.Model, c.Free, c.Use}
 	for i := range cells {
@@ -113,7 +117,7 @@ func (c Choice) cells() []string {
 	return cells
 }
 
-// Read understands an answer. The error says how to write one.
+// Read parses an answer. The error says how to write one.
 func (q Question) Read(text string) (Answer, error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' || r == '|' || r == '\n' })
 	if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], whichever) {

@@ -62,7 +62,7 @@ func mixOf(seed uint64) mix {
 	}
 	span := work / float64(m.devices) / load
 	if r.IntN(4) == 0 {
-		span /= 20 // nearly all at once
+		span /= 20 // nearly all arrive together
 	}
 	for i := range m.jobs {
 		m.jobs[i].at = time.Duration(r.Float64() * span)

@@ -75,7 +75,7 @@ func (w *walk) shared(id gpu.UUID) bool {
 }
 
 // cost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device of
-// the set counts, because it always has room for another share.
+// the set counts, because other shares could use each of them all the time.
 func (w *walk) cost(t candidate) int {
 	if t.Share > 0 || slices.ContainsFunc(t.devices, w.shared) {
 		return t.Count

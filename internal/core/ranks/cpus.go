@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// CPUs are the numbers of processors, ascending.
+// CPUs are processor numbers, ascending.
 type CPUs []int
 
-// mostCPUs is more than any kernel counts (CONFIG_NR_CPUS).
+// mostCPUs is more than any kernel supports (CONFIG_NR_CPUS).
 const mostCPUs = 1 << 13
 
 // ParseCPUs reads the kernel's form of a list, "0-3,8" (cpuset(7), "List format").
@@ -55,7 +55,7 @@ func (c CPUs) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Within are those that are in other too.
+// Within returns those that are in other too.
 func (c CPUs) Within(other CPUs) CPUs {
 	return slices.DeleteFunc(slices.Clone(c), func(n int) bool { return !slices.Contains(other, n) })
 }

@@ -4,11 +4,11 @@ import "fmt"
 
 // Plan is how several processes of one command are started.
 type Plan struct {
-	By      string   `json:"by"`      // who starts them: "torchrun", or "gpuard"
+	By      string   `json:"by"`      // what starts them: "torchrun", or "gpuard"
 	Count   int      `json:"count"`   // how many there are
-	Visible string   `json:"visible"` // what each sees: "all" devices of the job, its "own" alone, or "none", on the CPU
-	Address string   `json:"address"` // where they meet
-	Port    *int     `json:"port"`    // where they meet; null while it is not chosen: that is done at the start
+	Visible string   `json:"visible"` // what each sees: "all" devices of the job, only its "own", or "none", on the CPU
+	Address string   `json:"address"` // of the rendezvous
+	Port    *int     `json:"port"`    // of the rendezvous; null until it is chosen at the start
 	CPUs    []string `json:"cpus"`    // by rank, the processors that it is bound to, such as "0-15"; "" not bound
 }
 
@@ -26,7 +26,7 @@ func (r *Plan) String() string {
 	return fmt.Sprintf("%d %s by %s %s%s", r.Count, noun, r.By, at, sees[r.Visible])
 }
 
-// PlanOf says how members are started, by torchrun or by gpuard, of which each sees that: see Plan.Visible.
+// PlanOf describes how members are started, by torchrun or by gpuard; sees is Plan.Visible.
 func PlanOf(torchrun bool, sees string, members []Member) *Plan {
 	p := &Plan{By: "gpuard", Count: len(members), Visible: sees, Address: Host, CPUs: []string{}}
 	if torchrun {

@@ -1,5 +1,10 @@
-// Package ranks says what the processes of one job on one machine are told: who they are, where they meet, which device and
-// which processors are theirs. It starts nothing.
+// Package ranks sets up several cooperating processes of one job on one machine: their variables, where they connect,
+// and the device and processors of each:
+//
+//	crew.ShareThreads(env, allowed)
+//	vars := crew.Env(rank)
+//
+// It must not start processes.
 package ranks
 
 import (
@@ -13,30 +18,30 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Variable hands a Crew to what starts its processes. They do not get it.
+// Variable passes a Crew to the process that starts the ranks, which do not inherit it.
 const Variable = "GPUARD_RANKS"
 
-// Most is more processes than any machine has use for, and few enough for what they are told to fit into Variable (execve(2):
-// a string has at most 128 KiB).
+// Most is more processes than a machine can use, and few enough for a Crew to fit into Variable (execve(2): a string
+// has at most 128 KiB).
 const Most = 1024
 
-// Host is where the processes meet.
+// Host is where the processes connect.
 const Host = "127.0.0.1"
 
 // Crew is the processes of one job.
 type Crew struct {
 	Port    int           `json:"port"`
-	FD      int           `json:"fd"` // that keeps the port
+	FD      int           `json:"fd"` // holds the port
 	Grace   time.Duration `json:"grace"`
-	JSON    bool          `json:"json,omitempty"` // what is said of an end is a JSON object
+	JSON    bool          `json:"json,omitempty"` // messages about an end are JSON objects
 	Members []Member      `json:"members"`        // by rank
 }
 
 // Member is one process.
 type Member struct {
-	Node int           `json:"node"` // of NUMA, whose memory it gets first; -1 none
-	CPUs string        `json:"cpus"` // that it may use, such as "0-15"; "" all of ours
-	Vars []visible.Var `json:"vars"` // its own, beside those of Env
+	Node int           `json:"node"` // NUMA node whose memory it prefers; -1 none
+	CPUs string        `json:"cpus"` // that it may use, such as "0-15"; "" all of the job's
+	Vars []visible.Var `json:"vars"` // its own, in addition to those of Env
 }
 
 // Encode writes a crew as a variable's value.
@@ -63,9 +68,10 @@ func (c Crew) Member(rank string) (Member, error) {
 	return c.Members[n], nil
 }
 
-// Env are the variables of a rank by which libraries find each other, as torchrun sets them for one machine
-// (pytorch/pytorch: torch/distributed/run.py, torch/distributed/elastic/agent/server/local_elastic_agent.py), and NODE_RANK,
-// which Lightning and others read. What a torchrun around us left is taken away: told to use its store, rank 0 would not listen.
+// Env are the variables of a rank with which libraries connect, as torchrun sets them for one machine (pytorch/pytorch:
+// torch/distributed/run.py, torch/distributed/elastic/agent/server/local_elastic_agent.py), and NODE_RANK, which
+// Lightning and others read. Variables of an outer torchrun are removed: told to use its store, rank 0 would not
+// listen.
 func (c Crew) Env(rank int) []visible.Var {
 	size := strconv.Itoa(len(c.Members))
 	vars := []visible.Var{
@@ -80,11 +86,11 @@ func (c Crew) Env(rank int) []visible.Var {
 	return append(vars, c.Members[rank].Vars...)
 }
 
-// threadsVariable is how many threads OpenMP takes, and with it PyTorch and most libraries of linear algebra.
+// threadsVariable is the number of threads for OpenMP, PyTorch and most libraries of linear algebra.
 const threadsVariable = "OMP_NUM_THREADS"
 
-// ShareThreads gives each member its part of the processors that it may use together with others: allowed are those of this
-// process. An OMP_NUM_THREADS of the user's own stays, and where nobody knows the processors nothing is said of them.
+// ShareThreads divides the processors among the members that may use the same ones; allowed are those of this process.
+// An OMP_NUM_THREADS of the user stays, and members with unknown processors get none.
 func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 	if _, set := env.Lookup(threadsVariable); set {
 		return
@@ -106,7 +112,7 @@ func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 	}
 }
 
-// Threads is what ShareThreads gave the first member, "" for nothing.
+// Threads is the value that ShareThreads gave the first member, "" for none.
 func (c Crew) Threads() string {
 	for _, v := range c.Members[0].Vars {
 		if v.Name == threadsVariable {
@@ -116,8 +122,8 @@ func (c Crew) Threads() string {
 	return ""
 }
 
-// Remarks are about settings of NCCL in the environment that have another name now, or that were made for the search for an
-// error: among several processes they cost most.
+// Remarks are notes on NCCL settings in the environment that have another name now, or that are for debugging: with
+// several processes they cost most.
 func Remarks(env visible.Env) (notes []string) {
 	for name, value := range env.All() {
 		if !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "TORCH_NCCL_") {

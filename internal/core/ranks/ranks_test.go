@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// TestCPUs: what the kernel prints is read, written the same way, and cut with other lists.
+// TestCPUs: the kernel's lists are parsed, written the same way, and intersected with others.
 func TestCPUs(t *testing.T) {
 	for text, want := range map[string]string{
 		"0-3": "0-3", "0": "0", "0-3,8,10-11\n": "0-3,8,10-11", "": "", "\n": "", "3,1,2": "1-3", "5-5": "5", "1,1,0-2": "0-2",
@@ -34,7 +34,7 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// TestEncode: what starts the processes reads what was written, and nothing written by hand.
+// TestEncode: Decode reads what Encode wrote, and rejects other text.
 func TestEncode(t *testing.T) {
 	crew := Crew{Port: 4711, FD: 7, Grace: time.Second, JSON: true, Members: []Member{
 		{Node: 0, CPUs: "0-3", Vars: []visible.Var{{Name: "A", Value: "x=\"$y\""}, {Name: "B", Unset: true}}}, {Node: -1}}}
@@ -48,7 +48,7 @@ func TestEncode(t *testing.T) {
 	most := Crew{Port: 65535, FD: 1 << 20, Grace: time.Hour, JSON: true, Members: slices.Repeat([]Member{{Node: -1}}, Most)}
 	most.ShareThreads(nil, make(CPUs, mostCPUs))
 	if text, err = most.Encode(); err != nil || len(Variable+"="+text) >= 128<<10 {
-		t.Errorf("%d processes are told %d bytes, %v", Most, len(text), err)
+		t.Errorf("%d processes give %d bytes, %v", Most, len(text), err)
 	}
 	for _, text := range []string{"", "{}", "x", `{"members":[]}`} {
 		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), "by hand") {
@@ -65,7 +65,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// find is the variable's value among vars, "-" where it is taken away and "" where nothing is said of it.
+// find is the variable's value among vars, "-" where it is removed and "" where it is not mentioned.
 func find(vars []visible.Var, name string) string {
 	i := slices.IndexFunc(vars, func(v visible.Var) bool { return v.Name == name })
 	switch {
@@ -77,7 +77,7 @@ func find(vars []visible.Var, name string) string {
 	return vars[i].Value
 }
 
-// TestEnv: a rank is told what torchrun would tell it, and nothing of a torchrun around.
+// TestEnv: a rank gets the variables that torchrun would set, and none of an outer torchrun.
 func TestEnv(t *testing.T) {
 	crew := Crew{Port: 29871, Members: make([]Member, 4)}
 	crew.Members[2].Vars = []visible.Var{{Name: "CUDA_VISIBLE_DEVICES", Value: "5"}}
@@ -93,7 +93,8 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-// TestShareThreads: processors are divided among those that use the same, nobody gets none, and a number of the user's stays.
+// TestShareThreads: processors are divided among the ranks that use the same ones, each gets at least one, and the
+// user's own number stays.
 func TestShareThreads(t *testing.T) {
 	allowed, _ := ParseCPUs("0-31")
 	for _, c := range []struct {
@@ -123,11 +124,11 @@ func TestShareThreads(t *testing.T) {
 	}
 	crew := Crew{Members: make([]Member, 2)}
 	if crew.ShareThreads(nil, nil); crew.Threads() != "" {
-		t.Errorf("%s threads where the kernel does not tell the processors", crew.Threads())
+		t.Errorf("%s threads where the processors are unknown", crew.Threads())
 	}
 }
 
-// TestRemarks: old names and what is left of a search for an error, of NCCL alone, each with what to do.
+// TestRemarks: old names and debugging settings, only of NCCL, each with its remedy.
 func TestRemarks(t *testing.T) {
 	for pair, want := range map[string]string{
 		"NCCL_BLOCKING_WAIT=1":          "write TORCH_NCCL_BLOCKING_WAIT",
@@ -155,7 +156,7 @@ func TestRemarks(t *testing.T) {
 	}
 }
 
-// TestPlan is the one clause for people.
+// TestPlan checks the description.
 func TestPlan(t *testing.T) {
 	p := PlanOf(true, "all", make([]Member, 4))
 	if got := p.String(); got != "4 ranks by torchrun at a port chosen at the start, each sees all devices" {

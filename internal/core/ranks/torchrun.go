@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Torchrun is what a user wrote behind --torchrun: options of torchrun, then a script and its own words.
+// Torchrun is the words after --torchrun: options of torchrun, then a script with its arguments.
 type Torchrun struct {
 	Options []string // passed on as they are
 	Module  bool     // -m: the script is a module's name
@@ -18,16 +18,16 @@ type Torchrun struct {
 	Script  []string // with its arguments
 }
 
-// option is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names are
-// without dashes in front, and with "-" for "_": both are understood, by versions before 2.0 the latter alone.
+// option is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names
+// are without leading dashes and with "-" for "_": torchrun accepts both, versions before 2.0 only "_".
 type option struct {
 	name  string
 	value bool   // takes one
-	why   string // it is not passed on
+	why   string // why it is refused
 }
 
 const (
-	alone    = "the job has this one machine, and gpuard tells its processes where they meet"
+	alone    = "the job has this one machine, and gpuard tells its processes where to connect"
 	counted  = "gpuard counts the processes: one per device, or --nproc N of gpuard's own"
 	shimmed  = "each process begins through gpuard, which binds it to its device's processors"
 	gpuBound = "gpuard binds each process to its device's processors already"
@@ -47,8 +47,8 @@ func options() []option {
 	}
 }
 
-// ReadTorchrun tells torchrun's options from the script. What contradicts gpuard's own choice is an error, and so is an option
-// that is not known here: whether the next word is its value or the script cannot be told.
+// ReadTorchrun separates torchrun's options from the script. An option that conflicts with gpuard's own is an error,
+// and so is an unknown one, because the next word could be its value or the script.
 func ReadTorchrun(words []string) (Torchrun, error) {
 	var t Torchrun
 	for len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
@@ -71,7 +71,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 			continue
 		case o.value && !given:
 			if len(words) == 0 {
-				return t, fmt.Errorf("cannot read %s: torchrun wants a value behind it", word)
+				return t, fmt.Errorf("cannot read %s: torchrun needs a value after it", word)
 			}
 			value, words = words[0], words[1:]
 		}
@@ -91,7 +91,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 	return t, nil
 }
 
-// isLauncher reports whether somebody wrote the launcher before the script all the same.
+// isLauncher reports whether the script is itself a launcher, which gpuard starts already.
 func isLauncher(word string) bool {
 	name := path.Base(word)
 	return name == "torchrun" || name == "python" || strings.HasPrefix(name, "python3") && !strings.HasSuffix(name, ".py")
@@ -109,7 +109,7 @@ func readOption(word string) (o option, value string, given bool, err error) {
 	}
 	i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
 	if i < 0 {
-		return o, "", false, fmt.Errorf("cannot tell where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script stand behind it", word)
+		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script stand behind it", word)
 	}
 	if o = options()[i]; given && !o.value {
 		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)
@@ -117,11 +117,11 @@ func readOption(word string) (o option, value string, given bool, err error) {
 	return o, value, given, nil
 }
 
-// underscored is how every version writes an option.
+// underscored is the spelling of an option that every version accepts.
 func underscored(name string) string { return "--" + strings.ReplaceAll(name, "-", "_") }
 
-// Line is what torchrun is started with, without its own name: with each process through shim, a command line that runs the
-// words behind it. The first of them says whether Python runs the rest. env is what torchrun will have.
+// Line is the arguments of torchrun, which starts each process through shim, a command line that runs the words after
+// it. The first of these says whether Python runs the rest. env is the environment of torchrun.
 func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string {
 	line := []string{
 		"--nnodes", "1", "--nproc_per_node", strconv.Itoa(count), "--node_rank", "0",
@@ -140,10 +140,11 @@ func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string
 	return append(line, t.Script...)
 }
 
-// streams are options by which the streams of the processes go where ours do, as they do without: torchrun of PyTorch 1.13 with
-// Python 3.11, which is Debian 12's, does not understand its own default (Std.from_str in torch/distributed/elastic/
-// multiprocessing/api.py goes through an enumeration that has no zero there). A list that names only a rank which is not there
-// says the same to every version; a rank has one digit in it. What the user says of the streams stands alone.
+// streams are options that send the output of the processes to our own streams, which is torchrun's default. They are
+// needed because torchrun of PyTorch 1.13 with Python 3.11 (Debian 12) fails on its own default (Std.from_str in
+// torch/distributed/elastic/multiprocessing/api.py uses an enumeration without zero). A list that names only a rank
+// that does not exist has the same meaning in every version; a rank in it has one digit. Options of the user for the
+// streams replace these.
 func (t Torchrun) streams(env visible.Env, count int) (options []string) {
 	if count > 9 || slices.Contains(t.Options, "--logs_specs") {
 		return nil
@@ -156,7 +157,7 @@ func (t Torchrun) streams(env visible.Env, count int) (options []string) {
 	return options
 }
 
-// What runs the words of a rank that torchrun starts: the first word behind the shim's name.
+// How a rank's words are run: the first word after the shim's name.
 const (
 	Python  = "python"
 	Program = "program"
@@ -167,9 +168,9 @@ func variableOf(name string) string {
 	return "PET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// Overruled are the variables that torchrun would read as options that gpuard decides.
+// Overruled lists the variables from which torchrun would read options that gpuard decides.
 func Overruled() []string {
-	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are said on the line
+	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are on the command line
 	for _, o := range options() {
 		if o.why != "" {
 			out = append(out, variableOf(o.name))

@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// TestReadTorchrun: options end where the script begins, are passed on as every version writes them, and what contradicts
-// gpuard is refused with its reason.
+// TestReadTorchrun: options end where the script begins, are passed on in the spelling of every version, and conflicts
+// with gpuard are refused with the reason.
 func TestReadTorchrun(t *testing.T) {
 	for words, want := range map[string]string{
 		"train.py":                             "| |train.py",
@@ -30,13 +30,13 @@ func TestReadTorchrun(t *testing.T) {
 		"python train.py":               "!write the script alone",
 		"":                              "!without a script",
 		"--max-restarts 3":              "!without a script",
-		"--max-restarts":                "!wants a value",
+		"--max-restarts":                "!needs a value",
 		"--nproc-per-node 3 train.py":   "!gpuard counts the processes",
 		"--nproc_per_node=gpu train.py": "!gpuard counts the processes",
-		"--master_port 5 train.py":      "!where they meet",
+		"--master_port 5 train.py":      "!where to connect",
 		"--nnodes=2 train.py":           "!this one machine",
 		"--standalone train.py":         "!this one machine",
-		"--rdzv-endpoint=a:1 t.py":      "!where they meet",
+		"--rdzv-endpoint=a:1 t.py":      "!where to connect",
 		"--run-path /t.py":              "!begins through gpuard",
 		"--numa-binding node t.py":      "!binds each process",
 		"--virtual-local-rank t.py":     "!--ranks=own",
@@ -65,7 +65,7 @@ func TestReadTorchrun(t *testing.T) {
 	}
 }
 
-// TestLine: one number of processes, one port for everything, and each process through the shim.
+// TestLine: one number of processes, one port, and each process through the shim.
 func TestLine(t *testing.T) {
 	for words, want := range map[string]string{
 		"-t 3 -r 0 train.py -x": "--no_python --tee 3 --redirects 0 /bin/gpuard __rank python -u train.py -x",
@@ -90,7 +90,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestStreams: what is said of the streams for old versions names no rank that is there, and nothing the user said in a variable.
+// TestStreams: the options for old versions name no existing rank, and do not override the user's variables.
 func TestStreams(t *testing.T) {
 	train := Torchrun{Script: []string{"t.py"}}
 	for count, want := range map[int]string{1: "--redirects 9:1 --tee 9:1", 9: "--redirects 9:1 --tee 9:1", 10: "", 64: ""} {
@@ -103,7 +103,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestOverruled: the variables for what gpuard decides, and for nothing else.
+// TestOverruled: the variables of what gpuard decides, and no others.
 func TestOverruled(t *testing.T) {
 	names := Overruled()
 	for _, name := range []string{"PET_NPROC_PER_NODE", "PET_STANDALONE", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "PET_NO_PYTHON", "PET_MODULE", "PET_RUN_PATH"} {
@@ -116,7 +116,8 @@ func TestOverruled(t *testing.T) {
 	}
 }
 
-// FuzzReadTorchrun: no words panic, the script's are the last of them, and what is read is accepted once more as it is passed on.
+// FuzzReadTorchrun: no input panics, the script's words are the last ones, and the options that are passed on are
+// accepted again.
 func FuzzReadTorchrun(f *testing.F) {
 	f.Add("--max-restarts 3 -m x y")
 	f.Add("-r3 -t=2 -- --x")

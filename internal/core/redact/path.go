@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// path keeps the parts of a path that many machines have, because they tell what it is, and replaces the others.
+// path keeps the parts of a path that are common to many machines, because they say what it is, and replaces the
+// others.
 func (s *Scrubber) path(p string) string {
 	parts := strings.Split(p, "/")
 	for i, part := range parts {
@@ -24,26 +25,26 @@ func (s *Scrubber) path(p string) string {
 
 // owner is the name of a home folder.
 func (s *Scrubber) owner(name string) string {
-	if common(name) || s.stands.MatchString(name) {
+	if common(name) || s.replacements.MatchString(name) {
 		return name
 	}
-	return s.stand(User, strings.ToLower(name))
+	return s.replacement(User, strings.ToLower(name))
 }
 
 // part is one name of a path.
 func (s *Scrubber) part(name string) string {
 	bare := strings.TrimRight(name, ".")
-	if len(bare) < 2 || s.usual(bare) || s.stands.MatchString(bare) {
+	if len(bare) < 2 || s.usual(bare) || s.replacements.MatchString(bare) {
 		return name
 	}
 	end := name[len(bare):]
 	if ext := path.Ext(bare); slices.Contains([]string{".py", ".so", ".sh", ".json", ".yaml", ".yml", ".toml", ".conf", ".ipynb", ".whl", ".log", ".gz"}, ext) {
 		end, bare = ext+end, strings.TrimSuffix(bare, ext)
 	}
-	return s.stand(Name, strings.ToLower(bare)) + end
+	return s.replacement(Name, strings.ToLower(bare)) + end
 }
 
-// usual are names that say what a folder or file is, and nothing of whose.
+// usual reports names that say what a folder or file is, but not its owner.
 func (s *Scrubber) usual(name string) bool {
 	return slices.Contains([]string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "usr", "opt", "var", "tmp", "run", "dev", "proc", "sys", "srv", "mnt", "media",
@@ -56,17 +57,17 @@ func (s *Scrubber) usual(name string) bool {
 	}, name) || s.known.MatchString(name)
 }
 
-// known are names with a number or an end that varies.
+// known matches names with a varying number or suffix.
 const known = `^(?:[0-9]{1,4}(?:\.[0-9.]*)?|python[0-9.]*|cuda-?[0-9.]*|cudnn|nvidia[a-z0-9-]*|amdgpu|kfd|nouveau|renderD[0-9]+|card[0-9]+` +
 	`|lib(?:nvidia|cuda|cudart|cudnn|cublas|cublasLt|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvToolsExt|nvjitlink|nvJitLink|nccl|c10|torch|onnxruntime|tensorflow|OpenCL|amdhip|hsa-runtime|rocm)[a-z_A-Z0-9-]*\.so[0-9.]*` +
 	`|(?:torch|torchvision|torchaudio|triton|tensorflow|tensorflow_cpu|tensorrt|jax|jaxlib|jax_cuda[0-9]+_[a-z]+|onnxruntime|onnxruntime_gpu|cupy|cupy_cuda[0-9a-z]+|numpy|vllm|nvidia_[a-z0-9_]+)(?:-[0-9][0-9a-z.+]*\.dist-info)?)$`
 
-// command keeps the program of a command line when everybody has it. Arguments are left out: they are what people work on.
+// command keeps the program of a command line if it is a common one. Arguments are dropped: they may name private work.
 func (s *Scrubber) command(line string) string {
 	first, rest, more := strings.Cut(strings.TrimSpace(line), " ")
 	name := path.Base(first)
-	if !s.everyday.MatchString(name) && !s.stands.MatchString(name) {
-		name = s.stand(Command, strings.ToLower(name))
+	if !s.everyday.MatchString(name) && !s.replacements.MatchString(name) {
+		name = s.replacement(Command, strings.ToLower(name))
 	}
 	if more && rest != "" {
 		name += " …"
@@ -74,10 +75,10 @@ func (s *Scrubber) command(line string) string {
 	return name
 }
 
-// plain is a program's name and nothing else.
+// plain reports a program name without path or arguments.
 func plain(command string) bool { return !strings.ContainsAny(command, " /") }
 
-// parts are the names in a command line that may stand alone in a text: its program's, and those of scripts.
+// parts are the names in a command line that may occur alone in a text: those of its program and of scripts.
 func parts(line string) (found []Secret) {
 	for i, word := range strings.Fields(line) {
 		name := path.Base(word)
@@ -91,5 +92,5 @@ func parts(line string) (found []Secret) {
 	return found
 }
 
-// everyday are programs that use GPUs on many machines.
+// everyday matches programs that use GPUs on many machines.
 const everyday = `^(?:python[0-9.]*|ipython3?|jupyter[a-z-]*|torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|vllm|ray|ollama|tritonserver|trtexec|ffmpeg|blender|Xorg|Xwayland|X|gnome-shell|gnome-remote-desktop-daemon|kwin_[a-z0-9]+|plasmashell|sway|mutter|gdm[a-z0-9-]*|sddm|firefox|chrome|chromium|code|nvidia-[a-z-]+|nv-hostengine|dcgm[a-z-]*|gpuard|bash|sh|zsh|fish|docker|containerd-shim[a-z0-9-]*|systemd|node|java|julia|R|matlab|MATLAB)$`

@@ -1,6 +1,11 @@
-// Package redact takes out of texts who and where they are about: names of people and computers, private paths, addresses,
-// identifiers of hardware. What is taken out is replaced by the same word everywhere, so that a reader can still tell
-// one from another. It knows nothing of where the texts come from.
+// Package redact removes from texts what identifies people and machines: names of users and computers, private paths,
+// addresses, hardware identifiers. Each is replaced by the same word everywhere, so that a reader can still distinguish
+// them:
+//
+//	s := redact.New([]redact.Secret{{Kind: redact.User, Text: "alice"}}, nil)
+//	clean := s.Text(text)
+//
+// It must not read the machine: the caller passes in the secrets.
 package redact
 
 import (
@@ -16,46 +21,46 @@ import (
 // Kind is what a secret is.
 type Kind string
 
-// Kinds of secrets that must be named, because no pattern finds them.
+// Kinds of secrets that the caller must list, because no pattern finds them.
 const (
 	User    Kind = "user"    // a login name
 	Host    Kind = "host"    // the name of a computer
-	Path    Kind = "path"    // a whole path with blanks or other signs in it that end a path elsewhere
-	Name    Kind = "name"    // of a folder, which is named without its path
-	Command Kind = "program" // a command line: its program is kept when everybody has it, its arguments are not
+	Path    Kind = "path"    // a whole path with blanks or other characters that would end a path
+	Name    Kind = "name"    // of a folder, for texts with the name but not the path
+	Command Kind = "program" // a command line: its program is kept if it is a common one, its arguments are not
 )
 
-// Secret is a text that must not survive.
+// Secret is a text to be removed.
 type Secret struct {
 	Kind Kind
 	Text string
 }
 
-// Scrubber replaces secrets. It remembers what it replaced by what, so one must be used for all that belongs together.
+// Scrubber replaces secrets. It remembers its replacements, so use the same one for all texts that belong together.
 type Scrubber struct {
 	named    []Secret          // users, hosts and names of folders, longest first
-	literals [][2]string       // what is replaced before anything else, longest first
-	keep     map[string]bool   // texts that look like an address and are none
-	said     map[string]string // by kind and secret: what stands for it
+	literals [][2]string       // replaced before all others, longest first
+	keep     map[string]bool   // texts that look like an address but are none
+	said     map[string]string // replacement by kind and secret
 	count    map[Kind]int
 
-	urls, mails, uuids, macs, ipv6, ipv4, domains, serials, paths, stands, known, everyday, tokens, words, inside *regexp.Regexp
-	names                                                                                                         []*regexp.Regexp // of named
+	urls, mails, uuids, macs, ipv6, ipv4, domains, serials, paths, replacements, known, everyday, tokens, words, inside *regexp.Regexp
+	names                                                                                                               []*regexp.Regexp // of named
 }
 
-// New makes a scrubber for what is known to be secret. keep are texts that only look like addresses, such as versions
-// with four numbers.
+// New makes a scrubber for known secrets. keep are texts that only look like addresses, such as versions with four
+// numbers.
 func New(secrets []Secret, keep []string) *Scrubber {
 	s := &Scrubber{keep: map[string]bool{}, said: map[string]string{}, count: map[Kind]int{},
 		urls: regexp.MustCompile(urls), mails: regexp.MustCompile(mails), uuids: regexp.MustCompile(uuids), macs: regexp.MustCompile(macs),
 		ipv6: regexp.MustCompile(ipv6), ipv4: regexp.MustCompile(ipv4), domains: regexp.MustCompile(domains), serials: regexp.MustCompile(serials),
-		paths: regexp.MustCompile(paths), stands: regexp.MustCompile(stands), known: regexp.MustCompile(known), everyday: regexp.MustCompile(everyday),
+		paths: regexp.MustCompile(paths), replacements: regexp.MustCompile(replacements), known: regexp.MustCompile(known), everyday: regexp.MustCompile(everyday),
 		tokens: regexp.MustCompile(tokens), words: regexp.MustCompile(words), inside: regexp.MustCompile(inside)}
 	for _, k := range keep {
 		s.keep[k] = true
 	}
 	secrets = slices.Clone(secrets)
-	for _, x := range secrets { // texts name a command by its program or its script alone, too
+	for _, x := range secrets { // texts may have only the program or the script of a command
 		if x.Kind == Command {
 			secrets = append(secrets, parts(x.Text)...)
 		}
@@ -65,7 +70,7 @@ func New(secrets []Secret, keep []string) *Scrubber {
 	})
 	for _, x := range secrets {
 		word := x.Kind == User || x.Kind == Host || x.Kind == Name && !s.usual(x.Text) || x.Kind == Command && plain(x.Text) && !s.everyday.MatchString(x.Text)
-		if word && !common(x.Text) && !s.stands.MatchString(x.Text) {
+		if word && !common(x.Text) && !s.replacements.MatchString(x.Text) {
 			s.named = append(s.named, x)
 			s.names = append(s.names, regexp.MustCompile(wordPattern(x.Text)))
 		}
@@ -83,7 +88,7 @@ func New(secrets []Secret, keep []string) *Scrubber {
 	return s
 }
 
-// common are names that half of all machines have: they tell nothing, and as words they are everywhere.
+// common reports names that many machines have: they identify nothing, and occur as words everywhere.
 func common(name string) bool {
 	return len(name) < 2 || slices.Contains([]string{
 		"root", "nvidia", "ubuntu", "debian", "admin", "user", "users", "gpu", "gpuard", "cuda", "docker", "nobody", "daemon", "host",
@@ -92,14 +97,14 @@ func common(name string) bool {
 	}, strings.ToLower(name)) || len(name) < long && digits(name)
 }
 
-// long is how many letters make a name that is taken out of the middle of words, and how many digits a number that may name
-// somebody: some places number their people.
+// long is the number of letters from which a name is replaced inside words too, and the number of digits from which a
+// number may identify a person: some sites use numbers as user names.
 const long = 5
 
 func digits(name string) bool { return strings.Trim(name, "0123456789") == "" }
 
-// stand is what stands for a secret from now on.
-func (s *Scrubber) stand(kind Kind, secret string) string {
+// replacement is the replacement of a secret.
+func (s *Scrubber) replacement(kind Kind, secret string) string {
 	key := string(kind) + "\x00" + secret
 	if s.said[key] == "" {
 		s.count[kind]++
@@ -108,63 +113,64 @@ func (s *Scrubber) stand(kind Kind, secret string) string {
 	return s.said[key]
 }
 
-// The patterns of what tells itself. A UUID may be written with its first letters only, as CUDA_VISIBLE_DEVICES takes it.
+// Patterns of secrets that are recognized by their form. A UUID may be shortened to its first letters, as in
+// CUDA_VISIBLE_DEVICES.
 const (
-	urls    = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
-	mails   = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*` // also NAME:PASSWORD@HOST
-	uuids   = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
-	macs    = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`                                                                                // of Ethernet and of InfiniBand
-	ipv6    = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?` // its end may be an IPv4 address
-	ipv4    = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
-	domains = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
-	tokens  = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
-	words   = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
-	inside  = `(=)((?:[\w.+-]+/)+[\w.+-]+)` // a path that begins nowhere, as a value
-	serials = `(?i)(\bserial(?:[ _-]?(?:number|no))?["']?\s*[:=]?\s*["']?)([a-z0-9-]*[0-9][a-z0-9-]{3,})`
-	stands  = `^(?:user|host|name|program|address|mail|url|serial|secret)-[0-9]+(?:\.[a-z]+)?$`
-	paths   = `(?:~(?:[a-zA-Z][\w.-]*)?|\.{1,2})?/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]+(?:/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]*)*|~[a-zA-Z][\w.-]*`
+	urls         = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
+	mails        = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*` // also NAME:PASSWORD@HOST
+	uuids        = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
+	macs         = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`                                                                                // of Ethernet and of InfiniBand
+	ipv6         = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?` // its end may be an IPv4 address
+	ipv4         = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
+	domains      = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
+	tokens       = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
+	words        = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
+	inside       = `(=)((?:[\w.+-]+/)+[\w.+-]+)` // a relative path, as a value
+	serials      = `(?i)(\bserial(?:[ _-]?(?:number|no))?["']?\s*[:=]?\s*["']?)([a-z0-9-]*[0-9][a-z0-9-]{3,})`
+	replacements = `^(?:user|host|name|program|address|mail|url|serial|secret)-[0-9]+(?:\.[a-z]+)?$`
+	paths        = `(?:~(?:[a-zA-Z][\w.-]*)?|\.{1,2})?/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]+(?:/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]*)*|~[a-zA-Z][\w.-]*`
 )
 
-// Text is text without secrets.
+// Text returns the text without secrets.
 func (s *Scrubber) Text(text string) string {
 	for _, l := range s.literals {
 		text = strings.ReplaceAll(text, l[0], l[1])
 	}
-	var kept []string // pages of vendors stay as they are: a sign that no text has takes their place meanwhile
+	var kept []string // URLs of vendors stay: a placeholder that no text contains replaces them meanwhile
 	text = strings.ReplaceAll(text, hole, "")
 	text = s.urls.ReplaceAllStringFunc(text, func(u string) string {
 		if !page(u) {
-			return s.stand("url", u)
+			return s.replacement("url", u)
 		}
 		kept = append(kept, u)
 		return hole
 	})
-	text = s.tokens.ReplaceAllStringFunc(text, func(t string) string { return s.stand("secret", t) })
+	text = s.tokens.ReplaceAllStringFunc(text, func(t string) string { return s.replacement("secret", t) })
 	text = s.words.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.words.FindStringSubmatch(m)
-		return parts[1] + s.stand("secret", parts[2])
+		return parts[1] + s.replacement("secret", parts[2])
 	})
-	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.stand("mail", strings.ToLower(m)) })
+	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.replacement("mail", strings.ToLower(m)) })
 	text = s.uuids.ReplaceAllStringFunc(text, s.uuid)
-	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.stand("address", strings.ToLower(m)) })
-	text = outside(s.ipv6, text, s.address, func(_ string, _, behind byte) bool { return inWord(behind) }) // c10::Error is none
+	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.replacement("address", strings.ToLower(m)) })
+	text = outside(s.ipv6, text, s.address, func(_ string, _, after byte) bool { return inWord(after) }) // c10::Error is no address
 	text = s.ipv4.ReplaceAllStringFunc(text, s.address)
 	text = s.domains.ReplaceAllStringFunc(text, func(d string) string {
 		if public(d) {
 			return d
 		}
-		return s.stand(Host, strings.ToLower(d))
+		return s.replacement(Host, strings.ToLower(d))
 	})
 	text = s.serials.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.serials.FindStringSubmatch(m)
-		return parts[1] + s.stand("serial", parts[2])
+		return parts[1] + s.replacement("serial", parts[2])
 	})
 	text = outside(s.paths, text, s.path, func(found string, before, _ byte) bool {
 		return inWord(before) && strings.Count(found, "/") == 1 // and/or
 	})
 	text = s.inside.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "=MIG-") || public(strings.TrimPrefix(strings.Split(m, "/")[0], "=")) {
-			return m // a device, or a kind of them: nvidia.com/gpu
+			return m // a kind of device: nvidia.com/gpu
 		}
 		return "=" + s.path(m[1:])
 	})
@@ -179,20 +185,20 @@ func (s *Scrubber) Text(text string) string {
 
 const hole = "\x00"
 
-// outside replaces what a pattern finds, but for what is spared, by the signs before and behind it.
-func outside(pattern *regexp.Regexp, text string, by func(string) string, spared func(found string, before, behind byte) bool) string {
+// outside replaces the matches of a pattern, except those that spared reports by the characters before and after them.
+func outside(pattern *regexp.Regexp, text string, by func(string) string, spared func(found string, before, after byte) bool) string {
 	var out strings.Builder
 	last := 0
 	for _, at := range pattern.FindAllStringIndex(text, -1) {
 		found := text[at[0]:at[1]]
-		var before, behind byte
+		var before, after byte
 		if at[0] > 0 {
 			before = text[at[0]-1]
 		}
 		if at[1] < len(text) {
-			behind = text[at[1]]
+			after = text[at[1]]
 		}
-		if !spared(found, before, behind) {
+		if !spared(found, before, after) {
 			out.WriteString(text[last:at[0]] + by(found))
 			last = at[1]
 		}
@@ -204,8 +210,8 @@ func inWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// wordPattern: a long name is taken out of the middle of words too, as in alice2; a short one only where it stands for
-// itself, because it is a part of many words.
+// wordPattern: a long name is replaced inside words too, as in alice2; a short one only as a word of its own, because
+// it is a part of many words.
 func wordPattern(name string) string {
 	if len(name) < long || digits(name) {
 		return `(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(name) + `($|[^a-z0-9])`
@@ -217,40 +223,40 @@ func (s *Scrubber) word(text string, w Secret, pattern *regexp.Regexp) string {
 	if !pattern.MatchString(text) {
 		return text
 	}
-	stand := s.stand(w.Kind, strings.ToLower(w.Text))
+	replaced := s.replacement(w.Kind, strings.ToLower(w.Text))
 	if len(w.Text) >= long && !digits(w.Text) {
-		return pattern.ReplaceAllLiteralString(text, stand)
+		return pattern.ReplaceAllLiteralString(text, replaced)
 	}
-	for range 2 { // the sign between two names belongs to one match only
-		text = pattern.ReplaceAllString(text, "${1}"+stand+"${2}")
+	for range 2 { // the character between two names belongs to only one match
+		text = pattern.ReplaceAllString(text, "${1}"+replaced+"${2}")
 	}
 	return text
 }
 
-// page reports whether a URL is one of a vendor's pages, which our own texts name.
+// page reports whether a URL is a vendor's page, which gpuard's own texts link to.
 func page(u string) bool {
 	scheme, rest, _ := strings.Cut(u, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	return (scheme == "https" || scheme == "http") && public(host) && !strings.ContainsAny(rest, "?@")
 }
 
-// public are hosts of documentation. What lies below names nobody.
+// public reports hosts of documentation, whose paths identify no one.
 func public(host string) bool {
 	return slices.ContainsFunc([]string{"nvidia.com", "pytorch.org", "tensorflow.org", "onnxruntime.ai", "python.org", "docker.com", "kernel.org", "docs.jax.dev"},
 		func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
 }
 
-// address replaces an address, and keeps what is none: a version, ::, and what every machine calls itself.
+// address replaces an address, except a version, ::, and addresses that every machine has.
 func (s *Scrubber) address(a string) string {
 	plain := strings.Trim(a, "0:.") == "" || a == "127.0.0.1" || a == "::1"
 	if plain || s.keep[a] {
 		return a
 	}
-	return s.stand("address", strings.ToLower(a))
+	return s.replacement("address", strings.ToLower(a))
 }
 
-// uuid numbers identifiers of devices and keeps their form: a machine file with them can be read, and a first part
-// still names the device that it named.
+// uuid numbers identifiers of devices and keeps their form: a machine file with them stays valid, and a shortened
+// identifier still means the same device.
 func (s *Scrubber) uuid(u string) string {
 	prefix := ""
 	if strings.EqualFold(u[:min(3, len(u))], "GPU") || strings.EqualFold(u[:min(3, len(u))], "MIG") {
@@ -258,7 +264,7 @@ func (s *Scrubber) uuid(u string) string {
 	}
 	u = strings.ToLower(u)
 	_, rest, whole := strings.Cut(u, "-")
-	if len(rest) < 27 { // a part of one: which one is known when that was seen
+	if len(rest) < 27 { // a shortened one: it is resolved if the whole one was seen
 		for key, said := range s.said {
 			if seen, ok := strings.CutPrefix(key, "uuid\x00"); ok && strings.HasPrefix(seen, u) {
 				return prefix + said
@@ -276,7 +282,7 @@ func (s *Scrubber) uuid(u string) string {
 	return prefix + s.said[key] + "-0000-0000-0000-000000000000"
 }
 
-// JSON scrubs the texts of a JSON value and keeps its keys and form. The values of some keys are secret as a whole.
+// JSON scrubs the texts of a JSON value and keeps its keys and form. The values of some keys are removed as a whole.
 func (s *Scrubber) JSON(data []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -309,11 +315,11 @@ func (s *Scrubber) value(key string, v any) any {
 		switch {
 		case v == "":
 		case key == "user" && !common(v):
-			return s.stand(User, strings.ToLower(v))
+			return s.replacement(User, strings.ToLower(v))
 		case key == "command":
 			return s.Text(s.command(v))
 		case strings.HasPrefix(key, "serial"):
-			return s.stand("serial", v)
+			return s.replacement("serial", v)
 		}
 		return s.Text(v)
 	}

@@ -59,7 +59,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLongestFirst: a name within a name, and a folder right below the root with a blank in it.
+// TestLongestFirst: a name inside another name, and a folder with a blank directly in the root folder.
 func TestLongestFirst(t *testing.T) {
 	s := New([]Secret{{User, "carol"}, {User, "caroline"}, {Path, "/My Files"}, {Path, "/My Files/and more"}, {Path, "/"}}, nil)
 	if got := s.Text("/My Files/and more, /My Files, caroline, carol"); got != "/name-1/name-2, /name-1, user-1, user-2" {
@@ -67,7 +67,7 @@ func TestLongestFirst(t *testing.T) {
 	}
 }
 
-// TestSameWord: what is the same before is the same afterwards, in every text of one scrubber, and what differs differs.
+// TestSameWord: equal secrets have equal replacements in every text of one scrubber, and different ones different.
 func TestSameWord(t *testing.T) {
 	s := alices()
 	first := s.Text("/data1/a7/x 10.0.0.5 carol@x.org GPU-fa4e0000-0000-4000-8000-0000000000aa")
@@ -106,7 +106,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// FuzzScrub: no secret that was named survives, wherever it stands, nor one that its form betrays.
+// FuzzScrub: no listed secret remains anywhere, nor one that is recognized by its form.
 func FuzzScrub(f *testing.F) {
 	f.Add("alice", "gpu01", "/home/", "/x")
 	f.Add("bob42", "n01.cs", "of ", ", since")
@@ -133,7 +133,8 @@ func FuzzScrub(f *testing.F) {
 	})
 }
 
-// fair are names of five letters and more that no replacement contains: shorter ones are replaced as whole words only.
+// fair reports names of five letters and more that no replacement contains: shorter ones are replaced only as whole
+// words.
 func fair(name string) bool {
 	if len(name) < 5 || len(name) > 40 || common(name) {
 		return false

@@ -13,25 +13,25 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// Placement remembers the GPUs of services with each: gpu, by service and ordinal, so that a node keeps its GPU when all is
-// started anew, and when another GPU fails or is added.
+// Placement records the GPUs of services with each: gpu, by service and ordinal, so that an instance keeps its GPU when
+// all are restarted, and when another GPU fails or is added.
 type Placement map[string][]gpu.UUID
 
-// place is where an instance goes.
+// place is the target of an instance.
 type place struct {
 	ordinal int
 	device  gpu.UUID
 	refused string
 }
 
-// pinned reports whether the file names the GPUs, which then have the ordinals of that list.
+// pinned reports whether the file names the GPUs; the ordinals then follow its list.
 func (s *Service) pinned() bool {
 	return slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == "device" })
 }
 
-// places gives an ordinal to every GPU that the service may have, and says what to remember. A GPU that had an ordinal before
-// keeps it; one that is gone leaves its own empty, so that no other moves, and so does one that the file does not allow any
-// more; a new one gets the next. Where all are others than before it begins anew.
+// places gives an ordinal to every GPU that the service may have, and returns the placement to record. A GPU keeps its
+// ordinal. A GPU that is gone or no longer allowed leaves its ordinal unused, so that no other moves; a new one gets
+// the next. If no GPU is the same as before, numbering starts again.
 func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *diagnostic.One) {
 	spec, wrong := s.limits(on.Defaults)
 	if wrong != nil {
@@ -67,7 +67,7 @@ func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *di
 	return out, before, nil
 }
 
-// listed gives the GPUs that the file names the ordinals of that list.
+// listed gives the GPUs that the file names their ordinals in that list.
 func (s *Service) listed(spec job.Spec, on Ground) (out []place) {
 	for n, name := range spec.Devices {
 		one := spec
@@ -85,7 +85,7 @@ func (s *Service) listed(spec job.Spec, on Ground) (out []place) {
 	return out
 }
 
-// unplaced is why the machine has no GPU for the spec.
+// unplaced is the reason why the machine has no GPU for the spec.
 func unplaced(spec job.Spec, on Ground) string {
 	spec.Command = nil
 	_, refusal := pick.Place(spec, on.Machine, nil, on.In)
@@ -99,7 +99,7 @@ func present(m gpu.Machine, id gpu.UUID) bool {
 	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.UUID == id })
 }
 
-// limits reads those of the flags that say which GPUs a service may have, and of the defaults of flags.
+// limits reads the flags, and defaults of flags, that restrict a service's GPUs.
 func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagnostic.One) {
 	spec.GPUs = 1
 	flags := slices.Clone(s.Flags)

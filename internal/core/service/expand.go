@@ -16,17 +16,18 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// Ground is what a project becomes instances on.
+// Ground is the machine and the settings with which a project is expanded.
 type Ground struct {
 	Machine   gpu.Machine
-	In        pick.Context      // what this caller may not see: Hidden, Parent
-	Placement Placement         // of the last time
+	In        pick.Context      // limits of this caller: Hidden, Parent
+	Placement Placement         // from the last expansion
 	Files     map[string][]Pair // content of each of EnvFiles
-	Defaults  []policy.Default  // of flags that a service does not have
+	Defaults  []policy.Default  // for flags that a service does not set
 }
 
-// Expand makes the instances of a project, dependencies first, else in the order of the file, and what to remember of their
-// placement. Each has its Hash. The error is a *mistake.Many: a template that cannot be filled in, or a flag that cannot be read.
+// Expand makes the instances of a project, dependencies first, otherwise in the order of the file, and the placement to
+// record. Each instance has its Hash. The error is a *diagnostic.Many: a template that cannot be filled in, or a flag
+// that cannot be read.
 func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	out, kept := []Instance{}, Placement{}
 	wrong := &diagnostic.Many{File: p.File}
@@ -50,7 +51,7 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	return out, kept, nil
 }
 
-// spread is where the instances of a service go; what to remember goes into kept.
+// spread places the instances of a service; the placement to record is added to kept.
 func (s *Service) spread(on Ground, kept Placement) ([]place, *diagnostic.One) {
 	places := []place{}
 	if !s.Each {
@@ -66,7 +67,7 @@ func (s *Service) spread(on Ground, kept Placement) ([]place, *diagnostic.One) {
 	return places, wrong
 }
 
-// inOrder puts services behind those that they depend on.
+// inOrder sorts services after their dependencies.
 func inOrder(services []Service) []Service {
 	var out []Service
 	seen := map[string]bool{}
@@ -88,7 +89,7 @@ func inOrder(services []Service) []Service {
 	return out
 }
 
-// InstanceName is what the instance of an ordinal is called: one alone has the name of its service.
+// InstanceName is the name of the instance with an ordinal; a single instance has the name of its service.
 func (s *Service) InstanceName(ordinal int) string {
 	if !s.Each && s.Replicas == 1 {
 		return s.Name
@@ -150,7 +151,7 @@ func (f *filler) command(list []string, split bool) []string {
 	return out
 }
 
-// flags keeps the place of each flag in the list: a fault of one is a fault of that key in the file.
+// flags keeps the order of the file, so that an error of a flag can be reported at its key.
 func (s *Service) flags(device gpu.UUID, f *filler) []string {
 	out := []string{}
 	for _, flag := range s.Flags {
@@ -169,8 +170,8 @@ func (s *Service) flags(device gpu.UUID, f *filler) []string {
 	return out
 }
 
-// env is sorted, so that variables that change places in the file start nothing anew. Of a name that stands twice the last
-// one counts, and env comes behind env_file.
+// env is sorted, so that a new order of variables in the file does not restart instances. Of a name that is there twice
+// the last one counts, and env overrides env_file.
 func (s *Service) env(files map[string][]Pair, f *filler) []string {
 	values := map[string]string{}
 	for _, path := range s.EnvFiles {
@@ -189,14 +190,14 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 	return out
 }
 
-// InRound is the instance in another round: another Hash, so that it is started anew though nothing else changed. Whoever wants
-// an instance that is over or ending with the same Hash has to say so in this way.
+// InRound is the instance with another round, and so another Hash: it is started again without any other change. A
+// caller that wants to restart an instance that has ended or is ending must use this.
 func (i Instance) InRound(n int) Instance {
 	i.Round = n
 	of := i
 	of.Hash, of.Refused, of.Policy = "", "", nil
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
-	if i.Device != "" { // chosen already: what else the file allows is for others
+	if i.Device != "" { // the GPU is chosen already, so the flags that choose GPUs do not change the hash
 		of.Flags = slices.DeleteFunc(of.Flags, choosing)
 	}
 	if i.Policy != nil {
@@ -207,7 +208,7 @@ func (i Instance) InRound(n int) Instance {
 		of.Flags = append(of.Flags, slices.Sorted(slices.Values(filled))...)
 	}
 	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
-	text, _ := json.Marshal(of) // of strings and numbers: it cannot fail
+	text, _ := json.Marshal(of) // strings and numbers can always be encoded
 	sum := sha256.Sum256(text)
 	i.Hash = hex.EncodeToString(sum[:8])
 	return i
@@ -218,7 +219,7 @@ func choosing(flag string) bool {
 	return name == "--exclude" || name == "--model" || name == "--min-compute"
 }
 
-// Try reports why a text cannot be filled in, or not be cut into words where split says so, as Expand would.
+// Try reports why Expand could not fill in a text or, with split, not split it into words.
 func (s *Service) Try(text string, split bool) error {
 	for _, ordinal := range []int{0, max(1, s.Replicas) - 1} {
 		f := filler{terms: terms{Ordinal: ordinal, Replicas: max(1, s.Replicas), Service: s.Name}}

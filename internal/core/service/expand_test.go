@@ -51,7 +51,7 @@ func expanded(t *testing.T, p *Project, on Ground) ([]Instance, Placement) {
 	return list, kept
 }
 
-// TestEach: which GPUs a service with each: gpu has instances on.
+// TestEach: the GPUs on which a service with each: gpu has instances.
 func TestEach(t *testing.T) {
 	four, mixed := invent(t, "demo:4xA100-80GB"), invent(t, "demo:2xA100-80GB+2xL4")
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestPlacement: nodes keep their GPUs and names, whatever comes and goes around them.
+// TestPlacement: instances keep their GPUs and names while others come and go.
 func TestPlacement(t *testing.T) {
 	four, six := invent(t, "demo:4xA100-80GB"), invent(t, "demo:6xA100-80GB")
 	first, kept := expanded(t, node(), Ground{Machine: four})
@@ -120,7 +120,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestExpand: all that an instance is made of.
+// TestExpand: all parts of an instance.
 func TestExpand(t *testing.T) {
 	p := &Project{Name: "shop", File: "/p/gpuard.yaml", Services: []Service{
 		{Name: "web", Replicas: 2, Command: []string{"serve", "--on={{.Ordinal}} of {{.Replicas}}"}, Restart: Always, WorkDir: "/p/{{.Service}}",

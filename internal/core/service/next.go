@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Do is what has to be done about an instance.
+// Do is an action on an instance.
 type Do string
 
-// What can be done.
+// Values of Do.
 const (
-	Start Do = "start" // a keeper is missing: one that finds processes of the instance adopts them
+	Start Do = "start" // a keeper is missing: a new one adopts the instance's living processes
 	End   Do = "end"
 )
 
-// Action is one step towards what is wanted.
+// Action is one step towards the wanted state.
 type Action struct {
 	Do       Do
 	Instance string
 }
 
-// Next returns what can be done now so that what is wanted comes about, at most one Start. It is asked again after every change
-// of what is seen; a keeper that was just started and has not written anything counts as seen with Kept and no State. An End is
-// named until its keeper has written that it ends.
+// Next returns the actions that can be done now to reach the wanted state, at most one Start. The caller calls it again
+// after every change. A keeper that was just started and has written no record counts as seen with Kept and no State.
+// An End is repeated until the keeper has recorded it.
 //
-// Ends go in the reverse order of dependencies. Starts go one by one, so that GPUs are claimed in an order that does not change:
-// instances with a GPU of their own first, then those that have had one, then the rest, each in the order of wanted. What shall
-// be started anew holds back what comes behind it until it is gone, or its GPU would be taken.
+// Ends are in the reverse order of dependencies. Starts are one by one, so that GPUs are claimed in a fixed order:
+// instances with a GPU of their own first, then those that have had one, then the rest, each in the order of wanted. An
+// instance that must be restarted delays the starts after it until it has ended, because they could take its GPU.
 func Next(wanted []Instance, seen map[string]Seen) []Action {
-	l := look{wanted: wanted, seen: seen}
+	l := view{wanted: wanted, seen: seen}
 	actions := l.ends()
 	if name := l.start(); name != "" {
 		actions = append(actions, Action{Start, name})
@@ -38,9 +38,9 @@ func Next(wanted []Instance, seen map[string]Seen) []Action {
 	return actions
 }
 
-// Held says why instances that are wanted are not started: "waits for db-0 to be ready". Others have no entry.
+// Held says why wanted instances are not started: "waits for db-0 to be ready". Others have no entry.
 func Held(wanted []Instance, seen map[string]Seen) map[string]string {
-	l := look{wanted: wanted, seen: seen}
+	l := view{wanted: wanted, seen: seen}
 	why := map[string]string{}
 	for _, i := range wanted {
 		switch {
@@ -55,20 +55,20 @@ func Held(wanted []Instance, seen map[string]Seen) map[string]string {
 	return why
 }
 
-// look is one look at a project.
-type look struct {
+// view is the state of a project at one moment.
+type view struct {
 	wanted []Instance
 	seen   map[string]Seen
 }
 
-// alive reports whether anything of an instance is there.
-func (l *look) alive(name string) bool { return l.seen[name].Kept || l.seen[name].Orphaned }
+// alive reports whether the keeper or a process of an instance lives.
+func (l *view) alive(name string) bool { return l.seen[name].Kept || l.seen[name].Orphaned }
 
-// over reports whether an instance has come to its end and is not started again by itself.
+// over reports whether an instance has ended and is not restarted automatically.
 func (s State) over() bool { return s == Done || s == Failed || s == Refused }
 
-// stale reports whether an instance lives as something that is not wanted, or not wanted any more.
-func (l *look) stale(name string) bool {
+// stale reports whether an instance lives but is not wanted in that form any more.
+func (l *view) stale(name string) bool {
 	if !l.alive(name) || l.fresh(name) {
 		return false
 	}
@@ -76,16 +76,17 @@ func (l *look) stale(name string) bool {
 	return i < 0 || l.seen[name].Hash != l.wanted[i].Hash
 }
 
-// fresh reports whether a keeper has not written yet as what it was started. It was started as what was wanted then; what
-// became of that it writes soon.
-func (l *look) fresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
+// fresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted then;
+// its record will say more.
+func (l *view) fresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
 
-func (l *look) find(name string) int {
+func (l *view) find(name string) int {
 	return slices.IndexFunc(l.wanted, func(i Instance) bool { return i.Name == name })
 }
 
-// ends are the instances that can be asked to end now: nothing that depends on them, as they were started, has still to go.
-func (l *look) ends() []Action {
+// ends lists the instances that can be asked to end now: those without living dependents, by the dependencies recorded
+// at their start.
+func (l *view) ends() []Action {
 	var stale []string
 	for name := range l.seen {
 		if l.stale(name) {
@@ -104,7 +105,7 @@ func (l *look) ends() []Action {
 			actions = append(actions, Action{End, name})
 		}
 	}
-	if len(actions) == 0 && !slices.ContainsFunc(stale, l.ending) { // instances of different files may depend on each other in a ring
+	if len(actions) == 0 && !slices.ContainsFunc(stale, l.ending) { // instances of different versions of the file may depend on each other in a cycle
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
 		}
@@ -112,19 +113,19 @@ func (l *look) ends() []Action {
 	return actions
 }
 
-// ending reports whether a keeper ends its instance. One that was killed meanwhile does not any more.
-func (l *look) ending(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
+// ending reports whether a living keeper ends its instance.
+func (l *view) ending(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
 
 // start is the instance to start now; "" when there is none.
-func (l *look) start() string {
+func (l *view) start() string {
 	for _, i := range l.wanted {
 		if l.seen[i.Name].Orphaned && l.missing(i) {
-			return i.Name // it runs; it only lacks somebody who looks after it
+			return i.Name // its processes run, only the keeper is missing
 		}
 	}
 	for name, s := range l.seen {
 		if s.Kept && (s.State == Starting || l.fresh(name)) {
-			return "" // its turn to claim
+			return "" // it is its turn to claim
 		}
 	}
 	for _, i := range l.line() {
@@ -139,7 +140,7 @@ func (l *look) start() string {
 }
 
 // line is the order of claims.
-func (l *look) line() []Instance {
+func (l *view) line() []Instance {
 	rank := func(i Instance) int {
 		pinned := slices.ContainsFunc(i.Flags, func(f string) bool { return strings.HasPrefix(f, "--device=") })
 		switch {
@@ -155,14 +156,14 @@ func (l *look) line() []Instance {
 	return out
 }
 
-// missing reports whether a wanted instance has nobody who looks after it, and is not over either.
-func (l *look) missing(i Instance) bool {
+// missing reports whether a wanted instance has no keeper and is not over.
+func (l *view) missing(i Instance) bool {
 	s := l.seen[i.Name]
 	return !s.Kept && !l.stale(i.Name) && (s.Hash != i.Hash || !s.State.over())
 }
 
-// lacks says what an instance depends on and is not so; "" when it can be started.
-func (l *look) lacks(i Instance) string {
+// lacks says which dependency of an instance is not met; "" when it can be started.
+func (l *view) lacks(i Instance) string {
 	for _, d := range i.After {
 		for _, of := range l.wanted {
 			if of.Service == d.Service {
@@ -175,8 +176,8 @@ func (l *look) lacks(i Instance) string {
 	return ""
 }
 
-// unmet says how a condition of an instance is not met.
-func (l *look) unmet(of Instance, until Condition) string {
+// unmet says how a condition is not met by an instance.
+func (l *view) unmet(of Instance, until Condition) string {
 	s := l.seen[of.Name]
 	current := s.Hash == of.Hash
 	switch {

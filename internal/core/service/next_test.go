@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// TestNext: one look each. wanted lists instances as NAME#HASH<SERVICE (depends on) or <SERVICE+ (until done), ! for refused;
-// seen lists NAME#HASH=state with k (kept), o (orphaned), r (ready), and <SERVICE.
+// TestNext: each case is one state. wanted lists instances as NAME#HASH<SERVICE (depends on) or <SERVICE+ (until done),
+// ! for refused; seen lists NAME#HASH=state with k (kept), o (orphaned), r (ready), and <SERVICE.
 func TestNext(t *testing.T) {
 	for _, c := range []struct{ name, wanted, seen, want, held string }{
 		{"nothing", "", "", "", ""},
@@ -28,7 +28,7 @@ func TestNext(t *testing.T) {
 		{"changed", "a#2 b#1", "a#1=running,k", "end a", ""},
 		{"changed and ending", "a#2 b#1", "a#1=ending,k", "", ""},
 		{"gone from the file", "b#1", "a#1=running,k b#1=running,k", "end a", ""},
-		{"nobody looks after it", "a#1 b#1", "a#1=running,o b#1=starting,k", "start a", ""},
+		{"no keeper", "a#1 b#1", "a#1=running,o b#1=starting,k", "start a", ""},
 		{"nor wants it", "b#1", "a#1=running,o b#1=running,k", "end a", ""},
 		{"killed with its keeper", "a#1", "a#1=running", "start a", ""},
 		{"down", "", "a#1=running,k,<b b#1=running,k", "end a", ""},
@@ -44,7 +44,7 @@ func TestNext(t *testing.T) {
 		{"dependency failed", "b#1 a#1<b c#1", "b#1=failed", "start c", "a waits for b, which failed"},
 		{"dependency was refused", "b#1! a#1<b c#1", "", "start c", "a waits for b, which was refused b cannot"},
 		{"refused but there", "b#1!", "b#1=running,o,r", "start b", ""},
-		{"dependent of what changes goes on", "b#2 a#1<b", "b#1=running,k,r a#1=running,k,r,<b", "end b", ""},
+		{"dependent of what changes continues", "b#2 a#1<b", "b#1=running,k,r a#1=running,k,r,<b", "end b", ""},
 		{"dependent that changes goes first", "b#2 a#2<b", "b#1=running,k,r a#1=running,k,r,<b", "end a", ""},
 	} {
 		wanted, seen := wantedOf(c.wanted), seenOf(c.seen)
@@ -109,17 +109,17 @@ func seenOf(text string) map[string]Seen {
 	return out
 }
 
-// world is a machine that does what Next says, and things of its own accord.
+// world is a machine that does the actions of Next, and has events of its own.
 type world struct {
 	t      *testing.T
 	rng    *rand.Rand
 	wanted []Instance
 	seen   map[string]Seen
-	asked  map[string]bool // to end, and not written yet
+	asked  map[string]bool // asked to end, but no record written yet
 }
 
-// TestNextReaches: files change, keepers and programs are killed, and things take their time; in the end exactly what is wanted
-// lives, nothing was ever started that lived, nor before what it depends on, and what depended on something ended first.
+// TestNextReaches: files change, keepers and programs are killed, and actions take time. In the end exactly the wanted
+// instances live. No living instance was ever started, none before its dependencies, and dependents ended first.
 func TestNextReaches(t *testing.T) {
 	seeds := uint64(40)
 	if os.Getenv("GPUARD_SOAK") != "" {
@@ -146,7 +146,7 @@ func TestNextReaches(t *testing.T) {
 	}
 }
 
-// change is another file: services a to f, of which each may depend on those before it in an order of its own.
+// change is another file: services a to f, each of which may depend on those before it in a random order.
 func (w *world) change() {
 	names := strings.Split("abcdef", "")
 	w.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -169,7 +169,7 @@ func (w *world) change() {
 	}
 }
 
-// kill ends a keeper, and perhaps its program.
+// kill kills a keeper, and perhaps its program.
 func (w *world) kill() {
 	for name, s := range w.seen {
 		if (s.Kept || s.Orphaned) && w.rng.IntN(4) == 0 {
@@ -181,7 +181,7 @@ func (w *world) kill() {
 	}
 }
 
-// progress lets keepers do what they do by themselves; wild ones also fail.
+// progress lets keepers continue on their own; wild ones also fail.
 func (w *world) progress(wild bool) {
 	for _, name := range w.names() {
 		s := w.seen[name]
@@ -196,7 +196,7 @@ func (w *world) progress(wild bool) {
 			delete(w.asked, name)
 		case s.State == "":
 			i := slices.IndexFunc(w.wanted, func(i Instance) bool { return i.Name == name })
-			if i < 0 { // the file was changed in between; what it was started as is not in it any more
+			if i < 0 { // the file has changed since and no longer has the version that was started
 				s.Record = Record{State: Starting, Service: name[:1], Hash: "gone"}
 			} else {
 				s.Record = Record{State: Starting, Service: name[:1], Hash: w.wanted[i].Hash, After: w.wanted[i].After}
@@ -215,7 +215,7 @@ func (w *world) progress(wild bool) {
 	}
 }
 
-// finishes reports whether somebody waits for the end of an instance.
+// finishes reports whether another instance waits for the end of this one.
 func (w *world) finishes(name string) bool {
 	return slices.ContainsFunc(w.wanted, func(i Instance) bool {
 		return slices.ContainsFunc(i.After, func(d Dependency) bool { return d.Service == name[:1] && d.Until == UntilDone })
@@ -230,7 +230,7 @@ func (w *world) names() (out []string) {
 	return out
 }
 
-// act does what Next says, and checks each step against the rules.
+// act does the actions of Next, and checks each against the rules.
 func (w *world) act() {
 	starts := 0
 	for _, a := range Next(w.wanted, w.seen) {
@@ -249,7 +249,7 @@ func (w *world) act() {
 			s.Kept, s.Orphaned = true, false
 		case End:
 			for name, other := range w.seen {
-				ring := slices.ContainsFunc(s.After, func(d Dependency) bool { return true }) // may stand in one
+				ring := slices.ContainsFunc(s.After, func(d Dependency) bool { return true }) // it may be part of a cycle
 				needs := slices.ContainsFunc(other.After, func(d Dependency) bool { return d.Service == s.Service })
 				if name != a.Instance && needs && !ring && (other.Kept || other.Orphaned) && other.State != "" && !w.current(name) {
 					w.t.Errorf("end of %s before %s, which depends on it", a.Instance, name)
@@ -264,7 +264,7 @@ func (w *world) act() {
 		w.seen[a.Instance] = s
 	}
 	if starts > 1 {
-		w.t.Errorf("%d starts at once", starts)
+		w.t.Errorf("%d starts at the same time", starts)
 	}
 }
 
@@ -272,7 +272,7 @@ func (w *world) current(name string) bool {
 	return slices.ContainsFunc(w.wanted, func(i Instance) bool { return i.Name == name && i.Hash == w.seen[name].Hash })
 }
 
-// allowed checks that what an instance depends on is so.
+// allowed checks that the dependencies of an instance are met.
 func (w *world) allowed(i Instance) {
 	if i.Refused != "" {
 		w.t.Errorf("start of %s, which is refused", i.Name)
@@ -288,7 +288,7 @@ func (w *world) allowed(i Instance) {
 	}
 }
 
-// settle lets everything go on without interference until nothing changes, and compares.
+// settle continues without interference until nothing changes, and compares.
 func (w *world) settle(seed uint64) {
 	quiet := 0
 	for round := 0; quiet < 40; round++ {

@@ -7,7 +7,7 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// TestDefaults: of defaults, those that choose GPUs count for each: gpu where the service says nothing else.
+// TestDefaults: defaults that choose GPUs count for each: gpu if the service does not set them.
 func TestDefaults(t *testing.T) {
 	four := invent(t, "demo:4xA100-80GB")
 	one := policy.Default{Flag: "exclude", Value: "1,2"}
@@ -26,7 +26,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestAnewByPolicy: other defaults start an instance anew; other rules, and lines that moved, do not, but they are kept.
+// TestAnewByPolicy: changed defaults restart an instance; changed rules and moved lines do not, but are recorded.
 func TestAnewByPolicy(t *testing.T) {
 	file := func(line int, value string, rules int) *policy.File {
 		f := &policy.File{Path: "/p/gpuard.yaml", Rules: make([]policy.Rule, rules)}

@@ -11,16 +11,17 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// terms is what a template can name.
+// terms are the names that a template can use.
 type terms struct {
 	Ordinal, Replicas int
 	Service, Project  string
 }
 
-// longest is how much a template may become, in bytes: the most that Linux takes as one argument (execve(2), MAX_ARG_STRLEN).
+// longest is the maximum size of a filled-in text, in bytes: Linux's limit for one argument (execve(2),
+// MAX_ARG_STRLEN).
 const longest = 128 << 10
 
-// fill writes a text with what its {{…}} stand for.
+// fill fills in the {{…}} of a text.
 func fill(text string, t terms) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
@@ -33,7 +34,7 @@ func fill(text string, t terms) (string, error) {
 		return "", errors.New("{{define}} and {{block}} are not understood in a template")
 	}
 	if parsed.Tree == nil || parsed.Root == nil {
-		return "", nil // a comment alone
+		return "", nil // only a comment
 	}
 	if err := check(parsed.Root); err != nil {
 		return "", err
@@ -45,7 +46,7 @@ func fill(text string, t terms) (string, error) {
 	return out.String(), nil
 }
 
-// add is the one function beside those of text/template: ports count up from a first one.
+// add is the only function besides those of text/template: it computes ports from a first one.
 func add(numbers ...int) (sum int) {
 	for _, n := range numbers {
 		sum += n
@@ -53,10 +54,10 @@ func add(numbers ...int) (sum int) {
 	return sum
 }
 
-// bounded is a text that does not grow beyond what a command can be given.
+// bounded is a text with the maximum size of an argument.
 type bounded struct{ strings.Builder }
 
-// Write refuses what would make the text too long.
+// Write fails when the text would become too long.
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.Len()+len(data) > longest {
 		return 0, fmt.Errorf("it becomes longer than %d KiB", longest>>10)
@@ -64,14 +65,15 @@ func (b *bounded) Write(data []byte) (int, error) {
 	return b.Builder.Write(data)
 }
 
-// plain leaves out of an error of text/template what is about its program text: "template: text:1:2: executing "text" at <x>: ".
+// plain removes the position in the template from an error of text/template: "template: text:1:2: executing "text" at
+// <x>: ".
 func plain(err error) error {
 	text := regexp.MustCompile(`^template: text:(\d+:)*\s*(executing "text" at )?`).ReplaceAllString(err.Error(), "")
 	return errors.New("the template cannot be filled in: " + text)
 }
 
-// check finds the names that do not exist, also where a template would not come by, and what would make of a template a
-// program of its own.
+// check finds unknown names, also in branches that are not executed, and constructs that would make a program of a
+// template.
 func check(n parse.Node) error {
 	var below []parse.Node
 	switch n := n.(type) {

@@ -84,7 +84,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// FuzzWords: no input panics, and words that are quoted again are the same words.
+// FuzzWords: no input panics, and the words that are quoted again are read as the same words.
 func FuzzWords(f *testing.F) {
 	f.Add("a 'b c' \"d\\\"e\" f\\ g")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -9,13 +9,13 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// assigns reports a word in front of a command that a shell would put into its environment.
+// assigns reports a word before a command that a shell would put into its environment.
 func assigns(text string) bool {
 	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`).MatchString(text)
 }
 
-// words splits a command into words. Where a shell would do more, such as fill in $HOME, the command is refused: the
-// characters themselves are never what was meant.
+// words splits a command into words. A command that uses more of a shell, such as $HOME, is refused, because the
+// literal characters are never intended.
 func words(text string) ([]string, error) {
 	inCommand := false
 	list, err := shellquote.Split(text, func(rest string, begins bool) error {
@@ -41,7 +41,7 @@ func words(text string) ([]string, error) {
 	return list, nil
 }
 
-// computed reports whether a text begins with what a shell replaces by something else.
+// computed reports whether a text begins with something that a shell expands.
 func computed(text string) bool {
 	if text[0] == '`' {
 		return true
@@ -49,7 +49,7 @@ func computed(text string) bool {
 	return len(text) > 1 && text[0] == '$' && (text[1] == '{' || text[1] == '(' || text[1] == '_' || text[1] >= 'A' && text[1] <= 'Z' || text[1] >= 'a' && text[1] <= 'z')
 }
 
-// shellish says what to write in place of something that only a shell does.
+// shellish says what to write instead of syntax that only a shell understands.
 func shellish(text string) error {
 	what := text[:1]
 	switch what {

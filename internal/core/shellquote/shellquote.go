@@ -1,9 +1,11 @@
-// Package shellquote writes words so that a shell reads them as they are.
+// Package shellquote quotes words for shells, and splits texts into words as a shell does. It must not run a shell:
+//
+//	line := shellquote.Words(shellquote.Sh, "python", "my file.py") // python 'my file.py'
 package shellquote
 
 import "strings"
 
-// Sh writes a word for POSIX shells, bash and zsh.
+// Sh quotes a word for POSIX shells, bash and zsh.
 func Sh(word string) string {
 	if plain(word) {
 		return word
@@ -11,7 +13,7 @@ func Sh(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Fish writes a word for fish.
+// Fish quotes a word for fish.
 func Fish(word string) string {
 	if plain(word) {
 		return word
@@ -19,7 +21,7 @@ func Fish(word string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(word) + "'"
 }
 
-// Words writes a command line, each word by how.
+// Words writes a command line; how quotes each word.
 func Words(how func(string) string, words ...string) string {
 	written := make([]string, len(words))
 	for i, w := range words {
@@ -28,7 +30,7 @@ func Words(how func(string) string, words ...string) string {
 	return strings.Join(written, " ")
 }
 
-// plain: these characters mean nothing to any shell. An = does to zsh, at the beginning of a word.
+// plain reports a word without special characters of any shell. An = is special to zsh at the beginning of a word.
 func plain(s string) bool {
 	return s != "" && s[0] != '=' && strings.IndexFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("-_.,:/=+@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// UnclosedError is the quotation mark that has no second one.
+// UnclosedError is a quotation mark without its closing one.
 type UnclosedError byte
 
 func (e UnclosedError) Error() string { return fmt.Sprintf("the quote %c is never closed", byte(e)) }
 
-// Split splits a text into words as a POSIX shell does (Shell Command Language, 2.2 Quoting and 2.3 Token Recognition), and
-// does nothing else of what a shell does. refuse gets the text from each character that no single quote and no backslash
-// protects, between double quotes only from $ and `; begins says that no word has begun before it. Its error ends the
-// splitting, which returns the words so far.
+// Split splits a text into words as a POSIX shell does (Shell Command Language, 2.2 Quoting and 2.3 Token Recognition),
+// without expansions. It calls refuse with the text from each character that is not quoted; between double quotes only
+// from $ and `. begins means that no word has begun before it. An error of refuse ends the splitting, and Split returns
+// the words so far.
 func Split(text string, refuse func(rest string, begins bool) error) (words []string, err error) {
 	s := splitter{rest: text, refuse: refuse}
 	for s.rest != "" && err == nil {
@@ -28,7 +28,7 @@ type splitter struct {
 	refuse func(rest string, begins bool) error
 	words  []string
 	word   strings.Builder
-	in     bool // a word has begun, though it may be empty: ''
+	in     bool // a word has begun, which may be empty: ''
 }
 
 func (s *splitter) end() {
@@ -39,10 +39,10 @@ func (s *splitter) end() {
 	s.in = false
 }
 
-// step reads one character, or all that is quoted.
+// step reads one character, or one quoted part.
 func (s *splitter) step() error {
 	first := s.rest[0]
-	if strings.HasPrefix(s.rest, "\\\n") { // the line goes on in the next one
+	if strings.HasPrefix(s.rest, "\\\n") { // a continued line
 		s.rest = s.rest[2:]
 		return nil
 	}
@@ -74,7 +74,7 @@ func (s *splitter) step() error {
 	return nil
 }
 
-// doubled reads to the second ", where a backslash protects only what could mean something there.
+// doubled reads to the closing ", where a backslash quotes only characters that are special there.
 func (s *splitter) doubled() error {
 	for ; s.rest != ""; s.rest = s.rest[1:] {
 		switch c := s.rest[0]; {

@@ -1,5 +1,10 @@
-// Package space says what a process inside of Linux namespaces can know: which user ids it can tell apart, and whether
-// a folder is the one that the rest of the machine sees. It gets the text of procfs and reads nothing itself.
+// Package space says what a process in Linux namespaces can know: which user ids are distinct, and whether the rest of
+// the machine sees the same folder:
+//
+//	ids := space.Of(uidMap, overflow) // texts of /proc/self/uid_map, /proc/sys/fs/overflowuid
+//	hidden := ids.Hides(uid)
+//
+// It must not read procfs; the caller passes in the texts.
 package space
 
 import (
@@ -8,15 +13,15 @@ import (
 	"strings"
 )
 
-// HiddenUser stands in place of the name of an owner who is hidden.
+// HiddenUser replaces the name of a hidden owner.
 const HiddenUser = "a user that this user namespace hides"
 
-// FirstUserNamespace is the link /proc/PID/ns/user in the machine's own user namespace, which has every id:
+// FirstUserNamespace is the link /proc/PID/ns/user in the machine's initial user namespace, which has every id:
 // PROC_USER_INIT_INO in torvalds/linux include/linux/proc_ns.h.
 const FirstUserNamespace = "user:[4026531837]"
 
-// IDs are the user ids of a user namespace (user_namespaces(7)). An id without a place in it appears as the overflow
-// id, as all others without one do. The zero value is a namespace with every id, such as the machine's own.
+// IDs are the user ids of a user namespace (user_namespaces(7)). All ids that are not mapped in it appear as the
+// overflow id. The zero value is a namespace with every id, such as the machine's own.
 type IDs struct {
 	part     bool
 	overflow uint32
@@ -28,8 +33,8 @@ type span struct{ first, count uint64 }
 // every is how many user ids there are: the last number means "no id".
 const every = 1<<32 - 1
 
-// Of reads /proc/self/uid_map and /proc/sys/fs/overflowuid. A line that cannot be read maps nothing, so that an owner
-// counts as hidden where in doubt.
+// Of parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner counts as
+// hidden in doubt.
 func Of(uidMap, overflow string) IDs {
 	ids := IDs{part: true, overflow: 65534} // the kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h)
 	if n, err := strconv.ParseUint(strings.TrimSpace(overflow), 10, 32); err == nil {
@@ -61,10 +66,10 @@ func Of(uidMap, overflow string) IDs {
 	return ids
 }
 
-// Part reports whether there are ids without a place in this namespace.
+// Part reports whether some ids are not mapped in this namespace.
 func (s IDs) Part() bool { return s.part }
 
-// Overflow is the id as which hidden owners appear; none where nobody is hidden.
+// Overflow is the id of hidden owners; none where no owner can be hidden.
 func (s IDs) Overflow() []uint32 {
 	if !s.part {
 		return nil
@@ -72,8 +77,8 @@ func (s IDs) Overflow() []uint32 {
 	return []uint32{s.overflow}
 }
 
-// Hides reports whether uid tells nothing about who it is: as the owner of a file or process it is the overflow id, and
-// as a number it has no place here.
+// Hides reports whether uid does not identify a user: as the owner of a file or process it is the overflow id, and as a
+// number it is not mapped here.
 func (s IDs) Hides(uid uint32) bool {
 	if !s.part {
 		return false
@@ -89,8 +94,9 @@ func (s IDs) Hides(uid uint32) bool {
 	return true
 }
 
-// StandIn is a number for the hidden owner of a folder of that name. It is the same for each such name, and no visible
-// user has it. Most folders are named after the uid of their owner, so different owners mostly get different numbers.
+// StandIn is a number for the hidden owner of a folder with that name. Equal names have equal numbers, and no visible
+// user has the number. Most folders are named after the uid of their owner, so different owners usually get different
+// numbers.
 func (s IDs) StandIn(folder string) uint32 {
 	if n, err := strconv.ParseUint(folder, 10, 32); err == nil && n < every && s.Hides(uint32(n)) {
 		return uint32(n)

@@ -2,7 +2,7 @@ package space
 
 import "testing"
 
-// TestIDs: only a namespace with every id, each at its own number, is as good as the machine's.
+// TestIDs: only a namespace that maps every id to itself is equivalent to the machine's.
 func TestIDs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		uidMap, overflow string
@@ -36,11 +36,12 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	if zero := (IDs{}); zero.Part() || zero.Hides(65534) {
-		t.Error("the zero value hides somebody")
+		t.Error("the zero value hides an owner")
 	}
 }
 
-// TestStandIn: the number of a hidden owner is nobody's in this namespace, and the same for leases and tickets.
+// TestStandIn: the number of a hidden owner belongs to no user of this namespace, and is the same for leases and
+// tickets.
 func TestStandIn(t *testing.T) {
 	for _, uidMap := range []string{"0 1000 1\n", "0 1000 1\n1 100000 65536\n", "0 0 4294967294\n", "1000 1000 1\n", ""} {
 		ids := Of(uidMap, "65534")
@@ -48,15 +49,15 @@ func TestStandIn(t *testing.T) {
 		for _, folder := range []string{"0", "1000", "1001", "ns-0a1b2c3d", "ns-0a1b2c3e", "4294967295", "4294967296"} {
 			n := ids.StandIn(folder)
 			if !ids.Hides(n) || n == 1<<32-1 || n != ids.StandIn(folder) {
-				t.Errorf("%q: %s stands for %d", uidMap, folder, n)
+				t.Errorf("%q: %s means %d", uidMap, folder, n)
 			}
 			if other, taken := seen[n]; taken && uidMap != "0 0 4294967294\n" {
-				t.Errorf("%q: %d stands for %s and for %s", uidMap, n, other, folder)
+				t.Errorf("%q: %d means %s and for %s", uidMap, n, other, folder)
 			}
 			seen[n] = folder
 		}
 	}
 	if n := Of("1000 1000 1\n", "65534").StandIn("0"); n != 0 {
-		t.Errorf("root's folder stands for %d", n)
+		t.Errorf("root's folder means %d", n)
 	}
 }

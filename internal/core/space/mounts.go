@@ -12,9 +12,9 @@ import (
 type Mount struct {
 	ID      int
 	Device  string // of the file system, as "8:1"
-	Root    string // what of the file system is mounted
-	Point   string // where
-	Slave   bool   // it gets what is mounted into the one it was copied from
+	Root    string // mounted part of the file system
+	Point   string // mount point
+	Slave   bool   // it receives mounts from the namespace that it was copied from
 	Kind    string
 	Source  string
 	Options string // of the file system
@@ -58,26 +58,25 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Sight is whether the rest of the machine sees what a process does in a folder.
+// Sight is whether the rest of the machine sees the files that a process writes to a folder.
 type Sight int
 
-// Unclear is for a process that cannot know it.
+// Unclear: the process cannot find out.
 const (
 	Unclear Sight = iota
 	Common
 	Private
 )
 
-// Mounted is a folder in a mount namespace other than the machine's: the ID of the mount that it is on, and all mounts
-// that are shown there.
+// Mounted is a folder in a mount namespace other than the machine's: the ID of its mount, and all visible mounts.
 type Mounted struct {
 	On  int
 	All []Mount
 }
 
-// Sight says whether the machine sees the folder. why is the reason for Private, and for Unclear where it is Private if
-// this is a container. A namespace does not show the mounts of the machine's own one, but those that were copied from
-// there can mostly be told from those that were made inside.
+// Sight says whether the machine sees the folder. why is the reason for Private, and for Unclear, where it is Private
+// if this is a container. A namespace does not list the mounts of the machine's own one, but mounts that were copied
+// from there can usually be distinguished from those made inside.
 func (m Mounted) Sight() (s Sight, why string) {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
 	if i < 0 { // mounts that cannot be reached from the root folder are not listed
@@ -103,8 +102,8 @@ func (m Mounted) Sight() (s Sight, why string) {
 	return Unclear, ""
 }
 
-// owner is who mounted a tmpfs: the kernel shows it in the machine's ids, and leaves root out (shmem_show_options in
-// mm/shmem.c).
+// owner is the user who mounted a tmpfs: the kernel reports its uid in the machine's ids, and omits root
+// (shmem_show_options in mm/shmem.c).
 func (m Mount) owner() int {
 	if m.Kind != "tmpfs" {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMounts: names as the kernel writes them, and lines that no kernel writes.
+// TestMounts: names with the kernel's escapes, and malformed lines.
 func TestMounts(t *testing.T) {
 	all := Mounts(`21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,uid=7
 36 21 0:30 / /mnt/with\040space\134and\011tab rw,nosuid master:4 propagate_from:2 - tmpfs tmpfs rw,uid=7,gid=7
@@ -29,8 +29,7 @@ short line
 	}
 }
 
-// TestSight: mount namespaces as systemd, containers and people make them. The mount that carries the folder is number
-// 9.
+// TestSight: mount namespaces of systemd, containers and users. The mount of the folder is number 9.
 func TestSight(t *testing.T) {
 	const root, run = "1 0 8:1 / / rw shared:40 master:1 - ext4 /dev/sda1 rw\n", "2 1 0:24 / /run rw shared:41 master:5 - tmpfs tmpfs rw,mode=755\n"
 	for name, tt := range map[string]struct {
@@ -66,7 +65,7 @@ func TestSight(t *testing.T) {
 		"podman run --pid host":                      {"1 0 0:99 / / rw - fuse.fuse-overlayfs fuse-overlayfs rw\n9 1 0:98 / /run rw - tmpfs tmpfs rw,uid=1000,gid=1000\n", Private, "by uid 1000"},
 		"a live system":                              {"9 0 0:20 / / rw - overlay overlay rw\n", Unclear, "this is a container"},
 		"chroot":                                     {"7 1 0:4 / /proc rw - proc proc rw\n", Private, "this is a chroot"},
-		"chroot into another disk":                   {"9 1 8:17 / / rw - ext4 /dev/sdb1 rw\n", Common, ""}, // which cannot be told from the machine's own
+		"chroot into another disk":                   {"9 1 8:17 / / rw - ext4 /dev/sdb1 rw\n", Common, ""}, // cannot be distinguished from the machine's own
 	} {
 		got, why := (Mounted{On: 9, All: Mounts(tt.mounts)}).Sight()
 		if got != tt.want || !strings.Contains(why, tt.why) || (why == "") != (tt.why == "") {

@@ -1,9 +1,11 @@
-// Package suggest finds the word that was probably meant by one that nobody knows.
+// Package suggest finds the known word that an unknown one probably means. It must not know where the words come from:
+//
+//	suggest.Word("replcias", []string{"image", "replicas"}) // "replicas"
 package suggest
 
 import "strings"
 
-// Word is the known word that was probably meant, "" when none is near. Case, - and _ do not count.
+// Word is the known word that was probably meant, "" when none is similar. Case, - and _ are ignored.
 func Word(word string, known []string) string {
 	joined := strings.NewReplacer("-", "", "_", "")
 	plain := func(s string) string { return joined.Replace(strings.ToLower(s)) }
@@ -24,10 +26,10 @@ func Word(word string, known []string) string {
 	return best
 }
 
-// longest is how many bytes a word may have that is still a slip of another.
+// longest is the size in bytes up to which a word is compared.
 const longest = 64
 
-// Distance counts the letters to insert, remove, replace or swap with the next between two words.
+// Distance counts the letters to insert, remove, replace or swap with the next to turn one word into the other.
 func Distance(a, b string) int {
 	if len(a) > longest || len(b) > longest {
 		return max(len(a), len(b))

@@ -12,21 +12,21 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// Command makes the words of each run.
+// Command makes the command line of each run.
 type Command struct {
-	Unused []string // parameters that no word asks for
+	Unused []string // parameters that no word uses
 
 	grid  *Grid
 	words []word
 }
 
-// word is a template, or a text that is none.
+// word is a template, or a literal text.
 type word struct {
 	text string
-	made *template.Template // nil: text as it is
+	made *template.Template // nil: a literal text
 }
 
-// unknown is the error about a word that asks for a parameter that there is not.
+// unknown is the error of a word with an unknown parameter.
 func unknown(word, name string, known []string) error {
 	known = append(slices.Clone(known), ordinal)
 	if meant := suggest.Word(name, known); meant != "" {
@@ -35,15 +35,15 @@ func unknown(word, name string, known []string) error {
 	return fmt.Errorf("cannot use %q: there is no parameter %s, only %s", word, name, strings.Join(known, ", "))
 }
 
-// Parse reads the words of a command, each of them a template of its own over the parameters and .Ordinal: what a parameter
-// holds never becomes two words. The words of a Grid with Commands are those, and no templates.
+// Parse reads the words of a command, each as a separate template with the parameters and .Ordinal, so that a
+// parameter's value never becomes two words. A Grid with Commands has its words already, which are no templates.
 func Parse(words []string, g *Grid) (*Command, error) {
 	c := &Command{grid: g}
 	if g.Commands != nil {
 		return c, nil
 	}
 	if len(words) == 0 {
-		return nil, errors.New("cannot start anything: there is no command; write it behind --, such as: gpuard sweep --over seed=1..5 -- python train.py --seed {{.seed}}")
+		return nil, errors.New("cannot start anything: there is no command; write it after --, such as: gpuard sweep --over seed=1..5 -- python train.py --seed {{.seed}}")
 	}
 	used := map[string]bool{}
 	for _, text := range words {
@@ -62,7 +62,7 @@ func Parse(words []string, g *Grid) (*Command, error) {
 		c.words = append(c.words, w)
 	}
 	c.Unused = slices.DeleteFunc(slices.Clone(g.Names), func(n string) bool { return used[n] })
-	if g.Len() > 0 { // a mistake in a template shows in the first run
+	if g.Len() > 0 { // an error that only execution shows appears in the first run
 		if _, err := c.Words(0); err != nil {
 			return nil, err
 		}
@@ -70,10 +70,10 @@ func Parse(words []string, g *Grid) (*Command, error) {
 	return c, nil
 }
 
-// add is for numbers that count with the run, such as ports: {{add 8001 .Ordinal}}.
+// add computes numbers from the run's number, such as ports: {{add 8001 .Ordinal}}.
 func add(a, b int) int { return a + b }
 
-// plainTemplate is what is wrong with a template, without the name and line that it has not.
+// plainTemplate removes the template's name and line from its error: the user has given neither.
 func plainTemplate(err error) string {
 	text := strings.TrimPrefix(err.Error(), "template: ")
 	if _, rest, found := strings.Cut(text, ": "); found {
@@ -82,7 +82,7 @@ func plainTemplate(err error) string {
 	return strings.TrimPrefix(text, "executing \"\" at ")
 }
 
-// asked lists the names that a template asks of its data.
+// asked lists the names that a template uses.
 func asked(n parse.Node) []string {
 	names := map[string]bool{}
 	var walk func(parse.Node)
@@ -160,8 +160,7 @@ func (c *Command) Words(i int) ([]string, error) {
 	return out, nil
 }
 
-// Programs are the first words of the runs, as far as they can be known without making every run: of a template the one of the
-// first run.
+// Programs are the first words of all runs, without making every run: of a template only that of the first run.
 func (c *Command) Programs() []string {
 	if c.grid.Commands == nil {
 		words, err := c.Words(0)

@@ -11,26 +11,26 @@ import (
 	"strings"
 )
 
-// Result is a run as the tables show it.
+// Result is one run in the tables.
 type Result struct {
 	Run        int               `json:"run"`        // its number, from 0
 	Parameters map[string]string `json:"parameters"` // by name
 	State      string            `json:"state"`      // "ok", "failed", "running" or "not done"
-	Exit       *int              `json:"exit"`       // its exit code; null while there is none, and where a signal ended it
+	Exit       *int              `json:"exit"`       // its exit code; null while there is none, and after a signal
 	Signal     string            `json:"signal"`     // that ended it, such as "SIGKILL"; "" none
 	Starts     int               `json:"starts"`     // how often it was started
-	Seconds    float64           `json:"seconds"`    // that the last start took
+	Seconds    float64           `json:"seconds"`    // duration of the last start
 	Devices    []Device          `json:"devices"`    // of the last start
-	Log        string            `json:"log"`        // what it printed, a path below the sweep's folder
-	Problem    string            `json:"problem"`    // why it could not be started, or what was wrong with the machine; "" nothing
+	Log        string            `json:"log"`        // its output, a path in the sweep's folder
+	Problem    string            `json:"problem"`    // why it could not be started, or a fault of the machine; "" none
 }
 
-// Folder is the place of run i below the sweep's folder: its number, with as many digits as the largest has.
+// Folder is the folder of run i in the sweep's folder: its number, padded to the digits of the largest.
 func Folder(i, runs int) string {
 	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
 }
 
-// Result is the one of run i.
+// Result is the result of run i.
 func (s *State) Result(g *Grid, i int) Result {
 	r := &s.Runs[i]
 	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []Device{}, Log: path.Join(Folder(i, len(s.Runs)), "log")}
@@ -58,13 +58,13 @@ func (s *State) Result(g *Grid, i int) Result {
 	return out
 }
 
-// columns are what the table has beside the parameters.
+// columns are the columns of the table other than the parameters.
 func columns() []string {
 	return []string{"run", "state", "exit", "signal", "starts", "seconds", "devices", "uuids", "log"}
 }
 
-// WriteCSV writes the table of results: one line for each run, the parameters behind its number. A parameter that is called
-// like another column has "param_" before its name.
+// WriteCSV writes the table of results: one line for each run, the parameters after its number. A parameter with the
+// name of another column gets the prefix "param_".
 func (s *State) WriteCSV(w io.Writer, g *Grid) error {
 	out := csv.NewWriter(w)
 	head := columns()[:1:1]
@@ -74,7 +74,7 @@ func (s *State) WriteCSV(w io.Writer, g *Grid) error {
 		}
 		head = append(head, name)
 	}
-	_ = out.Write(append(head, columns()[1:]...)) // what fails is kept, and told by Error
+	_ = out.Write(append(head, columns()[1:]...)) // an error is kept, and returned by Error
 	for i := range s.Runs {
 		r := s.Result(g, i)
 		row := []string{strconv.Itoa(i)}

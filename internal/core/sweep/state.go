@@ -8,16 +8,16 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Kind says what happened to a run.
+// Kind is an event of a run.
 type Kind string
 
-// Kinds of events. A run's life is Begin, Start, End; what is not known of it is Gone.
+// Kinds of events. The events of a run are Begin, Start, End; Gone if its end is unknown.
 const (
-	Begin Kind = "begin" // its process is about to be made
-	Start Kind = "start" // its process is there
-	End   Kind = "end"   // its process has ended, or could not be made
-	Gone  Kind = "gone"  // its process is not there, and nobody saw how it ended: the run is to be done again
-	Again Kind = "again" // it failed, and somebody asked for it again
+	Begin Kind = "begin" // its process is about to be created
+	Start Kind = "start" // its process exists
+	End   Kind = "end"   // its process has ended, or could not be created
+	Gone  Kind = "gone"  // its process does not exist, and its exit status is unknown: the run is repeated
+	Again Kind = "again" // it failed, and the user asked to repeat it
 )
 
 // Event is one line of the journal.
@@ -26,51 +26,51 @@ type Event struct {
 	Run     int       `json:"run"`
 	At      time.Time `json:"at"`
 	PID     int       `json:"pid,omitempty"`
-	Ticks   uint64    `json:"ticks,omitempty"` // of Start: when the process was made, since boot (proc_pid_stat(5), field 22)
+	Ticks   uint64    `json:"ticks,omitempty"` // of Start: start time of the process, since boot (proc_pid_stat(5), field 22)
 	Boot    string    `json:"boot,omitempty"`
 	Lease   string    `json:"lease,omitempty"`
 	Devices []Device  `json:"devices,omitempty"`
 	Exit    int       `json:"exit,omitempty"`    // -1 when a signal ended it
 	Signal  string    `json:"signal,omitempty"`  // that ended it
 	Seconds float64   `json:"seconds,omitempty"` // from its start to its end
-	Stopped bool      `json:"stopped,omitempty"` // it was ended because the sweep was: the run is not done
+	Stopped bool      `json:"stopped,omitempty"` // it was ended because the sweep was stopped: the run is not done
 	Fault   string    `json:"fault,omitempty"`   // of the machine while it ran
 	Problem string    `json:"problem,omitempty"` // why it could not be started
 }
 
-// Device is one that a run had.
+// Device is a device of a run.
 type Device struct {
 	Index int      `json:"index"`
 	UUID  gpu.UUID `json:"uuid"`
 }
 
-// Phase is how far a run is.
+// Phase is the progress of a run.
 type Phase uint8
 
 // Phases of a run.
 const (
-	Waiting Phase = iota // to be started
+	Waiting Phase = iota // not started
 	Begun                // between Begin and Start
 	Running
 	OK     // ended with 0
 	Failed // ended otherwise, and is not started again by itself
 )
 
-// Run is what is known of a run.
+// Run is the state of a run.
 type Run struct {
 	Phase  Phase
 	Starts int
-	Last   Event // End, or where it has not ended what came last
+	Last   Event // End, or the last event of a run that has not ended
 
-	failures int   // since it was last asked for
+	failures int   // since it was last requested
 	begun    Event // its last Begin, or Start
 }
 
-// Born is the event that says which process the run is, while its Phase is Begun or Running.
+// Born is the event that identifies the run's process, while its Phase is Begun or Running.
 func (r *Run) Born() Event { return r.begun }
 
-// Knows reports whether a process, made at that time, is that of some run's Start, also when the run has ended since: who was
-// killed before burying it leaves it there.
+// Knows reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
+// sweep that was killed before it collected a child leaves it there.
 func (s *State) Knows(pid int, ticks uint64) bool {
 	for i := range s.Runs {
 		if e := &s.Runs[i].begun; e.Kind == Start && e.PID == pid && e.Ticks == ticks {
@@ -80,23 +80,23 @@ func (s *State) Knows(pid int, ticks uint64) bool {
 	return false
 }
 
-// Retry is what a failure leads to.
+// Retry is what follows a failure.
 type Retry struct {
 	Times int  `json:"times,omitempty"`
-	Any   bool `json:"any,omitempty"` // also when nothing says that it was the machine's fault
+	Any   bool `json:"any,omitempty"` // also when the failure may not be the machine's fault
 }
 
-// State is what became of all runs so far: the sum of the events.
+// State is the state of all runs: the sum of the events.
 type State struct {
 	Runs  []Run
 	Count Count
 	retry Retry
 }
 
-// Count is how many runs are where.
+// Count is the number of runs by phase.
 type Count struct{ All, Waiting, Running, OK, Failed int }
 
-// NewState is that of a sweep in which nothing has happened.
+// NewState is the state of a sweep without events.
 func NewState(runs int, retry Retry) *State {
 	return &State{Runs: make([]Run, runs), Count: Count{All: runs, Waiting: runs}, retry: retry}
 }
@@ -110,7 +110,7 @@ func (s *State) Read(line []byte) error {
 	return s.Add(e)
 }
 
-// Add adds an event. One that cannot have happened is an error: the journal is of another sweep.
+// Add adds an event. An impossible one is an error: the journal belongs to another sweep.
 func (s *State) Add(e Event) error {
 	if e.Run < 0 || e.Run >= len(s.Runs) {
 		return fmt.Errorf("it names run %d, and there are %d", e.Run, len(s.Runs))
@@ -143,7 +143,7 @@ func (s *State) Add(e Event) error {
 func (s *State) end(r *Run, e Event) {
 	good := e.Exit == 0 && e.Signal == "" && e.Problem == ""
 	switch {
-	case e.Stopped && !good: // one that ended well just then has done its work
+	case e.Stopped && !good: // a run that ended with 0 at that moment is done
 		s.move(r, Waiting)
 	case good:
 		s.move(r, OK)
@@ -176,7 +176,7 @@ func (c *Count) of(p Phase) *int {
 	return &c.Waiting
 }
 
-// Done is how many runs are over for good.
+// Done is the number of runs that are over.
 func (c Count) Done() int { return c.OK + c.Failed }
 
 // In lists the runs of a phase.

@@ -1,5 +1,11 @@
-// Package sweep is the arithmetic of many runs of one command: which parameters each run has, what its words are, what is
-// recorded of it, and what is still to be done. It starts nothing, and opens no file.
+// Package sweep computes the runs of a sweep over parameters: the values and the command line of each run, its record,
+// and the runs that remain:
+//
+//	grid, err := sweep.Product([]string{"lr=0.1,0.01", "seed=1..5"})
+//	cmd, err := sweep.Parse(words, &grid)
+//	args, err := cmd.Words(3) // of run 3
+//
+// It must not start processes or open files.
 package sweep
 
 import (
@@ -9,14 +15,14 @@ import (
 	"strings"
 )
 
-// Most is how many runs a sweep may have: more is a mistake in a range.
+// Most is the limit of runs in a sweep: more is a mistake in a range.
 const Most = 1_000_000
 
-// Grid are the runs of a sweep: either every combination of the Axes, or one run per row, or one per command. Runs count
-// from 0.
+// Grid is the runs of a sweep: every combination of the Axes, or one run per row, or one per command. Runs count from
+// 0.
 type Grid struct {
-	Names    []string   `json:"names"`              // of the parameters, in the order given
-	Axes     [][]string `json:"axes,omitempty"`     // the values of each; of the last they change fastest
+	Names    []string   `json:"names"`              // of the parameters, in their order
+	Axes     [][]string `json:"axes,omitempty"`     // the values of each; those of the last change fastest
 	Rows     [][]string `json:"rows,omitempty"`     // the values of each run
 	Commands [][]string `json:"commands,omitempty"` // the words of each run, which then has no parameters
 }
@@ -51,11 +57,11 @@ func (g *Grid) Values(i int) []string {
 	return out
 }
 
-// ordinal is the name that every run has beside its parameters: its number.
+// ordinal is the additional name of a run's number in templates.
 const ordinal = "Ordinal"
 
-// named checks a parameter's name, which has to be one that a template can ask for.
-func named(name string, before []string) error {
+// checkName checks a parameter's name, which must be valid in a template.
+func checkName(name string, before []string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("a parameter has no name")
@@ -78,7 +84,7 @@ func Product(over []string) (Grid, error) {
 		if !found {
 			return g, fmt.Errorf("cannot read --over %q: write a name and its values, such as --over lr=0.1,0.01 or --over seed=1..5", text)
 		}
-		if err := named(name, g.Names); err != nil {
+		if err := checkName(name, g.Names); err != nil {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
 		values, err := axis(list)
@@ -93,7 +99,7 @@ func Product(over []string) (Grid, error) {
 	return g, nil
 }
 
-// tooMany counts all the same: the number shows which range is wrong.
+// tooMany completes the count for the error, which shows the range that is wrong.
 func tooMany(over []string) error {
 	n := 1.0
 	for _, text := range over {

@@ -221,8 +221,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// FuzzReaders: whatever stands in a flag or a file, nothing panics, nothing is larger than a sweep, and each run has as many
-// values as there are names.
+// FuzzReaders: for any flag or file nothing panics, no grid is larger than a sweep, and each run has as many values as
+// there are names.
 func FuzzReaders(f *testing.F) {
 	for _, seed := range []string{"lr=1..5", "lr=0..1:0.1,x", `a="b,c"`, "a,b\n1,2\n", "python 'a b' # c\n", "{{.a}}", "a=00..1e9", "\xff=\x00"} {
 		f.Add(seed)

@@ -15,12 +15,12 @@ import (
 // eleven values, and none of them is 0.30000000000000004. They have as many decimals as the longest of first and step, and
 // leading zeros where an end has some: 01..10.
 
-// likeRange is what can only be meant as a range; a path such as ../data is none.
+// likeRange reports a text that can only be meant as a range; a path such as ../data is none.
 func likeRange(text string) bool {
 	return regexp.MustCompile(`^[-+0-9.eE]*[0-9.]\.\.[-+0-9.]`).MatchString(text)
 }
 
-// axis reads a list of values and ranges. It is one line of CSV, so a value with a comma stands in double quotes.
+// axis reads a list of values and ranges. It is one line of CSV, so a value with a comma needs double quotes.
 func axis(list string) (values []string, err error) {
 	r := csv.NewReader(strings.NewReader(list))
 	items, err := r.Read()
@@ -30,7 +30,7 @@ func axis(list string) (values []string, err error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("it has no values")
 	case err != nil:
-		return nil, fmt.Errorf(`%w; a value with a comma or a quote stands in double quotes, and a quote in it is written twice`, plainCSV(err))
+		return nil, fmt.Errorf(`%w; put a value with a comma or a quote in double quotes, and write a quote in it twice`, plainCSV(err))
 	}
 	for _, item := range items {
 		switch {
@@ -51,7 +51,7 @@ func axis(list string) (values []string, err error) {
 	return values, nil
 }
 
-// plainCSV is what is wrong, without the place in a line that nobody wrote.
+// plainCSV removes the position from a CSV error: the user has written no such line.
 func plainCSV(err error) error {
 	var at *csv.ParseError
 	if errors.As(err, &at) {
@@ -108,11 +108,11 @@ func numbers(text string) ([]string, error) {
 }
 
 func decimals(number string) int {
-	_, behind, _ := strings.Cut(number, ".")
-	return len(behind)
+	_, decimals, _ := strings.Cut(number, ".")
+	return len(decimals)
 }
 
-// padding is the width of the numbers where an end begins with a zero that says nothing else, 0 where none does.
+// padding is the width of the numbers if an end has leading zeros, otherwise 0.
 func padding(ends ...string) (width int) {
 	zero := false
 	for _, end := range ends {
@@ -134,12 +134,12 @@ func padded(number string, width int) string {
 	return sign + strings.Repeat("0", max(0, width-len(sign)-len(digits))) + digits
 }
 
-// Table reads the rows of a CSV file into one run each. Its first line names the parameters. What a spreadsheet puts in front
-// (a byte order mark) is no part of the first name.
+// Table reads the rows of a CSV file into one run each. Its first line names the parameters. A byte order mark, which
+// spreadsheets write, is not part of the first name.
 func Table(data []byte) (Grid, error) {
 	var g Grid
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
-	r.FieldsPerRecord = -1 // counted here, in words for people
+	r.FieldsPerRecord = -1 // counted here, for a plainer error
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return g, errors.New("it is empty; its first line names the parameters, and each further line is a run")
@@ -148,7 +148,7 @@ func Table(data []byte) (Grid, error) {
 		return g, err
 	}
 	for _, name := range head {
-		if err := named(strings.TrimSpace(name), g.Names); err != nil {
+		if err := checkName(strings.TrimSpace(name), g.Names); err != nil {
 			return g, fmt.Errorf("line 1: %w", err)
 		}
 		g.Names = append(g.Names, strings.TrimSpace(name))
