@@ -72,12 +72,12 @@ func deviceSightings() []sighting {
 		{"xid-errors", "double bit", logged(48), Error},
 		{"xid-errors", "contained just now", xid(94, time.Minute), Warning},
 		{"xid-errors", "contained long ago", xid(94, time.Hour), Info},
-		{"xid-errors", "contained, nobody knows when", second(func(d *gpu.Device) { d.XIDs = []gpu.XID{{Code: 94}} }), Warning},
+		{"xid-errors", "contained, at an unknown time", second(func(d *gpu.Device) { d.XIDs = []gpu.XID{{Code: 94}} }), Warning},
 		{"xid-errors", "contained ten minutes ago", xid(94, 10*time.Minute), Info},
 		{"xid-errors", "a program's fault", xid(31, time.Minute), Info},
 		{"xid-errors", "a note", xid(63, time.Minute), OK},
 		{"xid-errors", "recovery action, which says it itself", second(func(d *gpu.Device) { d.RecoveryAction, d.XIDs = "none", []gpu.XID{{Code: 154}} }), OK},
-		{"xid-errors", "recovery action that nobody tells", xid(154, time.Minute), Error},
+		{"xid-errors", "recovery action that is not reported", xid(154, time.Minute), Error},
 		{"xid-errors", "log of a card that is shown is settled before", change(second(no), func(s *hostinfo.Site) {
 			s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: 79}}})
 		}), OK},
@@ -138,15 +138,15 @@ func deviceSightings() []sighting {
 		{"persistence", "not told", second(no), OK},
 		{"memory-holders", "zombie", held("", row(4242, true), gpu.Process{PID: 4242, GPU: a, State: "Z"}), Warning},
 		{"memory-holders", "zombie in this container", held("docker", row(4242, true), gpu.Process{PID: 4242, GPU: a, State: "Z"}), Warning},
-		{"memory-holders", "of nobody", held("", row(0, false)), Warning},
-		{"memory-holders", "of somebody outside", held("docker", row(0, false)), Info},
+		{"memory-holders", "of no process", held("", row(0, false)), Warning},
+		{"memory-holders", "of a process outside", held("docker", row(0, false)), Info},
 		{"memory-holders", "gone", held("", row(4242, false), gone), Warning},
 		{"memory-holders", "in another PID namespace", held("docker", row(4242, false), gone), Info},
 		{"memory-holders", "of a program of Windows", change(held("", row(4242, false), gone), func(s *hostinfo.Site) { s.Driver.Found.WSL = true }), Info},
 		{"memory-holders", "without a lease", held("", row(4242, false), gpu.Process{PID: 4242, GPU: a, State: "S"}), Info},
 		{"memory-holders", "a desktop", held("", nil, gpu.Process{PID: 99, GPU: a, Kind: gpu.GraphicsProcess, Memory: new(gib)}), Info},
 		{"memory-holders", "a login screen", held("", nil, gpu.Process{PID: 99, GPU: a, Kind: gpu.GraphicsProcess, Memory: new(4 * gpu.MiB)}), OK},
-		{"memory-holders", "nobody", held("", nil), OK},
+		{"memory-holders", "none", held("", nil), OK},
 		{"memory-holders", "no GPU", none(), OK},
 		{"memory-holders", "processes not listed", second(func(d *gpu.Device) { d.Unlisted = "no permission" }), Unknown},
 		{"memory-holders", "leases not readable", change(box(1), func(s *hostinfo.Site) { s.Leftovers = hostinfo.Failed[[]leftover.Row]("no permission") }), Unknown},
@@ -194,7 +194,7 @@ func TestXIDs(t *testing.T) {
 	s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
 	found = checkXID(s)
 	if len(found) != 2 || !strings.HasPrefix(found[0].Seen, "the GPU at 0000:c1:00 reported XID 79 2 times: the GPU") || !strings.HasPrefix(found[1].Seen, "the GPU at 0000:c2:00 reported XID 79: ") {
-		t.Errorf("of two cards that nobody shows: %+v", found)
+		t.Errorf("of two cards that no driver shows: %+v", found)
 	}
 }
 

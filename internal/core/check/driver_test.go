@@ -197,7 +197,7 @@ func driverSightings() []sighting {
 		{"driver-bound", "AMD without a driver", amd(""), Error},
 		{"driver-bound", "AMD", amd("amdgpu"), OK},
 		{"driver-bound", "AMD's driver, which does not answer", change(amd("amdgpu"), func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no") }), OK},
-		{"driver-bound", "AMD without a driver beside NVIDIA", change(unread("no"), func(s *hostinfo.Site) { s.Cards.Found = append(s.Cards.Found, amd("").Cards.Found...) }), OK},
+		{"driver-bound", "NVIDIA, and AMD without a driver", change(unread("no"), func(s *hostinfo.Site) { s.Cards.Found = append(s.Cards.Found, amd("").Cards.Found...) }), OK},
 		{"driver-bound", "none", bound(""), OK},
 		{"driver-bound", "nvidia", box(2), OK},
 		{"driver-bound", "no GPU", none(), OK},
@@ -220,7 +220,7 @@ func driverSightings() []sighting {
 		{"device-nodes", "container without GPUs", files("docker", true), Error},
 		{"device-nodes", "root's container with devices by hand", files("docker", true, "/dev/nvidia0", "/dev/nvidiactl"), Error},
 		{"device-nodes", "container with devices by hand", files("docker", false, "/dev/nvidia0", "/dev/nvidiactl"), Error},
-		{"device-nodes", "nobody makes them", files("", false, "/dev/nvidia0", "/dev/nvidiactl"), Error},
+		{"device-nodes", "no program creates them", files("", false, "/dev/nvidia0", "/dev/nvidiactl"), Error},
 		{"device-nodes", "made when needed", files("", true), OK},
 		{"device-nodes", "no driver", bound(""), OK},
 		{"device-nodes", "WSL", wsl, OK},
@@ -229,7 +229,7 @@ func driverSightings() []sighting {
 			s.Container = "docker"
 			nodes(s, func(n *hostinfo.Node) { n.Problem = "permission denied" })
 		}), Info},
-		{"device-nodes", "AMD beside NVIDIA", change(box(1), func(s *hostinfo.Site) {
+		{"device-nodes", "AMD and NVIDIA", change(box(1), func(s *hostinfo.Site) {
 			s.Cards.Found = append(s.Cards.Found, amd("amdgpu").Cards.Found...)
 			s.Nodes.Found = append(s.Nodes.Found, hostinfo.Node{Path: "/dev/kfd", Problem: "permission denied"})
 		}), Info},
@@ -270,7 +270,7 @@ func driverSightings() []sighting {
 		{"library-version", "only CUDA's", driver(func(d *hostinfo.Driver) { d.CUDALibrary, d.CUDAPath = "535.54.03", "/opt/old/libcuda.so.1" }), Error},
 		{"library-version", "the driver says so", change(unread("cannot use the GPUs: Driver/library version mismatch (NVML 18)"), func(s *hostinfo.Site) { s.Driver.Found.Library = "" }), Error},
 		{"library-version", "the driver says so, and nothing else is known", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver = hostinfo.Failed[hostinfo.Driver]("no /proc") }), Error},
-		{"library-version", "the driver says so, and its module tells no version", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver.Found = hostinfo.Driver{} }), Error},
+		{"library-version", "the driver says so, and its module reports no version", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver.Found = hostinfo.Driver{} }), Error},
 		{"library-version", "container older than the update", change(driver(func(d *hostinfo.Driver) { d.Library = "560.35.03" }), func(s *hostinfo.Site) { s.Container = "docker" }), Error},
 		{"library-version", "forward compatibility", compat("570.26"), Info},
 		{"library-version", "forward compatibility on a desktop card", geforce(compat("570.26")), Error},
@@ -305,7 +305,7 @@ func driverSightings() []sighting {
 		}), Warning},
 		{"devices-shown", "of a container", fewer(func(s *hostinfo.Site) { s.Container = "docker" }), Info},
 		{"devices-shown", "of a job", kept(false), Info},
-		{"devices-shown", "of a job, and the module does not tell the file", change(kept(false), func(s *hostinfo.Site) { s.Cards.Found[2].Minor = nil }), Info},
+		{"devices-shown", "of a job, and the module does not report the file", change(kept(false), func(s *hostinfo.Site) { s.Cards.Found[2].Minor = nil }), Info},
 		{"devices-shown", "given to a virtual machine", fewer(func(s *hostinfo.Site) { s.Cards.Found[2].Driver = "vfio-pci" }), OK},
 		{"devices-shown", "another one is kept", fewer(func(s *hostinfo.Site) {
 			s.Nodes.Found = append(s.Nodes.Found, hostinfo.Node{Path: "/dev/nvidia7", Kept: true, Problem: "operation not permitted"})

@@ -61,7 +61,7 @@ func librarySightings() []sighting {
 		{"cuda-libraries", "parts of two versions", loaderFinds("libcudnn.so.9 /opt/a/libcudnn.so.9 9.1.0", "libcudnn_ops.so.9 /usr/lib/libcudnn_ops.so.9 9.5.1"), Warning},
 		{"cuda-libraries", "the second copy is never loaded", loaderFinds("libcudnn.so.9 /opt/a/libcudnn.so.9 9.1.0", "libcudnn_ops.so.9 /opt/a/libcudnn_ops.so.9 9.1.0",
 			"libcudnn.so.9 /usr/lib/libcudnn.so.9 9.5.1", "libcudnn_ops.so.9 /usr/lib/libcudnn_ops.so.9 9.5.1"), OK},
-		{"cuda-libraries", "two major versions beside each other", loaderFinds("libcudnn.so.8 /a/libcudnn.so.8 8.9.7", "libcudnn_ops.so.9 /b/libcudnn_ops.so.9 9.1.0"), OK},
+		{"cuda-libraries", "two major versions together", loaderFinds("libcudnn.so.8 /a/libcudnn.so.8 8.9.7", "libcudnn_ops.so.9 /b/libcudnn_ops.so.9 9.1.0"), OK},
 		{"cuda-libraries", "none", box(1), OK},
 		{"cuda-libraries", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Libraries = hostinfo.Failed[[]hostinfo.Library]("damaged") }), Unknown},
 		{"cuda-libraries", "usual ones", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127", "libnccl.so.2 /usr/lib/libnccl.so.2"), OK},

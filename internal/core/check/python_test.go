@@ -129,9 +129,9 @@ func pythonSightings() []sighting {
 		{"torch-build", "CPU build elsewhere", pythons(ada, inactive(built(venv("torch==2.9.0+cpu"), "", ""))), Info},
 		{"torch-build", "ROCm on NVIDIA", pythons(ada, built(venv("torch==2.9.0+rocm6.4"), "", "6.4")), Warning},
 		{"torch-build", "CUDA on AMD", pythons(amdOnly(), built(venv("torch==2.9.0"), "12.8", "")), Warning},
-		{"torch-build", "CUDA beside a processor's graphics", pythons(processorGraphics(), built(venv("torch==2.9.0"), "12.8", "")), Info},
+		{"torch-build", "CUDA with a processor's graphics", pythons(processorGraphics(), built(venv("torch==2.9.0"), "12.8", "")), Info},
 		{"torch-build", "Intel's build on NVIDIA", pythons(ada, built(venv("torch==2.9.0+xpu"), "", "")), Warning},
-		{"torch-build", "ROCm on NVIDIA beside a processor's graphics", func() hostinfo.Site {
+		{"torch-build", "ROCm on NVIDIA with a processor's graphics", func() hostinfo.Site {
 			s := pythons(cards("580.65.06", "8.9"), built(venv("torch==2.9.0+rocm6.4"), "", "6.4"))
 			s.Machine.Found.Devices = append(s.Machine.Found.Devices, processorGraphics().Machine.Found.Devices...)
 			return s
@@ -166,7 +166,7 @@ func pythonSightings() []sighting {
 		{"torch-cards", "Pascal with CUDA 12.8", pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0"), "12.8", "")), Error},
 		{"torch-cards", "Volta with CUDA 13", pythons(cards("580.65.06", "7.0"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Error},
 		{"torch-cards", "Blackwell with CUDA 12.6", pythons(cards("580.65.06", "12.0"), built(venv("torch==2.9.0+cu126"), "12.6", "")), Error},
-		{"torch-cards", "an old display card beside a new one", pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Warning},
+		{"torch-cards", "an old display card and a new one", pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), Warning},
 		{"torch-cards", "the old card is hidden", masked(pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), OK},
 		{"torch-cards", "only the old card is shown", masked(pythons(cards("580.65.06", "8.9", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), Error},
 		{"torch-cards", "a mask hides every card", masked(pythons(cards("580.65.06", "6.1"), built(venv("torch==2.9.0+cu130"), "13.0", "")), "CUDA_VISIBLE_DEVICES=-1"), Error},
@@ -252,7 +252,7 @@ func pythonSightings() []sighting {
 		{"nvidia-wheels-mixed", "side by side", pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1", "nvidia-cublas==13.0.2.14")), Info},
 		{"nvidia-wheels-mixed", "one version", pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1", "nvidia-cudnn-cu12==9.10.2.21", "nvidia-ml-py==13.580.65", "nvidia-cudnn-frontend==1.14.0", "nvidia-cublas==0.0.1")), OK},
 		{"nvidia-wheels-mixed", "two names of one version", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88")), OK},
-		{"nvidia-wheels-mixed", "two names of one version beside another", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cublas-cu12==12.8.4.1")), Info},
+		{"nvidia-wheels-mixed", "two names of one version, and another version", pythons(ada, venv("nvidia-cuda-nvrtc-cu13==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cublas-cu12==12.8.4.1")), Info},
 		{"nvidia-wheels-mixed", "in different environments", pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"), inactive(venv("nvidia-cudnn-cu11==8.9.5.29"))), OK},
 
 		{"library-path-over-wheels", "the same version, with fewer numbers", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.10.2", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
@@ -261,7 +261,7 @@ func pythonSightings() []sighting {
 		{"library-path-over-wheels", "a newer cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/x/libcudnn.so.9", Version: "9.13.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
 		{"library-path-over-wheels", "a newer cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.4.5.8")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.8.4.1", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
 		{"library-path-over-wheels", "an older cuBLAS", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "12.4.5.8", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), Warning},
-		{"library-path-over-wheels", "a version that nothing tells", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
+		{"library-path-over-wheels", "an unknown version", masked(libraries(pythons(ada, venv("nvidia-cublas-cu12==12.8.4.1")), hostinfo.Library{Name: "libcublas.so.12", Path: "/opt/x/libcublas.so.12", Version: "", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/x"), OK},
 		{"library-path-over-wheels", "an old cuDNN", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/opt/cudnn/lib/libcudnn.so.9", Version: "9.1.0", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), Warning},
 		{"library-path-over-wheels", "the same version", masked(libraries(pythons(ada, venv("nvidia-cuda-runtime-cu12==12.8.90")), hostinfo.Library{Name: "libcudart.so.12", Path: "/usr/local/cuda/lib64/libcudart.so.12", Version: "12.8.90", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/usr/local/cuda/lib64"), OK},
 		{"library-path-over-wheels", "another major version", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.8", Path: "/opt/cudnn/lib/libcudnn.so.8", Version: "8.9.7", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/opt/cudnn/lib"), OK},
