@@ -39,7 +39,7 @@ func TestFolderOfSomebodyElse(t *testing.T) {
 	}
 	got := theirs("run", "--", "true")
 	same(t, "run", got.code, 125)
-	contains(t, got.err, "cannot use the state folder", "permission denied", "everybody's leases of these GPUs must lie in one", "ask ")
+	contains(t, got.err, "cannot use the state folder", "permission denied", "all leases of these GPUs must be in one folder", "ask ")
 	if strings.Contains(got.err, "set GPUARD_STATE") {
 		t.Errorf("sent to a folder that nobody else sees:\n%s", got.err)
 	}

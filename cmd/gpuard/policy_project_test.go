@@ -38,8 +38,8 @@ func TestPolicyOfProject(t *testing.T) {
 		{"rules: [{name: ours, devices: [1, 2], gpus: 9}]\n", "", 0, []string{"one started on GPU 1 "}},
 		{"rules:\n- name: ours\n  users: [root]\n  devices: [1, 2]\n", "    device: 0\n", 1, []string{`rule "ours" (` + file + ":2) gives GPU 1 and 2"}},
 		{"rules:\n- {name: ours, users: [root], devices: [2, 3]}\n", "    device: 2\n", 1, []string{`rule "machine" (` + g.file() + ":2) gives GPU 0 and 1"}},
-		{"rules:\n- {name: ours, users: [root], gpus: 4}\n", "    gpus: 3\n", 1, []string{`rule "machine" (` + g.file() + ":2) gives at most 2 at once"}},
-		{"rules:\n- {name: ours, users: [root], gpus: 1}\n", "    gpus: 2\n", 1, []string{`rule "ours" (` + file + ":2) gives at most 1 at once"}},
+		{"rules:\n- {name: ours, users: [root], gpus: 4}\n", "    gpus: 3\n", 1, []string{`rule "machine" (` + g.file() + ":2) gives at most 2 at the same time"}},
+		{"rules:\n- {name: ours, users: [root], gpus: 1}\n", "    gpus: 2\n", 1, []string{`rule "ours" (` + file + ":2) gives at most 1 at the same time"}},
 		{"defaults: {exclude: [0]}\n", "", 0, []string{"one started on GPU 1 "}},
 		{"rules:\n- gpsu: 1\n", "", 2, []string{"cannot read gpuard.yaml:2:3: unknown key \"gpsu\" of rule 1; did you mean gpus?"}},
 		{"defaults: {fallback: [gpu]}\n", "", 2, []string{"cannot read gpuard.yaml:1:", "in defaults: fallback"}},
@@ -75,7 +75,7 @@ func TestPolicyServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	lastly(t, in("down"))
-	g.says(in("up", "-d"), 0, "first started on GPU ", "second waits", `rule "one" (`+g.file()+":2) gives at most 1 at once")
+	g.says(in("up", "-d"), 0, "first started on GPU ", "second waits", `rule "one" (`+g.file()+":2) gives at most 1 at the same time")
 	g.says(g.by(bob, "run", "-q", "--no-wait", "--gpus", "3", "--", "true"), 0)
 	g.says(in("restart", "first"), 0)
 	g.says(in("down", "first"), 0)
@@ -110,7 +110,7 @@ func TestPolicyMove(t *testing.T) {
 	if got.code != 120 {
 		t.Errorf("another one: %+v", got)
 	}
-	contains(t, got.err, "gives at most 1 at once, and you have 1 (lease ")
+	contains(t, got.err, "gives at most 1 at the same time, and you have 1 (lease ")
 	waiter := r.hasty("run", "-q", "--", "true")
 	if err := waiter.Start(); err != nil {
 		t.Fatal(err)

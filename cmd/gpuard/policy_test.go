@@ -77,7 +77,7 @@ func TestPolicy(t *testing.T) {
 	root := "rule \"roots\" (" + g.file() + ":11) "
 	at := "rule \"some\" (" + g.file() + ":2) "
 	g.says(g.by(alice, "run", "--device", "3", "--", "true"), 122, "policy: "+at+"gives GPU 0 and 1", "have "+g.file()+":2 changed")
-	g.says(g.by(alice, "run", "--gpus", "3", "--", "true"), 122, "cannot give 3 GPUs: policy: "+at+"gives at most 2 at once")
+	g.says(g.by(alice, "run", "--gpus", "3", "--", "true"), 122, "cannot give 3 GPUs: policy: "+at+"gives at most 2 at the same time")
 	g.says(g.by(alice, "run", "--timeout", "3h", "--", "true"), 122, "policy: "+at+"gives it for at most 2h", "--timeout 2h")
 	g.says(g.by(alice, "run", "--share", "81G", "--", "true"), 122, "policy: "+at+"gives at most 80 GiB of a GPU")
 	g.says(g.by(alice, "run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), 0, "policy: "+at+"ends it after 2h", "GPU 1 ")
@@ -158,7 +158,7 @@ func TestPolicyAtOnce(t *testing.T) {
 				mu.Unlock()
 			case 120:
 				refused.Add(1)
-				contains(t, got.err, `rule "two" (`+g.file()+":2) gives at most 2 at once, and you have 2 (lease ")
+				contains(t, got.err, `rule "two" (`+g.file()+":2) gives at most 2 at the same time, and you have 2 (lease ")
 			default:
 				t.Errorf("exit %d: %s", got.code, got.err)
 			}
@@ -225,7 +225,7 @@ func TestPolicyWhileWaiting(t *testing.T) {
 		{"rules:\n- name: late\n  devices: [1]\n", 122, `rule "late" (` + g.file() + ":2) gives GPU 1"},
 	} {
 		g.write("rules:\n- name: early\n  gpus: 4\n")
-		eventually(t, "nobody waits", func() bool { return len(g.tickets()) == 0 })
+		eventually(t, "no request waits", func() bool { return len(g.tickets()) == 0 })
 		end := hold()
 		waiter := make(chan result, 1)
 		trace, waits := filepath.Join(notes, rand.Text()), g.by(alice, "run", "-q", "--device", "0", "--", "true")

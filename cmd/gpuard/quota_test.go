@@ -159,7 +159,7 @@ func TestQuotaMeasurerKilled(t *testing.T) {
 		kill(t, holder)
 	}
 	kill(t, second)
-	eventually(t, "status says it", func() bool { return strings.Contains(r.run("status").out, "nobody sees to it that lease") })
+	eventually(t, "status says it", func() bool { return strings.Contains(r.run("status").out, "no process enforces the share of lease") })
 	same(t, "level", r.level(), job.NoQuota)
 	if done(over) {
 		t.Errorf("the job has ended:\n%s", heard)

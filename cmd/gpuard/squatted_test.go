@@ -53,7 +53,7 @@ func TestSquatted(t *testing.T) {
 		"projects, a file":         {file, true, false, []string{"it belongs to " + name}},
 		"projects, at home":        {folder, true, true, []string{"it belongs to " + name, "or set XDG_STATE_HOME to a folder of your own"}},
 		"leases of a machine":      {file, false, false, []string{"it is not a folder (it belongs to uid 1); ask its owner or root to remove it: sudo rm -r "}},
-		"leases, a strange folder": {folder, false, false, []string{"it is not a gpuard state folder (it belongs to uid 1); ask its owner or root to remove it when nobody needs it: sudo rm -r "}},
+		"leases, a strange folder": {folder, false, false, []string{"it is not a gpuard state folder (it belongs to uid 1); ask its owner or root to remove it when it is not needed any more: sudo rm -r "}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()

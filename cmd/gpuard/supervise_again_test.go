@@ -185,10 +185,10 @@ func TestRetryNotWanted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "2:any", "--", "sh", "-c", "kill -TERM $$"))
-	contains(t, got.err, "the command was ended by SIGTERM and is not started again: somebody ended it\n")
+	contains(t, got.err, "the command was ended by SIGTERM and is not started again: a user ended it\n")
 	r.freed()
 	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--share", "8G", "--retry", "2:any", "--", "sh", "-c", "kill -TERM $$"))
-	contains(t, got.err, "is not started again: either somebody ended it, or it used more than its share of 8 GiB, ")
+	contains(t, got.err, "is not started again: either a user ended it, or it used more than its share of 8 GiB, ")
 	r.freed()
 }
 

@@ -334,7 +334,7 @@ func TestRetryMachine(t *testing.T) {
 	if len(on) != 2 || on[0] == on[1] {
 		t.Errorf("it ran on %v\n%s", on, got.err)
 	}
-	contains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts; ")
+	contains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts")
 }
 
 // TestLog: the output goes where it would have gone and into the file, which begins with the device and does not grow for ever.

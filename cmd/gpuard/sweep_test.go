@@ -142,7 +142,7 @@ func TestSweepInFolderOfOthers(t *testing.T) {
 	above := filepath.Dir(f.dir)
 	for name, spoil := range map[string]func() error{
 		"belongs to uid 1":    func() error { return os.Chown(above, bob, bob) },
-		"everybody may write": func() error { return errors.Join(os.Chown(above, 0, 0), os.Chmod(above, 0o777)) },
+		"all users may write": func() error { return errors.Join(os.Chown(above, 0, 0), os.Chmod(above, 0o777)) },
 	} {
 		if err := spoil(); err != nil {
 			t.Fatal(err)

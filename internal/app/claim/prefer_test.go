@@ -105,7 +105,7 @@ func TestPreferWaits(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
+			t.Fatal("no request waits")
 		}
 	}
 	give()

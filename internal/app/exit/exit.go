@@ -37,7 +37,7 @@ func Codes() []Code {
 		{121, "the time of --wait ran out before a device was free; the reasons are printed"},
 		{122, "never: this machine, or a policy, can never satisfy the request"},
 		{TimedOut, "the command was ended by --timeout"},
-		{125, "gpuard itself failed, was used wrongly, or can read no GPU: no driver, no permission, no answer; or somebody cancelled --ask"},
+		{125, "gpuard itself failed, was used wrongly, or can read no GPU: no driver, no permission, no answer; or --ask was cancelled"},
 		{126, "the command was found and cannot be executed"},
 		{127, "the command was not found"},
 	}

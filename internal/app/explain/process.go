@@ -194,7 +194,7 @@ func belongs(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env)
 	case err != nil:
 		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", gpu.Clean(id), err)
 	default:
-		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may have been given to somebody else", gpu.Clean(id), p.User)
+		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", gpu.Clean(id), p.User)
 	}
 	return l
 }
@@ -217,7 +217,7 @@ func (x *Explanation) compare(l *job.Lease, used []reach) {
 		read := ok && slices.ContainsFunc(used, func(r reach) bool { return slices.Contains(r.vendors, d.Vendor) })
 		if read && !seen(id) {
 			matches = false
-			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: nobody else gets it, and it is not used", l.ID, x.where(id))
+			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.where(id))
 		}
 	}
 	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches

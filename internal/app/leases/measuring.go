@@ -30,7 +30,7 @@ func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 		}
 		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return strings.HasSuffix(line, " "+l.ID) }) {
 			held[i].Quota = job.NoQuota
-			notes = append(notes, fmt.Sprintf("nobody sees to it that lease %s of %s keeps to its share of %s: what measured it was ended, and its holder too", l.ID, l.User, l.Share))
+			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}
 	}
 	return notes

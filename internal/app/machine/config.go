@@ -116,7 +116,7 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // the home folder of another user
 		return nil, nil //nolint:nilnil // nothing is said
 	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("cannot read the policy of this machine, %s: %w; ask root to let everybody read it: chmod a+r %[1]s", path, err)
+		return nil, fmt.Errorf("cannot read the policy of this machine, %s: %w; ask root to make it readable for all: chmod a+r %[1]s", path, err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w; remove it, or ask its owner to", path, err)
 	}

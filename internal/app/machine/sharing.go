@@ -24,7 +24,7 @@ func (h *Host) CheckShared(path string) error {
 		return err
 	}
 	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here, "+
-		"or say --private-state if nobody else uses these GPUs", why, path)
+		"or use --private-state if no other user uses these GPUs", why, path)
 }
 
 // SharingNote says that it cannot be known whether others see the leases, "" where it can.
@@ -36,7 +36,7 @@ func (h *Host) SharingNote(path string) string {
 		return ""
 	}
 	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace; if they are not, GPUs are given away "+
-		"twice: mount the host's %[1]s here, or say --private-state if nobody else uses these GPUs", path)
+		"twice: mount the host's %[1]s here, or use --private-state if no other user uses these GPUs", path)
 }
 
 // sight says whether the machine's other users see the folder path. A mount at the folder itself was made on purpose.
@@ -83,9 +83,9 @@ func (h *Host) FolderError(path string, err error) error {
 	case !h.Hardware():
 		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w; make %s first, for everybody", err, filepath.Dir(path))
+		return fmt.Errorf("%w; make %s first, for all users", err, filepath.Dir(path))
 	}
-	return fmt.Errorf("%w; no other folder will do, because everybody's leases of these GPUs must lie in one: ask %s to mend it", err, h.keeper(path))
+	return fmt.Errorf("%w; all leases of these GPUs must be in one folder, so no other one will do: ask %s to mend it", err, h.keeper(path))
 }
 
 // keeper names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.

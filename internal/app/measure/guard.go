@@ -38,7 +38,7 @@ func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{})
 		}
 		if deaths > restarts {
 			_ = folder.Level(l.ID, job.NoQuota)
-			say(fmt.Sprintf("nobody sees to the share of lease %s any more: the process that measures it ended %d times (%s)", l.ID, deaths, err))
+			say(fmt.Sprintf("no process enforces the share of lease %s any more: the one that measures it ended %d times (%s)", l.ID, deaths, err))
 			return
 		}
 		say(fmt.Sprintf("the process that measures lease %s has ended (%s); started another one", l.ID, err))

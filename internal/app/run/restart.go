@@ -191,9 +191,9 @@ func endSignal(child *launch.Child) string {
 // does not show which.
 func possibleSenders(l *Launch) string {
 	if l.Plan.Share > 0 {
-		return fmt.Sprintf("either somebody ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)
+		return fmt.Sprintf("either a user ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)
 	}
-	return "somebody ended it"
+	return "a user ended it"
 }
 
 // blame finds a fault of the machine that happened while the command ran.

@@ -136,7 +136,7 @@ func (l *Launch) Exec() error {
 	case launch.CanHold():
 		err = launch.StartHolder(fd, l.held.Watch, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
 	case l.spec.Timeout > 0:
-		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container nobody can keep it to that; leave it out")
+		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
 	}
 	if err == nil {
 		_ = l.held.Watch.Close()

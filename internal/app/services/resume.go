@@ -133,6 +133,6 @@ func (k *keeper) unseen(ctx context.Context) (done bool) {
 		k.over(service.Failed, doomed)
 		return true
 	}
-	k.over(service.Failed, "it ended, and how nobody saw: the gpuard beside it had been killed")
+	k.over(service.Failed, "it ended, with an unknown exit status: the gpuard that supervised it had been killed")
 	return true
 }

@@ -70,7 +70,7 @@ func (c Conda) Wish() (Wish, error) {
 	case c.Ask:
 		w.Notes = append(w.Notes, "a script that activates the environment is not asked: it gets any free GPU")
 	default:
-		w.Notes = append(w.Notes, "nothing is leased: somebody else may get the same GPU; for a lease add --lease, or start programs by gpuard run")
+		w.Notes = append(w.Notes, "nothing is leased: another job may get the same GPU; for a lease add --lease, or start programs by gpuard run")
 	}
 	return w, nil
 }

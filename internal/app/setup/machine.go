@@ -36,9 +36,9 @@ func (m Machine) Allowed(remove bool) error {
 		return nil
 	}
 	if remove {
-		return fmt.Errorf("cannot take away what was set up for everybody: only root can; type: %s --remove", store.AsRoot())
+		return fmt.Errorf("cannot remove what was set up for all users: only root can; type: %s --remove", store.AsRoot())
 	}
-	return fmt.Errorf("cannot set gpuard up for everybody: only root can; type: %s", store.AsRoot())
+	return fmt.Errorf("cannot set gpuard up for all users: only root can; type: %s", store.AsRoot())
 }
 
 // Wish is every file for the machine that is not there yet.

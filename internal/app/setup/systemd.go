@@ -167,7 +167,7 @@ WantedBy=%s
 	w := s.wish(name, path, text)
 	w.Try = append([]string{w.Try[0], s.systemctl("enable", "--now", name)}, w.Try[2:]...)
 	if !s.User {
-		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as somebody else")
+		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as another user")
 	}
 	return w, nil
 }
@@ -245,7 +245,7 @@ func (s Systemd) wish(name, path, text string) Wish {
 	which := running(name)
 	w.Try = []string{s.systemctl("daemon-reload"), s.systemctl("restart", which), s.systemctl("status", which), "gpuard status"}
 	if s.User {
-		w.Notes = append(w.Notes, "it ends when you log out, unless your manager goes on: loginctl enable-linger")
+		w.Notes = append(w.Notes, "it ends when you log out, unless your manager continues: loginctl enable-linger")
 	}
 	return w
 }

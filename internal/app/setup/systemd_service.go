@@ -160,7 +160,7 @@ func (u service) notes(noWait bool) (notes []string) {
 	add(u.on("PrivateUsers"), "PrivateUsers=: the owners of most other jobs have no names in there")
 	protect := u.last("ProtectProc")
 	add(protect == "invisible" || protect == "noaccess" || protect == "ptraceable", "ProtectProc=%s: the jobs of other users on a GPU have no owner and no command in there", protect)
-	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or one of its own, that nobody else sees, so gpuard refuses to lease there: the machine needs /run/gpuard, which gpuard setup machine makes")
+	add(!u.shared && (u.on("PrivateTmp") || u.readOnly()), "this machine keeps its leases in /var/tmp, and this service has none, or a private one, so gpuard refuses to lease there: the machine needs /run/gpuard, which gpuard setup machine makes")
 	mode := u.last("KillMode")
 	add(mode == "process" || mode == "none", "KillMode=%s: what it leaves behind keeps its lease as long as it keeps its files open", mode)
 	obeyed := func(where, name, value string) {

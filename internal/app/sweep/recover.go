@@ -80,7 +80,7 @@ func (s *Sweep) settle(ended []core.Event) error {
 		}
 	}
 	if again > 0 {
-		s.host.Say(fmt.Sprintf("nobody saw how some interrupted runs ended (%d): they are done again", again))
+		s.host.Say(fmt.Sprintf("the exit status of some interrupted runs is unknown (%d): they are done again", again))
 	}
 	return nil
 }

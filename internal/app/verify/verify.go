@@ -160,6 +160,6 @@ func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
 func Hanging(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
 	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
 	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
-		Text:   fmt.Sprintf("a driver call hangs, so nobody watches %s (process %d)", command, pid),
+		Text:   fmt.Sprintf("a driver call hangs, so %s (process %d) is not watched", command, pid),
 		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }

@@ -89,7 +89,7 @@ func denied(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Fi
 	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", paths(closed), n.Mode, n.UID, n.GID), why,
 		fmt.Sprintf("join the group that may: sudo usermod -aG $(stat -c %%G %s) $USER; then log in again", n.Path)}
 	if n.Mode&0o060 != 0o060 || n.GID == 0 {
-		f.Do = "let everybody open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(paths(closed), " and ", " ")
+		f.Do = "let all users open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(paths(closed), " and ", " ")
 	}
 	if len(shown(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n hostinfo.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
 		f.Severity = Warning

@@ -253,7 +253,7 @@ func deviceOrder() Check {
 	page := Page{
 		Code: "env-device-order", Title: "GPU numbers mean different cards to CUDA and to nvidia-smi",
 		Text: "CUDA numbers the fastest card first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set; `nvidia-smi`, NVML and most monitoring count by PCI address. On a machine with different models, `CUDA_VISIBLE_DEVICES=0` can therefore be another card than GPU 0 of `nvidia-smi`.\n\n" +
-			"Set `CUDA_DEVICE_ORDER=PCI_BUS_ID` for everybody (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
+			"Set `CUDA_DEVICE_ORDER=PCI_BUS_ID` for all users (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
 		From: []string{cudaVariables},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -270,7 +270,7 @@ func deviceOrder() Check {
 		case !has(s, gpu.NVIDIA):
 			return ok(page.Code, "there is no GPU of NVIDIA's to number")
 		case len(models) < 2:
-			return ok(page.Code, "the GPUs are of one model, so that numbers mean the same to everybody")
+			return ok(page.Code, "the GPUs are of one model, so that numbers mean the same to all users")
 		case order == "PCI_BUS_ID":
 			return ok(page.Code, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 		}

@@ -25,13 +25,13 @@ func policyFile() Check {
 			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, hold, env --lease and sweep lease nothing", do})
 		}
 		for _, name := range p.Strangers {
-			found = append(found, Finding{page.Code, Info, name + " is known to nobody here", "a rule that names it alone never counts", "check how it is written: getent passwd; getent group"})
+			found = append(found, Finding{page.Code, Info, name + " is unknown here", "a rule that names it alone never counts", "check how it is written: getent passwd; getent group"})
 		}
 		switch {
 		case found != nil:
 			return found
 		case len(p.Files) == 0:
-			return ok(page.Code, "there is none: everybody may use everything")
+			return ok(page.Code, "there is none: all users may use everything")
 		}
 		return ok(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), many(p.Rules, "rule")))
 	}}

@@ -38,9 +38,9 @@ func stateFolder() Check {
 			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
 		case st.Unshared != "":
 			problem, do := split(st.Unshared)
-			return []Finding{{page.Code, Info, problem, "leases must be seen by everybody who uses these GPUs", do}}
+			return []Finding{{page.Code, Info, problem, "all users of these GPUs must see the leases", do}}
 		case !st.Exists:
-			return ok(page.Code, "nobody has leased a GPU yet; leases will lie in "+st.Folder)
+			return ok(page.Code, "no GPU was leased yet; leases will be in "+st.Folder)
 		}
 		return ok(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, many(st.Leases, "lease"), waiting(st.Tickets)))
 	}}
@@ -73,7 +73,7 @@ func statePlace() Check {
 			return ok(page.Code, "see state-folder")
 		}
 		if st.Named {
-			add("GPUARD_STATE puts the leases into "+st.Folder, "only those who set the same variable see them", "set it for everybody (in /etc/environment), or unset GPUARD_STATE")
+			add("GPUARD_STATE puts the leases into "+st.Folder, "only those who set the same variable see them", "set it for all users (in /etc/environment), or unset GPUARD_STATE")
 		}
 		if st.Passing != "" {
 			add(st.Folder+" survives reboots and is cleaned by age", "a long lease may lose its file", better)
@@ -115,7 +115,7 @@ func stateEntries() Check {
 func quotaLevels() Check {
 	page := Page{
 		Code: "quota-levels", Title: "How hard a share of a GPU can be kept here",
-		Text: "`gpuard run --share 8G` gives a job a part of a GPU's memory. With `--quota watch` gpuard measures and ends a job that takes more; with `--quota mps` NVIDIA's Multi-Process Service refuses it the memory at once. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
+		Text: "`gpuard run --share 8G` gives a job a part of a GPU's memory. With `--quota watch` gpuard measures and ends a job that takes more; with `--quota mps` NVIDIA's Multi-Process Service refuses it the memory immediately. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
 			"Where a level is missing, a share is kept as hard as can be, and the job is told; `--require-quota` refuses instead.",
 		From: []string{"gpuard: docs/how-to/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
 	}
@@ -143,7 +143,7 @@ func many(n int, what string) string {
 func waiting(n int) string {
 	switch n {
 	case 0:
-		return "nobody waits"
+		return "no request waits"
 	case 1:
 		return "1 waits"
 	}

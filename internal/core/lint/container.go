@@ -67,7 +67,7 @@ func noCapabilities() Rule {
 		Page: check.Page{
 			Code:  "capabilities-missing",
 			Title: "A request for GPUs does not say capabilities",
-			Text: "Below `deploy.resources.reservations.devices` every entry needs `capabilities`; Compose refuses a file without. Docker finds the driver by them: `[gpu]` is what it looks for, and `compute` or `utility` may stand beside it.\n\n" +
+			Text: "Below `deploy.resources.reservations.devices` every entry needs `capabilities`; Compose refuses a file without. Docker finds the driver by them: it needs `[gpu]`, and `compute` or `utility` may be added.\n\n" +
 				"Write `capabilities: [gpu]`.",
 			From: []string{composeDeploy, composeGPU, mobyNvidia},
 		},
@@ -99,7 +99,7 @@ func misplacedRequest() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "gpu-request-misplaced",
-			Title: "A request for GPUs stands where Compose does not look for it",
+			Title: "A request for GPUs in a place that Compose does not read",
 			Text: "Devices are requested below `deploy.resources.reservations.devices`. `limits` has no devices, and neither has `resources` itself: Compose refuses such a file.\n\n" +
 				"Move the list below `reservations`, or write `gpus: all` directly in the service (Compose 2.30 and later).",
 			From: []string{composeDeploy, composeGPU},
@@ -118,7 +118,7 @@ func misplacedRequest() Rule {
 					continue
 				}
 				all = append(all, Finding{Finding: check.Finding{Code: "gpu-request-misplaced", Severity: check.Error,
-					Seen: "the request for devices stands below " + strings.TrimSuffix(name, ".devices[0]"), Why: "Compose reads it only below deploy.resources.reservations, and refuses the file",
+					Seen: "the request for devices is below " + strings.TrimSuffix(name, ".devices[0]"), Why: "Compose reads it only below deploy.resources.reservations, and refuses the file",
 					Do: "move it to deploy.resources.reservations.devices"}, At: s.At})
 			}
 			return once(all)

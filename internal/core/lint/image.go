@@ -117,7 +117,7 @@ func exportLost() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "export-lost-with-step",
-			Title: "export sets a GPU variable in a shell that ends at once",
+			Title: "export sets a GPU variable in a shell that ends immediately",
 			Text: "Each RUN of a Dockerfile and each run of a workflow has a shell of its own. What it exports is gone when it ends, so `RUN export CUDA_VISIBLE_DEVICES=1` alone changes nothing.\n\n" +
 				"In a Dockerfile write `ENV NAME=value`, though devices are better chosen when a container is started. In a workflow write `env:`, or append to the file that GitHub names: `echo \"NAME=value\" >> \"$GITHUB_ENV\"`.",
 			From: []string{"https://docs.docker.com/reference/dockerfile/#run", "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#setting-an-environment-variable"},

@@ -122,7 +122,7 @@ func portRule() Rule {
 	return Rule{
 		Page: check.Page{
 			Code: code,
-			Text: "In Python, `os.environ.setdefault(\"MASTER_PORT\", ...)` leaves the choice to whoever starts the program.",
+			Text: "In Python, `os.environ.setdefault(\"MASTER_PORT\", ...)` leaves the choice to the caller.",
 			From: []string{"https://docs.pytorch.org/docs/stable/distributed.html#tcp-initialization"},
 		},
 		Bad: []Example{

@@ -22,7 +22,7 @@ func overrideRule() Rule {
 		Page: check.Page{
 			Code:  code,
 			Title: "torch.cuda.is_available is replaced",
-			Text: "A program that gives `torch.cuda.is_available` another value keeps PyTorch from nothing: everything that does not ask goes on using the GPU, and what " +
+			Text: "A program that gives `torch.cuda.is_available` another value keeps PyTorch from nothing: code that does not call it still uses the GPU, and what " +
 				"asks believes something that is wrong.\n\n" +
 				"To run on the CPU, hide the devices: `CUDA_VISIBLE_DEVICES=-1`, or `gpuard run --cpu -- python train.py`. Tests may replace it; files named like tests are not looked at.",
 			From: []string{"https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html", "pytorch/pytorch: torch/cuda/__init__.py"},
@@ -43,7 +43,7 @@ func overrideRule() Rule {
 			for _, s := range f.Steps {
 				if s.Do == Override && (s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count") {
 					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: s.Name + " is given another value",
-						Why: "what does not ask it goes on using the GPU",
+						Why: "code that does not call it still uses the GPU",
 						Do:  "hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or gpuard run --cpu"}, At: s.At})
 				}
 			}

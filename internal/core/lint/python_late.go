@@ -104,7 +104,7 @@ func lateRules() []Rule {
 			Code:  codeLate,
 			Title: "A variable is set after the GPU driver was started",
 			Text: "The driver reads `CUDA_VISIBLE_DEVICES` and its like once, when the first call of a process starts it. A later assignment changes " +
-				"nothing: the program goes on with the devices that it saw before, and some numbers that Python shows are wrong from then on.\n\n" +
+				"nothing: the program keeps the devices that it saw before, and some numbers that Python shows are wrong from then on.\n\n" +
 				"Importing PyTorch starts nothing, so an assignment after `import torch` works as long as nothing has touched the GPU; it is a warning, " +
 				"because an import of something else, or `torch.cuda.is_available()`, is enough to break it. Whether the import of TensorFlow, JAX, CuPy or " +
 				"ONNX Runtime alone starts the driver is not known to us, and is no finding.\n\n" +

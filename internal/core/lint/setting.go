@@ -31,7 +31,7 @@ func assignmentAsProgram() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "assignment-as-program",
-			Title: "An assignment stands where the name of a program is expected",
+			Title: "An assignment instead of the name of a program",
 			Text: "`NAME=value program` is a rule of shells. `Exec=` of a desktop entry, `ExecStart=` of a systemd unit, the exec form of a Dockerfile and `command:` of a Compose file start the first word as the program, and there is no program of the name `CUDA_VISIBLE_DEVICES=1`. The desktop entry specification forbids `=` in the name of a program altogether.\n\n" +
 				"systemd has `Environment=`, Compose has `environment:`, Docker has `ENV`. Everywhere `env NAME=value program` works too.",
 			From: []string{desktopExec, systemdService, systemdExec, "https://docs.docker.com/reference/dockerfile/#exec-form"},
@@ -167,7 +167,7 @@ func cutAtBlank() Rule {
 				}
 				name, _, _ := strings.Cut(whole, "=")
 				finding := Finding{Finding: check.Finding{Code: "environment-cut-at-blank", Severity: check.Error, Seen: "systemd ignores " + quote(s.Value.Raw) + ", which assigns nothing",
-					Why: "Environment= is split at blanks, so " + name + " does not get what stands behind one", Do: "write: Environment=" + whole}, At: s.Value.At}
+					Why: "Environment= is split at blanks, so " + name + " does not get the text after one", Do: "write: Environment=" + whole}, At: s.Value.At}
 				if at.Line == at.EndLine {
 					finding.Edits = []Edit{{At: at, Text: whole}}
 				}

@@ -68,7 +68,7 @@ func dollarKept() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "variable-not-expanded",
-			Title: "A $ stands where nothing expands it",
+			Title: "A $ that nothing expands",
 			Text: "`$NAME` is replaced by shells, Dockerfiles and Compose. systemd does not do it in `Environment=`, GitHub not in `env:`, conda not in `variables:`, and a desktop entry or the exec form of a Dockerfile has no shell at all: the program gets the dollar sign and the name, which is no device, and sees no GPU.\n\n" +
 				"systemd replaces `${NAME}` in `ExecStart=` and specifiers such as `%i` everywhere; GitHub has `${{ env.NAME }}`; elsewhere start a shell: `sh -c '...'`.",
 			From: []string{systemdExec, systemdService, "https://docs.github.com/en/actions/reference/workflows-and-actions/contexts", desktopExec, "https://docs.docker.com/reference/dockerfile/#exec-form"},

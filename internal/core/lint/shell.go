@@ -182,7 +182,7 @@ func lostInSubshell() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "variable-lost-in-subshell",
-			Title: "A GPU variable is set where it is forgotten at once",
+			Title: "A GPU variable is set in a process that ends immediately",
 			Text: "Brackets `( )`, command substitutions `$( )`, the parts of a pipeline and everything before `&` run in a shell of their own. What is set there ends with it: programs that the script starts later do not get it.\n\n" +
 				"Set the variable outside, or start the program inside.",
 			From: []string{posixShell, "https://www.gnu.org/software/bash/manual/bash.html (Command Execution Environment)"},
@@ -224,8 +224,8 @@ func sudoDrops() Rule {
 		Page: check.Page{
 			Code:  "sudo-drops-variable",
 			Title: "sudo starts the program without the GPU variable",
-			Text: "sudo gives the program a fresh environment. A `CUDA_VISIBLE_DEVICES` that was exported before, or that stands before `sudo`, does not arrive, and the program uses every GPU.\n\n" +
-				"Write the assignment behind sudo: `sudo CUDA_VISIBLE_DEVICES=1 python train.py`, or name the variable: `sudo --preserve-env=CUDA_VISIBLE_DEVICES`. Better still, train without sudo: device files are open to everybody in the usual installation.",
+			Text: "sudo gives the program a fresh environment. A `CUDA_VISIBLE_DEVICES` that was exported before, or that is before `sudo`, does not arrive, and the program uses every GPU.\n\n" +
+				"Write the assignment after sudo: `sudo CUDA_VISIBLE_DEVICES=1 python train.py`, or name the variable: `sudo --preserve-env=CUDA_VISIBLE_DEVICES`. Better still, train without sudo: device files are open to all users in the usual installation.",
 			From: []string{"https://www.sudo.ws/docs/man/sudoers.man/ (Command environment, env_reset)", "https://www.sudo.ws/docs/man/sudo.man/ (--preserve-env)"},
 		},
 		Severity: check.Warning,

@@ -252,7 +252,7 @@ func hookForFish() Rule {
 	return Rule{
 		Page: check.Page{
 			Code:  "hook-not-read-by-fish",
-			Title: "A .sh file stands where only fish looks, and fish does not read it",
+			Title: "A .sh file in a folder of fish, which fish does not read",
 			Text: "fish reads the files in `~/.config/fish/conf.d` and `functions` that end in `.fish`, and conda runs in fish only those hooks of `activate.d` that end in `.fish`. A `.sh` file there never runs, so the GPU variable that it sets never arrives.\n\n" +
 				"Write the same as a `.fish` file: `set -gx CUDA_VISIBLE_DEVICES 1`.",
 			From: []string{"https://fishshell.com/docs/current/language.html (configuration files)", "conda/conda: conda/activate.py (FishActivator, script_extension)"},

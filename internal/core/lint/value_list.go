@@ -97,8 +97,8 @@ func wordRules() []Rule {
 		}, "CANN's list ends at a number that is not above the one before"),
 		maskRule(Rule{
 			Page: check.Page{
-				Code: codeNoDevice, Title: "A word where a device must stand",
-				Text: "The list takes numbers, as in `0,1`, or identifiers as `nvidia-smi -L` prints them. A word such as `gpu0`, `cuda:0` or `all` is neither: the list ends there, and when it stands first no GPU is visible. " +
+				Code: codeNoDevice, Title: "A word instead of a device",
+				Text: "The list takes numbers, as in `0,1`, or identifiers as `nvidia-smi -L` prints them. A word such as `gpu0`, `cuda:0` or `all` is neither: the list ends there, and when it is the first word no GPU is visible. " +
 					"`all`, `none` and `void` are words of `NVIDIA_VISIBLE_DEVICES`, which is read by container runtimes.\n\n" +
 					"All GPUs: leave the variable out. No GPU: `-1`.",
 				From: []string{cudaGuide, "pytorch/pytorch: torch/cuda/__init__.py, _parse_visible_devices", toolkitPage},

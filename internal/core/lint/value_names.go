@@ -24,7 +24,7 @@ func misspeltRule() Rule {
 	r := Rule{
 		Page: check.Page{
 			Code: "variable-misspelt", Title: "A variable that chooses devices, misspelt",
-			Text: "Nobody reads a variable of this name, so nothing is chosen and the program sees every GPU. It differs by a letter or two from one that chooses devices.",
+			Text: "No program reads a variable of this name, so nothing is chosen and the program sees every GPU. It differs by a letter or two from one that chooses devices.",
 			From: []string{cudaGuide},
 		},
 		Severity: check.Error,

@@ -115,7 +115,7 @@ func (q *query) overLimits() *job.Refusal {
 		if *r.GPUs == 0 {
 			return refuse(q.demand(), r, "no GPU", "use --cpu to run without a GPU")
 		}
-		return refuse(q.demand(), r, fmt.Sprintf("at most %d at once", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", count(*r.GPUs, "GPU"), *r.GPUs))
+		return refuse(q.demand(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", count(*r.GPUs, "GPU"), *r.GPUs))
 	}
 	if r := limits.Size(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
 		flag := "--share"
@@ -184,10 +184,10 @@ func (q *query) tooMany(u *unit) *obstacle {
 	return o
 }
 
-// String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at once, and you have 2 (lease k3f9)`.
+// String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at the same time, and you have 2 (lease k3f9)`.
 func (f *full) String() string {
 	leases := f.leases[:min(maxNamed, len(f.leases))]
-	return fmt.Sprintf("%s gives at most %d at once, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), listed(leases, "and"))
+	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), listed(leases, "and"))
 }
 
 func (f *full) remedy() string {

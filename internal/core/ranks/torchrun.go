@@ -109,7 +109,7 @@ func readOption(word string) (o option, value string, given bool, err error) {
 	}
 	i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
 	if i < 0 {
-		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script stand behind it", word)
+		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script come after it", word)
 	}
 	if o = options()[i]; given && !o.value {
 		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)

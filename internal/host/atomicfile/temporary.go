@@ -58,7 +58,7 @@ func (p *place) tidy() error {
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.New("somebody is changing it right now: try again")
+		return errors.New("another process is changing it right now: try again")
 	}
 	return p.dir.Remove(p.aside())
 }

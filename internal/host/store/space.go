@@ -50,7 +50,7 @@ func anonymous(ids space.IDs) error {
 		return nil
 	}
 	return errors.New("cannot lease a GPU here: this user namespace has no place for your user id, so your leases look like " +
-		"those of everybody else; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
+		"those of all other users; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
 // judge returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it

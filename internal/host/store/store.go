@@ -136,7 +136,7 @@ func (r *reader) check(root *sys.Dir) (uint32, error) {
 		return 0, err
 	}
 	if st.Mode&unix.S_ISVTX == 0 {
-		return 0, fmt.Errorf("cannot use the state folder %s: anybody could remove leases there (%s); chmod +t %s", path, owner, path)
+		return 0, fmt.Errorf("cannot use the state folder %s: any user could remove leases there (%s); chmod +t %s", path, owner, path)
 	}
 	for _, sub := range []string{"leases", "tickets"} {
 		s, err := root.Look(sub)
@@ -165,7 +165,7 @@ func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	data, err := r.readEntry(int(root.Fd()), "format", nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when nobody needs it"))
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when it is not needed any more"))
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
@@ -209,7 +209,7 @@ func checkFileSystem(root *sys.Dir) error {
 		return &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
 	if name := network(int64(fs.Type)); name != "" {
-		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; it must be a local folder, for everybody (GPUARD_STATE names it)", path, name)
+		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; it must be a local folder, for all users (GPUARD_STATE names it)", path, name)
 	}
 	return nil
 }

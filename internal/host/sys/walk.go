@@ -59,7 +59,7 @@ func Guarded(path string) error {
 		case !trusted(st.Uid):
 			return fmt.Errorf("%s belongs to uid %d, who could put another folder in its place", at, st.Uid)
 		case st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0:
-			return fmt.Errorf("everybody may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
+			return fmt.Errorf("all users may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
 		}
 		return nil
 	})

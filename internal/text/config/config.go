@@ -112,7 +112,7 @@ func (r *reader) unreachable(rules []policy.Rule) {
 	}
 	for _, late := range rules[i+1:] {
 		if !slices.ContainsFunc(append(slices.Clone(late.Users), late.Groups...), func(name string) bool { return name == "root" || name == "0" }) {
-			r.Wrong(source.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d names everybody, and the first that names you counts; put that one last", rules[i].At.Line)
+			r.Wrong(source.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d is for all users, and the first that names you counts; put that one last", rules[i].At.Line)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func ProjectKeys() []string { return []string{"rules", "defaults"} }
 
 func fileKeys() []yamltree.Key {
 	return []yamltree.Key{
-		{Name: "rules", Takes: yamltree.Maps, Text: "who may have what; the first rule that names you counts, and one without users and groups names everybody but root"},
+		{Name: "rules", Takes: yamltree.Maps, Text: "who may have what; the first rule that names you counts, and one without users and groups is for all users but root"},
 		{Name: "tolerate", Takes: yamltree.Keyed, Text: "use of a GPU without a lease that still counts as free"},
 		{Name: "defaults", Takes: yamltree.Keyed, Text: "values of flags that were not given, for run, hold, env, sweep and the services of up"},
 		{Name: "login", Takes: yamltree.Text, Words: []string{"all", "allowed", "none"}, Text: "which GPUs a login shell without a lease sees: all, those that the rules allow, or none; without it, all", Sample: "allowed"},
@@ -29,7 +29,7 @@ func ruleKeys() []yamltree.Key {
 		{Name: "groups", Takes: yamltree.Texts, Text: "whom it names: groups of the machine, or their numbers", Sample: "[students]"},
 		{Name: "devices", Takes: yamltree.Texts, Text: "which GPUs they may have: indices, UUIDs or unique beginnings, PCI ids", Sample: "[0, 1]"},
 		{Name: "models", Takes: yamltree.Texts, Text: "which models they may have: patterns of * and ?", Sample: `["*A100*"]`},
-		{Name: "gpus", Takes: yamltree.Number, Text: "how many GPUs or slices at once, over all their leases; 0 is none", Sample: "2"},
+		{Name: "gpus", Takes: yamltree.Number, Text: "how many GPUs or slices at the same time, over all leases of a user; 0 is none", Sample: "2"},
 		{Name: "mem", Takes: yamltree.Size, Text: "how much memory of a GPU: a larger share is refused, and so is a whole GPU that has more", Sample: "40G"},
 		{Name: "time", Takes: yamltree.Time, Text: "how long a run may last: a run without --timeout gets this one, and a lease without an end is refused", Sample: "24h"},
 	}
@@ -60,7 +60,7 @@ func defaultKeys() []yamltree.Key {
 		of("place", "place", yamltree.Text, "packed", "how to choose among free GPUs", "spread", "packed"),
 		of("ids", "ids", yamltree.Text, "uuid", "how GPUs are written into variables", "auto", "uuid", "index"),
 		of("wait", "wait", yamltree.Optional, "10m", "longest time in line for a GPU"),
-		of("no-wait", "no_wait", yamltree.Switch, "true", "give up at once when no GPU is free"),
+		of("no-wait", "no_wait", yamltree.Switch, "true", "give up immediately when no GPU is free"),
 		of("fallback", "fallback", yamltree.Texts, "[other]", "what to try in place of waiting, in order: other, cpu, wait"),
 		of("time", "time", yamltree.Time, "12h", "how long a run takes by your guess"),
 		of("timeout", "timeout", yamltree.Time, "24h", "time after which a run is ended"),

@@ -181,7 +181,7 @@ func (r *reader) models(e yamltree.Entry, of string) []string {
 	patterns := r.list(e, of)
 	for _, p := range patterns {
 		if i := strings.IndexAny(p, `[]{}\`); i >= 0 {
-			r.Wrong(e.Value.At, "%s%s: only * and ? stand for other characters, %q does not", e.Key.Name, of, p[i:i+1])
+			r.Wrong(e.Value.At, "%s%s: only * and ? are wildcards, %q does not", e.Key.Name, of, p[i:i+1])
 		}
 	}
 	return patterns

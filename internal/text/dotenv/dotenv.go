@@ -84,7 +84,7 @@ func (r *reader) value(text string) (string, error) {
 			text = text[:i[0]]
 		}
 		if at := r.filled.FindString(text); at != "" {
-			return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or the value in ' ' for the characters themselves", at)
+			return "", r.fail(r.line, "%s is not expanded here; write its value, or the value in ' ' for the characters themselves", at)
 		}
 		return strings.TrimSpace(text), nil
 	}
@@ -107,7 +107,7 @@ func (r *reader) quoted(quote byte, text string) (string, error) {
 				i++
 				out.WriteString(strings.NewReplacer("n", "\n", "r", "\r", "t", "\t").Replace(text[i : i+1]))
 			case quote == '"' && c == '$' && strings.HasPrefix(text[i:], cmp.Or(r.filled.FindString(text[i:]), "none")):
-				return "", r.fail(r.line, "%s is not filled in here; write what it stands for, or \\$ for the character", r.filled.FindString(text[i:]))
+				return "", r.fail(r.line, "%s is not expanded here; write its value, or \\$ for the character", r.filled.FindString(text[i:]))
 			default:
 				out.WriteByte(c)
 			}

@@ -29,8 +29,8 @@ func TestRead(t *testing.T) {
 		"A: 1":               ".env:1: A has no value",
 		"A='x\ny":            ".env:1: the ' is not closed",
 		"A=\"x\ny\"z":        `.env:2: there is something after the closing "`,
-		"A=$HOME/x":          ".env:1: $HOME is not filled in here",
-		"A=\"x\n${B:-1}\"":   ".env:2: ${B:-1} is not filled in here; write what it stands for, or \\$",
+		"A=$HOME/x":          ".env:1: $HOME is not expanded here",
+		"A=\"x\n${B:-1}\"":   ".env:2: ${B:-1} is not expanded here; write its value, or \\$",
 		"A=1\x00":            "cannot read .env: it is not a text file",
 		"\xff\xfeA\x00=\x00": "cannot read .env: it is not a text file",
 	} {

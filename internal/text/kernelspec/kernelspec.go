@@ -186,7 +186,7 @@ func object(data []byte) ([]field, error) {
 		return nil, at(err)
 	}
 	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
-		return nil, at(errors.New("something stands behind its end"))
+		return nil, at(errors.New("there is text after its end"))
 	}
 	return fields, nil
 }

@@ -73,7 +73,7 @@ func TestReadRefuses(t *testing.T) {
 		`{"argv": ["a", ""]}`:               `"argv" is not a list of words`,
 		`{"language": "python"}`:            `"argv" is missing`,
 		"{\n\n\"argv\": [\"a\",]}":          "line 3: ",
-		`{"argv": ["a"]} {}`:                "behind its end",
+		`{"argv": ["a"]} {}`:                "there is text after its end",
 		`{"argv": ["a"], "argv": ["b"]}`:    `"argv" is there twice`,
 		`{"argv":["a"],"display_name":1}`:   `"display_name" is not a text`,
 		"{\n\"argv\": [\"a\"":               "it ends too early",

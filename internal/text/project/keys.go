@@ -70,9 +70,9 @@ func chooseKeys() []yamltree.Key {
 		{Name: "ranks", Flag: "ranks", Takes: yamltree.Optional, Words: []string{"all", "own"}, Text: "start the command once for each GPU; each process sees all GPUs of its instance (true), or its own alone", Sample: "own"},
 		{Name: "nproc", Flag: "nproc", Takes: yamltree.Number, Text: "how many processes, in place of one for each GPU, for torchrun and ranks", Sample: "4"},
 		{Name: "any", Flag: "any", Takes: yamltree.Switch, Text: "ignore a mask or lease that gpuard up was started inside of", Sample: "true"},
-		{Name: "private_state", Flag: "private-state", Takes: yamltree.Switch, Text: "lease inside a container although nobody outside sees it", Sample: "true"},
+		{Name: "private_state", Flag: "private-state", Takes: yamltree.Switch, Text: "lease inside a container although it is invisible outside", Sample: "true"},
 		{Name: "wait", Flag: "wait", Takes: yamltree.Optional, Text: "longest time in line for a GPU; without it, no limit", Sample: "10m"},
-		{Name: "no_wait", Flag: "no-wait", Takes: yamltree.Switch, Text: "give up at once when no GPU is free", Sample: "true"},
+		{Name: "no_wait", Flag: "no-wait", Takes: yamltree.Switch, Text: "give up immediately when no GPU is free", Sample: "true"},
 		{Name: "fallback", Flag: "fallback", Takes: yamltree.Texts, Text: "what to try in place of waiting, in order: other (drops device and model), cpu, wait", Sample: "[other, cpu]"},
 	}
 }

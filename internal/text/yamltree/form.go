@@ -142,7 +142,7 @@ func (f *Form) Once(n *Node, where string) (out []Pair) {
 		case p.Key.Kind != Scalar || p.Key.Null || p.Key.Text == "":
 			f.Wrong(p.Key.At, "a key of %s is not a name", where)
 		case twice:
-			f.Wrong(p.Key.At, "%s stands twice in %s, first in line %d; leave one of them out", p.Key.Text, where, line)
+			f.Wrong(p.Key.At, "%s is there twice in %s, first in line %d; leave one of them out", p.Key.Text, where, line)
 		default:
 			first[p.Key.Text] = p.Key.At.Line
 			out = append(out, p)
