@@ -122,7 +122,8 @@ func architectureNames(repo tree) (bad []string) {
 	return bad
 }
 
-// pagesFound: every page in docs is reached from the map of the documents by links, and the map names the page of every need.
+// pagesFound: every page in docs is reached from the map of the documents by links, and the map names the page of every
+// need.
 func pagesFound(repo tree) (bad []string) {
 	all := repo.pagesOf()
 	reached := map[string]bool{docsMap: true}
@@ -153,8 +154,9 @@ func pagesFound(repo tree) (bad []string) {
 	return bad
 }
 
-// translated: a page in Chinese has what the page in English has, in the same order: headings, paragraphs, rows, items and code.
-// Commands are the same, only a comment behind them may differ; links lead to the same places. Each begins with a link to the other.
+// translated: a page in Chinese has what the page in English has, in the same order: headings, paragraphs, rows, items
+// and code. Commands are the same, only a comment behind them may differ; links lead to the same places. Each begins
+// with a link to the other.
 func translated(repo tree) (bad []string) {
 	all := repo.pagesOf()
 	for _, english := range []string{"README.md", "docs/tutorial/first-lease.md"} {
@@ -208,8 +210,8 @@ func outline(blocks []pages.Block) (all []piece) {
 	return all
 }
 
-// goals are the files that a page leads to, in the order of their names, because words have another order in each language.
-// A page that is translated counts as one with its translation.
+// goals are the files that a page leads to, in the order of their names, because words have another order in each
+// language. A page that is translated counts as one with its translation.
 func goals(page string, blocks []pages.Block) (all []piece) {
 	for _, l := range pages.Links(blocks) {
 		what := l.To

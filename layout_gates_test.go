@@ -21,9 +21,9 @@ func (c call) ownTest() bool {
 	return ok && c.test != "" && name.Name == c.test
 }
 
-// gatesOnTheirTest: a gate skips the test that it is called with. With the test around that one, or with a value that has a test in it, it
-// ends the wrong test, and only on a machine where it is shut. So a test calls gate.Need, and every function that gates the test that it
-// is given, with the t of the innermost function that has one.
+// gatesOnTheirTest: a gate skips the test that it is called with. With the test around that one, or with a value that
+// has a test in it, it ends the wrong test, and only on a machine where it is shut. So a test calls gate.Need, and
+// every function that gates the test that it is given, with the t of the innermost function that has one.
 func gatesOnTheirTest(repo tree) (bad []string) {
 	var calls []call
 	for _, s := range repo.code(true) {

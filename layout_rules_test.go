@@ -55,7 +55,8 @@ func layerTable() []layer {
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
 		{"internal/host/sys", nil}, // what several of host repeat about the system
 		{"internal/host/*", []string{core + "*", "internal/host/sys"}},
-		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for those named
+		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for
+		// those named
 		{app + "exit", []string{core + "*", "internal/host/*"}},
 		{app + "machine", slices.Concat(below, []string{app + "exit"})},
 		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine"})},

@@ -29,8 +29,8 @@ type program struct {
 	ending []time.Duration // how long settle took
 }
 
-// BenchmarkStart compares starts. GPUARD_BEFORE names another gpuard, such as that of the last release, which runs in turn with
-// the one that is built here.
+// BenchmarkStart compares starts. GPUARD_BEFORE names another gpuard, such as that of the last release, which runs in
+// turn with the one that is built here.
 func BenchmarkStart(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake := overFake(b, 4)
@@ -85,8 +85,8 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(float64((quantile(run.spent, 0.5)-base).Microseconds())/1000, "ms-over-env")
 }
 
-// installed copies a program as an installation does: the pages of a file that the linker wrote start slower than those of its
-// copy.
+// installed copies a program as an installation does: the pages of a file that the linker wrote start slower than those
+// of its copy.
 func installed(b *testing.B, path string) string {
 	b.Helper()
 	text, err := os.ReadFile(path)
@@ -120,8 +120,8 @@ func buildEmpty(b *testing.B, imports ...string) string {
 	return out
 }
 
-// initialisation is how long the packages of a Go program take to initialise (the least of ten starts), and how many pieces of
-// memory they allocate for that; 0 of another program.
+// initialisation is how long the packages of a Go program take to initialise (the least of ten starts), and how many
+// pieces of memory they allocate for that; 0 of another program.
 func initialisation(path string) (least time.Duration, allocations int) {
 	line := regexp.MustCompile(`(?m)^init \S+ @\S+ ms, (\S+) ms clock, \d+ bytes, (\d+) allocs$`)
 	for range 10 {
@@ -154,7 +154,8 @@ func measure(b *testing.B, programs []*program) {
 	}
 }
 
-// start starts the program once. While it runs this process is the one that adopts its holder, to learn what that has used.
+// start starts the program once. While it runs this process is the one that adopts its holder, to learn what that has
+// used.
 func (p *program) start(b testing.TB) {
 	if p.settle != nil {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -196,8 +197,8 @@ func (p *program) start(b testing.TB) {
 	p.faults = append(p.faults, faults/jobs)
 }
 
-// TestStart guards the start of the program with limits that a loaded machine keeps too: what packages allocate while they are
-// initialised is the same everywhere, and processor time is that of the best of many starts.
+// TestStart guards the start of the program with limits that a loaded machine keeps too: what packages allocate while
+// they are initialised is the same everywhere, and processor time is that of the best of many starts.
 func TestStart(t *testing.T) {
 	const (
 		mostAllocations = 600 // a library that fills tables or compiles expressions at each start is seen here

@@ -65,7 +65,8 @@ func newRig(t *testing.T, machine string) *rig {
 	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
 		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
-	// Its holder too: it removes the lease last, and in the middle of its exec it has neither arguments nor environment.
+	// Its holder too: it removes the lease last, and in the middle of its exec it has neither arguments nor
+	// environment.
 	eventually(t, "the first run is over", func() bool {
 		leases, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "*.lock"))
 		return len(leases) == 0 && len(speakingOf(r.state)) == 0
@@ -239,8 +240,9 @@ func TestFreedAfterKill(t *testing.T) {
 	})
 }
 
-// within50 holds the times of many ends to the promise. Their median, because a busy machine may keep any one process waiting for
-// longer, and more than once, because it may be busy for a while: a program that breaks the promise breaks it each time.
+// within50 holds the times of many ends to the promise. Their median, because a busy machine may keep any one process
+// waiting for longer, and more than once, because it may be busy for a while: a program that breaks the promise breaks
+// it each time.
 func within50(t *testing.T, end func() time.Duration) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -283,8 +285,8 @@ func TestHolderKilled(t *testing.T) {
 	r.all(1)
 }
 
-// TestHolderOutlasts: a command that takes its time to end keeps its lease, whatever systemd sends to all of its service's processes, and
-// although it has closed the descriptor.
+// TestHolderOutlasts: a command that takes its time to end keeps its lease, whatever systemd sends to all of its
+// service's processes, and although it has closed the descriptor.
 func TestHolderOutlasts(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
 	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.02; done'`)

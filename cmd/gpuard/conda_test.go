@@ -16,8 +16,8 @@ type conda struct {
 	bin string
 }
 
-// condaHome has a base, and the environments train and other; train has hooks of packages, one of which changes a variable
-// that gpuard changes too.
+// condaHome has a base, and the environments train and other; train has hooks of packages, one of which changes a
+// variable that gpuard changes too.
 func condaHome(t *testing.T) *conda {
 	t.Helper()
 	c := &conda{&front{TB: t, dir: filepath.Join(t.TempDir(), "home")}, onPath(t)}
@@ -88,7 +88,8 @@ func shellWords(t *testing.T, shell string) []string {
 	return map[string][]string{"bash": {"bash", "--norc"}, "zsh": {"zsh", "-f"}, "dash": {"dash"}, "fish": {"fish", "--no-config"}}[shell]
 }
 
-// script runs lines in a shell without a terminal; t is the test that needs this shell, which may be a part of the one that made c.
+// script runs lines in a shell without a terminal; t is the test that needs this shell, which may be a part of the one
+// that made c.
 func (c *conda) script(t *testing.T, shell, lines string, env ...string) result {
 	t.Helper()
 	cmd := c.cmd(append(shellWords(t, shell), "-c", lines)...)
@@ -240,8 +241,8 @@ func TestCondaTerminal(t *testing.T) {
 	}
 }
 
-// TestCondaLease: the lease is the shell's that activated: a child that inherits the environment and leaves it ends nothing,
-// and where nothing is free the environment sees no GPU.
+// TestCondaLease: the lease is the shell's that activated: a child that inherits the environment and leaves it ends
+// nothing, and where nothing is free the environment sees no GPU.
 func TestCondaLease(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
@@ -343,8 +344,8 @@ func TestCondaStacked(t *testing.T) {
 	}
 }
 
-// TestCondaWithoutGpuard: where gpuard is gone, or its own variable is damaged, the environment becomes active without a GPU,
-// and what was before comes back.
+// TestCondaWithoutGpuard: where gpuard is gone, or its own variable is damaged, the environment becomes active without
+// a GPU, and what was before comes back.
 func TestCondaWithoutGpuard(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)

@@ -112,8 +112,8 @@ func (s session) run(t *testing.T, folder string, commands []string) []reply {
 	return parted(t, commands, string(got))
 }
 
-// awaited is a command as it is typed here. One that sleeps in the background must have begun before it is asked about, and must
-// not outlive the page.
+// awaited is a command as it is typed here. One that sleeps in the background must have begun before it is asked about,
+// and must not outlive the page.
 func awaited(command string) string {
 	const begun = "until grep -q sleep /proc/$!/comm; do :; done"
 	if regexp.MustCompile(`\bsleep \d+ *&$`).MatchString(command) {
@@ -165,8 +165,8 @@ func (s session) environment(t *testing.T) []string {
 		"PATH="+bin+":"+os.Getenv("PATH"), fmt.Sprintf("COLUMNS=%d", s.columns))
 }
 
-// standing is a folder in which the commands of a page are typed: what the page names of the repository is there, and the programs
-// that people have in such a folder.
+// standing is a folder in which the commands of a page are typed: what the page names of the repository is there, and
+// the programs that people have in such a folder.
 func standing(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

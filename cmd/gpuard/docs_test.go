@@ -53,7 +53,8 @@ func ends(t *testing.T, command string, got reply) {
 	}
 }
 
-// typedPages are those of which every block of code is run, compared or read; what their commands leave is there for the next block.
+// typedPages are those of which every block of code is run, compared or read; what their commands leave is there for
+// the next block.
 func typedPages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"docs/explanation/what-your-program-sees.md"}

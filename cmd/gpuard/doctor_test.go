@@ -319,8 +319,8 @@ func TestDoctorZombie(t *testing.T) {
 	contains(t, o.Next, fmt.Sprintf("kill $(ps -o ppid= -p %d)", dead.Process.Pid))
 }
 
-// TestDoctorNothingInstalled: a machine without a GPU, a driver, Python or anything else gets an answer in 2 seconds, with one
-// thing that is wrong.
+// TestDoctorNothingInstalled: a machine without a GPU, a driver, Python or anything else gets an answer in 2 seconds,
+// with one thing that is wrong.
 func TestDoctorNothingInstalled(t *testing.T) {
 	t.Parallel()
 	w := newPatient(t, fakegpu.A100(0))

@@ -122,7 +122,8 @@ func (j *traveller) stays(n int, minutes float64) {
 	}
 }
 
-// late is what the end of a job, its next start and a busy machine may add to the times of the policy, which its own tests hold exactly.
+// late is what the end of a job, its next start and a busy machine may add to the times of the policy, which its own
+// tests hold exactly.
 const late = 10 * time.Second
 
 func TestDriftMovesFromAHeatingGPU(t *testing.T) {
@@ -259,8 +260,8 @@ func TestDriftSick(t *testing.T) {
 	}
 }
 
-// TestDriftBesideAHangingGPU: a driver call that blocks on one GPU delays neither the move of a job on another nor a new
-// lease. The minute of blocking is one of the policy's and more: it lasts for the whole test.
+// TestDriftBesideAHangingGPU: a driver call that blocks on one GPU delays neither the move of a job on another nor a
+// new lease. The minute of blocking is one of the policy's and more: it lasts for the whole test.
 func TestDriftBesideAHangingGPU(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(4)...)

@@ -79,7 +79,8 @@ func TestDriverDesktop(t *testing.T) {
 	contains(t, r.run("status").out, "Xorg")
 }
 
-// leave runs a job that leaves a child on GPU 0 for some seconds, without any of the lease's descriptors, and returns the child.
+// leave runs a job that leaves a child on GPU 0 for some seconds, without any of the lease's descriptors, and returns
+// the child.
 func (r *rack) leave(seconds int) int {
 	r.t.Helper()
 	got := r.run("run", "-q", "--device", "0", "--", r.Job, "--gpu", "0", "--mem", "1G", "--fork-child", fmt.Sprint(seconds), "--close-fds")
@@ -97,7 +98,8 @@ func (r *rack) leave(seconds int) int {
 	return 0
 }
 
-// TestDriverLeftChild: a lease's end is not the end of its use. The device stays busy with the reason, and is free when the child is gone.
+// TestDriverLeftChild: a lease's end is not the end of its use. The device stays busy with the reason, and is free when
+// the child is gone.
 func TestDriverLeftChild(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))
@@ -159,8 +161,8 @@ func TestDriverRace(t *testing.T) {
 	}
 }
 
-// TestDriverStaleReading: while one launch reads the machine, another one comes and goes and leaves a child on the device.
-// The first one must not trust what it read before.
+// TestDriverStaleReading: while one launch reads the machine, another one comes and goes and leaves a child on the
+// device. The first one must not trust what it read before.
 func TestDriverStaleReading(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))

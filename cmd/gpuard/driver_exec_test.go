@@ -38,8 +38,8 @@ func descriptors(t testing.TB, pid int) map[int]string {
 	return open
 }
 
-// TestDriverDescriptors: a command has its standard streams, what the caller passed on, and the lease's descriptor at 200 or
-// above; nothing that gpuard or the driver opened for themselves.
+// TestDriverDescriptors: a command has its standard streams, what the caller passed on, and the lease's descriptor at
+// 200 or above; nothing that gpuard or the driver opened for themselves.
 func TestDriverDescriptors(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
@@ -106,7 +106,8 @@ func TestHolderMemory(t *testing.T) {
 	}
 }
 
-// holderOf waits for the one holder of a state folder to have begun its watch: when the command starts it is only on its way.
+// holderOf waits for the one holder of a state folder to have begun its watch: when the command starts it is only on
+// its way.
 func holderOf(t testing.TB, folder string) (pid int) {
 	t.Helper()
 	eventually(t, "one holder watches", func() bool {

@@ -23,7 +23,8 @@ func with(cmd *exec.Cmd, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestDriverSubLeases: inside a lease of two devices two runs get one each and a third none, although a device is free outside.
+// TestDriverSubLeases: inside a lease of two devices two runs get one each and a third none, although a device is free
+// outside.
 func TestDriverSubLeases(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(3)...)

@@ -17,7 +17,8 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// apart runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that right.
+// apart runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that
+// right.
 func (r *rack) apart(script string) result {
 	r.t.Helper()
 	cmd := program(r.t, r.state, append(r.Env(), "LC_ALL=C"))

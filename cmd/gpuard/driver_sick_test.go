@@ -28,7 +28,8 @@ func soon(t testing.TB, limit time.Duration, do func() time.Duration) {
 	t.Errorf("it took %v, more than %v", took, limit)
 }
 
-// within runs cmd and fails the test when it takes longer, again and again: that the machine was busy once says nothing.
+// within runs cmd and fails the test when it takes longer, again and again: that the machine was busy once says
+// nothing.
 func within(t testing.TB, limit time.Duration, cmd *exec.Cmd) result {
 	t.Helper()
 	for try := 1; ; try++ {

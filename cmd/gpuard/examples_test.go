@@ -168,8 +168,8 @@ func (e *tried) ended(said string) {
 	}
 }
 
-// TestExamples: what a page says to type starts the example on the GPUs that the page promises, each time. The first time it is
-// left in the background, the second time it is ended as the page says, by Ctrl-C.
+// TestExamples: what a page says to type starts the example on the GPUs that the page promises, each time. The first
+// time it is left in the background, the second time it is ended as the page says, by Ctrl-C.
 func TestExamples(t *testing.T) {
 	for _, e := range examples(t) {
 		t.Run(e.name, func(t *testing.T) {

@@ -64,7 +64,8 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 }
 
-// TestFileSizeOfTheCommand: what the command is started with is as without gpuard: it ends by the signal, unless it catches that itself.
+// TestFileSizeOfTheCommand: what the command is started with is as without gpuard: it ends by the signal, unless it
+// catches that itself.
 func TestFileSizeOfTheCommand(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"exec": nil, "stay": {"--timeout", "1m"}} {

@@ -96,8 +96,8 @@ func (w *ward) status() status.Report {
 	return s
 }
 
-// TestXIDTakesAGPUOutOfUse: XID 79 on one of four: no new lease there, the others go on, and it is said what happened and
-// what to do. Nothing but a person's word or the driver's ends it, and what comes later counts again.
+// TestXIDTakesAGPUOutOfUse: XID 79 on one of four: no new lease there, the others go on, and it is said what happened
+// and what to do. Nothing but a person's word or the driver's ends it, and what comes later counts again.
 func TestXIDTakesAGPUOutOfUse(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 4)
@@ -131,7 +131,8 @@ func TestXIDTakesAGPUOutOfUse(t *testing.T) {
 	same(t, "the driver calls it well", w.status().Devices[1].Health, health.OK)
 }
 
-// TestNotedErrorsEnd: what was noted about a device is over when the driver says so, or was loaded anew, and not before.
+// TestNotedErrorsEnd: what was noted about a device is over when the driver says so, or was loaded anew, and not
+// before.
 func TestNotedErrorsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, 2)
@@ -217,8 +218,8 @@ func TestDrain(t *testing.T) {
 	same(t, "a reason that nobody would read", got, result{2, "", "gpuard: cannot drain 1: the reason has 100000 characters; say it in 500\n"})
 }
 
-// TestDrainBesideAClaim: a command that read the GPU before it was drained, and decides after it, does not get it; or drain
-// names it.
+// TestDrainBesideAClaim: a command that read the GPU before it was drained, and decides after it, does not get it; or
+// drain names it.
 func TestDrainBesideAClaim(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)

@@ -185,8 +185,8 @@ func TestShellLease(t *testing.T) {
 	}
 }
 
-// TestShellLeaseAtOnce: leasing keeps the shell hardly longer than reading the variables does. What a busy machine adds, it
-// adds to both, so they are measured side by side, in one shell.
+// TestShellLeaseAtOnce: leasing keeps the shell hardly longer than reading the variables does. What a busy machine
+// adds, it adds to both, so they are measured side by side, in one shell.
 func TestShellLeaseAtOnce(t *testing.T) {
 	const rounds, more = 10, 300 * time.Millisecond
 	var extra []time.Duration

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestHungGPUDelaysNobody: while calls about one card block for a minute, the others are given in little more than a moment,
-// and what only the hung one could serve is refused when the driver has had its time.
+// TestHungGPUDelaysNobody: while calls about one card block for a minute, the others are given in little more than a
+// moment, and what only the hung one could serve is refused when the driver has had its time.
 func TestHungGPUDelaysNobody(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(4)...)

@@ -198,7 +198,8 @@ func TestJupyterKilled(t *testing.T) {
 	t.Logf("free %s after the end of kernel and client", time.Since(killed))
 }
 
-// TestJupyterOfVSCode: the command line is changed as VS Code does it, and started by the interpreter that a person chose there.
+// TestJupyterOfVSCode: the command line is changed as VS Code does it, and started by the interpreter that a person
+// chose there.
 func TestJupyterOfVSCode(t *testing.T) {
 	t.Parallel()
 	j := newJupyter(t)
@@ -240,8 +241,8 @@ func TestJupyterOfVSCode(t *testing.T) {
 	j.freed()
 }
 
-// TestSetupJupyter: the kernel is over the one that Jupyter would start, with everything in its folder; two calls do as much as
-// one, and --remove leaves every byte as it was.
+// TestSetupJupyter: the kernel is over the one that Jupyter would start, with everything in its folder; two calls do as
+// much as one, and --remove leaves every byte as it was.
 func TestSetupJupyter(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
@@ -420,7 +421,8 @@ func TestJupyterPlaces(t *testing.T) {
 	}
 }
 
-// TestJupyterGuide: what the page about Jupyter says to type works, in this order, and leaves nothing that it does not say.
+// TestJupyterGuide: what the page about Jupyter says to type works, in this order, and leaves nothing that it does not
+// say.
 func TestJupyterGuide(t *testing.T) {
 	t.Parallel()
 	home, bin, state := t.TempDir(), onPath(t), stateFolder(t)

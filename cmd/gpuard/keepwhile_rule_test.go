@@ -58,8 +58,9 @@ func (r *ruled) begin() (cmd *exec.Cmd, lease, until string) {
 	return cmd, lease, until
 }
 
-// TestKeepWhileRuleOfTime: under a rule that limits the time a kernel starts, and is ended when the time of its lease is over,
-// with what it started (which has its output: the end is seen only when all are gone). Nothing else would end the lease.
+// TestKeepWhileRuleOfTime: under a rule that limits the time a kernel starts, and is ended when the time of its lease
+// is over, with what it started (which has its output: the end is seen only when all are gone). Nothing else would end
+// the lease.
 func TestKeepWhileRuleOfTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ program, script string }{

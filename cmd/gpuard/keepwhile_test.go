@@ -254,7 +254,8 @@ func TestKeepWhileBeside(t *testing.T) {
 	k.freed()
 }
 
-// ofServer is a program that another one starts, by one of gpuard's names, and that says its process; that lives until it is killed.
+// ofServer is a program that another one starts, by one of gpuard's names, and that says its process; that lives until
+// it is killed.
 func (k *kernelRig) ofServer(name, script string) (server *exec.Cmd, pid int) {
 	k.t.Helper()
 	inner := k.kernel(nil, "sh", "-c", `echo >"$DEVICES/served"; `+script)

@@ -135,8 +135,8 @@ func (a *attack) untilLease(sides int) time.Duration {
 	return spent[len(spent)/2]
 }
 
-// one makes a run. Of six, one is killed after a random time, one in the middle of its claim, one soon after it, and the
-// others are left alone.
+// one makes a run. Of six, one is killed after a random time, one in the middle of its claim, one soon after it, and
+// the others are left alone.
 func (a *attack) one(kind int) {
 	cmd := with(a.job("occupy"), "LINGER="+(a.spread/2+60*time.Millisecond).String()) // so long that others find no device
 	var errs bytes.Buffer
@@ -178,8 +178,8 @@ func (a *attack) await(cmd *exec.Cmd, far step) {
 	}
 }
 
-// kill notes how far the run has come and kills it there. It is stopped in between: a process that is dead already has no
-// lease for long, because others remove it.
+// kill notes how far the run has come and kills it there. It is stopped in between: a process that is dead already has
+// no lease for long, because others remove it.
 func (a *attack) kill(cmd *exec.Cmd) {
 	pid := cmd.Process.Pid
 	_ = unix.Kill(pid, unix.SIGSTOP)

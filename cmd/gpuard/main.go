@@ -36,9 +36,9 @@ import (
 	"gpuard/internal/ui/cli"
 )
 
-// A command is executed from the first thread. What the kernel keeps per thread (the signal at the parent's death) came to that
-// one, and an exec from another would lose it. Go lets main move to another thread before its first statement, unless it was
-// locked while variables are set (runtime.LockOSThread).
+// A command is executed from the first thread. What the kernel keeps per thread (the signal at the parent's death) came
+// to that one, and an exec from another would lose it. Go lets main move to another thread before its first statement,
+// unless it was locked while variables are set (runtime.LockOSThread).
 var _ = locked()
 
 func locked() bool {
@@ -154,7 +154,8 @@ func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	return library.Read(ctx, what)
 }
 
-// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the readings.
+// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
+// readings.
 func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	library, err := d.open(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is the
-// same with short waits; occupy is a job for it to start.
+// TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is
+// the same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
 	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
 	if err := flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0)))); err != nil {
@@ -73,8 +73,9 @@ type result struct {
 	out, err string
 }
 
-// program prepares the program with a state folder and a clean environment; env comes last and wins. The locale is the same on every
-// machine, and neither the program nor a shell that is started with this environment writes into the home of the caller.
+// program prepares the program with a state folder and a clean environment; env comes last and wins. The locale is the
+// same on every machine, and neither the program nor a shell that is started with this environment writes into the home
+// of the caller.
 func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -95,7 +96,8 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 	return cmd
 }
 
-// raceOptions keep what the caller wants of the race detector, which would hold each of the many processes for a second at its end.
+// raceOptions keep what the caller wants of the race detector, which would hold each of the many processes for a second
+// at its end.
 func raceOptions() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }
 
 // run starts cmd and waits.

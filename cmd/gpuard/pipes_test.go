@@ -35,8 +35,8 @@ func returns(t *testing.T, cmd *exec.Cmd) result {
 	return got
 }
 
-// TestPipeWithoutEnd: a named pipe that no program has open at its other end is an error wherever a file is named or looked for,
-// and never waited for without an end.
+// TestPipeWithoutEnd: a named pipe that no program has open at its other end is an error wherever a file is named or
+// looked for, and never waited for without an end.
 func TestPipeWithoutEnd(t *testing.T) {
 	t.Parallel()
 	const unread, unwritten, plain = "a named pipe that no program reads", "a named pipe that no program writes to", "a named pipe, and must be a plain file"
@@ -116,8 +116,8 @@ func TestPipeOfAShell(t *testing.T) {
 	}
 }
 
-// TestTraceInAFullPipe: a trace that cannot be written for the moment delays neither the claim that it is of nor those of others, and
-// one that can has every decision.
+// TestTraceInAFullPipe: a trace that cannot be written for the moment delays neither the claim that it is of nor those
+// of others, and one that can has every decision.
 func TestTraceInAFullPipe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:2xL4")

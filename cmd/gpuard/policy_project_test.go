@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestPolicyOfProject: the rules and defaults of a gpuard.yaml count for its services and for nothing else, together with those of
-// the machine, which they cannot widen; a refusal names the file and its line, and what is wrong in it stops all of it.
+// TestPolicyOfProject: the rules and defaults of a gpuard.yaml count for its services and for nothing else, together
+// with those of the machine, which they cannot widen; a refusal names the file and its line, and what is wrong in it
+// stops all of it.
 func TestPolicyOfProject(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- name: machine\n  users: [root]\n  devices: [0, 1]\n  gpus: 2\n")

@@ -136,8 +136,8 @@ func TestPolicyTrust(t *testing.T) {
 	g.says(g.by(alice, "run", "-q", "--", "true"), 0)
 }
 
-// TestPolicyAtOnce: of many runs of one user at the same moment as many start as the rule gives, whatever is free; others are
-// not kept waiting by those; and the next one starts when one of them has ended.
+// TestPolicyAtOnce: of many runs of one user at the same moment as many start as the rule gives, whatever is free;
+// others are not kept waiting by those; and the next one starts when one of them has ended.
 func TestPolicyAtOnce(t *testing.T) {
 	t.Parallel()
 	g := govern(t, "rules:\n- name: two\n  gpus: 2\n")

@@ -83,8 +83,9 @@ func (g *grounds) up(uid int, dir string, env []string, args ...string) result {
 	return run(g.t, cmd)
 }
 
-// TestProjectOfAnotherUser: a gpuard.yaml that was found runs nothing unless it, and each folder up to it, belongs to the caller or
-// to root and no other user can write it. It is named in the error, and named on the command line it is run.
+// TestProjectOfAnotherUser: a gpuard.yaml that was found runs nothing unless it, and each folder up to it, belongs to
+// the caller or to root and no other user can write it. It is named in the error, and named on the command line it is
+// run.
 func TestProjectOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
@@ -221,8 +222,8 @@ func TestProjectOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestProjectFoundWhere: the search for a gpuard.yaml ends with the home folder, with the root of a git repository and at the border of
-// the file system; what others can write is refused without any other user.
+// TestProjectFoundWhere: the search for a gpuard.yaml ends with the home folder, with the root of a git repository and
+// at the border of the file system; what others can write is refused without any other user.
 func TestProjectFoundWhere(t *testing.T) {
 	t.Parallel()
 	me := os.Geteuid()

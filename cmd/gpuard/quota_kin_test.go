@@ -18,8 +18,8 @@ func (r *rack) script(text string) result {
 	return run(r.t, cmd)
 }
 
-// TestQuotaNested: what runs in a lease of its own does not count against the share around it, whatever its environment says; a part of a share does, and has
-// a share of its own to keep.
+// TestQuotaNested: what runs in a lease of its own does not count against the share around it, whatever its environment
+// says; a part of a share does, and has a share of its own to keep.
 func TestQuotaNested(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

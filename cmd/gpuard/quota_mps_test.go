@@ -70,8 +70,8 @@ func TestQuotaMPS(t *testing.T) {
 	}
 }
 
-// TestQuotaMPSUnreached: a job that does not go through MPS has no limit there. That is said, the lease says so, and it is
-// measured from outside.
+// TestQuotaMPSUnreached: a job that does not go through MPS has no limit there. That is said, the lease says so, and it
+// is measured from outside.
 func TestQuotaMPSUnreached(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -133,8 +133,8 @@ func TestQuotaMPSShort(t *testing.T) {
 	eventually(t, "the daemon has ended", func() bool { return !proc.New("/proc").Alive(pid, 0) })
 }
 
-// TestQuotaMPSInside: what has all of a lease that goes through MPS goes through it too, so that its devices are written by
-// UUID there; as indices they could be others to the daemon, and then it does not go through.
+// TestQuotaMPSInside: what has all of a lease that goes through MPS goes through it too, so that its devices are
+// written by UUID there; as indices they could be others to the daemon, and then it does not go through.
 func TestQuotaMPSInside(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

@@ -35,8 +35,8 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// share starts a job of that much memory with a share of 8 GiB, and returns when it is on its GPU. what it and gpuard say is
-// kept; over is closed at its end.
+// share starts a job of that much memory with a share of 8 GiB, and returns when it is on its GPU. what it and gpuard
+// say is kept; over is closed at its end.
 func (r *rack) share(memory string, args ...string) (cmd *exec.Cmd, heard *said, over chan struct{}) {
 	r.t.Helper()
 	args = append(append([]string{"run", "--no-wait", "--share", "8G"}, args...), "--", "fakegpu-job", "--gpu", "0", "--mem", memory)
@@ -60,8 +60,8 @@ func done(over chan struct{}) bool {
 	}
 }
 
-// TestQuota: a program that takes twice its share is told how much, of what, and what to ask for next time, and is ended
-// within 10 s, with the intervals that people have; its neighbour on the same card is untouched.
+// TestQuota: a program that takes twice its share is told how much, of what, and what to ask for next time, and is
+// ended within 10 s, with the intervals that people have; its neighbour on the same card is untouched.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
@@ -186,7 +186,8 @@ func kill(t testing.TB, pid int) {
 	}
 }
 
-// TestQuotaHold: a share that a running shell holds is measured with all that the shell starts, and the shell itself stays.
+// TestQuotaHold: a share that a running shell holds is measured with all that the shell starts, and the shell itself
+// stays.
 func TestQuotaHold(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))

@@ -14,7 +14,8 @@ import (
 	"gpuard/internal/host/affinity"
 )
 
-// numaRoot is a machine with two NUMA nodes, of one of our processors each; there is one that is both where we have only one.
+// numaRoot is a machine with two NUMA nodes, of one of our processors each; there is one that is both where we have
+// only one.
 func numaRoot(t *testing.T) (root string, cpus [2]string) {
 	t.Helper()
 	allowed, err := affinity.Allowed()

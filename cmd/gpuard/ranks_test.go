@@ -31,9 +31,9 @@ type seen struct {
 	Sockets     int
 }
 
-// rank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for a
-// file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input". It ends when the folder is
-// gone, or when every test has lost its patience: ranks live on without their leader.
+// rank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for
+// a file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input". It ends when
+// the folder is gone, or when every test has lost its patience: ranks live on without their leader.
 func rank() {
 	time.AfterFunc(90*time.Second, func() { os.Exit(97) })
 	dir, number := os.Args[1], os.Getenv("RANK")
@@ -122,7 +122,8 @@ type crew struct {
 	n   int
 }
 
-// said is what gpuard and the ranks wrote as errors. It goes into a file: ranks that outlive their leader keep a pipe open.
+// said is what gpuard and the ranks wrote as errors. It goes into a file: ranks that outlive their leader keep a pipe
+// open.
 func (c *crew) said() string {
 	text, _ := os.ReadFile(filepath.Join(c.dir, "errors"))
 	return string(text)
@@ -318,8 +319,8 @@ if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi
 	r.freed()
 }
 
-// TestRankSignals: each rank gets a signal once, whether it was sent to gpuard or to the whole group, and takes the time it wants
-// for it; the run then ends as they do.
+// TestRankSignals: each rank gets a signal once, whether it was sent to gpuard or to the whole group, and takes the
+// time it wants for it; the run then ends as they do.
 func TestRankSignals(t *testing.T) {
 	t.Parallel()
 	for _, flags := range []string{"", "--timeout 1h "} {

@@ -36,7 +36,8 @@ while not os.path.exists(os.path.join(here, other + "0")):
 dist.barrier()
 `
 
-// TestTorch: PyTorch's own processes find each other, started by torchrun and by gpuard, as two jobs that run at the same time.
+// TestTorch: PyTorch's own processes find each other, started by torchrun and by gpuard, as two jobs that run at the
+// same time.
 func TestTorch(t *testing.T) {
 	gate.Need(t, "torch")
 	if raced {

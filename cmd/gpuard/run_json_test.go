@@ -105,8 +105,8 @@ func TestRunNoWait(t *testing.T) {
 	}
 }
 
-// observed waits until the end of the lease on GPU 0 is on record, which is later than the end, and until a process that
-// starts now is younger by the kernel's count of 10 ms too.
+// observed waits until the end of the lease on GPU 0 is on record, which is later than the end, and until a process
+// that starts now is younger by the kernel's count of 10 ms too.
 func (r *rack) observed() {
 	r.t.Helper()
 	eventually(r.t, "the end is recorded", func() bool {

@@ -62,7 +62,8 @@ func (s *stage) run(args ...string) result {
 	return run(s.T, s.cmd(args...))
 }
 
-// gone waits until nothing of the project is up any more, and its supervisor, which still writes into its folder, has left.
+// gone waits until nothing of the project is up any more, and its supervisor, which still writes into its folder, has
+// left.
 func (s *stage) gone() {
 	s.Helper()
 	eventually(s, "nothing is up", func() bool {

@@ -165,7 +165,8 @@ func TestServicesTogether(t *testing.T) {
 	other.check()
 }
 
-// TestServicesChange: an up after a change of the file starts anew what changed, ends what is gone, and leaves the rest alone.
+// TestServicesChange: an up after a change of the file starts anew what changed, ends what is gone, and leaves the rest
+// alone.
 func TestServicesChange(t *testing.T) {
 	t.Parallel()
 	const file = "services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone], cpu: true}\n  gone: {command: [alone], cpu: true}\n"

@@ -216,7 +216,8 @@ func (c *team) order() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// processes are those of gpuard for this project, by what they do: "project-supervise", "project-keep"; and its services'.
+// processes are those of gpuard for this project, by what they do: "project-supervise", "project-keep"; and its
+// services'.
 func (c *team) processes(what string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -280,7 +281,8 @@ func TestServicesAgain(t *testing.T) {
 	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
 }
 
-// TestServicesOrder: what depends on something starts after it and ends before it; what cannot start does not hold up the others.
+// TestServicesOrder: what depends on something starts after it and ends before it; what cannot start does not hold up
+// the others.
 func TestServicesOrder(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:2xL4", `services:
@@ -304,8 +306,8 @@ func TestServicesOrder(t *testing.T) {
 	c.check()
 }
 
-// TestEachGPUOnFourDevices: `each: gpu` on 4 devices is 4 nodes with ports of their own, each on the same device after a restart of
-// everything, and after kill -9 of the supervisor, which costs no node its process.
+// TestEachGPUOnFourDevices: `each: gpu` on 4 devices is 4 nodes with ports of their own, each on the same device after
+// a restart of everything, and after kill -9 of the supervisor, which costs no node its process.
 func TestEachGPUOnFourDevices(t *testing.T) {
 	t.Parallel()
 	const n = 4

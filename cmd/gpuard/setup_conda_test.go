@@ -237,8 +237,8 @@ func TestCondaFinds(t *testing.T) {
 	}
 }
 
-// TestCondaFromFile: the choice in an environment.yml comes to the environment that conda makes of it, and what is left of
-// the variable in a shell does no harm.
+// TestCondaFromFile: the choice in an environment.yml comes to the environment that conda makes of it, and what is left
+// of the variable in a shell does no harm.
 func TestCondaFromFile(t *testing.T) {
 	t.Parallel()
 	c := condaHome(t)

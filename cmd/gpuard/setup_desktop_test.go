@@ -184,7 +184,8 @@ func entryWords(t *testing.T, path string) (all [][]string) {
 	return all
 }
 
-// TestDesktopStarts: GLib, which most desktops use, starts the copy: the program gets the same arguments, the files too, on its GPU.
+// TestDesktopStarts: GLib, which most desktops use, starts the copy: the program gets the same arguments, the files
+// too, on its GPU.
 func TestDesktopStarts(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "gio")
@@ -217,8 +218,8 @@ func TestDesktopStarts(t *testing.T) {
 	}
 }
 
-// TestDesktopModules: one entry per module, by the commands of docs/how-to/desktop.md. Each starts the program with its own
-// arguments, and goes without the others.
+// TestDesktopModules: one entry per module, by the commands of docs/how-to/desktop.md. Each starts the program with its
+// own arguments, and goes without the others.
 func TestDesktopModules(t *testing.T) {
 	t.Parallel()
 	home, bin := someone(t)

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestDirenv: direnv itself sets the variables on the way into a folder, and puts everything back on the way out: what was
-// not set is not set, and what was empty is empty.
+// TestDirenv: direnv itself sets the variables on the way into a folder, and puts everything back on the way out: what
+// was not set is not set, and what was empty is empty.
 func TestDirenv(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "direnv")

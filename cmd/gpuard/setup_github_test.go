@@ -31,7 +31,8 @@ type workflowFile struct {
 	}
 }
 
-// TestGitHubWorkflow: the scripts of the workflow install a package and run the command, in both modes by the same line.
+// TestGitHubWorkflow: the scripts of the workflow install a package and run the command, in both modes by the same
+// line.
 func TestGitHubWorkflow(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLoginByUser: each user's shells see what the policy of the machine allows them, gpuard run gives no less than without that,
-// and a file that cannot be read hides everything.
+// TestLoginByUser: each user's shells see what the policy of the machine allows them, gpuard run gives no less than
+// without that, and a file that cannot be read hides everything.
 func TestLoginByUser(t *testing.T) {
 	t.Parallel()
 	const rules = "rules:\n- users: [1]\n  devices: [1, 3]\n- users: [2]\n  gpus: 0\n"

@@ -69,7 +69,8 @@ const (
 	tabOfBash = "usr/local/share/bash-completion/completions/gpuard"
 )
 
-// TestSetupMachine: it is all there, twice changes nothing, and taken away the machine is as before but for the folder of the leases.
+// TestSetupMachine: it is all there, twice changes nothing, and taken away the machine is as before but for the folder
+// of the leases.
 func TestSetupMachine(t *testing.T) {
 	t.Parallel()
 	root := machineFolder(t)
@@ -200,8 +201,8 @@ func TestSetupMachineNotRoot(t *testing.T) {
 	}
 }
 
-// TestSetupMachineAtBoot: systemd-tmpfiles makes the folder that gpuard makes, and two users lease in it without being able to
-// harm each other.
+// TestSetupMachineAtBoot: systemd-tmpfiles makes the folder that gpuard makes, and two users lease in it without being
+// able to harm each other.
 func TestSetupMachineAtBoot(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root", "systemd")

@@ -66,7 +66,8 @@ func TestSetupFileMoved(t *testing.T) {
 	}
 }
 
-// TestSetupRecordLost: without its record gpuard knows its lines by their marks, and takes them away once it was asked to have them.
+// TestSetupRecordLost: without its record gpuard knows its lines by their marks, and takes them away once it was asked
+// to have them.
 func TestSetupRecordLost(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)

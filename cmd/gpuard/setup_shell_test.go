@@ -173,8 +173,8 @@ func TestShellPromptCommand(t *testing.T) {
 	}
 }
 
-// TestShellPrompt: of a prompt that was inherited the part is taken out, a mask that hides everything is no device, and what
-// the last command said is not lost.
+// TestShellPrompt: of a prompt that was inherited the part is taken out, a mask that hides everything is no device, and
+// what the last command said is not lost.
 func TestShellPrompt(t *testing.T) {
 	t.Parallel()
 	for shell, flags := range map[string][]string{"bash": {"--norc", "-ic"}, "zsh": {"-fic"}} {
@@ -189,7 +189,8 @@ func TestShellPrompt(t *testing.T) {
 	}
 }
 
-// TestShellLogin: a shell without a lease sees no GPU, what gpuard starts sees its own, and the shell is as before after it.
+// TestShellLogin: a shell without a lease sees no GPU, what gpuard starts sees its own, and the shell is as before
+// after it.
 func TestShellLogin(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {

@@ -347,8 +347,8 @@ func served() {
 	}
 }
 
-// TestServiceIsMainProcess: started by systemd's own hand, from the line that was written, the command is the process that
-// systemd knows: its socket is number 3 and meant for it, and what it notifies comes from that process.
+// TestServiceIsMainProcess: started by systemd's own hand, from the line that was written, the command is the process
+// that systemd knows: its socket is number 3 and meant for it, and what it notifies comes from that process.
 func TestServiceIsMainProcess(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "systemd")

@@ -149,7 +149,8 @@ func TestSetupLeavesNothing(t *testing.T) {
 	sameTree(t, "after --remove", before, tree(t, home))
 }
 
-// TestSetupKilled: a setup that is killed at any moment leaves what the next one completes, and what --remove takes away wholly.
+// TestSetupKilled: a setup that is killed at any moment leaves what the next one completes, and what --remove takes
+// away wholly.
 func TestSetupKilled(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
@@ -232,7 +233,8 @@ func TestSetupRefuses(t *testing.T) {
 	}
 }
 
-// TestSetupDoubts: what this machine can never give is written and said; what a mask hides from this shell, or is busy, is not.
+// TestSetupDoubts: what this machine can never give is written and said; what a mask hides from this shell, or is busy,
+// is not.
 func TestSetupDoubts(t *testing.T) {
 	t.Parallel()
 	home, bin := someone(t)

@@ -14,8 +14,8 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// TestShareUsesItsPromise: what the process tree of a share uses is paid for by its promise, and is not foreign; what it
-// uses beyond its promise is missing to others, and so is what a stranger uses.
+// TestShareUsesItsPromise: what the process tree of a share uses is paid for by its promise, and is not foreign; what
+// it uses beyond its promise is missing to others, and so is what a stranger uses.
 func TestShareUsesItsPromise(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0)) // 80 GiB, of which 4 stay aside

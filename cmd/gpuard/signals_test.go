@@ -42,7 +42,8 @@ func begun(t testing.TB, cmd *exec.Cmd) *bufio.Reader {
 	return lines
 }
 
-// TestSignalsOnce: every signal to the PID arrives, and once. (Not SIGURG: the Go runtime of the listener sends it to itself.)
+// TestSignalsOnce: every signal to the PID arrives, and once. (Not SIGURG: the Go runtime of the listener sends it to
+// itself.)
 func TestSignalsOnce(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *front) (seen []string) {
@@ -144,8 +145,8 @@ func TestNohup(t *testing.T) {
 	})
 }
 
-// TestIgnored: signals that were ignored or blocked before are so in the command: these, since the Go runtime forgets others
-// (docs/explanation/leases.md says which).
+// TestIgnored: signals that were ignored or blocked before are so in the command: these, since the Go runtime forgets
+// others (docs/explanation/leases.md says which).
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *front) (seen []string) {
@@ -225,8 +226,8 @@ func TestSignalWhileClaiming(t *testing.T) {
 	}
 }
 
-// awake reports that a process is past the Go runtime's start, which catches all signals in their order, and that gpuard's
-// own code has begun by giving some their default again, SIGPWR the last; or that it is a command already.
+// awake reports that a process is past the Go runtime's start, which catches all signals in their order, and that
+// gpuard's own code has begun by giving some their default again, SIGPWR the last; or that it is a command already.
 func awake(t *testing.T, pid int) bool {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

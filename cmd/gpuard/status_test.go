@@ -54,8 +54,8 @@ func TestUsedShare(t *testing.T) {
 	contains(t, run(t, r.cmd("status")).out, "2 of 8 GiB (watch)")
 }
 
-// TestStatusBesideASlowHolder: what is over is not shown, also where the holder gets no time to say so for a while. One time in
-// three is enough, because this machine may be as busy as that.
+// TestStatusBesideASlowHolder: what is over is not shown, also where the holder gets no time to say so for a while. One
+// time in three is enough, because this machine may be as busy as that.
 func TestStatusBesideASlowHolder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

@@ -128,7 +128,8 @@ func TestStoppedHolderOfAnother(t *testing.T) {
 		fmt.Sprintf("to continue process %d (kill -CONT %d), or end lease %s (gpuard release %s)", holder, holder, id, id))
 }
 
-// TestStoppedWithTheLock: a process that was stopped while it had the folder lock does not end by kill PID, so that is not the advice.
+// TestStoppedWithTheLock: a process that was stopped while it had the folder lock does not end by kill PID, so that is
+// not the advice.
 func TestStoppedWithTheLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retried begins a run of the program of that name, which fails when dir/go is there and notes the lease of each start in dir/leases. It returns the run
-// when its first start is on, and what it says so far.
+// retried begins a run of the program of that name, which fails when dir/go is there and notes the lease of each start
+// in dir/leases. It returns the run when its first start is on, and what it says so far.
 func retried(t *testing.T, r *rig, name, dir string) (wait func() int, pid int, said func() string) {
 	t.Helper()
 	errs, err := os.Create(filepath.Join(dir, "stderr"))
@@ -156,7 +156,8 @@ func TestEndNamesHolders(t *testing.T) {
 	}
 }
 
-// TestTimeoutIsSaid: the end of a run by its limit is said also with -q, and the end line has the exit code that a shell sees.
+// TestTimeoutIsSaid: the end of a run by its limit is said also with -q, and the end line has the exit code that a
+// shell sees.
 func TestTimeoutIsSaid(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

@@ -33,7 +33,8 @@ func eachBeside(t *testing.T, observe func(f *front, s *terminal) []string) {
 	}
 }
 
-// TestBesideKeys: Ctrl-C and Ctrl-\ reach the command once although gpuard is in the same process group and gets them too.
+// TestBesideKeys: Ctrl-C and Ctrl-\ reach the command once although gpuard is in the same process group and gets them
+// too.
 func TestBesideKeys(t *testing.T) {
 	t.Parallel()
 	eachBeside(t, func(f *front, s *terminal) (seen []string) {

@@ -121,8 +121,8 @@ echo $found | cut -d/ -f3 >pids; cat /proc/self/cgroup >cgroup
 	}
 }
 
-// TestParentKilled: a gpuard that is killed leaves its job running, with its lease and its log, and without a helper of its
-// own; the device is free when the job has ended.
+// TestParentKilled: a gpuard that is killed leaves its job running, with its lease and its log, and without a helper of
+// its own; the device is free when the job has ended.
 func TestParentKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
@@ -204,8 +204,8 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestReaper: gpuard buries what its command leaves, as the first process of a PID namespace too, and does not wait for what
-// lives on.
+// TestReaper: gpuard buries what its command leaves, as the first process of a PID namespace too, and does not wait for
+// what lives on.
 func TestReaper(t *testing.T) {
 	t.Parallel()
 	const script = `(sleep 0.1 &); (sleep 0.2 &); for i in $(seq 1000); do cat /proc/[0-9]*/stat 2>/dev/null | grep -q '(sleep)' || break; sleep 0.01; done
@@ -270,8 +270,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestRetryMachine: a GPU that fell off the bus during the run, or for which the driver reported an error that is not the
-// program's, is a reason to start again on another one; an error of the program, and one from before, is not.
+// TestRetryMachine: a GPU that fell off the bus during the run, or for which the driver reported an error that is not
+// the program's, is a reason to start again on another one; an error of the program, and one from before, is not.
 func TestRetryMachine(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(3)...)
@@ -337,7 +337,8 @@ func TestRetryMachine(t *testing.T) {
 	contains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts")
 }
 
-// TestLog: the output goes where it would have gone and into the file, which begins with the device and does not grow for ever.
+// TestLog: the output goes where it would have gone and into the file, which begins with the device and does not grow
+// for ever.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

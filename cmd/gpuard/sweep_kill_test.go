@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// runnerOf is the process that starts the runs of a sweep, a child of the visible one; 0 when there is none. It leads a session;
-// one that it is just making, with its words still, does not, or has only one thread.
+// runnerOf is the process that starts the runs of a sweep, a child of the visible one; 0 when there is none. It leads a
+// session; one that it is just making, with its words still, does not, or has only one thread.
 func runnerOf(visible int, dir string) int {
 	for _, p := range batch.Processes() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
@@ -176,8 +176,8 @@ func TestSweepKilledBoth(t *testing.T) {
 	k.verdict(k.both * k.jobs)
 }
 
-// TestSweepOutlives: runs go on when both processes are killed, a resumed sweep waits for them, and they are not done again where
-// the kernel says how they ended. The lease is theirs all the while.
+// TestSweepOutlives: runs go on when both processes are killed, a resumed sweep waits for them, and they are not done
+// again where the kernel says how they ended. The lease is theirs all the while.
 func TestSweepOutlives(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:2xL4")
@@ -220,8 +220,8 @@ func TestSweepOutlives(t *testing.T) {
 	exactlyOnce(t, began, 1, 3, twice)
 }
 
-// TestSweepAlone: when the process that people see is killed, nothing new is started, what runs ends by itself, and a resumed
-// sweep waits for that.
+// TestSweepAlone: when the process that people see is killed, nothing new is started, what runs ends by itself, and a
+// resumed sweep waits for that.
 func TestSweepAlone(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:2xL4")
@@ -255,7 +255,8 @@ func TestSweepAlone(t *testing.T) {
 	exactlyOnce(t, began, 1, 6, 0)
 }
 
-// started starts a program, reads what it says on standard error until that has the text, and gives what reads the rest.
+// started starts a program, reads what it says on standard error until that has the text, and gives what reads the
+// rest.
 func started(t *testing.T, cmd *exec.Cmd, text string) (said *strings.Builder, rest func()) {
 	t.Helper()
 	said = &strings.Builder{}

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestSweepSpeed: a sweep of commands that do nothing is not much slower than GNU parallel, which leases nothing and remembers
-// nothing. bench/sweep_test.go measures; this sees to it that nothing becomes slow unnoticed. Both take turns, and the best
-// of each counts, so that a busy moment of the machine decides nothing.
+// TestSweepSpeed: a sweep of commands that do nothing is not much slower than GNU parallel, which leases nothing and
+// remembers nothing. bench/sweep_test.go measures; this sees to it that nothing becomes slow unnoticed. Both take
+// turns, and the best of each counts, so that a busy moment of the machine decides nothing.
 func TestSweepSpeed(t *testing.T) {
 	gate.Need(t, "parallel")
 	if raced {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSweepKeys: on a terminal one line stays current. Ctrl-C asks what runs to end, and says so; a second one does not wait for
-// what ignores that.
+// TestSweepKeys: on a terminal one line stays current. Ctrl-C asks what runs to end, and says so; a second one does not
+// wait for what ignores that.
 func TestSweepKeys(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:2xL4")

@@ -93,8 +93,8 @@ func (f *field) log(i int) string {
 	return string(text)
 }
 
-// TestSweep: every run has its parameters, a device of its own, a log and a line in the table; those that fail are named and can
-// be asked for again.
+// TestSweep: every run has its parameters, a device of its own, a log and a line in the table; those that fail are
+// named and can be asked for again.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:4xL4")
@@ -130,8 +130,8 @@ func TestSweep(t *testing.T) {
 	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 0)
 }
 
-// TestSweepInFolderOfOthers: a sweep's commands are read from its folder, so it is neither begun nor resumed where another user
-// could put another folder in its place; nothing is left there.
+// TestSweepInFolderOfOthers: a sweep's commands are read from its folder, so it is neither begun nor resumed where
+// another user could put another folder in its place; nothing is left there.
 func TestSweepInFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")

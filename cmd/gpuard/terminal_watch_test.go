@@ -30,8 +30,8 @@ func (s *terminal) whole() (mode unix.Termios) {
 	return mode
 }
 
-// TestWatch: the screen has a clock and says how to leave; q leaves with success, Ctrl-C ends it as it ends every program,
-// and the terminal is as it was, whatever ended it.
+// TestWatch: the screen has a clock and says how to leave; q leaves with success, Ctrl-C ends it as it ends every
+// program, and the terminal is as it was, whatever ended it.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ key, code string }{

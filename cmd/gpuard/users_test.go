@@ -22,7 +22,8 @@ const (
 	bob   = 1
 )
 
-// keeplock LOCK: takes the lock of a lease folder, as every claim does for a moment, and keeps it until standard input ends.
+// keeplock LOCK: takes the lock of a lease folder, as every claim does for a moment, and keeps it until standard input
+// ends.
 func keeplock() {
 	file, err := os.OpenFile(os.Args[1], os.O_RDWR, 0)
 	if err == nil {

@@ -86,7 +86,8 @@ subprocess.run(["fakegpu-job", "--gpu", "0"])
 	}
 }
 
-// TestRunVerifyPatience: a program that imports a framework for the CPU and computes in a child later is not ended for that.
+// TestRunVerifyPatience: a program that imports a framework for the CPU and computes in a child later is not ended for
+// that.
 func TestRunVerifyPatience(t *testing.T) {
 	t.Parallel()
 	p := newTorchlike(t, cpuTorch, `

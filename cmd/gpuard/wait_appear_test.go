@@ -90,8 +90,8 @@ func TestWaitAppears(t *testing.T) {
 	same(t, "the second in line got", overtaken(t, second, r.newcomer), uuid(3))
 }
 
-// TestWaitAppearsAlone: the first in line finds a GPU that is added, by the kernel driver's list, where nothing else happens,
-// and where much happens that is of no use.
+// TestWaitAppearsAlone: the first in line finds a GPU that is added, by the kernel driver's list, where nothing else
+// happens, and where much happens that is of no use.
 func TestWaitAppearsAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ bustle bool }{"quiet": {}, "bustle": {true}} {

@@ -36,8 +36,8 @@ func TestWaitDrained(t *testing.T) {
 	l.noTickets()
 }
 
-// TestWaitEndedWhileReading: a signal, or the end of the time, counts also where it comes during a reading of the machine,
-// which it interrupts; nothing else is said.
+// TestWaitEndedWhileReading: a signal, or the end of the time, counts also where it comes during a reading of the
+// machine, which it interrupts; nothing else is said.
 func TestWaitEndedWhileReading(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.A100(0))
@@ -68,8 +68,8 @@ func TestWaitEndedWhileReading(t *testing.T) {
 	}
 }
 
-// TestWaitReasons: a waiter says what it waits for where that is no command: a drain, with its reason and that a person has to
-// act. A refusal does not call a drained device busy.
+// TestWaitReasons: a waiter says what it waits for where that is no command: a drain, with its reason and that a person
+// has to act. A refusal does not call a drained device busy.
 func TestWaitReasons(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:2xL4")
@@ -85,7 +85,8 @@ func TestWaitReasons(t *testing.T) {
 	same(t, "undrain", ask("undrain", "0").code, 0)
 }
 
-// TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is named.
+// TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is
+// named.
 func TestWaitMistakes(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()

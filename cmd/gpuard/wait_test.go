@@ -224,8 +224,8 @@ func TestInterruptedWaiter(t *testing.T) {
 	l.noTickets()
 }
 
-// TestSignalWhileGiven: a signal that comes in the moment in which a waiter is given its device is not lost, whether gpuard or
-// the command gets it.
+// TestSignalWhileGiven: a signal that comes in the moment in which a waiter is given its device is not lost, whether
+// gpuard or the command gets it.
 func TestSignalWhileGiven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")

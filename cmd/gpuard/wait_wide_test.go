@@ -38,8 +38,8 @@ func (r *rig) wide(gpus string) (*exec.Cmd, job.Ticket) {
 	return cmd, ticket
 }
 
-// TestWaitConvoy: a request for all devices, which waits for a job without a known end, does not keep the others from the
-// devices that are free.
+// TestWaitConvoy: a request for all devices, which waits for a job without a known end, does not keep the others from
+// the devices that are free.
 func TestWaitConvoy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:4xL4")
@@ -108,8 +108,8 @@ func TestWaitWideInAStream(t *testing.T) {
 	r.noTickets()
 }
 
-// reserve writes into the record in the lock file that the devices are reserved for the ticket: for less than the minute by which
-// clocks may differ, because the ticket is young.
+// reserve writes into the record in the lock file that the devices are reserved for the ticket: for less than the
+// minute by which clocks may differ, because the ticket is young.
 func (r *rig) reserve(ticket job.Ticket) {
 	r.t.Helper()
 	r.forge(func(now int64) queue.Turn {

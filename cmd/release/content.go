@@ -34,7 +34,8 @@ type content struct {
 // doc is the folder of the documents on a machine with a package.
 const doc = "/usr/share/doc/gpuard/"
 
-// committed is the time of the commit, or what SOURCE_DATE_EPOCH says (reproducible-builds.org/specs/source-date-epoch).
+// committed is the time of the commit, or what SOURCE_DATE_EPOCH says
+// (reproducible-builds.org/specs/source-date-epoch).
 func committed(ctx context.Context) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {

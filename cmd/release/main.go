@@ -1,5 +1,5 @@
-// Command release builds what is given to people: for each architecture an archive, a package for Debian and one for Red Hat
-// and their kin, and their checksums. The same commit and version give the same bytes.
+// Command release builds what is given to people: for each architecture an archive, a package for Debian and one for
+// Red Hat and their kin, and their checksums. The same commit and version give the same bytes.
 package main
 
 import (

@@ -194,8 +194,8 @@ func its(t *testing.T, text, arch string) {
 	}
 }
 
-// runs: the program is one for this machine, does not know where and of what it was built, and needs no library but those of
-// glibc that the package depends on.
+// runs: the program is one for this machine, does not know where and of what it was built, and needs no library but
+// those of glibc that the package depends on.
 func runs(t *testing.T, file string, machine elf.Machine) {
 	t.Helper()
 	text, err := os.ReadFile(file)

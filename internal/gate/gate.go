@@ -120,7 +120,8 @@ func Has(t testing.TB, name string) bool {
 	return has
 }
 
-// leftOut writes the folder of the package and the name of the test, so that it can be run again where the gates are open.
+// leftOut writes the folder of the package and the name of the test, so that it can be run again where the gates are
+// open.
 func leftOut(t testing.TB) {
 	t.Helper()
 	path := os.Getenv("GPUARD_SKIPPED")
@@ -238,8 +239,8 @@ func fuse() error {
 	return namespace("--mount")()
 }
 
-// privileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is asked to
-// (docker run --privileged).
+// privileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is
+// asked to (docker run --privileged).
 func privileged() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var held [2]unix.CapUserData

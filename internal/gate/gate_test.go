@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestJudge: what is missing skips, or fails where it is demanded; a program that is there fails where there must be none.
+// TestJudge: what is missing skips, or fails where it is demanded; a program that is there fails where there must be
+// none.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		kind           kind

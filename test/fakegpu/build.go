@@ -30,8 +30,8 @@ type Paths struct {
 	Job     string // fakegpu-job, a program on the fake GPUs; c/job.c lists its flags
 }
 
-// Build compiles the fake driver, leaving out the named symbols of its libraries, or takes what an earlier test process built from the same sources.
-// The test is skipped where there is no C compiler.
+// Build compiles the fake driver, leaving out the named symbols of its libraries, or takes what an earlier test process
+// built from the same sources. The test is skipped where there is no C compiler.
 func Build(t testing.TB, without ...string) Paths {
 	t.Helper()
 	gate.Need(t, "cc")
@@ -90,8 +90,8 @@ func build(t testing.TB, dir string, without []string) {
 	}
 }
 
-// Header is the folder of nvml.h in the pinned module. It fetches that module: no package imports it, so the go command has no other
-// reason to.
+// Header is the folder of nvml.h in the pinned module. It fetches that module: no package imports it, so the go command
+// has no other reason to.
 func Header(t testing.TB) string {
 	t.Helper()
 	var m struct{ Dir string }
@@ -102,7 +102,8 @@ func Header(t testing.TB) string {
 	return filepath.Join(m.Dir, "gen", "nvml")
 }
 
-// versionScript hides symbols: the loader then says that they do not exist, as it does for a driver too old to have them.
+// versionScript hides symbols: the loader then says that they do not exist, as it does for a driver too old to have
+// them.
 func versionScript(without []string) string {
 	if len(without) == 0 {
 		return "{ global: *; };\n"

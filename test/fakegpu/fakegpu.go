@@ -1,5 +1,6 @@
-// Package fakegpu is a fake NVIDIA driver for tests: libnvidia-ml.so.1, libcuda.so.1 and nvidia-smi, written in C, over one folder of small
-// files that a test changes while programs run. README.md describes the folder. It knows nothing of gpuard's own rules.
+// Package fakegpu is a fake NVIDIA driver for tests: libnvidia-ml.so.1, libcuda.so.1 and nvidia-smi, written in C, over
+// one folder of small files that a test changes while programs run. README.md describes the folder. It knows nothing of
+// gpuard's own rules.
 package fakegpu
 
 import (
@@ -104,7 +105,8 @@ func (d *Driver) install(paths Paths) {
 	}
 }
 
-// Library is the path of this machine's libnvidia-ml.so.1. A process that opens it by this path sees this machine whatever its environment says.
+// Library is the path of this machine's libnvidia-ml.so.1. A process that opens it by this path sees this machine
+// whatever its environment says.
 func (d *Driver) Library() string { return filepath.Join(d.Dir, "lib", "libnvidia-ml.so.1") }
 
 // Env is what a program needs to see this machine: append it to the program's environment.
@@ -157,7 +159,8 @@ func (d *Driver) Write(path, text string) {
 	}
 }
 
-// Remove removes a file below Dir: "lib/libnvidia-ml.so.1" is a machine without the library, "bin/nvidia-smi" one without that program.
+// Remove removes a file below Dir: "lib/libnvidia-ml.so.1" is a machine without the library, "bin/nvidia-smi" one
+// without that program.
 func (d *Driver) Remove(path string) {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Dir, path)); err != nil && !os.IsNotExist(err) {
@@ -165,7 +168,8 @@ func (d *Driver) Remove(path string) {
 	}
 }
 
-// Links replaces the link matrix: one row of words per device, as `nvidia-smi topo -m` prints them ("X PIX", "NV12/SYS X").
+// Links replaces the link matrix: one row of words per device, as `nvidia-smi topo -m` prints them ("X PIX", "NV12/SYS
+// X").
 func (d *Driver) Links(rows ...string) {
 	d.t.Helper()
 	d.Write("links", strings.Join(rows, "\n"))
@@ -236,7 +240,8 @@ func (d *Driver) Fail(function string, gpu, code int) {
 	d.add("fail", fmt.Sprintf("%s %d", rule(function, gpu), code))
 }
 
-// FailInit makes nvmlInit return that nvmlReturn_t: 9 driver not loaded, 18 library and driver differ, 4 no permission; 0 works again.
+// FailInit makes nvmlInit return that nvmlReturn_t: 9 driver not loaded, 18 library and driver differ, 4 no permission;
+// 0 works again.
 func (d *Driver) FailInit(code int) {
 	d.t.Helper()
 	d.Write("init", fmt.Sprint(code))

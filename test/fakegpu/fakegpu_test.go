@@ -160,8 +160,8 @@ func command(d *Driver, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestHeaderIsFetched: nvml.h is there also where the module cache is empty, as on a machine on which only one package is tested. It comes
-// from the cache that this machine has.
+// TestHeaderIsFetched: nvml.h is there also where the module cache is empty, as on a machine on which only one package
+// is tested. It comes from the cache that this machine has.
 func TestHeaderIsFetched(t *testing.T) {
 	gate.Need(t, "cc") // else this machine may have no such module
 	Header(t)

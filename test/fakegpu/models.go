@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// GPU is what a device's folder holds: file name to content. A name that is missing is a reading that the driver does not support.
-// README.md lists the names.
+// GPU is what a device's folder holds: file name to content. A name that is missing is a reading that the driver does
+// not support. README.md lists the names.
 type GPU map[string]string
 
 // A100 is an idle NVIDIA A100-SXM4-80GB; i makes its UUID, PCI id and minor number, always the same ones.

@@ -1,6 +1,6 @@
-// Package pages reads Markdown pages as far as the tests of this repository want to know: headings, code blocks, links, and
-// what lies between them. It must not be taken for a reader of Markdown: of the ways to write a thing it knows those that the
-// pages here use.
+// Package pages reads Markdown pages as far as the tests of this repository want to know: headings, code blocks, links,
+// and what lies between them. It must not be taken for a reader of Markdown: of the ways to write a thing it knows
+// those that the pages here use.
 package pages
 
 import (

@@ -207,8 +207,8 @@ func position(id gpu.UUID, m gpu.Machine) string {
 	return string(id)
 }
 
-// Write writes one machine's rows as name.txt.gz and name.json in dir. comment is its first line. The machine's processes
-// are left out: they are other people's, and no part of the answer.
+// Write writes one machine's rows as name.txt.gz and name.json in dir. comment is its first line. The machine's
+// processes are left out: they are other people's, and no part of the answer.
 func Write(dir, name, comment string, m gpu.Machine, rows []Row) error {
 	m.Processes = nil
 	data, err := m.Encode()

@@ -1,6 +1,6 @@
-// Command shape prints how the code is built: for each package its size and the uses between its files, then the structs
-// that most files share, the unexported names that are declared most often, and how often the words occur that this project
-// avoids. Tests are left out. It judges nothing. `make shape` runs it.
+// Command shape prints how the code is built: for each package its size and the uses between its files, then the
+// structs that most files share, the unexported names that are declared most often, and how often the words occur that
+// this project avoids. Tests are left out. It judges nothing. `make shape` runs it.
 package main
 
 import (

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// uses says which file uses how many different definitions of which other file: uses[from][to]. Definitions are what the
-// package declares at its top, with fields and methods.
+// uses says which file uses how many different definitions of which other file: uses[from][to]. Definitions are what
+// the package declares at its top, with fields and methods.
 func (p *pkg) uses() [][]int {
 	n := make([][]int, len(p.files))
 	for i := range n {
@@ -77,8 +77,9 @@ func total(uses [][]int) (n int) {
 	return n
 }
 
-// order puts the files into an order in which few uses run backwards: from a file to one further up. It moves one file at a
-// time to its best place until no move helps, from several starts, and so finds a good order and not always the best.
+// order puts the files into an order in which few uses run backwards: from a file to one further up. It moves one file
+// at a time to its best place until no move helps, from several starts, and so finds a good order and not always the
+// best.
 func order(uses [][]int) (best []int, backwards int) {
 	n := len(uses)
 	sum := func(i int) (out int) {

@@ -1,5 +1,5 @@
-// Package steps shows what a reader of text found in a file, for tests: one line per step, with the very text of the file
-// that its places point at.
+// Package steps shows what a reader of text found in a file, for tests: one line per step, with the very text of the
+// file that its places point at.
 package steps
 
 import (

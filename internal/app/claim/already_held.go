@@ -53,8 +53,8 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 	return h
 }
 
-// coversSpec reports whether the devices of the lease are those that were asked for, and returns them in the order asked
-// for. Their use does not matter: they are leased already.
+// coversSpec reports whether the devices of the lease are those that were asked for, and returns them in the order
+// asked for. Their use does not matter: they are leased already.
 func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	s := q.spec
 	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so

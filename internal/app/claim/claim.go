@@ -1,5 +1,5 @@
-// Package claim turns a request into a lease: it reads the machine, decides under the folder lock, waits in the queue where
-// that is wanted, and prepares the variables. It does not start commands.
+// Package claim turns a request into a lease: it reads the machine, decides under the folder lock, waits in the queue
+// where that is wanted, and prepares the variables. It does not start commands.
 //
 //	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: "python"})
 //	if err != nil { ... } // *job.Refusal: why not; *job.Late: --wait ran out
@@ -161,8 +161,8 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 	}
 }
 
-// endsSoon reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or others
-// would go before.
+// endsSoon reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or
+// others would go before.
 func (c *claimer) endsSoon(p *patience, refusal *job.Refusal) bool {
 	e := c.request.ending(refusal)
 	return (e == endingLease || !c.request.spec.Waiting.Waits()) && p.lasts(e)
@@ -238,8 +238,8 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	return q, folder, boot, err
 }
 
-// Needed is what a decision needs to know: how devices are connected, and to which processors, only where several are asked
-// for, or several processes.
+// Needed is what a decision needs to know: how devices are connected, and to which processors, only where several are
+// asked for, or several processes.
 func Needed(spec job.Spec) gpu.What {
 	what := gpu.Identity | gpu.Load | gpu.Processes | gpu.Health
 	if spec.GPUs > 1 || spec.Ranks != nil {
@@ -358,8 +358,8 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 	return plan, refusal
 }
 
-// stale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an invented
-// machine, but people drain its devices too, and write its file anew.
+// stale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an
+// invented machine, but people drain its devices too, and write its file anew.
 func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
 	if refusal == nil && q.drainedSince(plan) {
 		return true // also where there are to be no more rereads: the next one knows it
@@ -384,8 +384,8 @@ func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool 
 	})
 }
 
-// lostLease is a note if the lease that GPUARD_LEASE names is over, while its variables still show its devices. It is the only
-// sign for a shell whose holder was killed.
+// lostLease is a note if the lease that GPUARD_LEASE names is over, while its variables still show its devices. It is
+// the only sign for a shell whose holder was killed.
 func (q *request) lostLease(held []job.Lease) (note visible.Note) {
 	id, set := q.env.Lookup("GPUARD_LEASE")
 	if !set || id == "" || q.host.PrivateState || slices.ContainsFunc(held, func(l job.Lease) bool { return l.ID == id }) {
@@ -394,8 +394,8 @@ func (q *request) lostLease(held []job.Lease) (note visible.Note) {
 	return visible.Note{Code: visible.CodeLeaseGone, Text: fmt.Sprintf("lease %s, which GPUARD_LEASE names, is over: its GPUs may be another job's by now", gpu.Brief(gpu.Clean(id)))}
 }
 
-// enclosingLeases lists the lease this process, or the running one, is inside of and the leases that one is a part of, innermost first.
-// A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
+// enclosingLeases lists the lease this process, or the running one, is inside of and the leases that one is a part of,
+// innermost first. A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
 func (q *request) enclosingLeases(held []job.Lease) []string {
 	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())

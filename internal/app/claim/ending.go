@@ -23,7 +23,8 @@ const (
 	fadingUse          // memory of a lease that just ended, or of a process that ended after the reading
 )
 
-// limits returns how long to try again before a device counts as busy, and the first pause; each further one is twice as long.
+// limits returns how long to try again before a device counts as busy, and the first pause; each further one is twice
+// as long.
 func (p *patience) limits(e ending) (longest, first time.Duration) {
 	switch e {
 	case endingLease:
@@ -118,8 +119,8 @@ func (q *request) leaseEnding(id string) bool {
 	return registry.CommandGone(q.host, q.view.Held[i])
 }
 
-// withHolders is the refusal with the names of the processes that keep leases whose commands are gone. Finding them takes
-// a walk through /proc, so this is for the final refusal, when the folder is not locked.
+// withHolders is the refusal with the names of the processes that keep leases whose commands are gone. Finding them
+// takes a walk through /proc, so this is for the final refusal, when the folder is not locked.
 func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal {
 	held, found := slices.Clone(q.view.Held), false
 	for i := range held {

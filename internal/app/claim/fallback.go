@@ -68,8 +68,8 @@ func takingAnother(refusal *job.Refusal) string {
 	return refusal.Summary + ": taking another, as --fallback other says"
 }
 
-// useCPU is the decision to go without a device. It is said also where silence was asked for, because the job is not where its
-// owner meant it to be, and will be slow without a word of its own.
+// useCPU is the decision to go without a device. It is said also where silence was asked for, because the job is not
+// where its owner meant it to be, and will be slow without a word of its own.
 func (c *claimer) useCPU(refusal *job.Refusal) *Decision {
 	note := fmt.Sprintf("FALLING BACK TO THE CPU, as --fallback cpu says: %s; every GPU is hidden from the command", refusal.Summary)
 	if c.host.Loud != nil {

@@ -18,12 +18,13 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// A lease that outlives its command (--keep-while FILE), for programs that are ended and started again as a matter of course,
-// such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user with the same
-// FILE and the same request takes it over, under the folder lock and without a word between the two processes.
+// A lease that outlives its command (--keep-while FILE), for programs that are ended and started again as a matter of
+// course, such as the kernels of Jupyter. The holder keeps it while FILE is there, and the next run of the same user
+// with the same FILE and the same request takes it over, under the folder lock and without a word between the two
+// processes.
 
-// keptRequest is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules bind the user
-// by then, it is another request.
+// keptRequest is how the lease of a spec is recognised by the next start; nil where it is not kept. Where other rules
+// bind the user by then, it is another request.
 func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.Kept, error) {
 	if spec.KeepWhile == "" {
 		return nil, nil //nolint:nilnil // not asked for
@@ -92,8 +93,8 @@ func realPath(path string) (string, error) {
 	return "", exit.Usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
 }
 
-// takeOverKept takes over the lease that an earlier start of the same left. One that is for another request is given back. The
-// answer is nil where there is none.
+// takeOverKept takes over the lease that an earlier start of the same left. One that is for another request is given
+// back. The answer is nil where there is none.
 func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	q, kept := c.request, c.request.kept
 	now, err := c.host.Proc.Uptime()

@@ -116,8 +116,8 @@ func (l *queueView) ready() []gpu.UUID {
 	})
 }
 
-// wakeQueue wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is healthy
-// again.
+// wakeQueue wakes the waiting requests if another one may start now: a device has appeared, was undrained, or is
+// healthy again.
 func wakeQueue(host *machine.Host, q *request, folder *store.Folder, boot string) {
 	l := q.queue
 	if l == nil || !l.free || l.mayStart() {

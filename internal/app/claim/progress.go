@@ -108,8 +108,8 @@ func (q *request) cannotPass(r job.Reason) bool {
 	return false
 }
 
-// estimatePlace estimates the place before the first attempt: tickets of the same user that are older. Only requests near the
-// front know the order between users.
+// estimatePlace estimates the place before the first attempt: tickets of the same user that are older. Only requests
+// near the front know the order between users.
 func (w *waiting) estimatePlace() (place, of int) {
 	all, _ := w.folder.Tickets()
 	for _, t := range all {

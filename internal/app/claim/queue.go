@@ -56,8 +56,8 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	return l
 }
 
-// nameOwners finds the owners of the tickets that keep devices from this request, and reports whether there are any. It can
-// run a program, so it is not called under the folder lock.
+// nameOwners finds the owners of the tickets that keep devices from this request, and reports whether there are any. It
+// can run a program, so it is not called under the folder lock.
 func (l *queueView) nameOwners(names func(uint32) string) bool {
 	if l == nil {
 		return false
@@ -93,8 +93,8 @@ func (l *queueView) nextLapse() (first time.Duration) {
 	return first
 }
 
-// mayStart reports whether the queue lets this request start. It does if no request may start: then the devices give the
-// reason.
+// mayStart reports whether the queue lets this request start. It does if no request may start: then the devices give
+// the reason.
 func (l *queueView) mayStart() bool {
 	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
 }
@@ -148,8 +148,8 @@ func inScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
 	return others
 }
 
-// rivals are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that want
-// other devices do not matter.
+// rivals are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that
+// want other devices do not matter.
 func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	var near []job.Ticket
 	wanted := map[gpu.UUID]bool{}
@@ -172,8 +172,8 @@ func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	return near
 }
 
-// endingDevices are the devices that are about to be free: with memory of a lease that has just ended, or of a process that
-// is ending.
+// endingDevices are the devices that are about to be free: with memory of a lease that has just ended, or of a process
+// that is ending.
 func (q *request) endingDevices(v store.View) map[gpu.UUID]bool {
 	if !q.host.Hardware() {
 		return nil

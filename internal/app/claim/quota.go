@@ -11,7 +11,8 @@ import (
 	"gpuard/internal/host/mps"
 )
 
-// SettleQuota settles, before anything is claimed, how hard the share of spec will be kept; less than is required is a refusal.
+// SettleQuota settles, before anything is claimed, how hard the share of spec will be kept; less than is required is a
+// refusal.
 func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
 	if spec.Share == 0 {
 		return spec, nil

@@ -188,8 +188,8 @@ func (s *Seat) Touch() {
 	}
 }
 
-// Portion is what each of n jobs on a device can be promised: an equal part of what the smallest device that the job could be
-// given has for shares.
+// Portion is what each of n jobs on a device can be promised: an equal part of what the smallest device that the job
+// could be given has for shares.
 func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu.Bytes, error) {
 	plan, m, err := DecideNow(ctx, host, spec)
 	reasons := plan.Reasons

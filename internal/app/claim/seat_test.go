@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// TestDeskLeavesNoWatch: a process that waits for many devices, one after the other, keeps no descriptor of those waits: a user has
-// 128 of their kind in all.
+// TestDeskLeavesNoWatch: a process that waits for many devices, one after the other, keeps no descriptor of those
+// waits: a user has 128 of their kind in all.
 func TestDeskLeavesNoWatch(t *testing.T) {
 	host, ids := sticky(t)
 	desk, err := OpenDesk(t.Context(), host, job.Spec{GPUs: len(ids)})

@@ -18,7 +18,8 @@ import (
 )
 
 // traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
-// asked. What queue.Next answers to it is what happened. Lines are written after the lock is released: their order is that of boot.
+// asked. What queue.Next answers to it is what happened. Lines are written after the lock is released: their order is
+// that of boot.
 type traced struct {
 	Schema string                 `json:"schema"` // "gpuard.trace/1"
 	Now    int64                  `json:"now"`    // wall clock, ns since 1970
@@ -57,8 +58,8 @@ func tracing(host *machine.Host) bool {
 	return path != ""
 }
 
-// trace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and written
-// when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
+// trace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and
+// written when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
 type trace struct {
 	host      *machine.Host
 	file      *os.File

@@ -32,8 +32,8 @@ func Variables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decisi
 	return append(vars, limits...), nil
 }
 
-// FormOfIDs says how devices are written for a job: by UUID where it goes through MPS, also when that is an outer lease's doing,
-// because the daemon and its clients may count differently.
+// FormOfIDs says how devices are written for a job: by UUID where it goes through MPS, also when that is an outer
+// lease's doing, because the daemon and its clients may count differently.
 func FormOfIDs(spec job.Spec, p job.Plan) job.IDs {
 	if p.Quota == job.MPS && spec.IDs == job.AutoIDs {
 		return job.UUIDs

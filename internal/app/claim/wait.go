@@ -77,7 +77,8 @@ func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, er
 	}
 }
 
-// lateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself again.
+// lateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself
+// again.
 func (c *claimer) lateSignal(caught *interrupt.Caught, d *Decision) {
 	for {
 		select {
@@ -96,7 +97,8 @@ func (c *claimer) lateSignal(caught *interrupt.Caught, d *Decision) {
 	}
 }
 
-// isReload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will start has read nothing yet.
+// isReload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will
+// start has read nothing yet.
 func (c *claimer) isReload(sig os.Signal) bool {
 	executed, _ := c.host.Env.Lookup("SYSTEMD_EXEC_PID") // by systemd itself (systemd.exec(5))
 	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
@@ -276,8 +278,9 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 	}
 }
 
-// rereadMachine reads the machine, and says once when that fails. It does not wait for a device that is late, or the end of a lease on
-// another one would be heeded only when the driver has given the late one up; the next reading may find it.
+// rereadMachine reads the machine, and says once when that fails. It does not wait for a device that is late, or the
+// end of a lease on another one would be heeded only when the driver has given the late one up; the next reading may
+// find it.
 func (w *waiting) rereadMachine(ctx context.Context) error {
 	began := time.Now()
 	err := w.reread(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {

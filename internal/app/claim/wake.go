@@ -59,8 +59,8 @@ func (w *waiting) changed() <-chan struct{} {
 	return w.watcher.Changed
 }
 
-// readInterval is the time between two readings of the machine by the first in line. Where a reading takes long (nvidia-smi),
-// no more than a tenth of the time goes into it.
+// readInterval is the time between two readings of the machine by the first in line. Where a reading takes long
+// (nvidia-smi), no more than a tenth of the time goes into it.
 func (w *waiting) readInterval() time.Duration {
 	return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took)
 }
@@ -99,8 +99,8 @@ func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {
 // turns is how long a request lets each of those ahead go first.
 const turns = 4 * time.Millisecond
 
-// awaitFree waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to try.
-// As many requests as there are free devices try immediately, and the others one after the other while a device is
+// awaitFree waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to
+// try. As many requests as there are free devices try immediately, and the others one after the other while a device is
 // left: a crowd that tries at the same time would keep the processors from the jobs that start.
 func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
 	for waited := time.Duration(0); ; {
@@ -127,9 +127,9 @@ func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
 	}
 }
 
-// countUsable counts the devices that the request may be able to use now, and the requests ahead, without the folder lock.
-// The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that were
-// busy at the last attempt for a reason that no lease and no ticket changes do not count.
+// countUsable counts the devices that the request may be able to use now, and the requests ahead, without the folder
+// lock. The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that
+// were busy at the last attempt for a reason that no lease and no ticket changes do not count.
 func (w *waiting) countUsable() (free int) {
 	q, l := w.request, w.request.queue
 	all := len(w.mine.Ticket.Devices)

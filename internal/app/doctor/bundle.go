@@ -35,9 +35,9 @@ type packedFile struct {
 	data  []byte
 }
 
-// Bundle writes one archive for a bug report: what doctor found and what it found that from. path is "" for a name of its
-// own in the working folder, or a folder; a file that is there is never overwritten. version is the program's. Without raw,
-// names, paths, addresses and identifiers are replaced by words that are the same in all files.
+// Bundle writes one archive for a bug report: what doctor found and what it found that from. path is "" for a name of
+// its own in the working folder, or a folder; a file that is there is never overwritten. version is the program's.
+// Without raw, names, paths, addresses and identifiers are replaced by words that are the same in all files.
 func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw bool) (*packed, error) { //nolint:revive // the caller only shows it
 	files, err := evidence(host, d, version)
 	if err != nil {

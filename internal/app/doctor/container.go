@@ -60,8 +60,8 @@ func settings(host *machine.Host, c *hostinfo.Containers, path string, into *str
 	}
 }
 
-// toolkitVersion is taken from the name of the library that the toolkit's packages bring, which has their version: no program
-// is run and no package database is read.
+// toolkitVersion is taken from the name of the library that the toolkit's packages bring, which has their version: no
+// program is run and no package database is read.
 func toolkitVersion(host *machine.Host) string {
 	for _, folder := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
 		matches, _ := filepath.Glob(host.Below(folder + "/libnvidia-container.so.1.*.*"))

@@ -1,5 +1,5 @@
-// Package doctor reads everything that may be wrong with GPUs on this computer, and has core/check judge it. It changes nothing;
-// with --bundle it writes one file.
+// Package doctor reads everything that may be wrong with GPUs on this computer, and has core/check judge it. It changes
+// nothing; with --bundle it writes one file.
 package doctor
 
 import (

@@ -108,7 +108,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestBare: of a machine file, keys that gpuard does not know stay out of an archive, and the machine itself stays as it was.
+// TestBare: of a machine file, keys that gpuard does not know stay out of an archive, and the machine itself stays as
+// it was.
 func TestBare(t *testing.T) {
 	extra := func() gpu.Extra { return gpu.Extra{"site": []byte(`"hush"`)} }
 	m, err := gpu.Invent("demo:2xA100-80GB")

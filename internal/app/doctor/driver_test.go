@@ -47,7 +47,8 @@ func TestLeftoversThatPass(t *testing.T) {
 	}
 }
 
-// TestFabricManager: its process is looked for where there are switches, and counts where the machine's processes can be seen.
+// TestFabricManager: its process is looked for where there are switches, and counts where the machine's processes can
+// be seen.
 func TestFabricManager(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace, process string

@@ -88,7 +88,8 @@ func aboutGPUs(name string) bool {
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// telling are the variables that decide what a program sees and loads, sorted. Of what may be a password, only the name.
+// telling are the variables that decide what a program sees and loads, sorted. Of what may be a password, only the
+// name.
 func telling(env visible.Env) (lines []string) {
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")

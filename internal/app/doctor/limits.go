@@ -23,8 +23,8 @@ func siteLimits(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 	return hostinfo.Read(l)
 }
 
-// siteNCCL reads the files of NCCL settings: the user's, then the machine's (NVIDIA/nccl docs/userguide/source/env.rst). A user's
-// file lies where the variables say, whatever the root is.
+// siteNCCL reads the files of NCCL settings: the user's, then the machine's (NVIDIA/nccl
+// docs/userguide/source/env.rst). A user's file lies where the variables say, whatever the root is.
 func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.NCCLFile] {
 	found := []hostinfo.NCCLFile{}
 	add := func(shown, path string, named bool) {

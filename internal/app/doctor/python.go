@@ -20,8 +20,8 @@ import (
 // importing is for one library to be imported and to say what it sees; from a cold disk that takes many seconds.
 const importing = 20 * time.Second
 
-// sitePythons reads Python environments: the one that of names, else all that are found. Its error is a mistake in of. With
-// run, libraries of the first of them that starts are imported.
+// sitePythons reads Python environments: the one that of names, else all that are found. Its error is a mistake in of.
+// With run, libraries of the first of them that starts are imported.
 func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Answer[[]hostinfo.Python], error) {
 	folder, _ := os.Getwd()
 	w := pyenv.Where{Root: cmp.Or(host.Root, "/"), Env: host.Env, Folder: folder}
@@ -107,7 +107,8 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Pyth
 	return p
 }
 
-// probePython imports the libraries that an environment has, one after the other: together they may not fit into memory.
+// probePython imports the libraries that an environment has, one after the other: together they may not fit into
+// memory.
 func probePython(ctx context.Context, w pyenv.Where, p hostinfo.Python) []hostinfo.Probe {
 	said := []hostinfo.Probe{}
 	for _, library := range pyenv.Libraries() {

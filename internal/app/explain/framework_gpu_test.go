@@ -45,8 +45,8 @@ except Exception as why:
     print("version", torch.__version__, "refused:", str(why).splitlines()[0])
 `
 
-// deactivate activates an environment that sets the variable, leaves it, and shows what is left: of a value from before, and
-// of none, which bash must not keep as an empty one that hides every GPU (conda/conda, conda/activate.py).
+// deactivate activates an environment that sets the variable, leaves it, and shows what is left: of a value from
+// before, and of none, which bash must not keep as an empty one that hides every GPU (conda/conda, conda/activate.py).
 const deactivate = `
 command -v conda >/dev/null || { echo "skipped: no conda"; exit; }
 eval "$(conda shell.bash hook)"
@@ -80,7 +80,8 @@ func frameworks(t *testing.T) string {
 	return out.String()
 }
 
-// TestFrameworks writes into GPUARD_RECORD what imports do to the driver, which "make gpu-check" asks on a machine with a GPU.
+// TestFrameworks writes into GPUARD_RECORD what imports do to the driver, which "make gpu-check" asks on a machine with
+// a GPU.
 func TestFrameworks(t *testing.T) {
 	gate.Need(t, "gpu", "python3")
 	got := frameworks(t)

@@ -112,8 +112,8 @@ func Unreadable(p gpu.Process, pid, euid int, target string) error {
 	return fmt.Errorf("%s: it belongs to the user %s, and only that user and root may read its environment: %s", what, gpu.Clean(p.User), ask)
 }
 
-// devicesInside is the machine as the process can open it: its Slurm job and its container may hold less than there is. What
-// holds for us too is in the machine already.
+// devicesInside is the machine as the process can open it: its Slurm job and its container may hold less than there is.
+// What holds for us too is in the machine already.
 func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env) gpu.Machine {
 	inside := x.Machine
 	if allocation := visible.Allocation(env); allocation != "" && allocation != visible.Allocation(host.Env) {
@@ -143,7 +143,8 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	return there
 }
 
-// withFiles keeps the devices that the container has a file for. A device without a known file is left as contained has it.
+// withFiles keeps the devices that the container has a file for. A device without a known file is left as contained has
+// it.
 func withFiles(m, contained gpu.Machine, files []string) gpu.Machine {
 	out := contained
 	out.Devices = nil

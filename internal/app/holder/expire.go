@@ -17,8 +17,8 @@ import (
 // lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
 // command.
 
-// expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it was.
-// They have grace before they are killed. done is closed when the command has ended.
+// expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
+// was. They have grace before they are killed. done is closed when the command has ended.
 func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {
 	processes := proc.New("/proc")
 	moment, err := strconv.ParseInt(until, 10, 64)

@@ -1,5 +1,5 @@
-// Package holder is the life of a holder: the process beside a command that keeps its lease locked until the command has
-// ended, and frees it then. It chooses nothing; gpuard run starts it with the lease's lock already open.
+// Package holder is the life of a holder: the process beside a command that keeps its lease locked until the command
+// has ended, and frees it then. It chooses nothing; gpuard run starts it with the lease's lock already open.
 package holder
 
 import (

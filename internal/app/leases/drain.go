@@ -93,7 +93,8 @@ func unsettle(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error {
 	return registry.NameLockHolder(host, f, f.Call(boot, ids...))
 }
 
-// Undrain puts devices into use again and takes their driver errors for settled. Where a name is wrong, it does nothing.
+// Undrain puts devices into use again and takes their driver errors for settled. Where a name is wrong, it does
+// nothing.
 func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.Undrained, error) {
 	devices, m, err := drainable(ctx, host, "undrain", names)
 	var out []status.Undrained

@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestLookOfAnother: what another user wrote about sleeping processes is not believed, as when root asks in that user's home; and a
-// named pipe there does not stop anything.
+// TestLookOfAnother: what another user wrote about sleeping processes is not believed, as when root asks in that user's
+// home; and a named pipe there does not stop anything.
 func TestLookOfAnother(t *testing.T) {
 	host := &machine.Host{Proc: proc.New("/proc"), Env: []string{"XDG_STATE_HOME=" + t.TempDir()}}
 	path := filepath.Join(host.StateHome(), "seen.json")

@@ -32,8 +32,8 @@ func (o Options) fix(ctx context.Context, read []reading) {
 	}
 }
 
-// improve finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no finding
-// that was not there before.
+// improve finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no
+// finding that was not there before.
 func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
 	for i := range read {
 		if one := &read[i]; one.skipped == "" && !one.unread && one.mendable() {
@@ -140,8 +140,8 @@ func (a *attempt) judge(again *reading) {
 	a.next, a.alone = 0, false
 }
 
-// better reports whether the new text is as readable as the old, has as many findings less as were mended, and no more of
-// any kind.
+// better reports whether the new text is as readable as the old, has as many findings less as were mended, and no more
+// of any kind.
 func (a *attempt) better(found []lint.Finding, again *reading) bool {
 	if again.skipped != "" || again.unread || !again.mendable() {
 		return false

@@ -115,8 +115,8 @@ func (one *reading) look() (found []lint.Finding, silenced int) {
 	return lint.Silence(one.file, one.cells(), lint.Look(one.file))
 }
 
-// mistakes describes findings with the lines that they are about. A file may have as many of them as lines: for each, only
-// its own lines are looked at.
+// mistakes describes findings with the lines that they are about. A file may have as many of them as lines: for each,
+// only its own lines are looked at.
 func (one *reading) mistakes(found []lint.Finding) (all []Mistake) {
 	if len(found) == 0 {
 		return nil
@@ -171,8 +171,8 @@ func mended(lines string, edits []lint.Edit, from int) (string, bool) {
 	return text, done[0]
 }
 
-// fits reports whether no edit writes quotes within the quotes of a line: run: "docker run --gpus device=0,1 image". Such a
-// line is written in another way.
+// fits reports whether no edit writes quotes within the quotes of a line: run: "docker run --gpus device=0,1 image".
+// Such a line is written in another way.
 func fits(lines []string, edits []lint.Edit) bool {
 	for _, e := range edits {
 		if !strings.ContainsAny(e.Text, `"'`) || e.At.Line > len(lines) || e.At.Column > len(lines[e.At.Line-1]) {

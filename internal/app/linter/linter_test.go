@@ -125,8 +125,8 @@ func TestExamples(t *testing.T) {
 	t.Run("mend", func(t *testing.T) { testMend(t, all) })
 }
 
-// testFindings: each bad example of a rule has a finding of it, each good one and each correct file of the corpus none of
-// any rule, and in the bad corpus "want CODE CODE" in a comment says exactly what is found on its line.
+// testFindings: each bad example of a rule has a finding of it, each good one and each correct file of the corpus none
+// of any rule, and in the bad corpus "want CODE CODE" in a comment says exactly what is found on its line.
 func testFindings(t *testing.T, all []example) {
 	for _, e := range all {
 		switch {
@@ -191,8 +191,8 @@ func testPlaces(t *testing.T, all []example) {
 	}
 }
 
-// testMend: what a rule offers to mend is mended by it, the new text is read without new findings, and mending once more
-// changes nothing. Files without findings are left alone.
+// testMend: what a rule offers to mend is mended by it, the new text is read without new findings, and mending once
+// more changes nothing. Files without findings are left alone.
 func testMend(t *testing.T, all []example) {
 	o := Options{Env: visible.Env(os.Environ())}
 	read := make([]reading, len(all))

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/text/python"
 )
 
-// pythonFiles reads scripts and notebooks with one interpreter, in their order; path "" is the first of the environment that
-// can. Many files are spread over several processes of it.
+// pythonFiles reads scripts and notebooks with one interpreter, in their order; path "" is the first of the environment
+// that can. Many files are spread over several processes of it.
 func pythonFiles(ctx context.Context, path string, env visible.Env, sources []python.Source) ([]python.Reading, error) {
 	paths := []string{path}
 	if path == "" {

@@ -41,8 +41,8 @@ func (h *Host) UserConfig() string {
 	return ""
 }
 
-// Config is what the files of the machine, of the caller and of the project say. Where one of them is wrong, or not to be trusted, the error
-// names it, and nothing may be leased.
+// Config is what the files of the machine, of the caller and of the project say. Where one of them is wrong, or not to
+// be trusted, the error names it, and nothing may be leased.
 func (h *Host) Config() (policy.Policy, error) {
 	var p policy.Policy
 	switch {
@@ -135,8 +135,8 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	return f, nil
 }
 
-// trusted refuses a file that belongs to neither the caller nor root, or that others than its owner can write. The policy of the
-// machine is root's alone.
+// trusted refuses a file that belongs to neither the caller nor root, or that others than its owner can write. The
+// policy of the machine is root's alone.
 func trusted(path string, text files.Text, machine bool, uid uint32, names func(uint32) string) error {
 	sudo, owner := "", uid
 	if machine {

@@ -16,8 +16,9 @@ import (
 	"gpuard/internal/host/kmsg"
 )
 
-// logPatience is how long the kernel's log may still take when the driver has answered. The two are read at the same time, and
-// the log takes about a millisecond; but a busy machine may not give a broken device to a job because it was late.
+// logPatience is how long the kernel's log may still take when the driver has answered. The two are read at the same
+// time, and the log takes about a millisecond; but a busy machine may not give a broken device to a job because it was
+// late.
 const logPatience = 500 * time.Millisecond
 
 // kernelLog starts to read the driver's errors from the kernel's log, and returns a function that waits for them. There
@@ -79,8 +80,8 @@ func (h *Host) afflict(m *gpu.Machine, log []kmsg.Error) {
 	}
 }
 
-// DeviceMarks reads what was noted in every state folder that counts for m: of the own one its owner is believed, of the others
-// only root.
+// DeviceMarks reads what was noted in every state folder that counts for m: of the own one its owner is believed, of
+// the others only root.
 func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu.Event) {
 	path, others, err := h.StateFolder(*m)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// The first argument of a process that starts the ranks of a job, and of one that torchrun started and that becomes a rank.
+// The first argument of a process that starts the ranks of a job, and of one that torchrun started and that becomes a
+// rank.
 const (
 	RanksFlag = "__ranks"
 	RankFlag  = "__rank"

@@ -1,5 +1,5 @@
-// Package machine is the computer that gpuard runs on: its devices, their health, its state folder and its configuration
-// files. Every use case gets a Host. A Host reads; only the state folder is made where it is missing.
+// Package machine is the computer that gpuard runs on: its devices, their health, its state folder and its
+// configuration files. Every use case gets a Host. A Host reads; only the state folder is made where it is missing.
 //
 //	h := &machine.Host{Readers: machine.Readers{Reader: reader}, Messages: machine.Messages{Say: say},
 //		Env: os.Environ(), Proc: proc.New("/proc"), Root: "/", Run: "/run", Tmp: "/var/tmp"}
@@ -226,7 +226,8 @@ func (h *Host) vacantOwn(path string) bool {
 	return own != "" && store.Vacant(path)
 }
 
-// MakeParents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be missing.
+// MakeParents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be
+// missing.
 func (h *Host) MakeParents(dir string) error {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
 	if own == "" {

@@ -28,7 +28,8 @@ func BaseName(command []string) string {
 	return gpu.Clean(filepath.Base(command[0]))
 }
 
-// CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer (pipe(7)).
+// CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer
+// (pipe(7)).
 func CommandWord(line string) string { return gpu.Brief(BaseName(strings.Fields(line))) }
 
 // NameOf is what people call a device; its UUID where it cannot be read.

@@ -30,8 +30,8 @@ func (h *Host) Unlisted(m gpu.Machine, ids []gpu.UUID) string {
 	return ""
 }
 
-// strangers: in a PID namespace of its own a driver's list can name processes that do not exist here, or be empty although
-// memory is in use (more than a display or the driver itself needs).
+// strangers: in a PID namespace of its own a driver's list can name processes that do not exist here, or be empty
+// although memory is in use (more than a display or the driver itself needs).
 func strangers(m gpu.Machine, d gpu.Device) bool {
 	list := m.On(d.UUID)
 	if len(list) == 0 {

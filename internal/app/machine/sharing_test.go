@@ -11,7 +11,8 @@ import (
 	"gpuard/test/hosts"
 )
 
-// TestSharedOnWindows: a Linux of Windows' subsystem has namespaces of its own and is a machine all the same; a container in it is none.
+// TestSharedOnWindows: a Linux of Windows' subsystem has namespaces of its own and is a machine all the same; a
+// container in it is none.
 func TestSharedOnWindows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		release, first string

@@ -9,9 +9,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from 0.
-// That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices that work;
-// any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing being there.
+// Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
+// 0. That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices
+// that work; any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing
+// being there.
 func Both(nvidia, amd Reader) Reader {
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		second := make(chan half, 1)
@@ -50,8 +51,8 @@ func nothing(err error) bool {
 	return errors.As(err, &why) && slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.NoDevice}, why.Cause)
 }
 
-// joinFailed returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error that
-// is not about the vendor, such as a cancelled call, ends the whole reading.
+// joinFailed returns the machine of one vendor with the failure of the other vendor, missing, as a problem. An error
+// that is not about the vendor, such as a cancelled call, ends the whole reading.
 func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 	var why *gpu.Unavailable
 	if !errors.As(err, &why) {
@@ -64,7 +65,8 @@ func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 	return m, nil
 }
 
-// together puts b's devices after a's. Links are by position, and how devices of two vendors reach each other is unknown.
+// together puts b's devices after a's. Links are by position, and how devices of two vendors reach each other is
+// unknown.
 func together(a, b gpu.Machine) gpu.Machine {
 	m := a
 	m.Devices = nil

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// lineageTable is which process counts against which lease: that of its nearest ancestor for which there is one. A job may start
-// another with a lease of its own, and then what that uses is no part of the first.
+// lineageTable is which process counts against which lease: that of its nearest ancestor for which there is one. A job
+// may start another with a lease of its own, and then what that uses is no part of the first.
 type lineageTable struct {
 	host   *machine.Host
 	roots  map[int][]job.Lease // by process id
@@ -53,8 +53,8 @@ func (k lineageTable) leaseOf(pid int) string {
 	return ""
 }
 
-// root is the lease that was made for process p itself. A program that takes its place may have made another one; then the
-// environment of the process in question says which is meant.
+// root is the lease that was made for process p itself. A program that takes its place may have made another one; then
+// the environment of the process in question says which is meant.
 func (k lineageTable) root(pid, p int, start uint64) string {
 	mine := slices.DeleteFunc(slices.Clone(k.roots[p]), func(l job.Lease) bool { return l.Start != start })
 	switch len(mine) {

@@ -1,5 +1,5 @@
-// Package measure keeps jobs to their share of a device's memory: one process beside each holder measures it, warns, and ends
-// what uses more.
+// Package measure keeps jobs to their share of a device's memory: one process beside each holder measures it, warns,
+// and ends what uses more.
 package measure
 
 import (
@@ -183,7 +183,8 @@ func (w *measuring) sure(u quota.Use) bool {
 	return err == nil && ok && s.Start == u.Start && u.Start != 0 && uid == w.uid
 }
 
-// warn says it on the standard error of the lease's command; where that is gone or closed, of a process that it is about.
+// warn says it on the standard error of the lease's command; where that is gone or closed, of a process that it is
+// about.
 func (w *measuring) warn(text string, about []quota.Use) {
 	line := "gpuard: " + text + "\n"
 	if quotawatch.Tell(int(w.process.Fd()), w.lease.PID, line) == nil {

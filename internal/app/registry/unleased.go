@@ -21,9 +21,9 @@ func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Ques
 	return q
 }
 
-// LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names the lease
-// in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last may hide
-// a leftover of that user; accusing a running job would be worse.
+// LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names
+// the lease in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last
+// may hide a leftover of that user; accusing a running job would be worse.
 func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
 	out, roots := map[int]string{}, map[string][]int{}
 	for _, l := range held {

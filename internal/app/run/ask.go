@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/host/interrupt"
 )
 
-// Ask lets a person choose among the devices that could serve spec, and returns the spec with that choice. Nothing is leased
-// by then: whatever is chosen may be taken before it is asked for.
+// Ask lets a person choose among the devices that could serve spec, and returns the spec with that choice. Nothing is
+// leased by then: whatever is chosen may be taken before it is asked for.
 func Ask(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
 	m, err := host.Read(ctx, claim.Needed(spec))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a lease.
+// driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a
+// lease.
 func (s *supervision) driverErrors(ctx context.Context, l *Launch) <-chan gpu.Event {
 	if l.held == nil || !s.host.Hardware() {
 		return nil

@@ -23,7 +23,8 @@ import (
 
 // holdReference takes a reference to the lease of a start.
 func (s *supervision) holdReference(l *Launch) error {
-	// The daemon of MPS ends with the last lease that needs it, and would under the next start: such a lease begins anew.
+	// The daemon of MPS ends with the last lease that needs it, and would under the next start: such a lease begins
+	// anew.
 	if s.care.Retries == 0 && s.care.Restart == job.NoRestart || l.held == nil || l.Plan.Quota == job.MPS {
 		return nil
 	}

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the command again.
+// afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the
+// command again.
 func (l *Launch) afterlife() []string {
 	if l.held.Held.Lease.Kept == nil {
 		return nil

@@ -10,11 +10,12 @@ import (
 	"gpuard/internal/host/logfile"
 )
 
-// CheckLog reports whether a file for --log can be written, before a GPU is waited for. It is made when it is missing. The caller
-// closes it when the run is over.
+// CheckLog reports whether a file for --log can be written, before a GPU is waited for. It is made when it is missing.
+// The caller closes it when the run is over.
 func CheckLog(host *machine.Host, path string) (io.Closer, error) { return logfile.Check(path) }
 
-// Log writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of the run.
+// Log writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of
+// the run.
 func (l *Launch) Log(text string) {
 	if l.log != nil {
 		_ = l.log.Note(logLine(text))

@@ -44,8 +44,8 @@ func sees(spec job.Spec, plan job.Plan) string {
 	return "all"
 }
 
-// members are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU, as many
-// as devices were.
+// members are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU,
+// as many as devices were.
 func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []ranks.Member {
 	n := spec.Ranks.Count
 	if n == 0 {
@@ -66,8 +66,8 @@ func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []
 	return out
 }
 
-// processorsOf are the processors of a node that we may use. A node without any, such as the memory of a GPU, is nothing to bind to, and
-// so is one that this computer does not have.
+// processorsOf are the processors of a node that we may use. A node without any, such as the memory of a GPU, is
+// nothing to bind to, and so is one that this computer does not have.
 func processorsOf(host *machine.Host, node int) (int, string) {
 	list, err := affinity.Node(host.Root, node)
 	if err != nil {

@@ -20,13 +20,14 @@ import (
 	"gpuard/internal/host/proctree"
 )
 
-// OfRanks reports whether this process was started to start ranks, or to become one; StartRanks is then all that it does.
+// OfRanks reports whether this process was started to start ranks, or to become one; StartRanks is then all that it
+// does.
 func OfRanks(host *machine.Host) bool {
 	return len(os.Args) > 1 && (os.Args[1] == machine.RanksFlag || os.Args[1] == machine.RankFlag)
 }
 
-// StartRanks is the life of such a process. It returns only where something could not be started. args are the flag and the
-// command.
+// StartRanks is the life of such a process. It returns only where something could not be started. args are the flag and
+// the command.
 func StartRanks(host *machine.Host, args []string) error {
 	text, _ := host.Env.Lookup(ranks.Variable)
 	crew, err := ranks.Decode(text)
@@ -63,8 +64,8 @@ func become(host *machine.Host, crew ranks.Crew, command []string) error {
 	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1)
 }
 
-// pythonAbove is the Python that torchrun runs in, under the name that it was started by: by that it finds its environment, and
-// torchrun would start its processes with it (sys.executable, or PYTHON_EXEC).
+// pythonAbove is the Python that torchrun runs in, under the name that it was started by: by that it finds its
+// environment, and torchrun would start its processes with it (sys.executable, or PYTHON_EXEC).
 func pythonAbove(host *machine.Host) string {
 	if chosen, _ := host.Env.Lookup("PYTHON_EXEC"); chosen != "" {
 		return chosen
@@ -149,8 +150,8 @@ func reportRank(e launch.Ended, others int, asJSON bool) {
 	fmt.Fprintf(os.Stderr, "gpuard: rank %d (PID %d) ended %s%s\n", e.Number, e.PID, how, rest)
 }
 
-// awaitRanks waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already; then
-// it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
+// awaitRanks waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already;
+// then it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
 func awaitRanks(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
 	var over <-chan time.Time
 	for left := len(crew.Members); left > 0; {

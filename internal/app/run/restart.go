@@ -18,9 +18,10 @@ type move struct {
 	avoid  []gpu.UUID // not these either; those that it has are avoided anyway
 }
 
-// lookout watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it was
-// moved. It is called once per start, so what it remembers between starts (when the last move was) is its own. A move for
-// which there is no other device leaves the command where it is and is said; asking again soon would say it again.
+// lookout watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it
+// was moved. It is called once per start, so what it remembers between starts (when the last move was) is its own. A
+// move for which there is no other device leaves the command where it is and is said; asking again soon would say it
+// again.
 type lookout func(ctx context.Context, on job.Lease) <-chan move
 
 // elsewhere leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
@@ -187,8 +188,8 @@ func endSignal(child *launch.Child) string {
 	return child.Meant(time.Now().Add(-meant))
 }
 
-// possibleSenders names the possible senders of the signal: a user, or the process that measures the share. The signal alone
-// does not show which.
+// possibleSenders names the possible senders of the signal: a user, or the process that measures the share. The signal
+// alone does not show which.
 func possibleSenders(l *Launch) string {
 	if l.Plan.Share > 0 {
 		return fmt.Sprintf("either a user ended it, or it used more than its share of %s, which the line about that says", l.Plan.Share)

@@ -1,5 +1,5 @@
-// Package run leases devices and starts the command on them: in place of this process, or beside it where --timeout, --retry,
-// --log or --drift ask for that.
+// Package run leases devices and starts the command on them: in place of this process, or beside it where --timeout,
+// --retry, --log or --drift ask for that.
 //
 //	l, err := run.Prepare(ctx, host, spec) // the lease is held
 //	if err == nil { err = l.Exec() }       // returns only on an error
@@ -170,8 +170,9 @@ func (l *Launch) runAsChild() error {
 	return nil
 }
 
-// start runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and nothing of
-// the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0 without a limit.
+// start runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and
+// nothing of the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0
+// without a limit.
 func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
 	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
 	l.keepPort(true)

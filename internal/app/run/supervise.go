@@ -263,8 +263,8 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 	return next
 }
 
-// endCommand asks the command to end, then the processes that it left behind; it kills those that do not end in time, and
-// returns when all are gone.
+// endCommand asks the command to end, then the processes that it left behind; it kills those that do not end in time,
+// and returns when all are gone.
 func (s *supervision) endCommand(child *launch.Child) {
 	grace := time.NewTimer(s.spec.Grace)
 	defer grace.Stop()
@@ -319,7 +319,8 @@ func (s *supervision) spares(pid int) bool {
 	return s.awaits(pid) && pid != s.now.Load().PID() || machine.OwnHelper(pid)
 }
 
-// awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were started.
+// awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were
+// started.
 func (s *supervision) awaits(pid int) bool {
 	s.birth.Lock()
 	defer s.birth.Unlock()

@@ -22,8 +22,8 @@ func untagged(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
 }
 
-// belongings are the processes of an instance that have no keeper: the command that was recorded, what names the instance in its
-// environment, what holds its life lock, and what descends from these.
+// belongings are the processes of an instance that have no keeper: the command that was recorded, what names the
+// instance in its environment, what holds its life lock, and what descends from these.
 type belongings struct {
 	host   *machine.Host
 	folder *project.Folder

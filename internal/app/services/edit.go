@@ -182,8 +182,8 @@ func (u *upping) rest(stays bool) {
 	}
 }
 
-// Down writes down that services, or single instances, are not wanted any more, all without names, and sees to a supervisor. now does not leave
-// them the time that they have for their end; it may also follow on a Down without.
+// Down writes down that services, or single instances, are not wanted any more, all without names, and sees to a
+// supervisor. now does not leave them the time that they have for their end; it may also follow on a Down without.
 func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
 	return f.edit(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
 		seen := newLook(f.host, folder).all(w)

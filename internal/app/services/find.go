@@ -12,8 +12,9 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// A project's file says what is run, so one that was found and not named must be the caller's own word: the file, and every
-// folder from the current one up to it, belong to the caller or to root, and no other user can write them (docs/decisions/0023).
+// A project's file says what is run, so one that was found and not named must be the caller's own word: the file, and
+// every folder from the current one up to it, belong to the caller or to root, and no other user can write them
+// (docs/decisions/0023).
 
 // fileNames are what a project's file may be called.
 func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
@@ -43,8 +44,8 @@ func named(path string) (string, error) {
 	return absolute(path)
 }
 
-// search finds the first project's file here or above and reads it. A path that known accepts is not read. A file that must not
-// be used ends the search: what lies above it is not what the caller sees first.
+// search finds the first project's file here or above and reads it. A path that known accepts is not read. A file that
+// must not be used ends the search: what lies above it is not what the caller sees first.
 func (s *Projects) search(known func(file string) bool) (file string, data []byte, err error) {
 	home, _ := s.Host.Env.Lookup("HOME")
 	here, doubt := "", ""
@@ -80,8 +81,8 @@ func (s *Projects) search(known func(file string) bool) (file string, data []byt
 	return file, data, nil
 }
 
-// readCandidate reads the file of a folder. doubt is what is wrong with the folders up to it. The error is os.ErrNotExist when there is
-// no such file.
+// readCandidate reads the file of a folder. doubt is what is wrong with the folders up to it. The error is
+// os.ErrNotExist when there is no such file.
 func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, error) {
 	path := filepath.Join(d.Path, name)
 	if doubt == "" { // else not even a link is followed there

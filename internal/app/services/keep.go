@@ -65,7 +65,8 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 	return k.run(ctx)
 }
 
-// Policy are the rules and defaults that count for the start of an instance, from the file of its project; nil for none.
+// Policy are the rules and defaults that count for the start of an instance, from the file of its project; nil for
+// none.
 func Policy(dir, instance, hash string) *policy.File {
 	folder, err := project.Open(dir)
 	if err != nil {

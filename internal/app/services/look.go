@@ -120,8 +120,8 @@ func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
 	return seen
 }
 
-// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends is dead
-// before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts meanwhile.
+// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends
+// is dead before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts meanwhile.
 func (l *look) one(name, hash string) (s service.Seen) {
 	s.Kept = l.folder.Kept(name)
 	r, found := l.folder.Record(name)

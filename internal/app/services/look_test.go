@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/host/project"
 )
 
-// TestKeeperThatLeaves: a keeper is dead before its lock is free. An end of what is wanted that it wrote counts; else the lock is
-// that of another keeper, which has not written yet.
+// TestKeeperThatLeaves: a keeper is dead before its lock is free. An end of what is wanted that it wrote counts; else
+// the lock is that of another keeper, which has not written yet.
 func TestKeeperThatLeaves(t *testing.T) {
 	host := &machine.Host{Proc: proc.New("/proc")}
 	boot, err := host.Proc.BootID()

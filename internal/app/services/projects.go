@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// folderOfProjects is the folder below which the folders of this user's projects lie. With create the one above it is made where it is
-// missing.
+// folderOfProjects is the folder below which the folders of this user's projects lie. With create the one above it is
+// made where it is missing.
 func folderOfProjects(host *machine.Host, create bool) (path string, err error) {
 	own, _ := host.Env.Lookup("GPUARD_STATE")
 	home := host.StateHome()

@@ -47,8 +47,8 @@ func (p *prober) close() {
 	}
 }
 
-// wait returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that of ctx,
-// or says that the timeout of the file is over.
+// wait returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that
+// of ctx, or says that the timeout of the file is over.
 func (p *prober) wait(ctx context.Context, folder string, env []string, told func(why string)) error {
 	asking, cancel := ctx, context.CancelFunc(func() {})
 	if p.ready.Timeout > 0 {

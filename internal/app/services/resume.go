@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// A keeper that begins finds out what is left of the one before it. A command of the same instance that lives is looked after
-// from now on; whatever else lives is ended first, so that nothing ever runs twice.
+// A keeper that begins finds out what is left of the one before it. A command of the same instance that lives is looked
+// after from now on; whatever else lives is ended first, so that nothing ever runs twice.
 
 // resume deals with what is there already, and reports whether that was all there is to do.
 func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) {
@@ -47,8 +47,8 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 	return false
 }
 
-// main is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after the start
-// had not written it down: then it is the first that no other of them started.
+// main is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after
+// the start had not written it down: then it is the first that no other of them started.
 func (k *keeper) main(before service.Record, left []service.Process) service.Process {
 	if before.Main.PID != 0 {
 		if slices.Contains(left, before.Main) {

@@ -146,8 +146,8 @@ func (f *Folder) create() (*project.Folder, error) {
 	return folder, f.advised(err)
 }
 
-// advised adds what helps against something of another user in the place of our folder. GPUARD_STATE goes before XDG_STATE_HOME, and
-// may be a folder that all can write.
+// advised adds what helps against something of another user in the place of our folder. GPUARD_STATE goes before
+// XDG_STATE_HOME, and may be a folder that all can write.
 func (f *Folder) advised(err error) error {
 	var foreign *project.ForeignError
 	if !errors.As(err, &foreign) {

@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/host/project"
 )
 
-// Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own death
-// costs nothing: the keepers go on, and the next supervisor finds them by their locks.
+// Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own
+// death costs nothing: the keepers go on, and the next supervisor finds them by their locks.
 func Supervise(ctx context.Context, host *machine.Host, dir string) error {
 	if err := daemonize.Begin("gpuard"); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by hooks
-// in its activate.d and deactivate.d.
+// Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by
+// hooks in its activate.d and deactivate.d.
 type Conda struct {
 	Host  *machine.Host
 	Name  string   // or a folder; "" is the active one
@@ -75,7 +75,8 @@ func (c Conda) Wish() (Wish, error) {
 	return w, nil
 }
 
-// CondaFile is a choice of devices in an environment.yml, for gpuard setup conda on the machine where the environment is made.
+// CondaFile is a choice of devices in an environment.yml, for gpuard setup conda on the machine where the environment
+// is made.
 type CondaFile struct {
 	Path  string
 	Words []string // flags

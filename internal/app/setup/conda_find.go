@@ -13,12 +13,13 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// CondaChoice is the variable of an environment that says which GPUs it is for. It means nothing to any program but gpuard
-// setup conda, so the empty string that conda leaves of it in a shell does no harm.
+// CondaChoice is the variable of an environment that says which GPUs it is for. It means nothing to any program but
+// gpuard setup conda, so the empty string that conda leaves of it in a shell does no harm.
 const CondaChoice = "GPUARD_CONDA"
 
-// prefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of the
-// folders for environments (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
+// prefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of
+// the folders for environments
+// (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
 func (c Conda) prefix() (string, error) {
 	active, _ := c.Host.Env.Lookup("CONDA_PREFIX")
 	switch {
@@ -141,8 +142,9 @@ func (c Conda) Environments() []string {
 	return slices.Compact(names)
 }
 
-// Asked are the flags that the environment's own variable has, from its environment.yml or from conda env config vars set;
-// none where it has no such variable. conda keeps them in conda-meta/state (conda/conda: conda/core/prefix_data.py).
+// Asked are the flags that the environment's own variable has, from its environment.yml or from conda env config vars
+// set; none where it has no such variable. conda keeps them in conda-meta/state (conda/conda:
+// conda/core/prefix_data.py).
 func (c Conda) Asked() ([]string, error) {
 	dir, err := c.prefix()
 	if err != nil {

@@ -67,7 +67,8 @@ func (j Jupyter) name() (string, error) {
 	return name, err
 }
 
-// Key is what the setup is remembered by: its folder. One in an environment that is not active is meant where there is no other.
+// Key is what the setup is remembered by: its folder. One in an environment that is not active is meant where there is
+// no other.
 func (j Jupyter) Key() (string, error) {
 	name, err := j.name()
 	if err != nil {
@@ -195,7 +196,8 @@ func python(name string) bool {
 	return regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`).MatchString(name)
 }
 
-// start makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same interpreter.
+// start makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same
+// interpreter.
 const start = `import os, sys; a = sys.argv[1:]; a[a.index("--") + 1] = sys.executable; os.execv(a[0], a)`
 
 // display is the name for people: "Python 3 (GPU)", "Python 3 (GPU, mem 20G)".
@@ -254,8 +256,8 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 	return changes, nil
 }
 
-// destination is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the same
-// Jupyters find it, and it goes when that goes. Everything else is the user's.
+// destination is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the
+// same Jupyters find it, and it goes when that goes. Everything else is the user's.
 func (j Jupyter) destination(over kernel) (string, error) {
 	name, err := j.name()
 	if err != nil {

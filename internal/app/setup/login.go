@@ -5,9 +5,9 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// LoginProfile is what a login shell does by /etc/profile.d/gpuard.sh, for every shell that reads /etc/profile, and by a block in
-// /etc/zsh/zprofile: without a lease it sees what "login" in config.yaml says. Nothing that fails there ends the login, and
-// nothing but messages is printed, on standard error: scp and rsync speak through standard output.
+// LoginProfile is what a login shell does by /etc/profile.d/gpuard.sh, for every shell that reads /etc/profile, and by
+// a block in /etc/zsh/zprofile: without a lease it sees what "login" in config.yaml says. Nothing that fails there ends
+// the login, and nothing but messages is printed, on standard error: scp and rsync speak through standard output.
 func LoginProfile(program string) string { return loginPosix(program, policy.LoginAll) }
 
 // LoginFish is the same for /etc/fish/conf.d/gpuard.fish.

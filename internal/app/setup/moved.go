@@ -25,8 +25,8 @@ func follow(r *edit.Record) {
 	}
 }
 
-// adopt gives key what was set up for another folder that was renamed to this one or copied here, such as an environment of
-// conda: there is just what gpuard wrote. Of a folder that is gone nothing is remembered then.
+// adopt gives key what was set up for another folder that was renamed to this one or copied here, such as an
+// environment of conda: there is just what gpuard wrote. Of a folder that is gone nothing is remembered then.
 func adopt(r *edit.Record, key string) {
 	target, to, _ := strings.Cut(key, " ")
 	if !filepath.IsAbs(to) {

@@ -1,6 +1,6 @@
-// Package setup puts gpuard where people already work: shells, conda, Jupyter, systemd, desktops, workflows, and the machine.
-// Each target has a file that says what it wishes for; this one compares that with what is there, does it and undoes it.
-// Either everything that a target wishes is done, or nothing.
+// Package setup puts gpuard where people already work: shells, conda, Jupyter, systemd, desktops, workflows, and the
+// machine. Each target has a file that says what it wishes for; this one compares that with what is there, does it and
+// undoes it. Either everything that a target wishes is done, or nothing.
 package setup
 
 import (
@@ -194,8 +194,8 @@ func (s *Setup) home(variable, usual string, below ...string) (string, error) {
 	return filepath.Join(append([]string{dir}, below...)...), nil
 }
 
-// Program is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads to
-// this program, because that path outlives an update.
+// Program is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads
+// to this program, because that path outlives an update.
 func Program() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -216,8 +216,8 @@ func Program() (string, error) {
 	return self, nil
 }
 
-// readFound reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is never a
-// link.
+// readFound reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is
+// never a link.
 func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -367,8 +367,8 @@ func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
 	return nil
 }
 
-// back undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays away:
-// that comes after everything else, and is a matter of trying again.
+// back undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays
+// away: that comes after everything else, and is a matter of trying again.
 func back(steps []edit.Step) bool {
 	for _, step := range slices.Backward(steps) {
 		var err error

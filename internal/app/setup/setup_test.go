@@ -49,7 +49,8 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestNoLongerWished: what a setup wrote before and does not wish for any more goes away, and nothing of another setup's.
+// TestNoLongerWished: what a setup wrote before and does not wish for any more goes away, and nothing of another
+// setup's.
 func TestNoLongerWished(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {

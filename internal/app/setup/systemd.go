@@ -14,9 +14,9 @@ import (
 	"gpuard/internal/text/unit"
 )
 
-// Systemd gives a service its devices: a unit that is there gets a drop-in that starts its commands by gpuard run, and without
-// one a whole unit is written. gpuard becomes the command, which so is the main process of the unit: what it notifies, its
-// sockets and its watchdog are as they were.
+// Systemd gives a service its devices: a unit that is there gets a drop-in that starts its commands by gpuard run, and
+// without one a whole unit is written. gpuard becomes the command, which so is the main process of the unit: what it
+// notifies, its sockets and its watchdog are as they were.
 type Systemd struct {
 	Setup   *Setup
 	Unit    string   // "vllm", "vllm.service", "vllm@.service"

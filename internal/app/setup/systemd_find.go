@@ -147,8 +147,8 @@ func (u unitFolders) find(name string) (f found, err error) {
 	return f, nil
 }
 
-// dropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same name the
-// first one counts, wherever they lie.
+// dropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same
+// name the first one counts, wherever they lie.
 func (u unitFolders) dropIns(name string) (texts []string, later string, err error) {
 	paths := map[string]string{}
 	for _, folder := range u.dropInFolders(name) {
@@ -183,8 +183,8 @@ func (u unitFolders) dropIns(name string) (texts []string, later string, err err
 	return texts, later, nil
 }
 
-// dropInFolders are those that hold drop-ins for a unit, the first one counts: those of its own name, of its aliases, and of all
-// services (systemd: src/shared/dropin.c, unit_file_find_dropin_paths).
+// dropInFolders are those that hold drop-ins for a unit, the first one counts: those of its own name, of its aliases,
+// and of all services (systemd: src/shared/dropin.c, unit_file_find_dropin_paths).
 func (u unitFolders) dropInFolders(name string) (folders []string) {
 	for _, n := range append([]string{name}, u.aliases(name)...) {
 		for _, dir := range u.all {

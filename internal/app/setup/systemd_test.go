@@ -46,8 +46,9 @@ func TestUnitFolders(t *testing.T) {
 	}
 }
 
-// TestDroppedInto: drop-ins are looked for where systemd says that it finds them, in the same order. Each folder has a file of the
-// same name with a key of its own that systemd does not know; it names that of the file which counts, until that is taken away.
+// TestDroppedInto: drop-ins are looked for where systemd says that it finds them, in the same order. Each folder has a
+// file of the same name with a key of its own that systemd does not know; it names that of the file which counts, until
+// that is taken away.
 func TestDroppedInto(t *testing.T) {
 	gate.Need(t, "systemd")
 	t.Parallel()

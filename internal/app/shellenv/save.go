@@ -22,9 +22,9 @@ type saving struct {
 	before *envstack.Entry // of the same id, which is chosen again; nil for the first time
 }
 
-// Save begins a choice that Restore can take back under this id. It is made as if the one before it under the same id had
-// never been: what that one hid can be chosen. keep is what the shell has to change for the variables of the choice, and to
-// remember what was before them; h is what was leased with them, nil for nothing.
+// Save begins a choice that Restore can take back under this id. It is made as if the one before it under the same id
+// had never been: what that one hid can be chosen. keep is what the shell has to change for the variables of the
+// choice, and to remember what was before them; h is what was leased with them, nil for nothing.
 func Save(host *machine.Host, id string) (keep func(vars []visible.Var, h *leases.Holding) ([]visible.Var, error), err error) {
 	stack, err := envstack.Read(host.Env)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *saving) finish(vars []visible.Var, h *leases.Holding) ([]visible.Var, e
 	return append(out, s.rest.Push(e, s.host.Env, vars).Var()), nil
 }
 
-// Restore is what puts the variables back that a choice changed, nothing where there was none. A lease that this very shell
-// took with it is given back; one that its parent has stays.
+// Restore is what puts the variables back that a choice changed, nothing where there was none. A lease that this very
+// shell took with it is given back; one that its parent has stays.
 func Restore(ctx context.Context, host *machine.Host, id string) ([]visible.Var, error) {
 	stack, err := envstack.Read(host.Env)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is leased.
+// Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is
+// leased.
 func Variables(ctx context.Context, host *machine.Host, spec job.Spec) ([]visible.Var, error) {
 	plan, m, err := claim.DecideNow(ctx, host, spec)
 	if err != nil {
@@ -23,7 +24,8 @@ func Variables(ctx context.Context, host *machine.Host, spec job.Spec) ([]visibl
 	return host.ForShell(append(vars, quota.Settings(host.Env, plan.Share, claim.LargestMemory(m, plan), nil)...)), nil
 }
 
-// Doubts are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside of.
+// Doubts are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside
+// of.
 func Doubts(ctx context.Context, host *machine.Host, spec job.Spec) []string {
 	spec.Any = true
 	_, _, err := claim.DecideNow(ctx, host, spec)

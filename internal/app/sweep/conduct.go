@@ -61,8 +61,8 @@ type conductor struct {
 // patience is how many of those there may be.
 const patience = 3
 
-// Conduct runs what is to be done. show is called at each change, and every now and then. The tables of results are written in
-// any case.
+// Conduct runs what is to be done. show is called at each change, and every now and then. The tables of results are
+// written in any case.
 func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
 	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
 	all := func(int) bool { return true } // all children are reaped below

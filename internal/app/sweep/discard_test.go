@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDiscard: of a sweep that cannot be nothing stays, and nothing of what has been put in the place of its folder goes.
+// TestDiscard: of a sweep that cannot be nothing stays, and nothing of what has been put in the place of its folder
+// goes.
 func TestDiscard(t *testing.T) {
 	top := t.TempDir()
 	dir, thesis := filepath.Join(top, "sweep"), filepath.Join(top, "thesis")

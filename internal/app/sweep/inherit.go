@@ -72,8 +72,8 @@ func (c *conductor) newborn(run int, p sys.Process) bool {
 	return true
 }
 
-// settled lists the children when none is in the runner's session any more, which the one that was just being made is for a
-// moment.
+// settled lists the children when none is in the runner's session any more, which the one that was just being made is
+// for a moment.
 func (c *conductor) settled(runner int) (children []sys.Process) {
 	for end := time.Now().Add(job.Dying); ; time.Sleep(time.Millisecond) {
 		making := false

@@ -17,7 +17,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// left is a conductor of three runs of which a runner that was killed left something, as it may be between any two of its steps.
+// left is a conductor of three runs of which a runner that was killed left something, as it may be between any two of
+// its steps.
 func left(t *testing.T) *conductor {
 	dir := t.TempDir()
 	j, err := journal.Open(filepath.Join(dir, journalFile))
@@ -70,8 +71,8 @@ func (c *conductor) inherits(t *testing.T) {
 	}
 }
 
-// TestInheritOther: a run of which only the beginning was written is none of the processes that other runs have left, though they
-// are as young: it is done again, and not taken for done.
+// TestInheritOther: a run of which only the beginning was written is none of the processes that other runs have left,
+// though they are as young: it is done again, and not taken for done.
 func TestInheritOther(t *testing.T) {
 	c := left(t)
 	ended, born, end := c.child(t, 0)

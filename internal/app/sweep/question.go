@@ -1,6 +1,6 @@
-// Package sweep runs one command many times, each time with other parameters and a lease of its own, on as many devices as
-// there are. Two processes do that: the one that people see, and the runner, which starts the commands. Whichever of them is
-// killed, the other writes down how the commands end, so that none is lost and none done twice.
+// Package sweep runs one command many times, each time with other parameters and a lease of its own, on as many devices
+// as there are. Two processes do that: the one that people see, and the runner, which starts the commands. Whichever of
+// them is killed, the other writes down how the commands end, so that none is lost and none done twice.
 package sweep
 
 import (
@@ -74,7 +74,8 @@ const (
 	lockFile     = "lock"
 )
 
-// Begin opens the folder for a question, or a new one with a number where dir is "". A folder of the same question is resumed.
+// Begin opens the folder for a question, or a new one with a number where dir is "". A folder of the same question is
+// resumed.
 func Begin(host *machine.Host, q *Question, dir string, busy func()) (*Sweep, error) {
 	q.Schema = questionSchema
 	if q.Machine = host.Machine; host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {

@@ -158,8 +158,8 @@ func (r *runner) leave(run, pid int) {
 	}
 }
 
-// limit ends a run, and what it started, when its time is over. The answer, which is to be asked before the run is buried, says
-// whether that was so.
+// limit ends a run, and what it started, when its time is over. The answer, which is to be asked before the run is
+// buried, says whether that was so.
 func (r *runner) limit(pid int, most time.Duration) (late func() bool) {
 	if most == 0 {
 		return func() bool { return false }

@@ -22,8 +22,8 @@ type witness struct {
 	answers chan []verify.Framework
 }
 
-// The libraries of a job are read at most this often and in this many of its processes; a framework has this long to answer,
-// because the first import from a cold disk takes long.
+// The libraries of a job are read at most this often and in this many of its processes; a framework has this long to
+// answer, because the first import from a cold disk takes long.
 const (
 	librariesEvery = time.Second
 	librariesOf    = 16
@@ -69,7 +69,8 @@ func (w *watch) oldest() (pids []int) {
 	return pids[:min(len(pids), librariesOf)]
 }
 
-// askWitness starts the job's own program again, outside of the job, with the environment and in the folder that the process has.
+// askWitness starts the job's own program again, outside of the job, with the environment and in the folder that the
+// process has.
 func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, frameworks []string) {
 	w.witness.asked = append(w.witness.asked, frameworks...)
 	w.witness.asking, w.witness.answers = true, make(chan []verify.Framework, 1)
@@ -100,8 +101,8 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 	}()
 }
 
-// askProgram asks the program of a process that began at start and is our own user's, and no other: root would run a user's
-// program if the number was another process's by now.
+// askProgram asks the program of a process that began at start and is our own user's, and no other: root would run a
+// user's program if the number was another process's by now.
 func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, witnessLimit)
 	defer cancel()
@@ -137,8 +138,8 @@ func answered(pid int, frameworks []string, out []byte, reason string) []verify.
 	return all
 }
 
-// silent says why a process's program must not be started by us: it could do in our name what its owner cannot do, or it is
-// another program under the same path here.
+// silent says why a process's program must not be started by us: it could do in our name what its owner cannot do, or
+// it is another program under the same path here.
 func silent(host *machine.Host, pid int, p proc.Program) string {
 	uid, known := host.Proc.Owner(pid)
 	switch {

@@ -18,7 +18,8 @@ func (w *watch) promise() {
 	for _, e := range x.Visible {
 		f.Promised = append(f.Promised, e.UUID)
 	}
-	// Nothing tells whether the job uses HIP or OpenCL, and OpenCL does not obey HIP's variables. On other vendors it is empty.
+	// Nothing tells whether the job uses HIP or OpenCL, and OpenCL does not obey HIP's variables. On other vendors it
+	// is empty.
 	other := visible.OpenCL(w.env, inside)
 	for _, e := range other.Visible {
 		f.Besides = append(f.Besides, e.UUID)

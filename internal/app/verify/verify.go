@@ -1,5 +1,5 @@
-// Package verify proves on which devices a process and its descendants are, from the driver's list, open device files and
-// loaded libraries. It judges nothing itself: core/verify does.
+// Package verify proves on which devices a process and its descendants are, from the driver's list, open device files
+// and loaded libraries. It judges nothing itself: core/verify does.
 package verify
 
 import (

@@ -124,7 +124,8 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// TestAskProgram: a process that began at another time, or is another user's, has got the number of the one that is meant.
+// TestAskProgram: a process that began at another time, or is another user's, has got the number of the one that is
+// meant.
 func TestAskProgram(t *testing.T) {
 	own, err := proc.New("/proc").Stat(os.Getpid())
 	if err != nil {

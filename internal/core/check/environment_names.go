@@ -80,8 +80,8 @@ func debugNames() Check {
 }
 
 // harm is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see one GPU.
-// The driver allows no peer-to-peer access between GeForce cards of the 40 series, so launchers set NCCL_P2P_DISABLE for
-// them (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
+// The driver allows no peer-to-peer access between GeForce cards of the 40 series, so launchers set NCCL_P2P_DISABLE
+// for them (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
 func harm(n compat.Name, s hostinfo.Site) Severity {
 	direct := strings.HasPrefix(n.Name, "NCCL_P2P_")
 	switch {

@@ -158,8 +158,8 @@ func throughTorch(p hostinfo.Python, n compat.Needs) bool {
 }
 
 // needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have
-// the same name and version, so the build's own metadata counts.
-// Source: onnxruntime.ai/docs/install; onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
+// the same name and version, so the build's own metadata counts. Source: onnxruntime.ai/docs/install;
+// onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
 func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 	n, known := compat.Package(k.Name, k.Version)
 	own, _ := compat.Major(p.ONNX)

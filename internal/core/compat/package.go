@@ -21,8 +21,8 @@ type Code struct {
 }
 
 // Runs reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
-// another major number. Embedded devices (5.3, 6.2, 7.2, 8.7, 10.1) run only their own code.
-// Source: docs.nvidia.com/cuda/cuda-c-best-practices-guide "Binary Compatibility"; pytorch/pytorch torch/cuda/__init__.py.
+// another major number. Embedded devices (5.3, 6.2, 7.2, 8.7, 10.1) run only their own code. Source:
+// docs.nvidia.com/cuda/cuda-c-best-practices-guide "Binary Compatibility"; pytorch/pytorch torch/cuda/__init__.py.
 func (k Code) Runs(c gpu.Capability) bool {
 	embedded := []gpu.Capability{{Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}}
 	if k.PTX != nil && c.AtLeast(*k.PTX) {
@@ -71,8 +71,8 @@ func code(text string) Code {
 	return k
 }
 
-// TorchFor lists the CUDA versions of the table whose wheels for a PyTorch version run on every one of the devices, newest
-// first; without devices, all.
+// TorchFor lists the CUDA versions of the table whose wheels for a PyTorch version run on every one of the devices,
+// newest first; without devices, all.
 func TorchFor(version string, on ...gpu.Capability) []string {
 	var fit []string
 	for _, row := range rows(torchTable) {

@@ -43,8 +43,8 @@ func Decode(data []byte) (Machine, error) {
 	return m, nil
 }
 
-// Encode writes the machine as indented JSON with one newline at the end. Readings that are absent are null where the key
-// is required and left out elsewhere. The error is a number that JSON cannot hold, or a kept key that is not JSON.
+// Encode writes the machine as indented JSON with one newline at the end. Readings that are absent are null where the
+// key is required and left out elsewhere. The error is a number that JSON cannot hold, or a kept key that is not JSON.
 func (m Machine) Encode() ([]byte, error) {
 	var compact, out bytes.Buffer
 	enc := json.NewEncoder(&compact)

@@ -15,7 +15,8 @@ const (
 	DriverError       Cause = "driver-error"
 )
 
-// Unavailable says why a vendor's devices cannot be read at all. It is an error, so that a failure is never a silent empty list.
+// Unavailable says why a vendor's devices cannot be read at all. It is an error, so that a failure is never a silent
+// empty list.
 type Unavailable struct {
 	Cause  Cause
 	Text   string // "cannot …", with the loader's or driver's own words

@@ -151,7 +151,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestErrorTable: each line is codes, class and meaning, in order and without overlap, and all that the catalog gives an action for are there.
+// TestErrorTable: each line is codes, class and meaning, in order and without overlap, and all that the catalog gives
+// an action for are there.
 func TestErrorTable(t *testing.T) {
 	last, count := 0, map[Class]int{}
 	for line := range strings.Lines(errorTable) {

@@ -1,5 +1,5 @@
-// Package lint finds mistakes in scripts and settings that use GPUs: each rule reads what a file does, as the readers of
-// text say it in one vocabulary for all formats. It reads no files and parses nothing.
+// Package lint finds mistakes in scripts and settings that use GPUs: each rule reads what a file does, as the readers
+// of text say it in one vocabulary for all formats. It reads no files and parses nothing.
 package lint
 
 import "gpuard/internal/core/source"
@@ -84,8 +84,8 @@ type Arg struct {
 	Ref   string // the dotted name it refers to, with aliases resolved ("worker", "os.environ"); "" for a literal
 }
 
-// Cell is Python of a file: a whole script (Number 0), or one cell of a notebook with what is no Python in it blanked out
-// and said in Steps.
+// Cell is Python of a file: a whole script (Number 0), or one cell of a notebook with what is no Python in it blanked
+// out and said in Steps.
 type Cell struct {
 	Number  int
 	Text    []byte

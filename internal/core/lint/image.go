@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// image returns the Set steps of ENV that an image of a Dockerfile keeps: those of the last stage and of the stages that it
-// is built on, each name once.
+// image returns the Set steps of ENV that an image of a Dockerfile keeps: those of the last stage and of the stages
+// that it is built on, each name once.
 func image(f File) []Step {
 	base := map[string]string{}
 	last := ""

@@ -4,8 +4,8 @@ import "slices"
 
 func pythonRules() []Rule { return slices.Concat(lateRules(), deviceRules()) }
 
-// inPython are mistakes that command lines and Python share: each adds its sentences, sources and examples to the rule of the
-// same code.
+// inPython are mistakes that command lines and Python share: each adds its sentences, sources and examples to the rule
+// of the same code.
 func inPython() []Rule {
 	return []Rule{indexRule(), rankRule(), processesRule(), portRule(), fractionsRule()}
 }

@@ -143,8 +143,8 @@ func (m moment) apart(b moment) (rest []string, exclusive bool) {
 	return m.path[i:], exclusive
 }
 
-// reaches reports whether a way leads from m to a later moment: they are not in different arms, and m's arm does not end in
-// leaving what b is in.
+// reaches reports whether a way leads from m to a later moment: they are not in different arms, and m's arm does not
+// end in leaving what b is in.
 func (m moment) reaches(b moment) bool {
 	rest, exclusive := m.apart(b)
 	if exclusive {
@@ -255,8 +255,8 @@ func workerNames(f File) (names []string) {
 	return names
 }
 
-// forks reports whether processes of the file take over their parent's memory: the way of Linux before Python 3.14, unless
-// another one is chosen (docs.python.org: multiprocessing, contexts and start methods).
+// forks reports whether processes of the file take over their parent's memory: the way of Linux before Python 3.14,
+// unless another one is chosen (docs.python.org: multiprocessing, contexts and start methods).
 func (f File) forks() bool {
 	return !slices.ContainsFunc(f.Steps, func(s Step) bool {
 		if s.Do != Call || !strings.HasSuffix(s.Name, ".set_start_method") && !strings.HasSuffix(s.Name, ".get_context") {

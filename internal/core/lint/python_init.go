@@ -48,9 +48,9 @@ func (s Step) starts(torch, nvml bool) string {
 }
 
 // starters are calls that start the driver, whatever their arguments are. What was looked at: pytorch/pytorch,
-// torch/cuda/__init__.py; tensorflow.org, "Use a GPU"; tensorflow/tensorflow issue 26460 (listing makes contexts); jax-ml/jax,
-// jax/_src/xla_bridge.py; cupy/cupy, cupy/cuda; numba/numba, numba/cuda/cudadrv/driver.py. An engine of vLLM is not among
-// them: its devices may be used by processes of its own only.
+// torch/cuda/__init__.py; tensorflow.org, "Use a GPU"; tensorflow/tensorflow issue 26460 (listing makes contexts);
+// jax-ml/jax, jax/_src/xla_bridge.py; cupy/cupy, cupy/cuda; numba/numba, numba/cuda/cudadrv/driver.py. An engine of
+// vLLM is not among them: its devices may be used by processes of its own only.
 func starters() map[string]string {
 	return map[string]string{
 		"tensorflow": `test.is_gpu_available test.gpu_device_name config.list_logical_devices config.experimental.list_logical_devices constant Variable
@@ -65,8 +65,8 @@ func starters() map[string]string {
 	}
 }
 
-// lists reports whether the step only asks TensorFlow which cards there are: that starts the driver and leaves the rest of the
-// configuration open (tensorflow.org: tf.config.list_physical_devices).
+// lists reports whether the step only asks TensorFlow which cards there are: that starts the driver and leaves the rest
+// of the configuration open (tensorflow.org: tf.config.list_physical_devices).
 func (s Step) lists() bool { return strings.HasSuffix(s.Name, "list_physical_devices") }
 
 // draws reports whether the step is an operation of TensorFlow that runs immediately, or is added to a graph that a
@@ -164,8 +164,8 @@ func number(text string) int {
 	return n
 }
 
-// frozen says what the variable chooses, and when a library stops looking at it: "driver" with the driver's start, or the
-// library that reads it. "" is a variable that is read later, or about which nothing is known.
+// frozen says what the variable chooses, and when a library stops looking at it: "driver" with the driver's start, or
+// the library that reads it. "" is a variable that is read later, or about which nothing is known.
 func frozen(variable string) (by, what string) {
 	switch variable {
 	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER":

@@ -84,8 +84,8 @@ func (m moment) late(before []late) (late, bool) {
 	return found, found.library != ""
 }
 
-// givesBack reports whether an assignment puts back what was there before the file, or cleans up after the file itself: that
-// is meant for whatever comes later, and does no harm.
+// givesBack reports whether an assignment puts back what was there before the file, or cleans up after the file itself:
+// that is meant for whatever comes later, and does no harm.
 func (m moment) givesBack(before []moment, found late) bool {
 	if m.Do == Set {
 		return m.Value.From == m.Name

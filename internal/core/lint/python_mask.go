@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// visibleAt is the list of devices that certainly holds at a moment of a flow, because the file itself writes it: by the last
-// assignment before, which is no default, is certain, and comes before anything has started the driver.
+// visibleAt is the list of devices that certainly holds at a moment of a flow, because the file itself writes it: by
+// the last assignment before, which is no default, is certain, and comes before anything has started the driver.
 func visibleAt(moments []moment, at int) (set moment, entries []string, ok bool) {
 	torch := false
 	started := false

@@ -51,7 +51,8 @@ func onnxTwice() Rule {
 
 var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
 
-// normal is the name of a package as indexes compare it (https://packaging.python.org/en/latest/specifications/name-normalization/).
+// normal is the name of a package as indexes compare it
+// (https://packaging.python.org/en/latest/specifications/name-normalization/).
 func normal(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(requirement().FindString(text)), "_", "-"), ".", "-")
 }

@@ -51,7 +51,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestSilenceManySteps: where no comment names the code of a finding, the steps of the file are not looked through for it.
+// TestSilenceManySteps: where no comment names the code of a finding, the steps of the file are not looked through for
+// it.
 func TestSilenceManySteps(t *testing.T) {
 	f := File{Steps: make([]Step, 20_000)}
 	found := make([]Finding, 20_000)

@@ -43,7 +43,8 @@ func alone(s Step) []Step {
 }
 
 // together lists the variables that a program can have at the same time: those of one script, service or section and
-// those of one command, by their last value. What only may happen is left out, because the other branch may set another.
+// those of one command, by their last value. What only may happen is left out, because the other branch may set
+// another.
 func together(file File) []map[string]Step {
 	type place struct {
 		shell int

@@ -77,8 +77,9 @@ func identifier(s string) bool {
 	return strings.HasPrefix(s, "GPU-") || strings.HasPrefix(s, "MIG-")
 }
 
-// placeholder is text that another program replaces before a shell or a driver sees it: {} of xargs and parallel, {{ gpu }}
-// of templates, %d and <gpu> of text that is formatted, @GPU@ and __GPU__ of what sed fills in. {0..3} is a range.
+// placeholder is text that another program replaces before a shell or a driver sees it: {} of xargs and parallel, {{
+// gpu }} of templates, %d and <gpu> of text that is formatted, @GPU@ and __GPU__ of what sed fills in. {0..3} is a
+// range.
 var placeholder = pattern(`\{\{|\{[^{}.0-9]*\}|\{[#%][^{}]*\}|%[sd%]|^<.*>$|@\w+@|__\w+__`)
 
 // fault finds what is wrong with a list. What it offers has no fault itself.

@@ -104,8 +104,9 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestFaultAgainstReaders compares the faults with what the readers of the runtimes make of every short list. What has no
-// fault shows all that it lists, in the list's order; what has one and is reported shows something else than it says.
+// TestFaultAgainstReaders compares the faults with what the readers of the runtimes make of every short list. What has
+// no fault shows all that it lists, in the list's order; what has one and is reported shows something else than it
+// says.
 func TestFaultAgainstReaders(t *testing.T) {
 	parts := []string{"", "0", "1", "2", " 1", "01", "+1", "0-2", "1:2", "0 2", "1;2", "gpu0", "all", "GPU-aaaa", " GPU-bbbb", `"1"`, "x", "1x", "0x1", "-1"}
 	tried := 0

@@ -184,7 +184,8 @@ func (q *query) tooMany(u *unit) *obstacle {
 	return o
 }
 
-// String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at the same time, and you have 2 (lease k3f9)`.
+// String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at the same time, and you have 2 (lease
+// k3f9)`.
 func (f *full) String() string {
 	leases := f.leases[:min(maxNamed, len(f.leases))]
 	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), listed(leases, "and"))

@@ -106,8 +106,8 @@ func (c Case) See(l Limits, s Sample) (Case, Order) {
 	return c, o
 }
 
-// processesToEnd lists those with memory. Processes in sub-leases with a share of their own are among them only if there
-// are no others.
+// processesToEnd lists those with memory. Processes in sub-leases with a share of their own are among them only if
+// there are no others.
 func processesToEnd(uses []Use) []Use {
 	all := slices.DeleteFunc(slices.Clone(uses), func(u Use) bool { return u.Memory == nil || *u.Memory == 0 })
 	some := slices.DeleteFunc(slices.Clone(all), func(u Use) bool { return u.Keeps })

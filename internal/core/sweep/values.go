@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A range is FIRST..LAST or FIRST..LAST:STEP, both ends included, up or down. Numbers are decimal and exact: 0..1:0.1 has
-// eleven values, and none of them is 0.30000000000000004. They have as many decimals as the longest of first and step, and
-// leading zeros where an end has some: 01..10.
+// A range is FIRST..LAST or FIRST..LAST:STEP, both ends included, up or down. Numbers are decimal and exact: 0..1:0.1
+// has eleven values, and none of them is 0.30000000000000004. They have as many decimals as the longest of first and
+// step, and leading zeros where an end has some: 01..10.
 
 // likeRange reports a text that can only be meant as a range; a path such as ../data is none.
 func likeRange(text string) bool {

@@ -68,8 +68,8 @@ func frameworkName(word string) string {
 	return word
 }
 
-// Recognize lists the frameworks of a process, from the path of its program and of the files mapped into it. The names are
-// those of the shared libraries that each framework's own packages install.
+// Recognize lists the frameworks of a process, from the path of its program and of the files mapped into it. The names
+// are those of the shared libraries that each framework's own packages install.
 func Recognize(exe string, libraries []string) []string {
 	var found []string
 	add := func(word string, is bool) {

@@ -75,8 +75,8 @@ func (r *cudaReader) quotes(i int) string {
 	return text
 }
 
-// suggestion suggests the identifier that starts with the entry, when its prefix was left out or it was typed in capital
-// letters.
+// suggestion suggests the identifier that starts with the entry, when its prefix was left out or it was typed in
+// capital letters.
 func (r *cudaReader) suggestion(entry string) string {
 	digits := strings.ToLower(strings.Trim(entry, blanks))
 	for _, prefix := range []string{"GPU-", "MIG-"} {

@@ -27,8 +27,8 @@ func (e Env) With(vars []Var) Env {
 	return out
 }
 
-// ForJob returns the variables of a job that inherits env and has the devices of the plan on m: those of every vendor, and
-// gpuard's own. lease is "" for a job without one.
+// ForJob returns the variables of a job that inherits env and has the devices of the plan on m: those of every vendor,
+// and gpuard's own. lease is "" for a job without one.
 func ForJob(env Env, lease string, p job.Plan, ids job.IDs, m gpu.Machine) []Var {
 	targets, uuids := make([]Target, len(p.Devices)), make([]string, len(p.Devices))
 	for i, d := range p.Devices {

@@ -1,5 +1,5 @@
-// Package atomicfile gives a file of a user a new text, wholly or not at all, and refuses where anything else about the file
-// would change with it.
+// Package atomicfile gives a file of a user a new text, wholly or not at all, and refuses where anything else about the
+// file would change with it.
 package atomicfile
 
 import (

@@ -46,8 +46,8 @@ func create(path string, text []byte, mode fs.FileMode) error {
 	return err
 }
 
-// Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not this user's
-// to write.
+// Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not
+// this user's to write.
 func Free(path string) error {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)

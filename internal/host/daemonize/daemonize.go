@@ -69,8 +69,8 @@ func call(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
 }
 
-// Outlast makes this process one that ends with the command and not before it: what systemd sends to all processes of a service
-// is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as with Begin.
+// Outlast makes this process one that ends with the command and not before it: what systemd sends to all processes of a
+// service is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as with Begin.
 func Outlast(name string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM)
 	call(name)

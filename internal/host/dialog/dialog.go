@@ -30,7 +30,8 @@ type Terminal struct {
 // The keys that end a line as Enter does; what they mean is found at its end.
 const ctrlC, ctrlBackslash = 0x03, 0x1c
 
-// OpenTerminal fails where the session has none. alive reports whether a process group has a process that has not ended.
+// OpenTerminal fails where the session has none. alive reports whether a process group has a process that has not
+// ended.
 func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,10 +51,10 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	return t, nil
 }
 
-// takeForeground makes this process group the terminal's foreground group if the present one has ended. A shell may start a
-// program in a group of its own, but not as a job: fish gives the terminal to the first command of PROGRAM | source,
-// and does not take it back for the programs that it reads from there. Such a program would be stopped for ever when it
-// asks.
+// takeForeground makes this process group the terminal's foreground group if the present one has ended. A shell may
+// start a program in a group of its own, but not as a job: fish gives the terminal to the first command of PROGRAM |
+// source, and does not take it back for the programs that it reads from there. Such a program would be stopped for ever
+// when it asks.
 func (t *Terminal) takeForeground(alive func(group int) bool) {
 	fd, mine := int(t.file.Fd()), unix.Getpgrp()
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -70,8 +71,9 @@ func (t *Terminal) takeForeground(alive func(group int) bool) {
 	}
 }
 
-// Resume makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would also
-// reach a shell that evaluates the answer, in the middle of what it does. In the background this stops the process, as reading would.
+// Resume makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would
+// also reach a shell that evaluates the answer, in the middle of what it does. In the background this stops the
+// process, as reading would.
 func (t *Terminal) Resume() error {
 	mode := t.before
 	mode.Lflag |= unix.ICANON | unix.ECHO | unix.ECHOE | unix.ECHOK

@@ -1,5 +1,6 @@
-// Package files reads files and folders: small ones that others wrote (a bounded piece of a plain file, never a device or a
-// pipe), and what the caller named (also a pipe). It never waits for ever, and understands nothing of what is in them.
+// Package files reads files and folders: small ones that others wrote (a bounded piece of a plain file, never a device
+// or a pipe), and what the caller named (also a pipe). It never waits for ever, and understands nothing of what is in
+// them.
 package files
 
 import (
@@ -36,8 +37,8 @@ type Access struct {
 // OwnedBy reports whether it belongs to a user or to root.
 func (a Access) OwnedBy(uid uint32) bool { return a.UID == uid || a.UID == 0 }
 
-// OthersWrite reports whether users other than its owner may write it. A group with the owner's own number is the owner's alone. That
-// a folder is sticky does not matter: it keeps what is there from others, and lets them add to it.
+// OthersWrite reports whether users other than its owner may write it. A group with the owner's own number is the
+// owner's alone. That a folder is sticky does not matter: it keeps what is there from others, and lets them add to it.
 func (a Access) OthersWrite() bool { return a.Mode&0o002 != 0 || a.Mode&0o020 != 0 && a.GID != a.UID }
 
 // Read reads the file at path, through symbolic links.
@@ -73,8 +74,8 @@ func content(file *os.File) (Text, error) {
 	return text, nil
 }
 
-// Names lists the entries of a folder whose names end in one of the endings, sorted; no endings: all. A folder that is not
-// there has none.
+// Names lists the entries of a folder whose names end in one of the endings, sorted; no endings: all. A folder that is
+// not there has none.
 func Names(folder string, endings ...string) ([]string, error) {
 	dir, err := os.Open(folder)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

@@ -42,8 +42,8 @@ type answer struct {
 	err  error
 }
 
-// TestNamedPipe: what comes through a pipe is read as a whole, with and without a name, also from a writer that comes late or
-// writes slowly; a pipe without a writer, or with a silent one, is an error and no wait without an end.
+// TestNamedPipe: what comes through a pipe is read as a whole, with and without a name, also from a writer that comes
+// late or writes slowly; a pipe without a writer, or with a silent one, is an error and no wait without an end.
 func TestNamedPipe(t *testing.T) {
 	read := func(path string, comes, speaks time.Duration) answer {
 		return promptly(t, func() answer {

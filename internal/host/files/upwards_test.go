@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUpwards: the folders come from the current one upwards, and what is read of one comes from that very folder, also when
-// another one has its name by then.
+// TestUpwards: the folders come from the current one upwards, and what is read of one comes from that very folder, also
+// when another one has its name by then.
 func TestUpwards(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -51,8 +51,8 @@ func (q *Question) Of(pid int, same func(procfs string, number int) bool) (io.Cl
 // opened are descriptors that a child has until it executes its program.
 type opened struct{ fds []int }
 
-// open opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams are
-// used between fork and exec.
+// open opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams
+// are used between fork and exec.
 func (o *opened) open(at int, path string) (int, error) {
 	low, err := unix.Openat(at, path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -79,9 +79,9 @@ func (o *opened) Close() error {
 // answerLimit is how much of an answer is read, in bytes: what a framework prints at its start is much less.
 const answerLimit = 1 << 20
 
-// Ask runs the question in a process group of its own, without input and without our streams, and returns what it printed on
-// standard output. It is killed with its group when ctx ends, and is not waited for then: a process that hangs inside a
-// driver cannot be ended.
+// Ask runs the question in a process group of its own, without input and without our streams, and returns what it
+// printed on standard output. It is killed with its group when ctx ends, and is not waited for then: a process that
+// hangs inside a driver cannot be ended.
 func Ask(ctx context.Context, q Question) ([]byte, error) {
 	type answer struct {
 		out []byte
@@ -114,7 +114,8 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, q.Path)
 	cmd.Args, cmd.Env, cmd.Dir = q.Args, first(q.Env), q.Dir
 	cmd.Stdout, cmd.Stderr = out, errs
-	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it (PR_SET_PDEATHSIG(2const)).
+	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it
+	// (PR_SET_PDEATHSIG(2const)).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -25,8 +25,8 @@ type Command struct {
 	Along    *os.File     // open file that it gets too, at LowestFD or above; nil none
 	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
 
-	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while, also
-	// when it has ended. After an error the child is killed. It may be nil.
+	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while,
+	// also when it has ended. After an error the child is killed. It may be nil.
 	Born func(*Child) error
 }
 
@@ -45,9 +45,9 @@ type Child struct {
 	ran    time.Duration
 }
 
-// Start starts the command as a child. Until it ends, the signals of a terminal reach both of us and only the child acts on
-// them; those that are sent to this process alone are passed on; and when the child is stopped, this process stops in the
-// same way, so that the shell sees what it would see of the command.
+// Start starts the command as a child. Until it ends, the signals of a terminal reach both of us and only the child
+// acts on them; those that are sent to this process alone are passed on; and when the child is stopped, this process
+// stops in the same way, so that the shell sees what it would see of the command.
 func (c Command) Start() (*Child, error) {
 	cmd := exec.Command(c.Path)
 	cmd.Args, cmd.Env = c.Argv, first(c.Env)
@@ -93,7 +93,8 @@ func (c Command) Start() (*Child, error) {
 	return child, nil
 }
 
-// start starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system call.
+// start starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system
+// call.
 func (c Command) start(like *exec.Cmd) (*os.Process, error) {
 	attempt := func(attr *syscall.SysProcAttr) (*os.Process, error) {
 		cmd := &exec.Cmd{Path: like.Path, Args: like.Args, Env: like.Env, Stdin: like.Stdin, Stdout: like.Stdout, Stderr: like.Stderr, SysProcAttr: attr}
@@ -128,9 +129,10 @@ func (c *Child) Wait() string {
 	return fmt.Sprintf("exit status %d", c.status.ExitStatus())
 }
 
-// Outcome waits for its end: the exit code, or the name of the signal that ended it ("SIGKILL"), for how long it ran, and the
-// memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2), ru_maxrss). The
-// memory is 0, unknown, if it is no more than this process's own, which a child starts with until its exec.
+// Outcome waits for its end: the exit code, or the name of the signal that ended it ("SIGKILL"), for how long it ran,
+// and the memory of the largest of the processes that it had waited for, itself included, in bytes (getrusage(2),
+// ru_maxrss). The memory is 0, unknown, if it is no more than this process's own, which a child starts with until its
+// exec.
 func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int64) {
 	<-c.ended
 	if c.status.Signaled() {
@@ -142,8 +144,8 @@ func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int6
 	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
-// Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". "" is a
-// life without one.
+// Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". ""
+// is a life without one.
 func (c *Child) Signal() string {
 	<-c.ended
 	if name := signalOf(syscall.WaitStatus(c.status)); name != "" {
@@ -224,8 +226,8 @@ func (c *Child) Rest() {
 	c.signals.stop()
 }
 
-// wait waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child may
-// ignore, or act on after it has tidied up.
+// wait waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child
+// may ignore, or act on after it has tidied up.
 func (c *Child) wait() {
 	var status unix.WaitStatus
 	var usage unix.Rusage
@@ -267,8 +269,8 @@ func (c *Child) resume() {
 	_ = c.process.Signal(unix.SIGCONT)
 }
 
-// ownPeak is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss also
-// has that of the program before.
+// ownPeak is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss
+// also has that of the program before.
 func ownPeak() (most int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -16,7 +16,8 @@ func roleBeside(args []string) error {
 	return err
 }
 
-// TestNoGroup: what is no cgroup, or none any more, costs the command nothing; a start that fails does so with its own reason.
+// TestNoGroup: what is no cgroup, or none any more, costs the command nothing; a start that fails does so with its own
+// reason.
 func TestNoGroup(t *testing.T) {
 	dir := t.TempDir()
 	group, err := os.Open(dir)

@@ -36,8 +36,8 @@ type Ended struct {
 // Failed reports whether the command says that it failed.
 func (e Ended) Failed() bool { return e.Code != 0 }
 
-// Gather begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the command only
-// Path and Argv count.
+// Gather begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the
+// command only Path and Argv count.
 func (c Command) Gather(most int) *Crew {
 	crew := &Crew{command: c, ended: make(chan Ended, most), running: map[int]*os.Process{}}
 	crew.signals = pass(passedOn(), func(sig syscall.Signal) {
@@ -49,7 +49,8 @@ func (c Command) Gather(most int) *Crew {
 	return crew
 }
 
-// Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is empty.
+// Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is
+// empty.
 func (c *Crew) Start(number int, env []string) error {
 	argv := c.command.Argv
 	cmd := &exec.Cmd{Path: c.command.Path, Args: argv, Env: first(env), Stdout: os.Stdout, Stderr: os.Stderr}

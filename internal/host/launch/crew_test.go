@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCrewLate: one that is started after the others were told to end is told so too. Signals to this process are the crew's
-// meanwhile.
+// TestCrewLate: one that is started after the others were told to end is told so too. Signals to this process are the
+// crew's meanwhile.
 func TestCrewLate(t *testing.T) {
 	crew := Command{Path: "/bin/sleep", Argv: []string{"sleep", "60"}}.Gather(2)
 	defer crew.signals.stop()

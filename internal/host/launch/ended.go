@@ -23,8 +23,8 @@ func Signal(pidfd *os.File) (name string, known bool) {
 	}
 }
 
-// signalOf also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those that
-// people and schedulers send to end a program are read so.
+// signalOf also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those
+// that people and schedulers send to end a program are read so.
 func signalOf(status syscall.WaitStatus) string {
 	sig := syscall.Signal(0)
 	switch {

@@ -68,8 +68,8 @@ func startHolder(process *os.File, lock int, spare *os.File, args []string) erro
 	return err
 }
 
-// startDetached starts this program again as a child of init, with two or three descriptors and no streams. The first two
-// begin its command line. what names it in errors.
+// startDetached starts this program again as a child of init, with two or three descriptors and no streams. The first
+// two begin its command line. what names it in errors.
 func startDetached(what, flag string, env []string, keep []int, args []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -112,8 +112,9 @@ func startDetached(what, flag string, env []string, keep []int, args []string) e
 	return nil
 }
 
-// holderEnv is what the Go runtime needs, where the driver's library and programs are found and where a daemon of MPS would be
-// (TMPDIR), and nothing private. Without the third of these settings the runtime keeps the files of its cgroup's CPU limit open.
+// holderEnv is what the Go runtime needs, where the driver's library and programs are found and where a daemon of MPS
+// would be (TMPDIR), and nothing private. Without the third of these settings the runtime keeps the files of its
+// cgroup's CPU limit open.
 func holderEnv() []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR"} {
@@ -145,10 +146,11 @@ type action struct {
 	rest    [7]uintptr
 }
 
-// doubleFork forks twice and lets the grandchild execute. It returns the child, which has ended and waits to be reaped, and why
-// the grandchild could not execute. Until it executes, the grandchild uses our memory and our stack while this thread waits, so
-// between fork and exec only raw system calls are made: nothing of the Go runtime may run there (no allocation, no stack
-// growth, no signal handler; signals are blocked from before the fork until no handler is left in the grandchild).
+// doubleFork forks twice and lets the grandchild execute. It returns the child, which has ended and waits to be reaped,
+// and why the grandchild could not execute. Until it executes, the grandchild uses our memory and our stack while this
+// thread waits, so between fork and exec only raw system calls are made: nothing of the Go runtime may run there (no
+// allocation, no stack growth, no signal handler; signals are blocked from before the fork until no handler is left in
+// the grandchild).
 func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

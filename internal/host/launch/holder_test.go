@@ -280,7 +280,8 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestHolderThatCannotBeExecuted: the reason comes back from the grandchild, and no process and no blocked signal stays here.
+// TestHolderThatCannotBeExecuted: the reason comes back from the grandchild, and no process and no blocked signal stays
+// here.
 func TestHolderThatCannotBeExecuted(t *testing.T) {
 	if forkFlags&unix.CLONE_VM == 0 {
 		t.Skip("the grandchild has a copy of our memory here")

@@ -53,8 +53,8 @@ func (l *lingering) write(t *testing.T) {
 	}
 }
 
-// TestLinger: a lease is kept until its file has been missing for a while. One that comes back in time is as good as one that
-// never went, each time.
+// TestLinger: a lease is kept until its file has been missing for a while. One that comes back in time is as good as
+// one that never went, each time.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	const rest = 200 * time.Millisecond

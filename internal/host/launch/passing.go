@@ -23,8 +23,8 @@ type passing struct {
 	witness *witness // nil where there could be none
 }
 
-// pass begins to catch the signals that are passed on. What was ignored when this process started stays so, for the child to
-// inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
+// pass begins to catch the signals that are passed on. What was ignored when this process started stays so, for the
+// child to inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
 func pass(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *passing {
 	p := &passing{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range signals {
@@ -89,8 +89,8 @@ func (p *passing) run() {
 	}
 }
 
-// shared reports whether the child got the signal too. Without a witness that is taken for granted of what keys send, as
-// long as this process group is in front.
+// shared reports whether the child got the signal too. Without a witness that is taken for granted of what keys send,
+// as long as this process group is in front.
 func (p *passing) shared(sig unix.Signal) bool {
 	if p.witness != nil {
 		if group, known := p.witness.saw(sig); known {
@@ -129,8 +129,8 @@ func foreground() (group int, found bool) {
 	return group, err == nil
 }
 
-// stopAs stops this whole process the way the signal does, and returns when it was continued. An orphaned process group is
-// not stopped by a terminal's signal, but its child is not either.
+// stopAs stops this whole process the way the signal does, and returns when it was continued. An orphaned process group
+// is not stopped by a terminal's signal, but its child is not either.
 func stopAs(sig unix.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultSignals gives this process the kernel's own reaction to signals for which the Go runtime has another one, so that
-// gpuard on its way to the command dies as the command would: Ctrl-\ would print goroutines and end with code 2, and an
-// alarm set by the caller would be lost (Go's sigtable_linux_generic.go). Nothing in this process may notify them.
-// One is caught instead: a write beyond the limit on the size of files (ulimit -f) is to fail, and not to end the program. An exec gives a
-// caught signal its default again, so the command is not concerned; an ignored one it would inherit.
+// DefaultSignals gives this process the kernel's own reaction to signals for which the Go runtime has another one, so
+// that gpuard on its way to the command dies as the command would: Ctrl-\ would print goroutines and end with code 2,
+// and an alarm set by the caller would be lost (Go's sigtable_linux_generic.go). Nothing in this process may notify
+// them. One is caught instead: a write beyond the limit on the size of files (ulimit -f) is to fail, and not to end the
+// program. An exec gives a caught signal its default again, so the command is not concerned; an ignored one it would
+// inherit.
 func DefaultSignals() {
 	var size unix.Rlimit
 	limited := unix.Getrlimit(unix.RLIMIT_FSIZE, &size) == nil && size.Cur != unix.RLIM_INFINITY
@@ -58,9 +59,8 @@ func setDefault(sig unix.Signal) {
 // inheritIgnored keeps SIGQUIT ignored for a background job of a shell without job control. The Go runtime leaves an
 // inherited SIG_IGN alone for SIGHUP and SIGINT only, and forgets the others; POSIX shells ignore SIGINT and SIGQUIT
 // together for such a job (XCU 2.11, "Signals and Error Handling"). A shell that ignores SIGINT and not SIGQUIT itself
-// was told so by a trap, and passes on just that.
-// For the process that systemd executes for a service, it ignores SIGPIPE unless the unit says otherwise (systemd.exec(5),
-// IgnoreSIGPIPE=, SYSTEMD_EXEC_PID).
+// was told so by a trap, and passes on just that. For the process that systemd executes for a service, it ignores
+// SIGPIPE unless the unit says otherwise (systemd.exec(5), IgnoreSIGPIPE=, SYSTEMD_EXEC_PID).
 func inheritIgnored() {
 	if os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) {
 		signal.Ignore(unix.SIGPIPE)

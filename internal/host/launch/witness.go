@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// witness tells a signal that was sent to this process alone from one that was sent to its whole process group, which the
-// child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not say so. The witness is
-// a further member of the group, which counts the signals that it gets: those were sent to the group. It is a copy of this
-// process that never executes anything.
+// witness tells a signal that was sent to this process alone from one that was sent to its whole process group, which
+// the child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not say so. The
+// witness is a further member of the group, which counts the signals that it gets: those were sent to the group. It is
+// a copy of this process that never executes anything.
 //
 // The kernel signals the members of a group from the youngest to the oldest (__kill_pgrp_info in kernel/signal.c,
-// attach_pid in kernel/pid.c), so the witness has a signal before this process gets it. And it takes waiting signals in the
-// order of their numbers (next_signal in kernel/signal.c), so that the question, which is a signal too, comes last.
+// attach_pid in kernel/pid.c), so the witness has a signal before this process gets it. And it takes waiting signals in
+// the order of their numbers (next_signal in kernel/signal.c), so that the question, which is a signal too, comes last.
 type witness struct {
 	pid    int
 	answer *os.File
@@ -38,12 +38,12 @@ const (
 	orphaned   = 41 // a thread of its parent has ended, perhaps the last
 )
 
-// merged is how long two equal signals that came together may be apart in this process. The Go runtime may also make one of
-// them, and then a later one must not be taken for the second.
+// merged is how long two equal signals that came together may be apart in this process. The Go runtime may also make
+// one of them, and then a later one must not be taken for the second.
 const merged = 3 * time.Second
 
-// near is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get two
-// as one.
+// near is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get
+// two as one.
 const near = 500 * time.Millisecond
 
 // witnessArgs is everything that the copy needs, prepared while the runtime still works.
@@ -145,8 +145,8 @@ func (w *witness) updateCounts() bool {
 	return true
 }
 
-// forkWitness makes the copy, as doubleFork does: all signals are blocked in it from its beginning to its end, and it makes
-// raw system calls only.
+// forkWitness makes the copy, as doubleFork does: all signals are blocked in it from its beginning to its end, and it
+// makes raw system calls only.
 func forkWitness(a *witnessArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

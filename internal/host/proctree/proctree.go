@@ -1,5 +1,5 @@
-// Package proctree finds, reaps and ends the descendants of this process, also those that left their parent, process group
-// and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
+// Package proctree finds, reaps and ends the descendants of this process, also those that left their parent, process
+// group and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
 //
 //	t := tree.Adopt(awaited, spare)
 //	group := t.Group() // start the command in it

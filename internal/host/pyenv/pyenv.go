@@ -108,7 +108,8 @@ func (w Where) absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// readFile returns the beginning of a file; nil if it is not a regular file or cannot be read. It does not block on a FIFO.
+// readFile returns the beginning of a file; nil if it is not a regular file or cannot be read. It does not block on a
+// FIFO.
 func (w Where) readFile(path string) []byte {
 	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

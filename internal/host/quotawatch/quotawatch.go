@@ -1,5 +1,5 @@
-// Package quotawatch has the operations on processes that the process measuring a shared lease needs: to start it next to
-// a holder, to write a line to a command's standard error, and to end a process. It does not measure, and does not
+// Package quotawatch has the operations on processes that the process measuring a shared lease needs: to start it next
+// to a holder, to write a line to a command's standard error, and to end a process. It does not measure, and does not
 // decide which process is warned or ended.
 //
 //	cmd, err := measurer.Start(pidfd, args...)

@@ -1,5 +1,5 @@
-// Package readiness checks once whether a program is ready: by a command, a TCP connection or an HTTP request. The caller
-// decides when to check again, and for how long.
+// Package readiness checks once whether a program is ready: by a command, a TCP connection or an HTTP request. The
+// caller decides when to check again, and for how long.
 //
 //	err := ready.HTTP(ctx, "http://127.0.0.1:8000/health") // nil: it is ready
 package readiness

@@ -102,8 +102,8 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	return live(own, others), problems
 }
 
-// readFolder returns the entries of this folder and those of the other state folders apart, because the folder lock protects
-// only the entries of this one.
+// readFolder returns the entries of this folder and those of the other state folders apart, because the folder lock
+// protects only the entries of this one.
 func (f *Folder) readFolder(root *sys.Dir) (r *reader, own, others []found, err error) {
 	r = f.reader()
 	own, err = r.all(root)

@@ -272,8 +272,8 @@ func (w *Watcher) again() {
 	}
 }
 
-// pollLock polls the lock of a file after its close event. The kernel sends the event just before it drops the lock (Linux
-// fs/file_table.c, __fput), and on a busy machine the drop can come later.
+// pollLock polls the lock of a file after its close event. The kernel sends the event just before it drops the lock
+// (Linux fs/file_table.c, __fput), and on a busy machine the drop can come later.
 func (w *Watcher) pollLock(e ended, d *watched) {
 	for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		time.Sleep(pause)

@@ -1,6 +1,6 @@
-// Package sys is what several host packages need from the kernel: folders by descriptor, processes by pidfd, and changes of
-// files by inotify. In folders that may belong to another user it follows no link, so that nothing can be exchanged between a
-// check and the act that relies on it. It decides nothing.
+// Package sys is what several host packages need from the kernel: folders by descriptor, processes by pidfd, and
+// changes of files by inotify. In folders that may belong to another user it follows no link, so that nothing can be
+// exchanged between a check and the act that relies on it. It decides nothing.
 package sys
 
 import (
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is an open folder. What happens to its path afterwards does not matter to its methods: they work in that very folder,
-// and a name that they take is a single name in it.
+// Dir is an open folder. What happens to its path afterwards does not matter to its methods: they work in that very
+// folder, and a name that they take is a single name in it.
 type Dir struct{ *os.File }
 
-// OpenAt opens a path below the folder dirFD, of which no part may be a link or a place where something is mounted. It does
-// not wait for the other end of a FIFO.
+// OpenAt opens a path below the folder dirFD, of which no part may be a link or a place where something is mounted. It
+// does not wait for the other end of a FIFO.
 func OpenAt(dirFD int, path string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 { // the runtime would ask its poller for a folder that does not block
@@ -160,7 +160,8 @@ func (d *Dir) Replace(name string, data []byte, mode uint32) error {
 // NewPrefix begins the name of a file that Replace has not finished.
 const NewPrefix = ".new-"
 
-// Temporary makes a file in the folder that has no name and ends with this process, for reading and writing by its owner only.
+// Temporary makes a file in the folder that has no name and ends with this process, for reading and writing by its
+// owner only.
 func (d *Dir) Temporary() (file *os.File, err error) {
 	err = d.do("create", ".", func(at int) error {
 		fd, err := unix.Openat(at, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -199,8 +200,8 @@ func (d *Dir) Rename(name, as string) error {
 	return d.do("rename", name, func(fd int) error { return unix.Renameat(fd, name, fd, as) })
 }
 
-// Move moves a name into another folder, or gives it another name, where that is free: else the error is os.ErrExist. On a
-// file system that cannot tell, what is in the way must not be an empty folder.
+// Move moves a name into another folder, or gives it another name, where that is free: else the error is os.ErrExist.
+// On a file system that cannot tell, what is in the way must not be an empty folder.
 func (d *Dir) Move(name string, to *Dir, as string) error {
 	return d.do("rename", name, func(fd int) error {
 		at := int(to.Fd())
@@ -241,8 +242,8 @@ type ForeignError struct {
 
 func (e *ForeignError) Error() string { return fmt.Sprintf("%s belongs to uid %d", e.Path, e.UID) }
 
-// Own opens the caller's own folder of that name in d, which it makes where it is missing, and gives it exactly this mode. Where
-// something else has the name the error is a *ForeignError.
+// Own opens the caller's own folder of that name in d, which it makes where it is missing, and gives it exactly this
+// mode. Where something else has the name the error is a *ForeignError.
 func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 	own, err := d.Dir(name)
 	if errors.Is(err, unix.ENOENT) {
@@ -278,8 +279,8 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 	return own, nil
 }
 
-// unlock opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does not read is no
-// good for fchmod(2), so this goes by its name below /proc, which means the folder that was checked.
+// unlock opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does not
+// read is no good for fchmod(2), so this goes by its name below /proc, which means the folder that was checked.
 func (d *Dir) unlock(name string, mode uint32) (*Dir, error) {
 	fd, err := d.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

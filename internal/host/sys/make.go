@@ -32,8 +32,8 @@ func (d *Dir) Aside() (*Aside, error) {
 	return &Aside{Dir: dir, name: name, parent: d}, nil
 }
 
-// Make makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the name, also
-// where another process has used the folder before its mode was set: then the mode stays as it is.
+// Make makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the
+// name, also where another process has used the folder before its mode was set: then the mode stays as it is.
 func (d *Dir) Make(name string, mode uint32) error {
 	dir, err := d.make(name, mode)
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *Dir) make(name string, mode uint32) (*Dir, error) {
 	return nil, err
 }
 
-// fresh is an error unless this can be a folder that the caller just made: the owner of the one above may have exchanged it for
-// another folder of the caller's.
+// fresh is an error unless this can be a folder that the caller just made: the owner of the one above may have
+// exchanged it for another folder of the caller's.
 func (d *Dir) fresh() error {
 	st, err := d.Status()
 	if err != nil {
@@ -93,7 +93,8 @@ func (a *Aside) Discard() {
 	}
 }
 
-// MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where Enter goes.
+// MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where
+// Enter goes.
 func MkdirAll(path string, mode uint32) error {
 	dir, err := Enter(path)
 	if err == nil {
@@ -116,8 +117,8 @@ func MkdirAll(path string, mode uint32) error {
 	return nil
 }
 
-// Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it must be
-// there. The error is os.ErrExist where something has the name.
+// Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it
+// must be there. The error is os.ErrExist where something has the name.
 func Mkdir(path string, mode uint32) error {
 	parent, err := Follow(filepath.Dir(path))
 	if errors.Is(err, unix.ENOENT) {

@@ -49,7 +49,8 @@ func Processes() map[int]Process {
 	return all
 }
 
-// ParseProcess reads all but the PID. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and parentheses.
+// ParseProcess reads all but the PID. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and
+// parentheses.
 func ParseProcess(stat string) (p Process, ok bool) {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
@@ -72,8 +73,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	return p, ok
 }
 
-// Signal sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot become
-// that of another process.
+// Signal sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot
+// become that of another process.
 func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -17,8 +17,8 @@ func ReadSome(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 
-// Bounded keeps what is written until it would be more than Most, then fails, which closes the pipe to the program that writes.
-// It embeds no buffer: io.Copy would fill that without asking (io.ReaderFrom).
+// Bounded keeps what is written until it would be more than Most, then fails, which closes the pipe to the program that
+// writes. It embeds no buffer: io.Copy would fill that without asking (io.ReaderFrom).
 type Bounded struct {
 	Text bytes.Buffer
 	Most int

@@ -44,8 +44,8 @@ func mode(t *testing.T, path string) uint32 {
 	return st.Mode & 0o7777
 }
 
-// TestNoLinkIsFollowed: not as the last part of a path, nor on the way, nor does a path lead out of the folder; with openat2
-// and without.
+// TestNoLinkIsFollowed: not as the last part of a path, nor on the way, nor does a path lead out of the folder; with
+// openat2 and without.
 func TestNoLinkIsFollowed(t *testing.T) {
 	d := opened(t)
 	at := func(name string) string { return filepath.Join(d.Name(), name) }
@@ -105,7 +105,8 @@ func TestMovedAway(t *testing.T) {
 	}
 }
 
-// TestOwn: a folder of one's own has the mode that is asked for, whatever the umask, and never is what another user put there.
+// TestOwn: a folder of one's own has the mode that is asked for, whatever the umask, and never is what another user put
+// there.
 func TestOwn(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077, 0o777} {
 		d := opened(t)
@@ -237,7 +238,8 @@ func TestMkdir(t *testing.T) {
 	}
 }
 
-// TestExchangedWhileMade: a folder of the caller's that the owner of the one above puts in the place of the new one is none.
+// TestExchangedWhileMade: a folder of the caller's that the owner of the one above puts in the place of the new one is
+// none.
 func TestExchangedWhileMade(t *testing.T) {
 	d := opened(t)
 	must(t, os.MkdirAll(filepath.Join(d.Name(), "data/thesis"), 0o700))

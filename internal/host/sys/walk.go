@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenDir opens the folder at an absolute path. The path itself must not be a link. Of the links on the way those of root and of
-// the caller are followed: another user could exchange theirs. What the folder holds cannot be listed, nor its mode changed,
-// before it is opened once more, as its own Dir(".").
+// OpenDir opens the folder at an absolute path. The path itself must not be a link. Of the links on the way those of
+// root and of the caller are followed: another user could exchange theirs. What the folder holds cannot be listed, nor
+// its mode changed, before it is opened once more, as its own Dir(".").
 func OpenDir(path string) (*Dir, error) { return open(path, false) }
 
 // Follow is like OpenDir, and the path may be a link of root's or of the caller's too.
 func Follow(path string) (*Dir, error) { return open(path, true) }
 
-// Enter opens a folder that the caller named, for its place alone. An ordinary user follows every link, as with any other program:
-// what is named is the user's own choice. Root goes where Follow goes, because it may be called for files of another user.
+// Enter opens a folder that the caller named, for its place alone. An ordinary user follows every link, as with any
+// other program: what is named is the user's own choice. Root goes where Follow goes, because it may be called for
+// files of another user.
 func Enter(path string) (*Dir, error) {
 	if os.Geteuid() == 0 {
 		here := make([]byte, unix.PathMax)

@@ -198,8 +198,8 @@ func (f *file) succeed(mine os.FileInfo) bool {
 	if !next.enter(f.path) {
 		return false
 	}
-	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise there
-	// was more than one rotation, and the file that is PATH.1 now is next.
+	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise
+	// there was more than one rotation, and the file that is PATH.1 now is next.
 	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.was(between) {
 		_ = next.enter(f.rotated())
 	}

@@ -117,7 +117,8 @@ func driverOf(host string) (string, bool) {
 		digits := func(s string) bool {
 			return s != "" && len(s) <= 6 && strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
 		}
-		// Drivers have numbers of three digits; libcuda.so.1.1 is what boards with their own GPU and Windows' subsystem have.
+		// Drivers have numbers of three digits; libcuda.so.1.1 is what boards with their own GPU and Windows' subsystem
+		// have.
 		if ok && len(parts[0]) >= 3 && len(parts) >= 2 && len(parts) <= 3 && !slices.ContainsFunc(parts, func(p string) bool { return !digits(p) }) {
 			return version, true
 		}

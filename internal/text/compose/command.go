@@ -7,8 +7,9 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// commands reads entrypoint, command and the health check. The words of command follow those of the entrypoint where both
-// are in the file and command begins with an argument; where it is an option, they follow the entrypoint of an image that is known.
+// commands reads entrypoint, command and the health check. The words of command follow those of the entrypoint where
+// both are in the file and command begins with an argument; where it is an option, they follow the entrypoint of an
+// image that is known.
 func (r *reader) commands(n *yamltree.Node) {
 	entry, command := words(n.Find("entrypoint")), words(n.Find("command"))
 	if len(entry) == 0 && len(command) > 0 && strings.HasPrefix(command[0].Text, "-") {

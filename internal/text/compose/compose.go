@@ -1,5 +1,5 @@
-// Package compose reads Compose files: which services get which GPUs, with which variables, and what they run. It starts
-// nothing.
+// Package compose reads Compose files: which services get which GPUs, with which variables, and what they run. It
+// starts nothing.
 package compose
 
 import (
@@ -122,8 +122,8 @@ func interpolate(v lint.Value) lint.Value {
 	return v
 }
 
-// settings names every scalar below a key by its path: "services.web.deploy.resources.reservations.devices[0].count". An
-// entry of a list that is a map has a step of its own, without a value.
+// settings names every scalar below a key by its path: "services.web.deploy.resources.reservations.devices[0].count".
+// An entry of a list that is a map has a step of its own, without a value.
 func (r *reader) settings(name string, key, n *yamltree.Node) {
 	if n == nil || len(r.steps) > most {
 		return

@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Read returns the packages of an environment file as Setting steps, named dependencies[0] and dependencies[3].pip[1], and its
-// variables as Set steps
+// Read returns the packages of an environment file as Setting steps, named dependencies[0] and dependencies[3].pip[1],
+// and its variables as Set steps
 // (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html#creating-an-environment-file-manually).
 func Read(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Conda}

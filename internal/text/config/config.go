@@ -1,5 +1,6 @@
-// Package config reads config.yaml, the policy of a machine or of a user, and what a project's file has of it: what each key may hold, and what to write in place of
-// what it may not. It opens no file, and what the values of the flags of gpuard run mean is not known here.
+// Package config reads config.yaml, the policy of a machine or of a user, and what a project's file has of it: what
+// each key may hold, and what to write in place of what it may not. It opens no file, and what the values of the flags
+// of gpuard run mean is not known here.
 package config
 
 import (
@@ -29,8 +30,8 @@ func Read(data []byte, path string) (*policy.File, []diagnostic.One) {
 	return r.file, r.Mistakes
 }
 
-// ReadProject returns what the file of a project says of rules and defaults; nil when it says nothing of them. All else in it,
-// and whether it is YAML at all, is for others to judge.
+// ReadProject returns what the file of a project says of rules and defaults; nil when it says nothing of them. All else
+// in it, and whether it is YAML at all, is for others to judge.
 func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
 	root := r.Root(data, such)

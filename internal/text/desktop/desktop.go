@@ -1,5 +1,5 @@
-// Package desktop reads desktop entries: which programs they start, and how; and writes them again with other values. It starts
-// nothing.
+// Package desktop reads desktop entries: which programs they start, and how; and writes them again with other values.
+// It starts nothing.
 package desktop
 
 import (
@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns the command of each Exec key as a Command of its group, and the script that it hands to a shell as a Script
-// (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
+// Read returns the command of each Exec key as a Command of its group, and the script that it hands to a shell as a
+// Script (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
 func Read(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Desktop}
 	if bytes.IndexByte(src, 0) >= 0 {
@@ -57,7 +57,8 @@ type char struct {
 }
 
 // unescape takes the escapes away that every value of type string has: \s, \n, \t, \r and \\
-// (https://specifications.freedesktop.org/desktop-entry-spec/latest/value-types.html). Others stay for the quoting of Exec.
+// (https://specifications.freedesktop.org/desktop-entry-spec/latest/value-types.html). Others stay for the quoting of
+// Exec.
 func unescape(value string, line, column int) []char {
 	var all []char
 	for i := 0; i < len(value); i++ {

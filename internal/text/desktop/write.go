@@ -73,8 +73,8 @@ func Prefixed(value string, words, more []string) string {
 	return strings.Join(parts, " ")
 }
 
-// Word writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice; the
-// escapes of every value of type string come on top
+// Word writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice;
+// the escapes of every value of type string come on top
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
 func Word(word string) string {
 	quoted := strings.ReplaceAll(word, "%", "%%")

@@ -1,5 +1,5 @@
-// Package dockerfile reads Dockerfiles: which variables an image keeps, and what its build and its containers run. It builds
-// nothing.
+// Package dockerfile reads Dockerfiles: which variables an image keeps, and what its build and its containers run. It
+// builds nothing.
 package dockerfile
 
 import (
@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a Dockerfile does (https://docs.docker.com/reference/dockerfile/). Each step belongs to its build stage:
-// the name after AS, else its number from 0. FROM is a Setting whose value is the image or stage; ENV and ARG are Set steps;
-// the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
+// Read returns what a Dockerfile does (https://docs.docker.com/reference/dockerfile/). Each step belongs to its build
+// stage: the name after AS, else its number from 0. FROM is a Setting whose value is the image or stage; ENV and ARG
+// are Set steps; the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
 func Read(file string, src []byte) (lint.File, error) {
 	f := lint.File{Path: file, Kind: lint.Dockerfile}
 	r := reader{lines: strings.Split(string(src), "\n"), escape: '\\', stages: -1, shell: true}

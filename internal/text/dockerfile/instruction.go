@@ -7,7 +7,8 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// instruction is one instruction as Docker joins it: its lines without comments, empty lines and continuation characters.
+// instruction is one instruction as Docker joins it: its lines without comments, empty lines and continuation
+// characters.
 type instruction struct {
 	text  string
 	spots []spot // of each byte of text, and of its end

@@ -9,7 +9,9 @@ import (
 	"unicode"
 )
 
-// instructions splits the file into its instructions, as Docker does (moby/buildkit: frontend/dockerfile/parser/parser.go). It refuses what Docker's parser refuses; faults that the build finds later are left to it.
+// instructions splits the file into its instructions, as Docker does (moby/buildkit:
+// frontend/dockerfile/parser/parser.go). It refuses what Docker's parser refuses; faults that the build finds later are
+// left to it.
 func (r *reader) instructions(each func(instruction)) error {
 	count := len(r.lines)
 	if r.lines[count-1] == "" { // after the last newline

@@ -1,5 +1,6 @@
 // Package dotenv reads files of variables, as Docker Compose's env_file takes them
-// (https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/#env-file-syntax), but fills nothing in.
+// (https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/#env-file-syntax), but fills
+// nothing in.
 package dotenv
 
 import (

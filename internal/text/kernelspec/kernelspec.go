@@ -1,5 +1,6 @@
 // Package kernelspec reads and writes the kernel.json of a Jupyter kernel
-// (https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs). What it does not know stays as it is, in its order.
+// (https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs). What it does not know stays as it is, in
+// its order.
 package kernelspec
 
 import (
@@ -63,7 +64,8 @@ func Read(data []byte) (Spec, error) {
 	return s, nil
 }
 
-// With is the spec with another command line and name, and without some of the variables of its env. dropped are those that it had.
+// With is the spec with another command line and name, and without some of the variables of its env. dropped are those
+// that it had.
 func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
 	changed = Spec{Argv: argv, Display: display, Starter: s.Starter, fields: slices.Clone(s.fields)}
 	if err = changed.set("argv", argv); err == nil {

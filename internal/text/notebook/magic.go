@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// splitMagic separates the magic lines of a cell from its Python, and writes "pass" instead of each, so that a block of only
-// magic lines stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
+// splitMagic separates the magic lines of a cell from its Python, and writes "pass" instead of each, so that a block of
+// only magic lines stays one (https://ipython.readthedocs.io/en/stable/interactive/magics.html).
 func splitMagic(number int, text string) lint.Cell {
 	c := lint.Cell{Number: number, Written: text}
 	rows := strings.Split(text, "\n")

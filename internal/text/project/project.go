@@ -1,5 +1,6 @@
-// Package project reads gpuard.yaml: what each key may hold, and what to write in place of what it may not. It opens no other
-// file; what the values of the flags of gpuard run mean is not known here, and of rules and defaults only that there are some.
+// Package project reads gpuard.yaml: what each key may hold, and what to write in place of what it may not. It opens no
+// other file; what the values of the flags of gpuard run mean is not known here, and of rules and defaults only that
+// there are some.
 package project
 
 import (

@@ -250,8 +250,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzRead: no input panics; a file without mistakes becomes instances with names of their own on a machine, and each mistake
-// has a place in the file.
+// FuzzRead: no input panics; a file without mistakes becomes instances with names of their own on a machine, and each
+// mistake has a place in the file.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("services:\n  a: {command: 'b {{add 1 .Ordinal}}', each: gpu, depends_on: {c: done}}\n  c: {command: [x], env: [A=1], ready: {log: x}}\n"))

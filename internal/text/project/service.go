@@ -208,7 +208,8 @@ func (e *entry) flag(k yamltree.Entry) {
 	e.Flags = append(e.Flags, service.Flag{Name: k.Key.Flag, Value: value, Line: k.Value.At.Line, Column: k.Value.At.Column})
 }
 
-// together finds keys that do not go with each other, and what is missing. What the flags say to each other is not known here.
+// together finds keys that do not go with each other, and what is missing. What the flags say to each other is not
+// known here.
 func (e *entry) together() {
 	if _, there := e.at["command"]; !there {
 		e.Wrong(source.Place{Line: e.Line, Column: e.Column}, "service %s has no command; write for instance command: python serve.py", e.Name)

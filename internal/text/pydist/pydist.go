@@ -54,8 +54,8 @@ func Package(entry string) (name, version string, ok bool) {
 // versionLetters are the characters of package versions (PEP 440); "_" replaces those that a file name cannot have.
 const versionLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+!_"
 
-// Conda reads the name of a record in conda-meta: "pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json" is name, version and
-// build. Source: docs.conda.io/projects/conda-build, package naming conventions.
+// Conda reads the name of a record in conda-meta: "pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json" is name, version
+// and build. Source: docs.conda.io/projects/conda-build, package naming conventions.
 func Conda(file string) (name, version, build string, ok bool) {
 	stem, isRecord := strings.CutSuffix(file, ".json")
 	if !isRecord {
@@ -123,8 +123,8 @@ func Torch(text []byte) (t hostinfo.Torch, ok bool) {
 	return t, ok
 }
 
-// ONNX reads for which CUDA a build of ONNX Runtime is from its capi/build_and_package_info.py: "12.8". "" when it does not
-// say: a build without CUDA, or an old one. Source: microsoft/onnxruntime setup.py (save_build_and_package_info).
+// ONNX reads for which CUDA a build of ONNX Runtime is from its capi/build_and_package_info.py: "12.8". "" when it does
+// not say: a build without CUDA, or an old one. Source: microsoft/onnxruntime setup.py (save_build_and_package_info).
 func ONNX(text []byte) (cuda string) {
 	assignments(text, func(name, literal string, isString bool) {
 		if name == "cuda_version" {

@@ -1,5 +1,5 @@
-// Package python reads Python through the interpreter's own parser: a request holds many files, the script that is embedded
-// here answers with what each of them does. The package starts nothing: host/interpreter runs the script.
+// Package python reads Python through the interpreter's own parser: a request holds many files, the script that is
+// embedded here answers with what each of them does. The package starts nothing: host/interpreter runs the script.
 package python
 
 import (
@@ -31,8 +31,9 @@ var (
 	file string
 )
 
-// Script is the program for the interpreter, for Python 3.6 and newer: its parts in one file, in the order in which they
-// need each other. It reads a request on standard input and imports, opens and starts nothing of the files it is given.
+// Script is the program for the interpreter, for Python 3.6 and newer: its parts in one file, in the order in which
+// they need each other. It reads a request on standard input and imports, opens and starts nothing of the files it is
+// given.
 func Script() string {
 	return strings.Join([]string{names, values, statements, bindings, calls, programs, file}, "\n\n")
 }
@@ -114,8 +115,8 @@ func Request(files []Source) []byte {
 	return b.Bytes()
 }
 
-// Files returns what the files of a request do, in their order, as the script answered. What could not be parsed is among
-// a reading's problems; an answer that is not of the script is an error.
+// Files returns what the files of a request do, in their order, as the script answered. What could not be parsed is
+// among a reading's problems; an answer that is not of the script is an error.
 func Files(files []Source, answer []byte) ([]Reading, error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -135,8 +136,8 @@ func Files(files []Source, answer []byte) ([]Reading, error) {
 	return read, nil
 }
 
-// Interesting reports whether a file has a word without which no rule about Python has anything to say. Others need not be
-// parsed.
+// Interesting reports whether a file has a word without which no rule about Python has anything to say. Others need not
+// be parsed.
 func Interesting(src []byte) bool {
 	return slices.ContainsFunc(words(), func(w string) bool { return bytes.Contains(src, []byte(w)) })
 }

@@ -95,7 +95,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestVersions: every Python that is here reads the same out of the same file; those before 3.8 do not say where a step ends.
+// TestVersions: every Python that is here reads the same out of the same file; those before 3.8 do not say where a step
+// ends.
 func TestVersions(t *testing.T) {
 	gate.Need(t, "python3")
 	home, _ := os.UserHomeDir()
@@ -249,8 +250,8 @@ func many(lines int) (files []python.Source, total int) {
 	return files, total
 }
 
-// TestSpeed: 100,000 lines in at most 3 s, in files that all have to be parsed. The time of the processor is what counts
-// here: how long that takes depends on what else the machine does.
+// TestSpeed: 100,000 lines in at most 3 s, in files that all have to be parsed. The time of the processor is what
+// counts here: how long that takes depends on what else the machine does.
 func TestSpeed(t *testing.T) {
 	gate.Need(t, "python3")
 	files, lines := many(100_000)

@@ -15,7 +15,8 @@ type reply struct {
 	Problems []Problem `json:"problems"`
 }
 
-// span is a place: cell, line from 1, column from 0, and the end, columns in bytes of UTF-8. All are 0 where it is missing.
+// span is a place: cell, line from 1, column from 0, and the end, columns in bytes of UTF-8. All are 0 where it is
+// missing.
 type span [5]int
 
 type step struct {

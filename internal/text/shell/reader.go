@@ -175,8 +175,8 @@ func (r *reader) pipeline(s *scope, c *syntax.BinaryCmd) {
 // farLeft bounds how far a chain of && is looked back.
 const farLeft = 50
 
-// isTest reports whether a statement only asks, or ends a chain with such a statement in it: what follows "&&" is then a
-// branch.
+// isTest reports whether a statement only asks, or ends a chain with such a statement in it: what follows "&&" is then
+// a branch.
 func isTest(stmt *syntax.Stmt) bool {
 	for range farLeft {
 		c, ok := stmt.Cmd.(*syntax.BinaryCmd)

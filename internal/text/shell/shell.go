@@ -13,12 +13,12 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a script does. The shell follows from the first line, else from the name, else it is bash. The error
-// says why the text is no script that can be read (the syntax of another shell, half a script, nesting without end):
-// then the file has no steps, and that is no finding.
+// Read returns what a script does. The shell follows from the first line, else from the name, else it is bash. The
+// error says why the text is no script that can be read (the syntax of another shell, half a script, nesting without
+// end): then the file has no steps, and that is no finding.
 //
-// Beside variables and programs there are Setting steps: "shebang" for the first line, and "sbatch.NAME" for each option
-// in a #SBATCH comment, by its long name ("sbatch.gres").
+// Beside variables and programs there are Setting steps: "shebang" for the first line, and "sbatch.NAME" for each
+// option in a #SBATCH comment, by its long name ("sbatch.gres").
 func Read(name string, src []byte) (lint.File, error) {
 	f := lint.File{Path: name, Kind: lint.Shell}
 	bang := shebang(src)
@@ -53,8 +53,8 @@ func shebang(src []byte) string {
 	return Interpreter(line)
 }
 
-// Interpreter is the name of the program that a script's first line asks for after "#!". Options and assignments of env are
-// passed over.
+// Interpreter is the name of the program that a script's first line asks for after "#!". Options and assignments of env
+// are passed over.
 func Interpreter(line string) string {
 	for _, word := range strings.Fields(line) {
 		if name := path.Base(word); name != "env" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
@@ -94,12 +94,12 @@ func language(name, bang string) (syntax.LangVariant, error) {
 	return syntax.LangBash, nil
 }
 
-// maxOpen bounds what a script opens and ties together in all, because the parser reads by recursion and a stack that overflows ends the
-// whole program. A megabyte of configure has about a fifth of it.
+// maxOpen bounds what a script opens and ties together in all, because the parser reads by recursion and a stack that
+// overflows ends the whole program. A megabyte of configure has about a fifth of it.
 const maxOpen = 50_000
 
-// endless reports whether a script has more brackets, branches, chains and pipes than maxOpen. Whether they are closed again is not
-// asked: that would need the parser.
+// endless reports whether a script has more brackets, branches, chains and pipes than maxOpen. Whether they are closed
+// again is not asked: that would need the parser.
 func endless(src []byte) bool {
 	open := 0
 	for _, c := range src {

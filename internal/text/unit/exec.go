@@ -11,9 +11,9 @@ import (
 // Entry is one assignment of a unit: continued lines are joined, comments are gone, everything else is as written.
 type Entry struct{ Section, Key, Value string }
 
-// Entries lists the assignments of a unit in their order, as systemd reads them: a line ends at a carriage return or a zero
-// byte, too, and one that is not UTF-8 counts as nothing (systemd.syntax(7); systemd: src/shared/conf-parser.c, config_parse, and
-// src/basic/fileio.c, read_line_full).
+// Entries lists the assignments of a unit in their order, as systemd reads them: a line ends at a carriage return or a
+// zero byte, too, and one that is not UTF-8 counts as nothing (systemd.syntax(7); systemd: src/shared/conf-parser.c,
+// config_parse, and src/basic/fileio.c, read_line_full).
 func Entries(src []byte) (list []Entry) {
 	ends := strings.NewReplacer("\r\n", "\n", "\n\r", "\n", "\r", "\n", "\x00", "\n")
 	section := ""
@@ -43,7 +43,8 @@ func Entries(src []byte) (list []Entry) {
 	return list
 }
 
-// continues reports whether the next line belongs to this one: of the backslashes that it ends in, each pair is one that is meant.
+// continues reports whether the next line belongs to this one: of the backslashes that it ends in, each pair is one
+// that is meant.
 func continues(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
@@ -102,8 +103,8 @@ func command(first lint.Word, line string) (Command, error) {
 	return c, fmt.Errorf("the characters %s before the program are written in a way that is not understood", c.Prefix)
 }
 
-// Word writes a word of a command line, so that systemd reads it as it is. literal: the command has the prefix ":", which takes
-// the meaning of $ away.
+// Word writes a word of a command line, so that systemd reads it as it is. literal: the command has the prefix ":",
+// which takes the meaning of $ away.
 func Word(word string, literal bool) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/:=+@") == "" {
 		return word

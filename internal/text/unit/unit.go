@@ -1,5 +1,5 @@
-// Package unit reads systemd units and podman's quadlets: which programs they start, with which variables and devices. It
-// writes the words of their command lines, and starts nothing.
+// Package unit reads systemd units and podman's quadlets: which programs they start, with which variables and devices.
+// It writes the words of their command lines, and starts nothing.
 package unit
 
 import (

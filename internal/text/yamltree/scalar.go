@@ -16,7 +16,8 @@ func after(p source.Place) source.Place {
 	return source.Place{Line: p.EndLine, Column: p.EndColumn, EndLine: p.EndLine, EndColumn: p.EndColumn}
 }
 
-// offset returns where a token begins: the index of its line and the byte in it. The library counts columns in characters.
+// offset returns where a token begins: the index of its line and the byte in it. The library counts columns in
+// characters.
 func (r *reader) offset(t *token.Token) (line, column int) {
 	line = min(max(t.Position.Line-1, 0), len(r.lines)-1)
 	text, at := r.lines[line], spot{line: line}

@@ -1,5 +1,5 @@
-// Package yamltree reads YAML into a plain tree in which every node knows its place in the file. It knows no format that is
-// written in YAML: what the keys mean is for its callers.
+// Package yamltree reads YAML into a plain tree in which every node knows its place in the file. It knows no format
+// that is written in YAML: what the keys mean is for its callers.
 package yamltree
 
 import (

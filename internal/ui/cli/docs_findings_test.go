@@ -169,7 +169,8 @@ func TestFindingPages(t *testing.T) {
 	}
 }
 
-// TestDocsCodesStay: no code is ever removed, because scripts rely on codes. -update (make docs) adds new ones to the list.
+// TestDocsCodesStay: no code is ever removed, because scripts rely on codes. -update (make docs) adds new ones to the
+// list.
 func TestDocsCodesStay(t *testing.T) {
 	const list = "testdata/codes.txt"
 	var now []string

@@ -146,8 +146,8 @@ func valueSchema(k yamltree.Key) schemaMap {
 	return schemaMap{"type": []string{"string", "number"}}
 }
 
-// TestProjectKeys: every key of a flag has that flag, with the same kind of value. Every flag of run has a key, except those
-// that only make sense for one run.
+// TestProjectKeys: every key of a flag has that flag, with the same kind of value. Every flag of run has a key, except
+// those that only make sense for one run.
 func TestProjectKeys(t *testing.T) {
 	for _, c := range commandTree() {
 		if c.Name() != "run" {

@@ -69,7 +69,8 @@ what a code means: gpuard doctor --why CODE
 	}
 }
 
-// TestDoctorNarrow: on a terminal no text is lost and no line is too wide; in a file the first line has the whole verdict.
+// TestDoctorNarrow: on a terminal no text is lost and no line is too wide; in a file the first line has the whole
+// verdict.
 func TestDoctorNarrow(t *testing.T) {
 	for _, width := range []int{30, 40, 60} {
 		var b strings.Builder
@@ -201,7 +202,8 @@ from: nvml.h
 	}
 }
 
-// TestLikely: a misspelt code suggests the right one; part of a code suggests the codes with that part, the nearest first.
+// TestLikely: a misspelt code suggests the right one; part of a code suggests the codes with that part, the nearest
+// first.
 func TestLikely(t *testing.T) {
 	for code, want := range map[string]string{
 		"mask-rang": "did you mean mask-range?",

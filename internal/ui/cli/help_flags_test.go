@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelpGroups: each flag is listed once, grouped help has no flag without a heading, and each name in the groups is a flag.
+// TestHelpGroups: each flag is listed once, grouped help has no flag without a heading, and each name in the groups is
+// a flag.
 func TestHelpGroups(t *testing.T) {
 	flags := map[string]bool{}
 	grouped := 0

@@ -125,8 +125,8 @@ func TestManualSections(t *testing.T) {
 	}
 }
 
-// rendered is a page as man shows it, 200 columns wide so that no line is broken. It calls groff, as man does, because man
-// --warnings hides some of groff's warnings.
+// rendered is a page as man shows it, 200 columns wide so that no line is broken. It calls groff, as man does, because
+// man --warnings hides some of groff's warnings.
 func rendered(t *testing.T, p Page) string {
 	t.Helper()
 	cmd := exec.Command("groff", "-man", "-ww", "-Tutf8", "-K", "utf8", "-rLL=200n", "-P-cbou")

@@ -194,8 +194,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// maxLines is the number of lines of a file that --dry-run shows. maxLinesDone is the number after a setup, which is smaller
-// so that the advice stays on the screen. --json has all lines.
+// maxLines is the number of lines of a file that --dry-run shows. maxLinesDone is the number after a setup, which is
+// smaller so that the advice stays on the screen. --json has all lines.
 const maxLines, maxLinesDone = 60, 30
 
 // showSetup reports the change of each file, with the lines that gpuard wrote.

@@ -98,8 +98,8 @@ func lost(t *testing.T) status.Report {
 	return s
 }
 
-// kept is a machine with leases whose commands have ended: one on two devices, one of another user, and one that is kept for
-// the next start.
+// kept is a machine with leases whose commands have ended: one on two devices, one of another user, and one that is
+// kept for the next start.
 func kept(t *testing.T) status.Report {
 	m := invented(t, "demo:4xL4")
 	own := lease("k3f9", "alice", 1001, 4242, "sh", time.Hour, m.Devices[0].UUID, m.Devices[1].UUID)

@@ -10,7 +10,8 @@ import (
 	core "gpuard/internal/core/verify"
 )
 
-// TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per sentence.
+// TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per
+// sentence.
 func TestVerdict(t *testing.T) {
 	v := &verify.Verification{Finding: core.Finding{Verdict: core.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}

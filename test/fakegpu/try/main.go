@@ -1,4 +1,5 @@
-// Command try makes a fake machine with four A100 in a folder and prints what to type into a shell so that programs see it:
+// Command try makes a fake machine with four A100 in a folder and prints what to type into a shell so that programs see
+// it:
 //
 //	eval "$(go run ./test/fakegpu/try)"
 //

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTry: a shell that evaluates the answer sees four devices, a changed file is seen by the next program, and a folder that
-// is there already is left alone.
+// TestTry: a shell that evaluates the answer sees four devices, a changed file is seen by the next program, and a
+// folder that is there already is left alone.
 func TestTry(t *testing.T) {
 	gate.Need(t, "cc")
 	self, err := os.Executable()
