@@ -37,6 +37,8 @@ func brokenCases() []broken {
 			"cmd/gpuard/main.go":  "package main\nimport _ \"gpuard/internal/host/nvml\"\n",
 			"internal/app/run.go": "package app\nimport _ \"gpuard/internal/host/nvsmi\"\n",
 		}, "more than one file reads the hardware"},
+		{"views only show", one("internal/ui/cli/view_a.go", "package cli\nfunc (p *Program) a() {}\n"), "a view may not use Program"},
+		{"views only show", one("internal/ui/cli/view_a.go", "package cli\nimport _ \"os\"\n"), "a view may not import os"},
 		{"libraries at home", one("internal/app/a.go", "package app\nimport _ \"github.com/spf13/cobra\"\n"), "cobra lives in"},
 		{"libraries at home", one("internal/host/store/a.go", "package store\nimport _ \"github.com/ebitengine/purego\"\n"), "purego lives in"},
 		{"libraries at home", one("internal/host/store/a.go", "package store\nimport _ \"golang.org/x/sys/unix\"\n"), ""},

@@ -234,6 +234,27 @@ func pureCore(repo tree) (bad []string) {
 	return bad
 }
 
+// views get a value and write it: they do not know the program, and read no file, clock or process.
+func views(repo tree) (bad []string) {
+	for _, s := range repo.code(false) {
+		if s.dir() != "internal/ui/cli" || !strings.HasPrefix(path.Base(s.path), "view_") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && id.Name == "Program" {
+				bad = append(bad, s.at(n.Pos())+": a view may not use Program: give it the value that it shows")
+			}
+			return true
+		})
+		eachImport(tree{s}, func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
+			if slices.Contains([]string{"os", "os/exec", "net", "syscall"}, imported) {
+				bad = append(bad, fmt.Sprintf("%s: a view may not import %s", s.at(spec.Pos()), imported))
+			}
+		})
+	}
+	return bad
+}
+
 // byPath are functions that make or change something by its path, and so whatever stands there at that moment.
 func byPath() map[string][]string {
 	return map[string][]string{

@@ -81,6 +81,7 @@ func rules() []rule {
 		{"one package comment", packageComments},
 		{"file sizes", fileSizes},
 		{"function sizes", functionSizes},
+		{"views only show", views},
 		{"few exported names", exportedNames},
 		{"no init", noInit},
 		{"no mutable package variables", noMutableVariables},

@@ -87,63 +87,6 @@ func (s *sweepShow) progress(now sweeper.Progress) {
 	}
 }
 
-// SweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
-// failed and running runs, the estimated time left, and the place of a waiting run.
-func SweepLine(now sweeper.Progress, at time.Time, width int) string {
-	c := now.Count
-	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
-	parts := []string{}
-	if c.Failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d failed", c.Failed))
-	}
-	if now.Stopped {
-		parts = append(parts, "ending what runs")
-	}
-	if c.Running > 0 {
-		parts = append(parts, fmt.Sprintf("%d running", c.Running))
-	}
-	if left := remainingTime(now, at); left != "" && !now.Stopped {
-		parts = append(parts, left)
-	}
-	if now.Stand != nil {
-		parts = append(parts, Standing(*now.Stand, at, 0))
-	}
-	text := strings.Join(append([]string{done}, parts...), ", ")
-	if width <= 0 {
-		return text
-	}
-	const bar = 20
-	if room := width - bar - 3; room >= 30 {
-		full := bar * c.Done() / max(c.All, 1)
-		return "[" + strings.Repeat("#", full) + strings.Repeat("-", bar-full) + "] " + cut(text, room, "...")
-	}
-	return cut(text, width, "...")
-}
-
-// remainingTime estimates the time left from the runs done so far: "about 7m left (14:02)".
-func remainingTime(now sweeper.Progress, at time.Time) string {
-	done := now.Count.Done() - now.Before
-	left := now.Count.All - now.Count.Done()
-	if done <= 0 || left <= 0 {
-		return ""
-	}
-	more := time.Duration(float64(at.Sub(now.Began)) / float64(done) * float64(left))
-	if more > 10000*time.Hour {
-		return ""
-	}
-	text := fmt.Sprintf("about %ds left", int(more.Seconds())+1)
-	switch {
-	case more >= time.Hour:
-		text = fmt.Sprintf("about %dh%02dm left", int(more.Hours()), int(more.Minutes())%60)
-	case more >= time.Minute:
-		text = fmt.Sprintf("about %dm left", int(more.Minutes())+1)
-	}
-	if more > 5*time.Minute {
-		text += " (" + clock(at.Add(more), at) + ")"
-	}
-	return text
-}
-
 // swept is the JSON answer of a sweep.
 type swept struct {
 	Schema   string         `json:"schema"`   // "gpuard.sweep/1"

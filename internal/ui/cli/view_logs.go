@@ -25,15 +25,6 @@ type printer struct {
 	brief bool // leaves out gpuard's lines about starts and ends
 }
 
-func (p *Program) newPrinter() printer {
-	out := p.Out
-	if w, ok := out.(*checkedWriter); ok { // logs does not fail if its reader is gone
-		out = w.Writer
-	}
-	term := p.term(p.Out)
-	return printer{out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
-}
-
 // name adds an instance, and widens the column of names if needed.
 func (o *printer) name(instance string) {
 	o.names = append(o.names, instance)

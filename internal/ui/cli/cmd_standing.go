@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -110,96 +109,4 @@ func stopsBackground(p *Program) bool {
 func inForeground(file *os.File) bool {
 	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
-}
-
-// Standing is the line: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
-// details until the first holder fits in width cells, and cuts the rest.
-func Standing(s status.Standing, now time.Time, width int) string {
-	text := ""
-	for brevity := range 4 {
-		head, rest := place(s, brevity), []string{}
-		if s.Ahead != "" {
-			head += "; " + s.Ahead + " is next"
-		}
-		if s.Stuck {
-			head += "; a user has to act"
-		}
-		for _, h := range s.Holders {
-			rest = append(rest, "; "+holder(h, now, brevity))
-		}
-		text = head + strings.Join(rest, "")
-		if width <= 0 || cells(head+strings.Join(rest[:min(1, len(rest))], "")) <= width {
-			break
-		}
-	}
-	if width > 0 {
-		text = cut(text, width, "...")
-	}
-	return text
-}
-
-// place is the beginning of the line.
-func place(s status.Standing, brevity int) string {
-	if s.Place == 0 {
-		return "waiting for " + s.Want
-	}
-	at := fmt.Sprintf("%s of %d", ordinal(s.Place), s.Of)
-	if brevity > 2 {
-		return at
-	}
-	return "waiting for " + s.Want + ", " + at
-}
-
-// holder is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
-func holder(h status.Holder, now time.Time, brevity int) string {
-	text := h.Device + ": "
-	switch {
-	case h.Device == "":
-		return h.Text
-	case h.Text != "":
-		return text + h.Text
-	case h.User == "":
-		text += h.Command
-	case h.Command == "":
-		text += h.User
-	default:
-		text += h.Command + " of " + h.User
-	}
-	if h.PID > 0 && brevity < 1 {
-		text += fmt.Sprintf(" (PID %d)", h.PID)
-	}
-	switch {
-	case !h.Awaited.IsZero():
-		text += " has ended, kept for its next start until " + h.Awaited.In(now.Location()).Format(time.TimeOnly)
-	case h.Keeper != "":
-		text += " has ended, still held by " + h.Keeper
-	case !h.Since.IsZero() && brevity < 2:
-		text += " since " + clock(h.Since, now)
-	}
-	return text
-}
-
-// clock is the time of day, with the date if it is not today.
-func clock(t, now time.Time) string {
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format("15:04")
-	}
-	return t.Format("2006-01-02 15:04")
-}
-
-// ordinal is "1st", "2nd", "3rd", "11th".
-func ordinal(n int) string {
-	end := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			end = "st"
-		case 2:
-			end = "nd"
-		case 3:
-			end = "rd"
-		}
-	}
-	return fmt.Sprint(n) + end
 }

@@ -131,3 +131,22 @@ func (p *Program) bundle(d check.Diagnosis, path string, raw bool) error {
 	_, err = io.WriteString(p.Out, q.out.String())
 	return err
 }
+
+// why prints the page of one code.
+func (p *Program) why(code string) error {
+	pages := findingPages()
+	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
+	if i < 0 {
+		return asUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
+	}
+	FindingPage(p.Out, pages[i], p.term(p.Out))
+	return nil
+}
+
+// completeWhy completes the codes with their titles.
+func completeWhy(*cobra.Command, []string, string) (codes []string, _ cobra.ShellCompDirective) {
+	for _, page := range findingPages() {
+		codes = append(codes, page.Code+"\t"+page.Title)
+	}
+	return codes, noFiles
+}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"io"
+
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
 	"gpuard/internal/app/verify"
@@ -188,4 +190,13 @@ func wordStyle(v core.Verdict) style {
 		return red
 	}
 	return yellow
+}
+
+// lines is the terminal of w. Other outputs are logs and have no width, so that each sentence is one line.
+func (p *Program) lines(w io.Writer) Term {
+	term := p.term(w)
+	if !term.TTY {
+		term.Width = 0
+	}
+	return term
 }

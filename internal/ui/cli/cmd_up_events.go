@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -90,22 +89,6 @@ func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
 	return told
 }
 
-// hasEnded reports whether an instance has ended. Some of its processes may still exist.
-func hasEnded(row *services.Row) bool {
-	return row.State == service.Done || row.State == service.Failed || row.State == service.Refused
-}
-
-// alive reports whether any process of an instance runs, or is about to start.
-func alive(row *services.Row) bool {
-	switch row.State {
-	case service.Starting, service.Running, service.Restarting, service.Ending:
-		return true
-	case service.Waiting, "": // its keeper has not written a state yet, or is exiting
-		return row.Kept || row.Orphaned
-	}
-	return row.Orphaned
-}
-
 // eventText is the text of the event between two states of an instance; "" if there is none.
 func eventText(before, now *services.Row) string {
 	other := now.State != before.State
@@ -138,18 +121,6 @@ func eventText(before, now *services.Row) string {
 	return ""
 }
 
-// inVain reports whether an instance waits for one that has failed.
-func inVain(row *services.Row) bool {
-	return row.State == service.Waiting && !row.Kept && strings.Contains(row.Why, ", which ")
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
 func waits(row *services.Row) string {
 	why := gpu.Clean(row.Why)
 	if strings.HasPrefix(why, "waits") {
@@ -174,15 +145,4 @@ func startedOn(row *services.Row) string {
 		text += ", " + plural(row.Restarts, "restart")
 	}
 	return text
-}
-
-func howEnded(row *services.Row) string {
-	switch {
-	case !row.Wanted: // gpuard ended it
-	case row.Signal != "":
-		return "ended by " + gpu.Clean(row.Signal)
-	case row.Exit != nil:
-		return fmt.Sprintf("ended with exit code %d", *row.Exit)
-	}
-	return "ended"
 }

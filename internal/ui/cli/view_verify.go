@@ -23,15 +23,6 @@ func Verdict(w io.Writer, v *verify.Verification, term Term) {
 	_, _ = io.WriteString(w, p.out.String())
 }
 
-// lines is the terminal of w. Other outputs are logs and have no width, so that each sentence is one line.
-func (p *Program) lines(w io.Writer) Term {
-	term := p.term(w)
-	if !term.TTY {
-		term.Width = 0
-	}
-	return term
-}
-
 // Verification writes the verdict, then the facts of each source, then the notes and what to do.
 func Verification(w io.Writer, v *verify.Verification, term Term) {
 	p := page{term: term}

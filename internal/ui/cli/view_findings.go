@@ -2,12 +2,9 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/lint"
@@ -25,17 +22,6 @@ func findingPages() (pages []check.Page) {
 		}
 	}
 	return pages
-}
-
-// why prints the page of one code.
-func (p *Program) why(code string) error {
-	pages := findingPages()
-	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
-	if i < 0 {
-		return asUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
-	}
-	FindingPage(p.Out, pages[i], p.term(p.Out))
-	return nil
 }
 
 // nearestCodes suggests the code that was probably meant, else the codes that share the most words with the given one.
@@ -106,12 +92,4 @@ func FindingPage(w io.Writer, about check.Page, term Term) {
 		p.paragraph(span{dim, "from: "}, dim, p.text(from))
 	}
 	_, _ = io.WriteString(w, p.out.String())
-}
-
-// completeWhy completes the codes with their titles.
-func completeWhy(*cobra.Command, []string, string) (codes []string, _ cobra.ShellCompDirective) {
-	for _, page := range findingPages() {
-		codes = append(codes, page.Code+"\t"+page.Title)
-	}
-	return codes, noFiles
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"time"
+
 	"gpuard/internal/app/services"
 )
 
@@ -124,4 +126,13 @@ func (p *Program) followLogs(ctx context.Context, folder *services.Folder, s *sc
 		s.flush(nothing)
 	}
 	return err
+}
+
+func (p *Program) newPrinter() printer {
+	out := p.Out
+	if w, ok := out.(*checkedWriter); ok { // logs does not fail if its reader is gone
+		out = w.Writer
+	}
+	term := p.term(p.Out)
+	return printer{out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
 }
