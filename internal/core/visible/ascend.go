@@ -22,7 +22,7 @@ func Ascend(env Env, m gpu.Machine) View {
 		return view("ascend", whole(devices), ascendDefault(env, devices))
 	}
 	r := ascendReader{noter{variable{name, value}, twice(env, name)}, devices}
-	chosen := r.read()
+	chosen := r.apply()
 	return view("ascend", whole(chosen), append(r.notes, ascendDefault(env, chosen)...))
 }
 
@@ -45,7 +45,7 @@ type ascendReader struct {
 	devices []*gpu.Device
 }
 
-func (r *ascendReader) read() []*gpu.Device {
+func (r *ascendReader) apply() []*gpu.Device {
 	if r.value == "" {
 		r.add(codeEmpty, "no Ascend device is visible")
 		return nil

@@ -27,7 +27,7 @@ func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
 		r.notes = append(r.notes, Note{codeContainer, containerVariable + " is not set, and CUDA_VERSION without NVIDIA_REQUIRE_CUDA marks an old image, which gets all GPUs"})
 		value = "all"
 	}
-	chosen := r.read(value, set)
+	chosen := r.apply(value, set)
 	inside = keepChosen(m, gpu.NVIDIA, chosen)
 	r.renumbered(devicesOf(inside, gpu.NVIDIA))
 	return inside, r.notes
@@ -77,7 +77,7 @@ type containerReader struct {
 	devices []*gpu.Device // in the driver's order
 }
 
-func (r *containerReader) read(value string, set bool) []choice {
+func (r *containerReader) apply(value string, set bool) []choice {
 	entries := strings.Split(value, ",")
 	for i := range entries {
 		entries[i] = strings.TrimSpace(entries[i])

@@ -47,7 +47,7 @@ func readCUDA(env Env, m gpu.Machine) cudaList {
 	numbers := true
 	if set {
 		r := cudaReader{noter: noter{variable: l.variable}, devices: devices}
-		l.chosen = r.read()
+		l.chosen = r.apply()
 		l.notes = append(l.notes, r.notes...)
 		numbers, l.byNumber = r.byNumber, r.byNumber
 	} else {
@@ -79,7 +79,7 @@ type cudaReader struct {
 	byNumber bool          // a number chose a device
 }
 
-func (r *cudaReader) read() []choice {
+func (r *cudaReader) apply() []choice {
 	if strings.TrimSpace(r.value) == "" {
 		r.add(codeEmpty, "no GPU is visible; write %s=-1 to say so clearly", r.name)
 		return nil

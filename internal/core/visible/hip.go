@@ -78,7 +78,7 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 		return l
 	}
 	r := hipReader{noter{l.variable, twice(env, name)}, l.within}
-	l.chosen = r.read()
+	l.chosen = r.apply()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
 		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
 	}
@@ -91,7 +91,7 @@ type hipReader struct {
 	devices []*gpu.Device
 }
 
-func (r *hipReader) read() []*gpu.Device {
+func (r *hipReader) apply() []*gpu.Device {
 	if r.value == "" {
 		r.add(codeEmpty, "no AMD GPU is visible")
 		return nil

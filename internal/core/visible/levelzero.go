@@ -31,7 +31,7 @@ func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 		return devices, nil
 	}
 	r := affinityReader{noter: noter{variable{name, value}, twice(env, name)}, env: env, devices: devices}
-	return r.read(), r.notes
+	return r.apply(), r.notes
 }
 
 const pciOrderVariable = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
@@ -49,7 +49,7 @@ type affinityReader struct {
 	devices []*gpu.Device
 }
 
-func (r *affinityReader) read() []*gpu.Device {
+func (r *affinityReader) apply() []*gpu.Device {
 	if r.value == "" || r.value == "default" {
 		r.add(codeNoMask, "this is no mask: all Intel GPUs are visible")
 		return r.devices

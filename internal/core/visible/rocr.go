@@ -28,7 +28,7 @@ func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set b
 		return devices, nil, false
 	}
 	r := rocrReader{noter: noter{variable{rocrVariable, value}, twice(env, rocrVariable)}, devices: devices}
-	return r.read(), r.notes, true
+	return r.apply(), r.notes, true
 }
 
 type rocrReader struct {
@@ -36,7 +36,7 @@ type rocrReader struct {
 	devices []*gpu.Device
 }
 
-func (r *rocrReader) read() []*gpu.Device {
+func (r *rocrReader) apply() []*gpu.Device {
 	if r.value == "" {
 		r.add(codeEmpty, "no AMD GPU is visible")
 		return nil

@@ -39,7 +39,7 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	if minor >= 12 && env.set(cudaVariable, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "VISIBLE_DEVICES") {
 		r.notes = append(r.notes, Note{codeOtherName, "tinygrad's own drivers, NV and AMD, open GPUs themselves and read " + name + " only; the vendors' variables do not restrict it"})
 	}
-	return view("tinygrad", whole(r.read(value, minor >= 13)), r.notes)
+	return view("tinygrad", whole(r.apply(value, minor >= 13)), r.notes)
 }
 
 // throughCUDA reports whether the CUDA backend is chosen. Before 0.13, CUDA=1 chose it too.
@@ -151,8 +151,8 @@ func tinygradBackend(vendor gpu.Vendor) string {
 	return ""
 }
 
-// read accepts only plain numbers. An empty list restricts nothing.
-func (r *tinygradReader) read(value string, ranges bool) []*gpu.Device {
+// apply accepts only plain numbers. An empty list restricts nothing.
+func (r *tinygradReader) apply(value string, ranges bool) []*gpu.Device {
 	var numbers []int
 	low, high, dash := strings.Cut(value, "-")
 	a, errA := strconv.Atoi(strings.TrimSpace(low))

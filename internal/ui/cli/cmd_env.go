@@ -231,7 +231,7 @@ func (o *envOptions) waiting(p *Program, cmd *cobra.Command) (job.Waiting, error
 			return job.Waiting{}, usagef("cannot use --%s without --lease: without a lease there is nothing to wait for", name)
 		}
 	}
-	return o.wait.read(p, cmd)
+	return o.wait.parse(p, cmd)
 }
 
 // deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an

@@ -34,7 +34,7 @@ func (p *Program) keepInstance() *cobra.Command {
 				p.Host.Project = services.Policy(args[0], args[1], hash)
 				var care *job.Care
 				var err error
-				if task.Spec, care, err = o.read(p, cmd, args[2:]); err == nil {
+				if task.Spec, care, err = o.parse(p, cmd, args[2:]); err == nil {
 					task.Care = *care // it has a log
 					task.Oversight, err = p.verifyFlag(cmd, o)
 				}

@@ -31,7 +31,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			}
 			spec, err := flags.spec(cmd, nil)
 			if err == nil {
-				spec.Waiting, err = wait.read(p, cmd)
+				spec.Waiting, err = wait.parse(p, cmd)
 			}
 			if err != nil {
 				return &failure{p.atDefault(err), 125}

@@ -62,7 +62,7 @@ func (p *Program) run() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, care, err := o.read(p, cmd, args)
+			spec, care, err := o.parse(p, cmd, args)
 			if err == nil {
 				err = o.keep(cmd, &spec, care, p.filling.most)
 			}
@@ -98,19 +98,19 @@ func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
 }
 
-// read checks those flags except --verify, which needs the machine.
-func (o *runOptions) read(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
+// parse checks those flags except --verify, which needs the machine.
+func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
 	if err = p.fill(cmd); err != nil {
 		return spec, nil, err
 	}
 	if spec, err = o.spec.spec(cmd, command); err == nil {
-		spec.Waiting, err = o.wait.read(p, cmd)
+		spec.Waiting, err = o.wait.parse(p, cmd)
 	}
 	if err == nil {
 		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
 	}
 	if err == nil {
-		err = o.ranks.read(cmd, &spec, &o.care, o.json)
+		err = o.ranks.parse(cmd, &spec, &o.care, o.json)
 	}
 	return spec, care, p.atDefault(err)
 }

@@ -29,7 +29,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 			return report(func() error {
 				flags, err := c.flags(p, cmd)
 				if err == nil {
-					_, err = w.read(p, cmd)
+					_, err = w.parse(p, cmd)
 				}
 				if err == nil {
 					err = refuseEmpty(cmd, "kernel", "name")

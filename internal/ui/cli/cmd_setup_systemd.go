@@ -26,7 +26,7 @@ func (l *leasing) add(p *Program, cmd *cobra.Command) {
 func (l *leasing) flags(p *Program, cmd *cobra.Command) ([]string, error) {
 	words, err := l.choice.flags(p, cmd)
 	if err == nil {
-		_, err = l.wait.read(p, cmd)
+		_, err = l.wait.parse(p, cmd)
 	}
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func listen(screen bool) *keyboard {
 		return nil
 	}
 	k.singleKeys()
-	go k.read()
+	go k.readKeys()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGCONT)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
@@ -114,7 +114,7 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 	}
 }
 
-func (k *keyboard) read() {
+func (k *keyboard) readKeys() {
 	defer close(k.gone)
 	const endOfInput, quit = 4, 0x1c // Ctrl-D, Ctrl-\
 	key := make([]byte, 1)

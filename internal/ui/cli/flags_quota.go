@@ -28,8 +28,8 @@ func (q *quotaFlags) add(cmd *cobra.Command) {
 
 func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
 
-// read checks the flags and copies them into the request.
-func (q *quotaFlags) read(cmd *cobra.Command, out *job.Spec) error {
+// parse checks the flags and copies them into the request.
+func (q *quotaFlags) parse(cmd *cobra.Command, out *job.Spec) error {
 	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
 		if cmd.Flags().Changed(name) && out.Share == 0 {
 			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)

@@ -31,8 +31,8 @@ func (r *rankFlags) add(cmd *cobra.Command) {
 // given reports whether --torchrun or --ranks is given.
 func (r *rankFlags) given(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
 
-// read checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
-func (r *rankFlags) read(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
+// parse checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
+func (r *rankFlags) parse(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if err := refuseEmpty(cmd, "ranks"); err != nil {
 		return err

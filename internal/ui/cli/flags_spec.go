@@ -94,7 +94,7 @@ func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		}
 		out.MinCompute = &c
 	}
-	if err := s.quota.read(cmd, &out); err != nil {
+	if err := s.quota.parse(cmd, &out); err != nil {
 		return out, err
 	}
 	return out, s.check(cmd, &out)

@@ -49,8 +49,8 @@ func waitConflicts(cmd *cobra.Command) []conflict {
 	return list
 }
 
-// read checks the flags and returns their meaning.
-func (w *waitFlags) read(p *Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
+// parse checks the flags and returns their meaning.
+func (w *waitFlags) parse(p *Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
 	err = refuseTogether(cmd, waitConflicts(cmd))
 	if err == nil {
 		err = refuseEmpty(cmd, "wait", "fallback")
