@@ -17,7 +17,7 @@ import (
 // queueView is one reading of the queue for the devices that this request wants. nil is an empty queue.
 type queueView struct {
 	me        job.Ticket // without an id where the request has no ticket yet
-	asked     queue.Question
+	asked     queue.Input
 	turn      queue.Turn
 	next      job.Ticket
 	free      bool // there is a next one, and what it wants is free
@@ -42,7 +42,7 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
 		return nil
 	}
-	l.asked = queue.Question{
+	l.asked = queue.Input{
 		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.endingDevices(v),
 	}
 	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)

@@ -31,14 +31,14 @@ func Leftovers(ctx context.Context, host *machine.Host, idle time.Duration) ([]l
 	return leftover.Of(q), nil
 }
 
-func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Question, error) {
+func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Input, error) {
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes)
 	if err != nil {
-		return leftover.Question{}, err
+		return leftover.Input{}, err
 	}
 	held, _, err := registry.Leases(host, m)
 	if err != nil {
-		return leftover.Question{}, err
+		return leftover.Input{}, err
 	}
 	q := registry.Unleased(host, m, held)
 	q.Idle = idle

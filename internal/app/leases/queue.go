@@ -31,10 +31,10 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 	if err != nil {
 		return append(notes, err.Error())
 	}
-	passed := folder.Turn(boot).Put(queue.Question{}).Passed
+	passed := folder.Turn(boot).Put(queue.Input{}).Passed
 	for len(tickets) > 0 {
 		scope := tickets[0]
-		q := queue.Question{Now: time.Now().UnixNano(), Held: held, Passed: passed}
+		q := queue.Input{Now: time.Now().UnixNano(), Held: held, Passed: passed}
 		tickets = slices.DeleteFunc(tickets, func(t job.Ticket) bool {
 			if t.Parent != scope.Parent || t.Allocation != scope.Allocation {
 				return false

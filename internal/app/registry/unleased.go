@@ -11,8 +11,8 @@ import (
 )
 
 // Unleased says which processes and devices of m the leases account for.
-func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Question {
-	q := leftover.Question{Machine: m, Lease: LeasesByPID(host, m, held), Covered: map[gpu.UUID]bool{}}
+func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Input {
+	q := leftover.Input{Machine: m, Lease: LeasesByPID(host, m, held), Covered: map[gpu.UUID]bool{}}
 	for _, d := range m.Devices {
 		q.Covered[d.UUID] = slices.ContainsFunc(held, func(l job.Lease) bool {
 			return l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })

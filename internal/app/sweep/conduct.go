@@ -86,7 +86,7 @@ func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, err
 	}
 	for _, run := range s.state.In(core.Failed) {
 		if len(out.Failures) < shownFailures {
-			out.Failures = append(out.Failures, s.state.Result(&s.Question.Grid, run))
+			out.Failures = append(out.Failures, s.state.Result(&s.Request.Grid, run))
 		}
 	}
 	return out, err
@@ -106,7 +106,7 @@ func (c *conductor) employ(ctx context.Context) error {
 	defer theirs.Close() //nolint:errcheck // read only
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
 	cmd.Args = []string{"gpuard", Flag, c.Dir}
-	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Question.Folder, os.Stderr, []*os.File{life, messages, c.lock}
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Request.Folder, os.Stderr, []*os.File{life, messages, c.lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
 	err = cmd.Start()
 	_, _ = life.Close(), messages.Close()
@@ -208,9 +208,9 @@ func (c *conductor) progress() error {
 
 // tables writes the results of all runs.
 func (s *Sweep) tables() error {
-	err := journal.Replace(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return s.state.WriteCSV(w, &s.Question.Grid) })
+	err := journal.Replace(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return s.state.WriteCSV(w, &s.Request.Grid) })
 	if err == nil {
-		err = journal.Replace(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return s.state.WriteJSON(w, &s.Question.Grid) })
+		err = journal.Replace(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return s.state.WriteJSON(w, &s.Request.Grid) })
 	}
 	return err
 }

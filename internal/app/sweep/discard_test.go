@@ -14,7 +14,7 @@ func TestDiscard(t *testing.T) {
 	dir, thesis := filepath.Join(top, "sweep"), filepath.Join(top, "thesis")
 	for _, path := range []string{dir, thesis} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(path, "runs", "1"), 0o700), os.WriteFile(filepath.Join(path, "runs", "1", "log"), nil, 0o600),
-			os.WriteFile(filepath.Join(path, lockFile), nil, 0o600), os.WriteFile(filepath.Join(path, questionFile), nil, 0o600)); err != nil {
+			os.WriteFile(filepath.Join(path, lockFile), nil, 0o600), os.WriteFile(filepath.Join(path, requestFile), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +28,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.discard()
-	for _, name := range []string{lockFile, questionFile, "runs/1/log"} {
+	for _, name := range []string{lockFile, requestFile, "runs/1/log"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

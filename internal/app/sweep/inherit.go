@@ -145,7 +145,7 @@ func (c *conductor) stopAll() {
 	}
 	c.tree.Signal("SIGTERM")
 	go func() {
-		time.Sleep(c.Question.Grace)
+		time.Sleep(c.Request.Grace)
 		_ = c.tree.Kill(job.Dying)
 	}()
 }

@@ -26,7 +26,7 @@ func left(t *testing.T) *conductor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	s := &Sweep{Dir: dir, Question: &Question{}, host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, journal: j, state: core.NewState(3, core.Retry{})}
+	s := &Sweep{Dir: dir, Request: &Request{}, host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, journal: j, state: core.NewState(3, core.Retry{})}
 	return &conductor{Sweep: s, show: func(Progress) {}, caught: &interrupt.Caught{}}
 }
 

@@ -39,7 +39,7 @@ func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, 
 }
 
 // Preview makes the commands of some runs, the first and the last among them, and starts nothing.
-func Preview(q *Question, most int) (runs []int, commands [][]string, unused []string, err error) {
+func Preview(q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, nil, nil, err
 	}

@@ -50,7 +50,7 @@ const (
 // runner starts the commands of a sweep, one after the other as devices are free, and waits for them.
 type runner struct {
 	host     *machine.Host
-	question *Question
+	question *Request
 	dir      string
 	boot     string
 	command  *core.Command
@@ -97,7 +97,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) {
 }
 
 func (r *runner) open(ctx context.Context) (err error) {
-	if r.question, err = readQuestion(r.dir); err != nil {
+	if r.question, err = readRequest(r.dir); err != nil {
 		return err
 	}
 	r.host.Machine, r.host.PrivateState = r.question.Machine, r.question.Private

@@ -1,6 +1,6 @@
 // Package leftover finds processes and memory on devices without a living lease, and idle processes with one:
 //
-//	rows := leftover.Of(leftover.Question{Machine: m, Lease: leases, Seen: sightings})
+//	rows := leftover.Of(leftover.Input{Machine: m, Lease: leases, Seen: sightings})
 //
 // It must not read or end processes: the caller passes in their leases and CPU times.
 package leftover
@@ -39,8 +39,8 @@ type Evicted struct {
 	Why     string `json:"why,omitempty"` // why it has not ended
 }
 
-// Question is the state of the machine.
-type Question struct {
+// Input is the state of the machine.
+type Input struct {
 	Machine gpu.Machine
 	Lease   map[int]string    // process to the living lease that it belongs to
 	Covered map[gpu.UUID]bool // devices with a living lease: their unexplained memory may belong to it
@@ -52,7 +52,7 @@ type Question struct {
 const unseenWorthARow = 64 * gpu.MiB
 
 // Of lists leftovers, largest first on each device, devices in index order. Display processes are not leftovers.
-func Of(q Question) []Row {
+func Of(q Input) []Row {
 	rows := []Row{}
 	for _, d := range q.Machine.Devices {
 		for _, p := range q.Machine.On(d.UUID) {
@@ -71,7 +71,7 @@ func Of(q Question) []Row {
 }
 
 // Spared says why a process is not among the rows, and what to do about that.
-func Spared(q Question, pid int) string {
+func Spared(q Input, pid int) string {
 	i := slices.IndexFunc(q.Machine.Processes, func(p gpu.Process) bool { return p.PID == pid })
 	lease, leased := q.Lease[pid]
 	switch {
@@ -89,7 +89,7 @@ func Spared(q Question, pid int) string {
 	return "it is not in the list of gpuard evict"
 }
 
-func (q Question) process(d gpu.Device, p gpu.Process) (Row, bool) {
+func (q Input) process(d gpu.Device, p gpu.Process) (Row, bool) {
 	row := Row{
 		Index: d.Index, UUID: p.GPU, Vendor: d.Vendor, PID: p.PID, Start: p.Start, UID: p.UID, User: p.User, Memory: p.Memory,
 		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idle(q.Seen, p),
@@ -108,7 +108,7 @@ func (q Question) process(d gpu.Device, p gpu.Process) (Row, bool) {
 
 // unseen is used memory that no listed process explains: of a container, of another PID namespace, or left by a process
 // that has ended. If there is a lease on the device, it may be the lease's.
-func (q Question) unseen(d gpu.Device) (Row, bool) {
+func (q Input) unseen(d gpu.Device) (Row, bool) {
 	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
 		return Row{}, false
 	}

@@ -57,13 +57,13 @@ func TestOf(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		q    Question
+		q    Input
 		want []int
 	}{
-		{"largest first, leases and desktops left out", Question{Lease: leased, Covered: map[gpu.UUID]bool{first: true, second: true}}, []int{2, 1, 4}},
-		{"memory without a process", Question{Lease: leased, Covered: map[gpu.UUID]bool{first: true}}, []int{2, 1, 0, 4}},
-		{"who sleeps, with a lease too", Question{Lease: leased, Seen: asleep, Idle: 2 * time.Hour}, []int{3}},
-		{"not that long", Question{Lease: leased, Seen: asleep, Idle: 3*time.Hour + 1}, []int{}},
+		{"largest first, leases and desktops left out", Input{Lease: leased, Covered: map[gpu.UUID]bool{first: true, second: true}}, []int{2, 1, 4}},
+		{"memory without a process", Input{Lease: leased, Covered: map[gpu.UUID]bool{first: true}}, []int{2, 1, 0, 4}},
+		{"who sleeps, with a lease too", Input{Lease: leased, Seen: asleep, Idle: 2 * time.Hour}, []int{3}},
+		{"not that long", Input{Lease: leased, Seen: asleep, Idle: 3*time.Hour + 1}, []int{}},
 	} {
 		c.q.Machine = m
 		rows := Of(c.q)
@@ -75,7 +75,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	m.Processes[4].Memory = nil
-	if got := list(Of(Question{Machine: m, Lease: leased, Covered: map[gpu.UUID]bool{first: true}})); !same(got, []int{2, 1, 4}) {
+	if got := list(Of(Input{Machine: m, Lease: leased, Covered: map[gpu.UUID]bool{first: true}})); !same(got, []int{2, 1, 4}) {
 		t.Errorf("memory that may be a listed process's has a row: %v", got)
 	}
 }
@@ -93,7 +93,7 @@ func TestSpared(t *testing.T) {
 		{9, 0, "no GPU memory"}, {3, 0, "display"}, {2, 0, "living lease k3f9, whose owner"}, {2, time.Hour, "living lease k3f9 and is not known to have slept"},
 		{1, time.Hour, "leave out --idle"}, {9, time.Hour, "no GPU memory"},
 	} {
-		q := Question{Machine: m, Lease: map[int]string{2: "k3f9"}, Idle: c.idle}
+		q := Input{Machine: m, Lease: map[int]string{2: "k3f9"}, Idle: c.idle}
 		if got := Spared(q, c.pid); !strings.Contains(got, c.want) {
 			t.Errorf("process %d, idle %s: %q", c.pid, c.idle, got)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // questionOf makes a question of bytes: a ticket or a lease may contain anything.
-func questionOf(data []byte) Question {
+func questionOf(data []byte) Input {
 	upTo := func(n int) int {
 		if len(data) == 0 {
 			return 0
@@ -31,7 +31,7 @@ func questionOf(data []byte) Question {
 		}
 		return out
 	}
-	q := Question{Now: int64(1_800_000_000 * time.Second), Boot: int64(time.Hour), Rooms: map[gpu.UUID]pick.Room{}, Passed: map[string]bool{}}
+	q := Input{Now: int64(1_800_000_000 * time.Second), Boot: int64(time.Hour), Rooms: map[gpu.UUID]pick.Room{}, Passed: map[string]bool{}}
 	for i := range upTo(5) {
 		r := pick.Room{Whole: upTo(2) == 1}
 		if size := sizes[upTo(4)]; size > 0 {
@@ -56,7 +56,7 @@ func questionOf(data []byte) Question {
 }
 
 // checkAnswers checks what must be true of every answer.
-func checkAnswers(t *testing.T, q Question, r *rand.Rand) {
+func checkAnswers(t *testing.T, q Input, r *rand.Rand) {
 	t.Helper()
 	order := Order(q)
 	if len(order) != len(q.Tickets) {
@@ -123,7 +123,7 @@ func TestAnswersAreSensible(t *testing.T) {
 // everywhere, and with none.
 func BenchmarkNext(b *testing.B) {
 	for name, until := range map[string]int64{"ends": int64(2 * time.Hour), "no ends": 0} {
-		q := Question{Now: int64(1_800_000_000 * time.Second), Boot: int64(time.Hour), Rooms: map[gpu.UUID]pick.Room{}}
+		q := Input{Now: int64(1_800_000_000 * time.Second), Boot: int64(time.Hour), Rooms: map[gpu.UUID]pick.Room{}}
 		for i := range 8 {
 			id := gpu.UUID(strconv.Itoa(i))
 			if q.Rooms[id] = (pick.Room{Whole: i == 0}); i > 0 {

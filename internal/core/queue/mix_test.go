@@ -97,8 +97,8 @@ type replay struct {
 
 const capacity = 76 * gpu.GiB
 
-func (p *replay) question() Question {
-	q := Question{Now: birth + int64(p.now), Boot: boot + int64(p.now), Tickets: p.waiting, Held: p.held, Rooms: map[gpu.UUID]pick.Room{}}
+func (p *replay) question() Input {
+	q := Input{Now: birth + int64(p.now), Boot: boot + int64(p.now), Tickets: p.waiting, Held: p.held, Rooms: map[gpu.UUID]pick.Room{}}
 	for i := range p.devices {
 		free, whole := capacity, true
 		for _, l := range p.held {
@@ -143,7 +143,7 @@ func (p *replay) refuse(t Turn) Turn {
 	return t
 }
 
-func (p *replay) start(q Question, t job.Ticket) {
+func (p *replay) start(q Input, t job.Ticket) {
 	w := q.walk()
 	w.next()
 	var on []gpu.UUID
@@ -184,7 +184,7 @@ func (p *replay) next() (at time.Duration, done bool) {
 
 // to advances to the moment, and counts what reservations keep idle until then.
 func (p *replay) to(at time.Duration) {
-	q := Question{}
+	q := Input{}
 	if len(p.turn.Reserved) > 0 {
 		q = p.question()
 	}

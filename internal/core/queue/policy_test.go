@@ -43,7 +43,7 @@ func TestMaxIsTheRuleOfPick(t *testing.T) {
 			continue
 		}
 		ticket := job.Ticket{ID: "t", UID: 7, Devices: pick.Servers(spec, m, in), Count: pick.Need(spec), Max: most, Share: spec.Share}
-		next, ok := Next(Question{Now: in.Now.UnixNano(), Tickets: []job.Ticket{ticket}, Held: held, Rooms: pick.Rooms(m, held, in)})
+		next, ok := Next(Input{Now: in.Now.UnixNano(), Tickets: []job.Ticket{ticket}, Held: held, Rooms: pick.Rooms(m, held, in)})
 		if ok != (refusal == nil) || ok && next.ID != "t" {
 			t.Fatalf("of %d at once, with %+v held, %+v is next: %v, and pick says %v", most, held, spec, ok, refusal)
 		}

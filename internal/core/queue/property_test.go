@@ -29,7 +29,7 @@ type tally struct {
 }
 
 // before is the order of the package comment.
-func before(q Question, a, b job.Ticket) bool {
+func before(q Input, a, b job.Ticket) bool {
 	holds := func(uid uint32) int {
 		on := map[gpu.UUID]bool{}
 		for _, l := range q.Held {
@@ -56,7 +56,7 @@ func before(q Question, a, b job.Ticket) bool {
 }
 
 // competing lists the sixteen earliest tickets of each user.
-func competing(q Question) []job.Ticket {
+func competing(q Input) []job.Ticket {
 	var in []job.Ticket
 	for _, t := range q.Tickets {
 		earlier := 0
@@ -112,7 +112,7 @@ func fair(w *world, s start) {
 }
 
 // freeAt reports whether the ticket can have the device when all leases with an enforced end until then have ended.
-func freeAt(when int64, q Question, rooms map[gpu.UUID]pick.Room, held []job.Lease, t job.Ticket, id gpu.UUID) bool {
+func freeAt(when int64, q Input, rooms map[gpu.UUID]pick.Room, held []job.Lease, t job.Ticket, id gpu.UUID) bool {
 	room, leased := rooms[id], false
 	for _, l := range held {
 		switch {
@@ -186,7 +186,7 @@ func sameInAnyOrder(w *world, s start) {
 	}
 }
 
-func (w *world) answer(q Question, m gpu.Machine, t *task) string {
+func (w *world) answer(q Input, m gpu.Machine, t *task) string {
 	in := w.context(t.ticket.UID)
 	q.Rooms = pick.Rooms(m, q.Held, in)
 	next, ok := Next(q)

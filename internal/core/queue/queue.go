@@ -1,7 +1,7 @@
 // Package queue decides which of the waiting tickets may start now. It must not read the machine, a clock or a file,
 // and it does not choose devices: package pick does. The same input, in any order, gives the same answer.
 //
-//	q := queue.Question{Now: now, Boot: boot, Tickets: waiting, Held: leases, Rooms: rooms}
+//	q := queue.Input{Now: now, Boot: boot, Tickets: waiting, Held: leases, Rooms: rooms}
 //	turn, next, ok := turn.See(q, me.Key(), all, queue.Overdue)
 //	if ok && next.Key() == me.Key() {
 //		// claim devices that queue.Kept does not name
@@ -81,9 +81,9 @@ const Patience = 12 * time.Hour
 // Compete is how many tickets of one user count, the earliest.
 const Compete = 16
 
-// Question is the state of the queue, read under the folder lock. All tickets are of one scope: the same Parent and
+// Input is the state of the queue, read under the folder lock. All tickets are of one scope: the same Parent and
 // Allocation.
-type Question struct {
+type Input struct {
 	Now     int64                  // wall clock, ns since 1970: the clock of Ticket.Arrival
 	Boot    int64                  // CLOCK_BOOTTIME, ns: the clock of Lease.Until
 	Tickets []job.Ticket           // of living waiters; a new request adds one with Arrival = Now
@@ -97,19 +97,19 @@ type Question struct {
 }
 
 // Order is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.
-func Order(q Question) []job.Ticket {
+func Order(q Input) []job.Ticket {
 	competing, others := q.compete()
 	return append(competing, others...)
 }
 
 // Next is the ticket that may start now. It must not use the devices that Kept names.
-func Next(q Question) (job.Ticket, bool) {
+func Next(q Input) (job.Ticket, bool) {
 	t, ok := q.walk().next()
 	return t, ok
 }
 
 // Kept maps each device that the ticket must not take now to the earlier ticket that has reserved it.
-func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
+func Kept(q Input, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	w := q.walk()
 	for _, t := range w.order {
 		if t.ID == id && t.UID == uid {
@@ -121,7 +121,7 @@ func Kept(q Question, id string, uid uint32) map[gpu.UUID]job.Ticket {
 }
 
 // compete returns the Compete earliest tickets of each user, in queue order, and the rest by arrival.
-func (q *Question) compete() (in, out []job.Ticket) {
+func (q *Input) compete() (in, out []job.Ticket) {
 	byAge := slices.Clone(q.Tickets)
 	slices.SortFunc(byAge, byArrival)
 	seen, holds := map[uint32]int{}, map[uint32]int{}
@@ -142,17 +142,17 @@ func (q *Question) compete() (in, out []job.Ticket) {
 }
 
 // beforeArrival compares what counts more than arrival: age above Patience, and how much the users hold.
-func (q *Question) beforeArrival(a, b job.Ticket, holds map[uint32]int) int {
+func (q *Input) beforeArrival(a, b job.Ticket, holds map[uint32]int) int {
 	if old, other := q.impatient(a), q.impatient(b); old || other {
 		return cmp.Compare(ordinal(other), ordinal(old))
 	}
 	return cmp.Compare(holds[a.UID], holds[b.UID])
 }
 
-func (q *Question) impatient(t job.Ticket) bool { return q.Now-t.Arrival > int64(Patience) }
+func (q *Input) impatient(t job.Ticket) bool { return q.Now-t.Arrival > int64(Patience) }
 
 // holds counts devices, not leases: several shares of one device count once.
-func (q *Question) holds(uid uint32) int {
+func (q *Input) holds(uid uint32) int {
 	return len(job.Owned(q.Held, uid, ""))
 }
 

@@ -13,7 +13,7 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 	ticket := func(id string, uid uint32, arrival int64) job.Ticket {
 		return job.Ticket{ID: id, UID: uid, Arrival: arrival, Devices: []gpu.UUID{"GPU-0"}, Count: 1}
 	}
-	q := Question{Boot: 100, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}},
+	q := Input{Boot: 100, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}},
 		Tickets: []job.Ticket{ticket("stopped", 1, 1), ticket("also", 1, 2), ticket("alive", 2, 3)}}
 	see := func(turn Turn, id string, boot int64) (Turn, string) {
 		q.Boot = boot

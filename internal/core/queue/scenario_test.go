@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) {
 }
 
 func play(t *testing.T, body string) {
-	s := &scenario{q: Question{Now: int64(1_800_000_000 * time.Second), Boot: int64(100 * time.Hour),
+	s := &scenario{q: Input{Now: int64(1_800_000_000 * time.Second), Boot: int64(100 * time.Hour),
 		Rooms: map[gpu.UUID]pick.Room{}, Ending: map[gpu.UUID]bool{}, Passed: map[string]bool{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}}
 	section, answers := "", 0
@@ -78,7 +78,7 @@ func play(t *testing.T, body string) {
 	}
 }
 
-type scenario struct{ q Question }
+type scenario struct{ q Input }
 
 // devices reads "0-2,5".
 func devices(list string) []gpu.UUID {

@@ -28,7 +28,7 @@ type Turn struct {
 // ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it is
 // next. The answer is that of Next with q.Passed as in the new Turn; turn.Next says since when the ticket is next.
 // alive are all tickets, of any scope: others are forgotten.
-func (t Turn) See(q Question, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
+func (t Turn) See(q Input, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
 	turn = t.clone(q, alive)
 	delete(turn.Passed, me)
 	for {
@@ -78,7 +78,7 @@ func (t Turn) reserve(w *walk, next string) {
 }
 
 // pass passes the ticket over, with all others of its user except me.
-func (t Turn) pass(q Question, next job.Ticket, me string) Turn {
+func (t Turn) pass(q Input, next job.Ticket, me string) Turn {
 	turn := t
 	turn.Next, turn.Passed = maps.Clone(t.Next), maps.Clone(t.Passed)
 	if turn.Passed == nil {
@@ -94,7 +94,7 @@ func (t Turn) pass(q Question, next job.Ticket, me string) Turn {
 }
 
 // Put returns the question with the passed tickets and reservations of the Turn.
-func (t Turn) Put(q Question) Question {
+func (t Turn) Put(q Input) Input {
 	q.Passed = map[string]bool{}
 	for key := range t.Passed {
 		q.Passed[key] = true
@@ -105,7 +105,7 @@ func (t Turn) Put(q Question) Question {
 
 // clone drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after reservations
 // that have lapsed.
-func (t Turn) clone(q Question, alive []job.Ticket) Turn {
+func (t Turn) clone(q Input, alive []job.Ticket) Turn {
 	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
 	for id, until := range t.Rest {
@@ -142,7 +142,7 @@ const clockSlack = time.Minute
 
 // plausible reports whether the rules can have made the reservation. All users can write the record, and a forged
 // reservation must keep devices no longer than a real one could.
-func (r Reservation) plausible(q Question, t job.Ticket) bool {
+func (r Reservation) plausible(q Input, t job.Ticket) bool {
 	if !(r.Price >= 1 && r.Price < tenth) || !validTime(r.Since, r.Seen) || !validTime(r.Seen, q.Boot) || r.Until < r.Since {
 		return false
 	}

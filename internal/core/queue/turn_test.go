@@ -12,8 +12,8 @@ import (
 
 // convoy is a machine with one free and one leased device, on which a ticket of uid 1 waits for both, and one of uid 2,
 // "small", for the free one. The first is older by age.
-func convoy(age time.Duration) Question {
-	q := Question{Now: int64(1_000_000 * time.Hour), Boot: int64(1000 * time.Hour),
+func convoy(age time.Duration) Input {
+	q := Input{Now: int64(1_000_000 * time.Hour), Boot: int64(1000 * time.Hour),
 		Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {}},
 		Held:  []job.Lease{{ID: "held", UID: 3, Devices: []gpu.UUID{"GPU-1"}, SinceBoot: int64(time.Hour)}}}
 	q.Tickets = []job.Ticket{
@@ -24,7 +24,7 @@ func convoy(age time.Duration) Question {
 }
 
 // until counts the time until the ticket may start.
-func until(t *testing.T, q Question, turn Turn, id string) (waited time.Duration) {
+func until(t *testing.T, q Input, turn Turn, id string) (waited time.Duration) {
 	t.Helper()
 	const step = time.Minute
 	for ; waited < 1000*time.Hour; waited += step {
@@ -121,7 +121,7 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 	if _, kept := turn.Reserved["1/wide"]; ok || !kept || len(turn.Reserved) != 1 {
 		t.Errorf("uid 1's reservation is taken over: %v, %+v", ok, turn)
 	}
-	q = Question{Boot: 100, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}}}
+	q = Input{Boot: 100, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}}}
 	for uid := range uint32(2) {
 		q.Tickets = append(q.Tickets, job.Ticket{ID: "same", UID: uid, Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
 	}
@@ -140,7 +140,7 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 func TestForgedTimes(t *testing.T) {
 	start := int64(time.Hour)
 	for _, at := range []int64{math.MinInt64, math.MinInt64 + start, -1, 0, start, start + 1, start + int64(Overdue), math.MaxInt64} {
-		q := Question{Boot: start, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {Whole: true}}}
+		q := Input{Boot: start, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {Whole: true}}}
 		for uid, id := range []string{"stopped", "polls"} {
 			q.Tickets = append(q.Tickets, job.Ticket{ID: id, UID: uint32(uid), Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
 		}

@@ -55,7 +55,7 @@ func TestGuess(t *testing.T) {
 	if next.Next["0/old"] != 1 || next.Passed["0/knows"] != 2 {
 		t.Errorf("lost: %+v", next)
 	}
-	next, _, _ = next.See(Question{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], Overdue)
+	next, _, _ = next.See(Input{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], Overdue)
 	if len(next.Unsure) != 1 || next.Unsure["0/old"] != 100 {
 		t.Errorf("remembered: %+v", next)
 	}

@@ -9,7 +9,7 @@ import (
 
 // walk goes through the tickets in order and collects the reservations of those that wait.
 type walk struct {
-	q         *Question
+	q         *Input
 	order     []candidate
 	held      map[gpu.UUID][]end // leases that block a device for the tickets
 	reached   map[string]bool    // by Ticket.Key: the tickets that do not start
@@ -35,7 +35,7 @@ type keep struct {
 	Reservation
 }
 
-func (q *Question) walk() *walk {
+func (q *Input) walk() *walk {
 	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}}
 	tickets, _ := q.compete()
 	for _, t := range tickets {
@@ -72,7 +72,7 @@ func (w *walk) next() (job.Ticket, bool) {
 // ignored reports leases that do not block the device for the scope's tickets: the lease that they wait in and its
 // parents, those outside the allocation of another scheduler, and sub-leases of a lease that counts, because they end
 // with it. A parent counts only if it is of the same user and has the device too.
-func (q *Question) ignored(l job.Lease, id gpu.UUID) bool {
+func (q *Input) ignored(l job.Lease, id gpu.UUID) bool {
 	scope := q.scope()
 	if scope.Allocation != "" && l.Allocation != scope.Allocation {
 		return true
@@ -87,7 +87,7 @@ func (q *Question) ignored(l job.Lease, id gpu.UUID) bool {
 }
 
 // scope is any of the tickets: all have the same Parent and Allocation.
-func (q *Question) scope() job.Ticket {
+func (q *Input) scope() job.Ticket {
 	if len(q.Tickets) == 0 {
 		return job.Ticket{}
 	}
@@ -95,7 +95,7 @@ func (q *Question) scope() job.Ticket {
 }
 
 // ancestors lists the lease and its parents.
-func (q *Question) ancestors(id string) []string {
+func (q *Input) ancestors(id string) []string {
 	var out []string
 	for id != "" && !slices.Contains(out, id) {
 		out = append(out, id)
@@ -109,7 +109,7 @@ func (q *Question) ancestors(id string) []string {
 }
 
 // endOf estimates the end of a lease. It is unknown for a lease that is past its end.
-func (q *Question) endOf(l job.Lease) end {
+func (q *Input) endOf(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
 	if l.Until > q.Boot {
 		e.certain = l.Until
@@ -121,7 +121,7 @@ func (q *Question) endOf(l job.Lease) end {
 }
 
 // devices lists those of the ticket that exist and that its owner may have now, each once.
-func (q *Question) devices(t job.Ticket) []gpu.UUID {
+func (q *Input) devices(t job.Ticket) []gpu.UUID {
 	out := make([]gpu.UUID, 0, len(t.Devices))
 	may := q.permitted(t)
 	for _, id := range t.Devices {
@@ -133,11 +133,11 @@ func (q *Question) devices(t job.Ticket) []gpu.UUID {
 }
 
 // Full reports whether the owner has so many devices that the ticket can get none, even free ones (Ticket.Max).
-func (q *Question) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.permitted(t)) }
+func (q *Input) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.permitted(t)) }
 
 // permitted reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the same
 // limit.
-func (q *Question) permitted(t job.Ticket) func(gpu.UUID) bool {
+func (q *Input) permitted(t job.Ticket) func(gpu.UUID) bool {
 	if t.Max <= 0 {
 		return func(gpu.UUID) bool { return true }
 	}

@@ -54,7 +54,7 @@ type stranger struct {
 
 // start is one start as the checks see it: the question, the job, and its devices.
 type start struct {
-	q    Question
+	q    Input
 	task *task
 	on   []gpu.UUID
 }
@@ -150,15 +150,15 @@ func (w *world) lapse() {
 }
 
 // question is the state that a waiter sees now.
-func (w *world) question() Question {
+func (w *world) question() Input {
 	q := w.bareQuestion()
 	q.Rooms = pick.Rooms(w.machine, q.Held, w.context(0))
 	return q
 }
 
 // bareQuestion is the question without the machine. Arrivals are of the wall clock.
-func (w *world) bareQuestion() Question {
-	q := Question{Now: birth + w.now, Boot: boot + w.now}
+func (w *world) bareQuestion() Input {
+	q := Input{Now: birth + w.now, Boot: boot + w.now}
 	for _, task := range w.waiting {
 		q.Tickets = append(q.Tickets, task.ticket)
 	}
@@ -221,7 +221,7 @@ func (w *world) arrive(uid uint32, spec job.Spec, lasts time.Duration, uses floa
 }
 
 // start claims devices as the waiter that is next does.
-func (w *world) start(q Question, started *task) {
+func (w *world) start(q Input, started *task) {
 	in := w.context(started.ticket.UID)
 	in.Kept = Kept(q, started.ticket.ID, started.ticket.UID)
 	plan, refusal := pick.Place(started.spec, w.machine, q.Held, in)

@@ -128,7 +128,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
-	q, err := o.readQuestion(cmd, args)
+	q, err := o.readRequest(cmd, args)
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}
@@ -142,9 +142,9 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	return p.conduct(cmd, s, o, show, err)
 }
 
-// readQuestion checks the flags and returns the sweep that they describe.
-func (o *sweepOptions) readQuestion(cmd *cobra.Command, args []string) (q *sweeper.Question, err error) {
-	q = &sweeper.Question{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
+// readRequest checks the flags and returns the sweep that they describe.
+func (o *sweepOptions) readRequest(cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
+	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
 	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (o *sweepOptions) readQuestion(cmd *cobra.Command, args []string) (q *sweep
 	return q, err
 }
 
-func (o *sweepOptions) readTimes(set func(string) bool, q *sweeper.Question) (err error) {
+func (o *sweepOptions) readTimes(set func(string) bool, q *sweeper.Request) (err error) {
 	if set("retry") {
 		if q.Retry.Times, q.Retry.Any, err = retries(o.retry); err != nil {
 			return err
@@ -204,7 +204,7 @@ type sweepPreview struct {
 }
 
 // previewSweep shows what would be run, and the devices that the first run would get now.
-func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Question, o *sweepOptions) error {
+func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Request, o *sweepOptions) error {
 	most := 4
 	if o.json {
 		most = 100

@@ -165,7 +165,7 @@ func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outc
 	}
 	fmt.Fprintf(w, "%s, in %s; results: %s\n", text, elapsed(spent), gpu.Clean(results))
 	for _, r := range out.Failures {
-		fmt.Fprintln(w, "  "+failedRun(r, s.Question.Grid.Names, s.Dir))
+		fmt.Fprintln(w, "  "+failedRun(r, s.Request.Grid.Names, s.Dir))
 	}
 	if more := c.Failed - len(out.Failures); more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)

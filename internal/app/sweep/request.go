@@ -26,8 +26,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Question is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
-type Question struct {
+// Request is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
+type Request struct {
 	Schema  string        `json:"schema"` // "gpuard.sweep-question/1"
 	Grid    core.Grid     `json:"grid"`
 	Command []string      `json:"command"` // templates; empty where Grid has the commands
@@ -41,11 +41,11 @@ type Question struct {
 	Grace   time.Duration `json:"grace_ns"` // between SIGTERM and SIGKILL
 }
 
-const questionSchema = "gpuard.sweep-question/1"
+const requestSchema = "gpuard.sweep-question/1"
 
 // same reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
-func (q *Question) same(other *Question) bool {
-	key := func(q *Question) []byte {
+func (q *Request) same(other *Request) bool {
+	key := func(q *Request) []byte {
 		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
 		return b
 	}
@@ -54,9 +54,9 @@ func (q *Question) same(other *Question) bool {
 
 // Sweep is a question with its folder, which this process has locked.
 type Sweep struct {
-	Dir      string // absolute
-	Question *Question
-	Resumed  bool // something was done before
+	Dir     string // absolute
+	Request *Request
+	Resumed bool // something was done before
 
 	fresh bool // the folder was made by this call
 
@@ -69,15 +69,15 @@ type Sweep struct {
 
 // Files in the folder of a sweep.
 const (
-	questionFile = "sweep.json"
-	journalFile  = "journal"
-	lockFile     = "lock"
+	requestFile = "sweep.json"
+	journalFile = "journal"
+	lockFile    = "lock"
 )
 
 // Begin opens the folder for a question, or a new one with a number where dir is "". A folder of the same question is
 // resumed.
-func Begin(host *machine.Host, q *Question, dir string, busy func()) (*Sweep, error) {
-	q.Schema = questionSchema
+func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, error) {
+	q.Schema = requestSchema
 	if q.Machine = host.Machine; host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {
 		q.Machine, _ = filepath.Abs(host.Machine)
 	}
@@ -109,9 +109,9 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := readQuestion(dir)
+	q, err := readRequest(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, questionFile)}
+		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, requestFile)}
 	}
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 }
 
 // check finds out before anything is leased whether the commands can be made and are there.
-func check(q *Question) (*core.Command, error) {
+func check(q *Request) (*core.Command, error) {
 	command, err := core.Parse(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func check(q *Question) (*core.Command, error) {
 }
 
 // find is the program of a command, which runs in the sweep's own folder.
-func find(q *Question, name string) (string, error) {
+func find(q *Request, name string) (string, error) {
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		path, err := launch.Find(filepath.Join(q.Folder, name))
 		return path, err
@@ -206,24 +206,24 @@ func guarded(dir string) error {
 	return nil
 }
 
-func readQuestion(dir string) (*Question, error) {
-	data, err := files.Named(filepath.Join(dir, questionFile), largest)
+func readRequest(dir string) (*Request, error) {
+	data, err := files.Named(filepath.Join(dir, requestFile), largest)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, questionFile), err)
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
-	q := &Question{}
+	q := &Request{}
 	if err := json.Unmarshal(data, q); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, questionFile), err)
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
-	if q.Schema != questionSchema {
-		return nil, fmt.Errorf("cannot read %s: it is of another gpuard (schema %q, not %q)", filepath.Join(dir, questionFile), q.Schema, questionSchema)
+	if q.Schema != requestSchema {
+		return nil, fmt.Errorf("cannot read %s: it is of another gpuard (schema %q, not %q)", filepath.Join(dir, requestFile), q.Schema, requestSchema)
 	}
 	return q, nil
 }
 
 // open locks the folder and reads what was done.
-func open(host *machine.Host, q *Question, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Dir: dir, Question: q, fresh: fresh, host: host, command: command}
+func open(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
+	s := &Sweep{Dir: dir, Request: q, fresh: fresh, host: host, command: command}
 	if err := s.write(busy); err != nil {
 		s.Close()
 		return nil, err
@@ -236,13 +236,13 @@ func (s *Sweep) write(busy func()) (err error) {
 	if err != nil {
 		return err
 	}
-	old, err := readQuestion(s.Dir)
+	old, err := readRequest(s.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && foreign(entries):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
-	case err == nil && !old.same(s.Question):
+	case err == nil && !old.same(s.Request):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
 	}
 	if s.lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
@@ -251,13 +251,13 @@ func (s *Sweep) write(busy func()) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
 		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
 	}
-	return journal.Replace(filepath.Join(s.Dir, questionFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Question) })
+	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
 }
 
 // foreign: a folder that a sweep made has its lock first.
 func foreign(entries []os.DirEntry) bool {
 	for _, e := range entries {
-		if e.Name() != lockFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+questionFile) {
+		if e.Name() != lockFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
 			return true
 		}
 	}
@@ -265,7 +265,7 @@ func foreign(entries []os.DirEntry) bool {
 }
 
 // words is a question for people.
-func (q *Question) words() string {
+func (q *Request) words() string {
 	text := fmt.Sprintf("%d runs", q.Grid.Len())
 	if len(q.Command) > 0 {
 		text += " of " + strings.Join(q.Command, " ")
@@ -275,7 +275,7 @@ func (q *Question) words() string {
 
 // history reads what was done.
 func (s *Sweep) history() (err error) {
-	s.state = core.NewState(s.Question.Grid.Len(), s.Question.Retry)
+	s.state = core.NewState(s.Request.Grid.Len(), s.Request.Retry)
 	if s.journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
 		err = s.journal.Mend()
 	}
