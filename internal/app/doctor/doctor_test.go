@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,7 +112,7 @@ func TestOwners(t *testing.T) {
 // TestBare: of a machine file, keys that gpuard does not know stay out of an archive, and the machine itself stays as
 // it was.
 func TestBare(t *testing.T) {
-	extra := func() gpu.Extra { return gpu.Extra{"site": []byte(`"hush"`)} }
+	extra := func() map[string]json.RawMessage { return map[string]json.RawMessage{"site": []byte(`"hush"`)} }
 	m, err := gpu.Invent("demo:2xA100-80GB")
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ type Explanation struct {
 	Machine gpu.Machine `json:"-"`
 }
 
-// reach is one way for programs to reach devices.
-type reach struct {
+// runtime is one way for programs to reach devices.
+type runtime struct {
 	name    string // the word of --runtime
 	label   string // as in visible.Entry, tinygrad with its version
 	vendors []gpu.Vendor
@@ -32,9 +32,9 @@ type reach struct {
 	read    func(visible.Env, gpu.Machine) visible.View
 }
 
-// reaches lists the runtimes; version is that of tinygrad, "" for the newest.
-func reaches(version string) []reach {
-	return []reach{
+// runtimes lists the runtimes; version is that of tinygrad, "" for the newest.
+func runtimes(version string) []runtime {
+	return []runtime{
 		{"cuda", "cuda", []gpu.Vendor{gpu.NVIDIA}, true, visible.CUDA},
 		{"hip", "hip", []gpu.Vendor{gpu.AMD}, true, visible.HIP},
 		{"opencl", "opencl", []gpu.Vendor{gpu.AMD}, false, visible.OpenCL},
@@ -51,20 +51,20 @@ func tinygrad(vendor gpu.Vendor, version string) func(visible.Env, gpu.Machine) 
 }
 
 // chosen finds what --runtime names; nothing named is nil.
-func chosen(runtime string) ([]reach, error) {
-	if runtime == "" {
+func chosen(asked string) ([]runtime, error) {
+	if asked == "" {
 		return nil, nil
 	}
-	name, version, versioned := strings.Cut(runtime, ":")
+	name, version, versioned := strings.Cut(asked, ":")
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	all := reaches(version)
-	out := slices.DeleteFunc(slices.Clone(all), func(r reach) bool { return r.name != name })
+	all := runtimes(version)
+	out := slices.DeleteFunc(slices.Clone(all), func(r runtime) bool { return r.name != name })
 	if len(out) == 0 || versioned && name != "tinygrad" {
 		var names []string
 		for _, r := range all {
 			names = append(names, r.name)
 		}
-		return nil, exit.Usagef("cannot explain the runtime %q: write one of %s; tinygrad:0.11 is tinygrad of that version", gpu.Clean(runtime), strings.Join(slices.Compact(names), ", "))
+		return nil, exit.Usagef("cannot explain the runtime %q: write one of %s; tinygrad:0.11 is tinygrad of that version", gpu.Clean(asked), strings.Join(slices.Compact(names), ", "))
 	}
 	return out, nil
 }
@@ -167,13 +167,13 @@ func servers(host *machine.Host, env visible.Env, pid int) visible.Env {
 
 // see reads env for each runtime that was asked for, else for the native one of each vendor that the machine has.
 // It returns those runtimes. Each counts from 0.
-func (x *Explanation) see(asked []reach, env visible.Env, inside gpu.Machine) []reach {
+func (x *Explanation) see(asked []runtime, env visible.Env, inside gpu.Machine) []runtime {
 	has := func(v gpu.Vendor) bool {
 		return slices.ContainsFunc(x.Machine.Devices, func(d gpu.Device) bool { return d.Vendor == v })
 	}
-	used := slices.DeleteFunc(slices.Clone(asked), func(r reach) bool { return !slices.ContainsFunc(r.vendors, has) })
+	used := slices.DeleteFunc(slices.Clone(asked), func(r runtime) bool { return !slices.ContainsFunc(r.vendors, has) })
 	if len(asked) == 0 {
-		used = slices.DeleteFunc(reaches(""), func(r reach) bool { return !r.native || !has(r.vendors[0]) })
+		used = slices.DeleteFunc(runtimes(""), func(r runtime) bool { return !r.native || !has(r.vendors[0]) })
 	}
 	if len(asked) > 0 && len(used) == 0 && len(x.Machine.Devices) > 0 {
 		x.note(visible.CodeNoVendor, "this machine has no GPU that --runtime %s could show", asked[0].name)

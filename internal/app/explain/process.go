@@ -31,7 +31,7 @@ type examined struct {
 }
 
 // explainProcess fills x for a process id or a lease id.
-func explainProcess(host *machine.Host, x *Explanation, target string, asked []reach) error {
+func explainProcess(host *machine.Host, x *Explanation, target string, asked []runtime) error {
 	pid, lease, err := registry.Target(host, "explain", target, x.Machine)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func belongs(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env)
 }
 
 // compare holds what the process sees against what its lease has, for the vendors that were read.
-func (x *Explanation) compare(l *job.Lease, used []reach) {
+func (x *Explanation) compare(l *job.Lease, used []runtime) {
 	matches := true
 	seen := func(id gpu.UUID) bool {
 		return slices.ContainsFunc(x.Visible, func(e visible.Entry) bool { return e.UUID == id })
@@ -215,7 +215,7 @@ func (x *Explanation) compare(l *job.Lease, used []reach) {
 	}
 	for _, id := range l.Devices {
 		d, _, ok := x.Machine.Find(id)
-		read := ok && slices.ContainsFunc(used, func(r reach) bool { return slices.Contains(r.vendors, d.Vendor) })
+		read := ok && slices.ContainsFunc(used, func(r runtime) bool { return slices.Contains(r.vendors, d.Vendor) })
 		if read && !seen(id) {
 			matches = false
 			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.where(id))

@@ -201,7 +201,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 			return nil, err
 		}
 	}
-	if err := store.Create(path); err != nil {
+	if err := store.CreateFolder(path); err != nil {
 		return nil, h.FolderError(path, err)
 	}
 	if f, err = store.Open(path, others, deadline); err != nil {

@@ -14,10 +14,10 @@ import (
 // driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a
 // lease.
 func (s *supervision) driverErrors(ctx context.Context, l *Launch) <-chan gpu.Event {
-	if l.held == nil || !s.host.Hardware() {
+	if l.claimed == nil || !s.host.Hardware() {
 		return nil
 	}
-	return s.host.WatchErrors(ctx, l.held.Machine, l.Plan.UUIDs(), l.held.Held.Lease.Since)
+	return s.host.WatchErrors(ctx, l.claimed.Machine, l.Plan.UUIDs(), l.claimed.Held.Lease.Since)
 }
 
 // sayError says an error, each code once for a device: a program that fails in a loop makes thousands.
@@ -25,7 +25,7 @@ func (s *supervision) sayError(l *Launch, e gpu.Event) {
 	once := gpu.Event{Device: e.Device, XID: gpu.XID{Code: e.XID.Code}}
 	if !slices.Contains(s.heard, once) {
 		s.heard = append(s.heard, once)
-		s.host.Say(machine.ErrorText(l.held.Machine, e))
+		s.host.Say(machine.ErrorText(l.claimed.Machine, e))
 	}
 }
 

@@ -25,11 +25,11 @@ import (
 func (s *supervision) holdReference(l *Launch) error {
 	// The daemon of MPS ends with the last lease that needs it, and would under the next start: such a lease begins
 	// anew.
-	if s.care.Retries == 0 && s.care.Restart == job.NoRestart || l.held == nil || l.Plan.Quota == job.MPS {
+	if s.care.Retries == 0 && s.care.Restart == job.NoRestart || l.claimed == nil || l.Plan.Quota == job.MPS {
 		return nil
 	}
 	var err error
-	s.kept, err = l.held.Held.Keep()
+	s.kept, err = l.claimed.Held.Keep()
 	return err
 }
 
@@ -41,13 +41,13 @@ func (s *supervision) drop(l *Launch) {
 	}
 	_ = s.kept.Close()
 	s.kept = nil
-	_, _ = l.held.Folder.End(l.held.Held.Lease, l.held.Held.Lease.Boot) // a lease without a lock is over
+	_, _ = l.claimed.Folder.End(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot) // a lease without a lock is over
 }
 
 // onceMore is another start with the lease of the one before; why says what speaks against it.
 func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, why string) {
 	switch {
-	case l.held == nil:
+	case l.claimed == nil:
 		return nil, ""
 	case s.kept == nil:
 		return nil, "its share goes through MPS, whose daemon begins anew"
@@ -63,7 +63,7 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 	if err != nil {
 		return nil, err.Error()
 	}
-	lease, err := l.held.Folder.Entrust(l.held.Held.Lease, os.Getpid(), self.Start, 0)
+	lease, err := l.claimed.Folder.Entrust(l.claimed.Held.Lease, os.Getpid(), self.Start, 0)
 	switch {
 	case errors.Is(err, store.ErrReleased):
 		return nil, fmt.Sprintf("lease %s was released", l.Lease)
@@ -71,7 +71,7 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 		return nil, err.Error()
 	}
 	again := *l
-	again.held.Held.Lease, again.held.Held.Lock = lease, s.kept
+	again.claimed.Held.Lease, again.claimed.Held.Lock = lease, s.kept
 	s.kept = nil
 	return &again, ""
 }
@@ -124,18 +124,18 @@ func rest(ctx context.Context, pause time.Duration) bool {
 // remains returns the processes that still hold the lease of a command that has ended. The holder records them or
 // removes the lease; if it does neither, it was killed.
 func (s *supervision) remains(l *Launch) []job.Blocker {
-	if l.held == nil {
+	if l.claimed == nil {
 		return nil
 	}
 	const patience = time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		lease, found := l.held.Folder.Own(l.Lease)
+		lease, found := l.claimed.Folder.Own(l.Lease)
 		if !found {
 			return nil
 		}
 		if over := time.Now().After(end); lease.Ended || over {
 			if !lease.Ended {
-				lease = registry.Unattended(s.host, l.held.Folder, lease, true)
+				lease = registry.Unattended(s.host, l.claimed.Folder, lease, true)
 			}
 			return slices.DeleteFunc(slices.Clone(lease.HeldBy), func(b job.Blocker) bool { return !s.host.Proc.Alive(b.PID, b.Start) })
 		}

@@ -8,7 +8,7 @@ import (
 // afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the
 // command again.
 func (l *Launch) afterlife() []string {
-	if l.held.Held.Lease.Kept == nil {
+	if l.claimed.Held.Lease.Kept == nil {
 		return nil
 	}
 	s, err := l.host.Proc.Stat(l.parent)

@@ -100,11 +100,11 @@ func (l *Launch) gather() error {
 		l.meeting = kept
 	}
 	var m gpu.Machine
-	if l.held != nil {
-		m = l.held.Machine
+	if l.claimed != nil {
+		m = l.claimed.Machine
 	}
 	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, JSON: r.JSON, Members: members(host, l.spec, l.Plan, m)}
-	if r.Own && l.held != nil {
+	if r.Own && l.claimed != nil {
 		l.narrow(crew, m)
 	}
 	crew.ShareThreads(host.Env, allowed())

@@ -199,14 +199,14 @@ func possibleSenders(l *Launch) string {
 
 // blame finds a fault of the machine that happened while the command ran.
 func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broken []gpu.UUID) {
-	if l.held == nil || !s.host.Hardware() {
+	if l.claimed == nil || !s.host.Hardware() {
 		return "", nil
 	}
 	after, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
-	return health.Blame(l.held.Machine, after, l.Plan.UUIDs(), l.held.Held.Lease.Since, time.Now())
+	return health.Blame(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
 }
 
 func bytesOf(n int64) *gpu.Bytes { return new(gpu.Bytes(n)) }

@@ -27,15 +27,15 @@ import (
 
 // Launch is a job about to start: its lease is held, and nothing can be refused any more.
 type Launch struct {
-	Plan  job.Plan
-	Lease string // "" for a job without a device
-	path  string
-	argv  []string
-	env   []string
-	open  map[int]bool // descriptors that the command gets; nil all
-	held  *claim.Decision
-	host  *machine.Host
-	spec  job.Spec
+	Plan    job.Plan
+	Lease   string // "" for a job without a device
+	path    string
+	argv    []string
+	env     []string
+	open    map[int]bool // descriptors that the command gets; nil all
+	claimed *claim.Decision
+	host    *machine.Host
+	spec    job.Spec
 
 	log       *logfile.Log // that the output goes to; nil: none
 	oversight *Oversight   // nil: not verified
@@ -115,7 +115,7 @@ func (l *Launch) lease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.held, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
+	l.claimed, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
 	l.env = host.Unmasked().With(vars)
 	return nil
 }
@@ -123,23 +123,23 @@ func (l *Launch) lease(ctx context.Context) error {
 // Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It
 // returns only if that fails, and then the lease is free.
 func (l *Launch) Exec() error {
-	if l.held == nil {
+	if l.claimed == nil {
 		l.keepPort(true)
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
 	}
-	if l.held.Machine.Stuck {
+	if l.claimed.Machine.Stuck {
 		return l.runAsChild()
 	}
-	fd, err := launch.Inherit(l.held.Held.Lock)
+	fd, err := launch.Inherit(l.claimed.Held.Lock)
 	switch {
 	case err != nil:
 	case launch.CanHold():
-		err = launch.StartHolder(fd, l.held.Watch, slices.Concat([]string{l.held.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
+		err = launch.StartHolder(fd, l.claimed.Watch, slices.Concat([]string{l.claimed.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
 	case l.spec.Timeout > 0:
 		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
 	}
 	if err == nil {
-		_ = l.held.Watch.Close()
+		_ = l.claimed.Watch.Close()
 		err = l.verifier(os.Getpid())
 	}
 	if err == nil {
@@ -152,9 +152,9 @@ func (l *Launch) Exec() error {
 
 // release gives the lease back.
 func (l *Launch) release() {
-	if l.held != nil {
-		_ = l.held.Folder.Release(l.held.Held.Lease, l.held.Held.Lease.Boot)
-		_ = l.held.Held.Lock.Close()
+	if l.claimed != nil {
+		_ = l.claimed.Folder.Release(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot)
+		_ = l.claimed.Held.Lock.Close()
 	}
 }
 
@@ -177,17 +177,17 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
 	l.keepPort(true)
 	defer l.keepPort(false)
-	if l.held == nil {
+	if l.claimed == nil {
 		return c.Start()
 	}
 	var err error
-	if c.Keep, err = launch.Inherit(l.held.Held.Lock); err != nil {
+	if c.Keep, err = launch.Inherit(l.claimed.Held.Lock); err != nil {
 		l.release()
 		return nil, err
 	}
 	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
 	child, err := c.Start()
-	l.held.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
+	l.claimed.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
 	if err != nil {
 		l.release()
 	}
@@ -200,26 +200,26 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	if err != nil {
 		return err
 	}
-	lease, err := l.held.Folder.Entrust(l.held.Held.Lease, child.PID(), s.Start, most)
+	lease, err := l.claimed.Folder.Entrust(l.claimed.Held.Lease, child.PID(), s.Start, most)
 	switch {
 	case errors.Is(err, store.ErrReleased):
 		l.host.Say(fmt.Sprintf("lease %s was released while its command started", l.Lease))
 	case err != nil:
 		l.host.Say(err.Error()) // the lease is held all the same
 	}
-	l.held.Held.Lease = lease
+	l.claimed.Held.Lease = lease
 	until := "0" // gpuard sees to it
 	if most == 0 {
 		until = l.until()
 	}
-	if err := child.Hold(keep, l.held.Held.Lock, l.held.Folder.Path, l.Lease, until); err != nil {
+	if err := child.Hold(keep, l.claimed.Held.Lock, l.claimed.Folder.Path, l.Lease, until); err != nil {
 		return err
 	}
 	switch {
-	case !l.held.Machine.Stuck:
+	case !l.claimed.Machine.Stuck:
 		return l.verifier(child.PID())
 	case l.oversight != nil:
-		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.held.Machine, l.held.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
+		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
 	}
 	return nil
 }

@@ -96,14 +96,14 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 		if next == nil && s.service.ended != nil {
 			s.endCommand(child) // processes that a service leaves behind end with it
 		}
-		if next == nil || next.held != l.held {
+		if next == nil || next.claimed != l.claimed {
 			s.drop(l)
 		}
 		if next == nil {
 			s.done.HeldBy = s.remains(l)
 		}
-		if l.held != nil && (next == nil || next.held != l.held) {
-			_ = l.held.Folder.Close()
+		if l.claimed != nil && (next == nil || next.claimed != l.claimed) {
+			_ = l.claimed.Folder.Close()
 		}
 		if next == nil {
 			return child, nil
@@ -170,8 +170,8 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var moves <-chan move
-	if s.seek != nil && l.held != nil {
-		moves = s.seek(watching, l.held.Held.Lease)
+	if s.seek != nil && l.claimed != nil {
+		moves = s.seek(watching, l.claimed.Held.Lease)
 	}
 	heard := s.driverErrors(watching, l)
 	over, quiet := after(s.left)

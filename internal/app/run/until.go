@@ -9,5 +9,5 @@ func (l *Launch) until() string {
 	if l.spec.Timeout <= 0 {
 		return "0"
 	}
-	return strconv.FormatInt(l.held.Held.Lease.Due(l.spec.Timeout), 10)
+	return strconv.FormatInt(l.claimed.Held.Lease.Due(l.spec.Timeout), 10)
 }

@@ -28,7 +28,7 @@ func (l *Launch) verifier(pid int) error {
 		return nil
 	}
 	var leased []string
-	for _, id := range l.held.Held.Lease.Devices {
+	for _, id := range l.claimed.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}
 	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))

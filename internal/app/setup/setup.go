@@ -93,7 +93,7 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	}
 	r := report(w, steps, true)
 	if r.leases(w.Leases) {
-		if err := store.Create(w.Leases); err != nil {
+		if err := store.CreateFolder(w.Leases); err != nil {
 			return Report{}, err
 		}
 	}

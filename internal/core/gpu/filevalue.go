@@ -29,7 +29,7 @@ type key struct {
 // record is an object. Unknown keys are kept in extra, unless that is nil.
 type record struct {
 	keys  []key
-	extra *Extra
+	extra *extraKeys
 }
 
 func (o record) read(d *document, n *node, path string) error {
@@ -58,7 +58,7 @@ func (o record) read(d *document, n *node, path string) error {
 			continue
 		}
 		if *o.extra == nil {
-			*o.extra = Extra{}
+			*o.extra = extraKeys{}
 		}
 		var raw bytes.Buffer
 		if err := json.Compact(&raw, d.data[m.value.begin:m.value.end]); err != nil {

@@ -27,6 +27,9 @@ const (
 	Ascend Vendor = "ascend"
 )
 
+// Vendors are all of them, in the order in which devices are listed.
+func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
+
 // Machine is all devices, their processes and readings at one moment. It is a plain value.
 type Machine struct {
 	Taken     time.Time // when the readings were made
@@ -37,11 +40,11 @@ type Machine struct {
 	Processes []Process // on any device, in any order
 	Problems  []string  // what could not be read, in plain words; the other devices are still listed
 	Stuck     bool      // a driver call of this reading still blocks a thread of this process; not recorded
-	Extra     Extra     // unknown keys of a machine file, kept for Encode
+	Extra     extraKeys // unknown keys of a machine file, kept for Encode
 }
 
-// Extra holds keys of a recorded file that this version does not know.
-type Extra map[string]json.RawMessage
+// extraKeys holds keys of a recorded file that this version does not know.
+type extraKeys = map[string]json.RawMessage
 
 // Device is one whole GPU. Every pointer is an optional reading: nil means absent, which is not zero.
 type Device struct {
@@ -83,7 +86,7 @@ type Device struct {
 	Links          []Link // by position in Machine.Devices; nil absent
 	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
 	Unlisted       string // why its processes could not be listed; "" when they were, or were not asked for
-	Extra          Extra
+	Extra          extraKeys
 }
 
 // RemappedRows are the row remapping counters of Ampere and later.
@@ -124,7 +127,7 @@ type MIGDevice struct {
 	ComputeInstance int
 	MemoryTotal     *Bytes
 	MemoryUsed      *Bytes
-	Extra           Extra
+	Extra           extraKeys
 }
 
 // Kind says how a process uses a device.
@@ -151,7 +154,7 @@ type Process struct {
 	State     string    // one letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process
 	Cgroup    string
 	Container string // container id, "" outside containers
-	Extra     Extra
+	Extra     extraKeys
 }
 
 // What selects the parts of a machine to read; parts are combined with |.

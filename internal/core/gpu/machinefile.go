@@ -95,7 +95,7 @@ func (d *Device) file() record {
 		{"index", true, number[int]{into: &d.Index, high: 4095}},
 		{"uuid", true, identifier(&d.UUID)},
 		{"name", true, text[string]{into: &d.Name, filled: true, want: "the model's name"}},
-		{"vendor", true, oneOf(&d.Vendor, true, NVIDIA, AMD, Intel, Ascend)},
+		{"vendor", true, oneOf(&d.Vendor, true, Vendors()...)},
 		{"pci", true, text[string]{into: &d.PCI, tidy: tidyPCI, want: "a PCI address such as 0000:17:00.0"}},
 		{"minor", true, integer(&d.Minor, 0, 1<<20)},
 		{"memory_total", true, memory(&d.MemoryTotal)},

@@ -53,7 +53,7 @@ func full(t *testing.T) Machine {
 	m.Taken = time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
 	m.Source = "file"
 	m.Problems = []string{"GPU 1: no answer within 5 s"}
-	m.Extra = Extra{"site": json.RawMessage(`{"room":"<b>&"}`)}
+	m.Extra = extraKeys{"site": json.RawMessage(`{"room":"<b>&"}`)}
 	d := &m.Devices[0]
 	d.Utilization, d.TempMargin, d.ClockMemory = new(0.25), new(50), new(1593)
 	d.ClockEvents = []string{"sw_power_cap"}
@@ -62,11 +62,11 @@ func full(t *testing.T) Machine {
 	d.ECCCorrected, d.Problem, d.Unlisted = new(int64(7)), "GPU is lost", "cannot list its processes"
 	d.XIDs = []XID{{Code: 79, At: m.Taken, PID: 12, Source: "nvml"}, {Code: 13}}
 	d.Drained = "the fan is broken (root, since 2 Jan 03:04)"
-	d.Extra = Extra{"fan": json.RawMessage(`[1,null]`)}
-	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, Extra{"a": json.RawMessage(`1.0e1`)}
+	d.Extra = extraKeys{"fan": json.RawMessage(`[1,null]`)}
+	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, extraKeys{"a": json.RawMessage(`1.0e1`)}
 	m.Processes = []Process{{
 		PID: 7, GPU: d.MIG[1].UUID, Memory: new(Bytes(5)), User: "bob", Command: "x", Kind: BothKinds, UID: new(uint32(0)),
-		Start: 99, Started: m.Taken, State: "S", Cgroup: "/c", Container: "id", Extra: Extra{"k": json.RawMessage(`"v"`)},
+		Start: 99, Started: m.Taken, State: "S", Cgroup: "/c", Container: "id", Extra: extraKeys{"k": json.RawMessage(`"v"`)},
 	}}
 	return m
 }

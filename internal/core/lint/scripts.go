@@ -39,7 +39,7 @@ func Expand(f File, read func(text string) (File, error)) File {
 			continue
 		}
 		count++
-		unmask(s.Value, inner.Steps)
+		restoreExpressions(s.Value, inner.Steps)
 		for _, step := range inner.Steps {
 			out.Steps = append(out.Steps, s.place(step, count))
 		}

@@ -124,11 +124,10 @@ func inOrder(a, b *unit) int {
 }
 
 func vendorRank(v gpu.Vendor) int {
-	known := []gpu.Vendor{gpu.NVIDIA, gpu.AMD, gpu.Intel, gpu.Ascend}
-	if i := slices.Index(known, v); i >= 0 {
+	if i := slices.Index(gpu.Vendors(), v); i >= 0 {
 		return i
 	}
-	return len(known)
+	return len(gpu.Vendors())
 }
 
 // slice is the number of the slice, -1 for the whole GPU, which comes first.

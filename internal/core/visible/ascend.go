@@ -67,7 +67,7 @@ func (r *ascendReader) apply() []*gpu.Device {
 			if slices.Contains(chosen, r.devices[n]) {
 				r.add(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
 			}
-			r.add(codeOpen, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoted(entry), rest(tokens, i))
+			r.add(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoted(entry), rest(tokens, i))
 			return chosen
 		}
 		chosen, last = append(chosen, r.devices[n]), n

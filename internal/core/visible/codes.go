@@ -4,37 +4,37 @@ import "slices"
 
 // Codes of notes. They are part of the JSON output: add, never rename.
 const (
-	codeEmpty       = "empty-list"
-	codeIndex       = "invalid-index"
-	codeNotNumber   = "not-a-number"
-	codeUnknownUUID = "unknown-uuid"
-	codeAmbiguous   = "ambiguous-uuid"
-	codeMixed       = "mixed-forms"
-	codeDuplicate   = "duplicate"
-	codeJunk        = "junk-ignored"
-	codeRange       = "range"
-	codeSeparator   = "separator"
-	codeWord        = "container-word"
-	codeQuotes      = "quotes"
-	codeFirstSlice  = "mig-first-slice"
-	codeOneSlice    = "mig-one-slice"
-	codeNoSlice     = "mig-no-slice"
-	codeFastest     = "fastest-first-guess"
-	codeOrder       = "device-order-unknown"
-	codeProblem     = "device-problem"
-	codeLimit       = "entries-ignored"
-	codeFiltered    = "filtered-twice"
-	codeHIPCUDA     = "hip-reads-cuda"
-	codeNoMask      = "no-mask"
-	codeSkipped     = "entry-skipped"
-	codeTile        = "tile-ignored"
-	codeSelector    = "selector-invalid"
-	codeProgramEnds = "program-fails"
-	codeOtherName   = "other-variable"
-	codeTwice       = "variable-twice"
-	codeOpen        = "undocumented"
-	codeSlurm       = "slurm-no-gpus"
-	codeSlurmList   = "slurm-list"
+	codeEmpty        = "empty-list"
+	codeIndex        = "invalid-index"
+	codeNotNumber    = "not-a-number"
+	codeUnknownUUID  = "unknown-uuid"
+	codeAmbiguous    = "ambiguous-uuid"
+	codeMixed        = "mixed-forms"
+	codeDuplicate    = "duplicate"
+	codeJunk         = "junk-ignored"
+	codeRange        = "range"
+	codeSeparator    = "separator"
+	codeWord         = "container-word"
+	codeQuotes       = "quotes"
+	codeFirstSlice   = "mig-first-slice"
+	codeOneSlice     = "mig-one-slice"
+	codeNoSlice      = "mig-no-slice"
+	codeFastest      = "fastest-first-guess"
+	codeOrder        = "device-order-unknown"
+	codeProblem      = "device-problem"
+	codeLimit        = "entries-ignored"
+	codeFiltered     = "filtered-twice"
+	codeHIPCUDA      = "hip-reads-cuda"
+	codeNoMask       = "no-mask"
+	codeSkipped      = "entry-skipped"
+	codeTile         = "tile-ignored"
+	codeSelector     = "selector-invalid"
+	codeProgramEnds  = "program-fails"
+	codeOtherName    = "other-variable"
+	codeTwice        = "variable-twice"
+	codeUndocumented = "undocumented"
+	codeSlurm        = "slurm-no-gpus"
+	codeSlurmList    = "slurm-list"
 
 	codeSlurmRelative  = "slurm-relative"
 	codeMPS            = "mps-numbers"
@@ -63,7 +63,7 @@ const (
 // Doubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
 func (n Note) Doubtful() bool {
 	return slices.Contains([]string{
-		codeOpen, codeFastest, codeOrder, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList,
+		codeUndocumented, codeFastest, codeOrder, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList,
 	}, n.Code)
 }
 
@@ -98,7 +98,7 @@ func Codes() []Note {
 		{codeProgramEnds, "the value makes the program fail"},
 		{codeOtherName, "this version reads another variable"},
 		{codeTwice, "the variable is in the environment twice; the first counts"},
-		{codeOpen, "not documented: drivers may differ"},
+		{codeUndocumented, "not documented: drivers may differ"},
 		{codeSlurm, "the Slurm job has no GPU variables"},
 		{codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
 		{codeSlurmRelative, "the numbers of a Slurm job count within the GPUs that it was given"},

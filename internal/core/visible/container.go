@@ -100,7 +100,7 @@ func (r *containerReader) apply(value string, set bool) []choice {
 	var chosen []choice
 	for _, entry := range entries {
 		if strings.EqualFold(entry, "all") {
-			r.add(codeOpen, "only the older runtime reads %s as all; write it in small letters", quoted(entry))
+			r.add(codeUndocumented, "only the older runtime reads %s as all; write it in small letters", quoted(entry))
 			return r.all()
 		}
 		c, ok := r.entry(entry)
@@ -144,14 +144,14 @@ func (r *containerReader) entry(s string) (choice, bool) {
 			return r.whole(i)
 		}
 		if d.PCI != "" && samePCI(d.PCI, s) {
-			r.add(codeOpen, "only the older runtime reads the address %s; an identifier is understood by both", quoted(s))
+			r.add(codeUndocumented, "only the older runtime reads the address %s; an identifier is understood by both", quoted(s))
 			return r.whole(i)
 		}
 		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return strings.EqualFold(string(m.UUID), s) }); ok {
 			return c, true
 		}
 		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return "MIG-"+string(d.UUID)+"/"+instancePath(m) == s }); ok {
-			r.add(codeOpen, "%s is the older form of MIG identifiers, which the older runtime refuses with newer drivers; write %s", quoted(s), c.mig.UUID)
+			r.add(codeUndocumented, "%s is the older form of MIG identifiers, which the older runtime refuses with newer drivers; write %s", quoted(s), c.mig.UUID)
 			return c, true
 		}
 	}
@@ -164,7 +164,7 @@ func (r *containerReader) whole(n int) (choice, bool) {
 	}
 	d := r.devices[n]
 	if d.UsesMIG() {
-		r.add(codeOpen, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
+		r.add(codeUndocumented, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
 	}
 	return choice{dev: d}, true
 }
@@ -194,7 +194,7 @@ func (r *containerReader) fails(entry string) {
 	switch {
 	case short:
 		r.add(codeContainerFails, "%s is only the beginning of an identifier; the container does not start: write the whole identifier", quoted(entry))
-		r.add(codeOpen, "NVIDIA's page shows a shortened identifier, the source of both runtimes wants all of it")
+		r.add(codeUndocumented, "NVIDIA's page shows a shortened identifier, the source of both runtimes wants all of it")
 	case len(r.devices) == 0:
 		r.add(codeContainerFails, "%s names no NVIDIA GPU, since this machine has none; the container does not start", quoted(entry))
 	default:

@@ -102,7 +102,7 @@ func (r *cudaReader) apply() []choice {
 		if slices.ContainsFunc(chosen, func(o choice) bool { return o.uuid() == c.uuid() }) {
 			r.add(codeDuplicate, "GPU %d is named twice (entry %s), which empties the whole list", c.dev.Index, quoted(tokens[i]))
 			if c.mig != nil {
-				r.add(codeOpen, "a MIG device named twice: drivers may differ")
+				r.add(codeUndocumented, "a MIG device named twice: drivers may differ")
 			}
 			return nil
 		}
@@ -123,7 +123,7 @@ func (r *cudaReader) hiddenDuplicate(tokens []string, stopped int) {
 			return
 		}
 		if seen[key] && stopped > 0 && i >= stopped {
-			r.add(codeOpen, "%s is also named twice; drivers that check for duplicates first see no GPU at all", quoted(key))
+			r.add(codeUndocumented, "%s is also named twice; drivers that check for duplicates first see no GPU at all", quoted(key))
 			return
 		}
 		seen[key] = true
@@ -144,7 +144,7 @@ func (r *cudaReader) number(tokens []string, i int) (choice, bool) {
 	if n.junk != "" {
 		r.junk(tokens[i], n)
 	} else if n.octal {
-		r.add(codeOpen, "entry %s has a leading zero and is read as %d; drivers that read it as octal differ", quoted(tokens[i]), n.value)
+		r.add(codeUndocumented, "entry %s has a leading zero and is read as %d; drivers that read it as octal differ", quoted(tokens[i]), n.value)
 	}
 	r.byNumber = true
 	return choice{dev: r.devices[n.value]}, true
@@ -153,9 +153,9 @@ func (r *cudaReader) number(tokens []string, i int) (choice, bool) {
 func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 	switch {
 	case n.overflow:
-		r.add(codeOpen, "entry %s is too large; drivers that keep only a part of it read another number", quoted(tokens[i]))
+		r.add(codeUndocumented, "entry %s is too large; drivers that keep only a part of it read another number", quoted(tokens[i]))
 	case n.octal:
-		r.add(codeOpen, "entry %s is not a plain decimal number; drivers may differ in reading it", quoted(tokens[i]))
+		r.add(codeUndocumented, "entry %s is not a plain decimal number; drivers may differ in reading it", quoted(tokens[i]))
 	}
 	if n.value < 0 && rest(tokens, i) == "" {
 		return // -1 at the end is a common way to write "no more"

@@ -112,7 +112,7 @@ func TestCUDAConformance(t *testing.T) {
 			if got := codes(v); got != c.notes {
 				t.Errorf("%q: notes %q, want %q\n%v", c.env, got, c.notes, v.Notes)
 			}
-			if c.mark == "R" && c.notes != "" && !strings.Contains(c.notes, codeOpen) {
+			if c.mark == "R" && c.notes != "" && !strings.Contains(c.notes, codeUndocumented) {
 				t.Error("an undocumented case has no note that says so")
 			}
 		})

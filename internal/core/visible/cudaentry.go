@@ -49,9 +49,9 @@ func (r *cudaReader) notNumber(tokens []string, i int) {
 	entry, dropped := strings.Trim(tokens[i], blanks), rest(tokens, i)
 	switch n := readNumber(entry); {
 	case entry == "":
-		r.add(codeOpen, "an empty entry ends the list%s; drivers may differ", dropped)
+		r.add(codeUndocumented, "an empty entry ends the list%s; drivers may differ", dropped)
 	case n.sign:
-		r.add(codeOpen, "entry %s is a sign without a number and ends the list%s; drivers may differ", quoted(entry), dropped)
+		r.add(codeUndocumented, "entry %s is a sign without a number and ends the list%s; drivers may differ", quoted(entry), dropped)
 	case isWord(entry):
 		r.add(codeWord, "%s is no word of this variable (all, none and void belong to NVIDIA_VISIBLE_DEVICES, NoDevFiles was Slurm's) and ends the list%s", quoted(entry), dropped)
 		r.open(i == 0 && entry != "NoDevFiles")
@@ -96,7 +96,7 @@ func (r *cudaReader) suggestion(entry string) string {
 // open adds the note for behaviour that is known only from PyTorch's reading.
 func (r *cudaReader) open(yes bool) {
 	if yes {
-		r.add(codeOpen, "this is how PyTorch reads it; drivers may differ")
+		r.add(codeUndocumented, "this is how PyTorch reads it; drivers may differ")
 	}
 }
 
@@ -118,7 +118,7 @@ func (r *cudaReader) junk(entry string, n number) {
 	second := readNumber(strings.TrimLeft(tail, "-–.:;|/"+blanks))
 	switch {
 	case n.octal:
-		r.add(codeOpen, "entry %s is read as %d; drivers that understand hexadecimal differ", quoted(entry), n.value)
+		r.add(codeUndocumented, "entry %s is read as %d; drivers that understand hexadecimal differ", quoted(entry), n.value)
 	case second.ok && (strings.HasPrefix(tail, "-") || strings.HasPrefix(tail, "–") || strings.HasPrefix(tail, "..") || strings.HasPrefix(tail, ":")):
 		r.add(codeRange, "ranges are not understood: %s is read as %d alone; write every number, separated by commas", quoted(entry), n.value)
 	case second.ok && (len(tail) < len(n.junk) || strings.ContainsAny(tail[:1], ";|/")):
@@ -201,7 +201,7 @@ func (r *cudaReader) matches(entry string) []choice {
 		}
 	}
 	if len(found) == 1 && !old {
-		r.add(codeOpen, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoted(entry))
+		r.add(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoted(entry))
 	}
 	return found
 }

@@ -80,14 +80,14 @@ func (r *affinityReader) tile(entry, tile string) bool {
 	if hierarchy, set := r.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
 		r.add(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoted(entry))
 		if !set {
-			r.add(codeOpen, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
+			r.add(codeUndocumented, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
 		}
 		return false
 	}
 	if n, ok := strtoul(tile); ok && n == 0 {
 		return true
 	}
-	r.add(codeOpen, "whether entry %s names a tile that exists is not known here", quoted(entry))
+	r.add(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoted(entry))
 	return true
 }
 

@@ -44,7 +44,7 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 	}
 	notes = append(notes, Note{codeOneSlice, fmt.Sprintf("a program sees one MIG device and nothing else: of the %d chosen, %s; newer drivers may show more", len(seen), seen[first].mig.UUID)})
 	if slices.ContainsFunc(seen, func(c choice) bool { return c.mig == nil }) {
-		notes = append(notes, Note{codeOpen, "whole GPUs together with MIG devices: not documented, drivers may differ"})
+		notes = append(notes, Note{codeUndocumented, "whole GPUs together with MIG devices: not documented, drivers may differ"})
 	}
 	return seen[first : first+1], notes
 }

@@ -66,7 +66,7 @@ func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 	entry := strings.ToUpper(strings.Trim(tokens[i], blanks))
 	switch {
 	case entry == "":
-		r.add(codeOpen, "an empty entry ends the list%s; the runtime may also end the program", rest(tokens, i))
+		r.add(codeUndocumented, "an empty entry ends the list%s; the runtime may also end the program", rest(tokens, i))
 		return nil
 	case entry[0] == 'G':
 		return r.identifier(tokens, i, entry)

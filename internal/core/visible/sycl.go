@@ -30,7 +30,7 @@ func SYCL(env Env, m gpu.Machine) View {
 	switch {
 	case set && strings.TrimSpace(value) == "":
 		r.add(codeNoMask, "an empty selector restricts nothing")
-		r.add(codeOpen, "what an empty selector means is not documented")
+		r.add(codeUndocumented, "what an empty selector means is not documented")
 	case set:
 		keep = r.parse()
 	}
@@ -99,7 +99,7 @@ func (r *selectorReader) parse() func(backend string, index int) bool {
 			return func(string, int) bool { return false }
 		}
 		if t.discard && strings.Contains(text, ".") {
-			r.add(codeOpen, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoted(text))
+			r.add(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoted(text))
 		}
 		terms = append(terms, t)
 	}

@@ -58,7 +58,7 @@ func tinygradCUDA(env Env, m gpu.Machine) View {
 	r.notes = append(r.notes, Note{codeOtherName, "tinygrad's CUDA backend goes through libcuda, which reads " + cudaVariable})
 	value, _ := env.Lookup("DEV")
 	if r.variable = (variable{"DEV", value}); readTarget(value).numbers != "" {
-		r.add(codeOpen, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
+		r.add(codeUndocumented, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
 	}
 	return view("tinygrad", chosen, r.notes)
 }
@@ -186,7 +186,7 @@ func (r *tinygradReader) pick(numbers []int) []*gpu.Device {
 	var chosen []*gpu.Device
 	for _, n := range numbers {
 		if n < 0 && -n <= len(r.devices) {
-			r.add(codeOpen, "%d counts from the end: it is GPU %d, not none", n, len(r.devices)+n)
+			r.add(codeUndocumented, "%d counts from the end: it is GPU %d, not none", n, len(r.devices)+n)
 			n += len(r.devices)
 		}
 		if n < 0 || n >= len(r.devices) {

@@ -140,7 +140,7 @@ func (f files) readNode(node string) (card, nodeState) {
 		}
 	}
 	if target := target(c.props["gfx_target_version"]); target != "" {
-		c.device.Extra = gpu.Extra{"gfx_target": json.RawMessage(strconv.Quote(target))}
+		c.device.Extra = map[string]json.RawMessage{"gfx_target": json.RawMessage(strconv.Quote(target))}
 	}
 	if mhz := c.props["max_engine_clk_fcompute"]; mhz > 0 && mhz < 1e5 {
 		c.device.ClockSMMax = new(int(mhz))

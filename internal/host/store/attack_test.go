@@ -320,7 +320,7 @@ func inMemory(t testing.TB) *Folder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	if err := Create(filepath.Join(dir, "state")); err != nil {
+	if err := CreateFolder(filepath.Join(dir, "state")); err != nil {
 		t.Fatal(err)
 	}
 	return reopen(t, filepath.Join(dir, "state"))

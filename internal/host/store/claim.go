@@ -169,7 +169,7 @@ func live(lists ...[]found) []job.Lease {
 }
 
 // Claim calls decide and writes the lease that it returns, both under the folder lock: no other claim comes in between.
-// decide gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no
+// draftLease gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no
 // lease is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease
 // appeared in another state folder in the meantime. mine is the caller's ticket or nil; once the lease is written, it
 // is withdrawn before the folder lock is released.
@@ -188,7 +188,7 @@ func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease,
 
 func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*Held, error) {
 	for try := 1; ; try++ {
-		lease, before, err := f.decide(root, boot, decide)
+		lease, before, err := f.draftLease(root, boot, decide)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +216,7 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 
 // decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
 // at that time.
-func (f *Folder) decide(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
+func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
 	folder, err := f.ownName(root, "leases")
 	if err != nil {
 		return nil, nil, err

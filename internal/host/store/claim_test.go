@@ -231,7 +231,7 @@ func TestTwoLiveLeasesOnOneDevice(t *testing.T) {
 func TestOtherFoldersCount(t *testing.T) {
 	dir := place(t)
 	one, two, broken := filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "broken")
-	if err := errors.Join(Create(one), Create(two), os.Mkdir(broken, 0o777), os.Symlink(one, filepath.Join(dir, "link"))); err != nil {
+	if err := errors.Join(CreateFolder(one), CreateFolder(two), os.Mkdir(broken, 0o777), os.Symlink(one, filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	others := []string{one, two, broken, filepath.Join(dir, "missing"), filepath.Join(dir, ".", "one")}
@@ -254,7 +254,7 @@ func TestOtherFoldersCount(t *testing.T) {
 func TestClaimsInTwoFoldersAtOnce(t *testing.T) {
 	dir := place(t)
 	paths := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two")}
-	if err := errors.Join(Create(paths[0]), Create(paths[1])); err != nil {
+	if err := errors.Join(CreateFolder(paths[0]), CreateFolder(paths[1])); err != nil {
 		t.Fatal(err)
 	}
 	var inUse sync.Mutex

@@ -353,7 +353,7 @@ func TestLockReplacedWhileWaiting(t *testing.T) {
 
 	// A folder that replaced the first one is checked again.
 	old := f.Path + ".old"
-	if err := errors.Join(os.Rename(f.Path, old), Create(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
+	if err := errors.Join(os.Rename(f.Path, old), CreateFolder(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {

@@ -102,7 +102,7 @@ func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	gate.Need(t, "root")
 	top := place(t)
 	state := filepath.Join(top, "state")
-	if err := errors.Join(Create(state), os.Chown(top, mallory, mallory)); err != nil {
+	if err := errors.Join(CreateFolder(state), os.Chown(top, mallory, mallory)); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range append(inside(), "") {

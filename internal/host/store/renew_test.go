@@ -141,7 +141,7 @@ func TestWithdrawalIsToldOnce(t *testing.T) {
 func TestSight(t *testing.T) {
 	dir := place(t)
 	paths := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two")}
-	if err := errors.Join(Create(paths[0]), Create(paths[1])); err != nil {
+	if err := errors.Join(CreateFolder(paths[0]), CreateFolder(paths[1])); err != nil {
 		t.Fatal(err)
 	}
 	f, g := reopen(t, paths[0], append(paths, filepath.Join(dir, "missing"))...), reopen(t, paths[1])

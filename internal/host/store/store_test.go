@@ -150,7 +150,7 @@ func place(t testing.TB) string {
 func fresh(t testing.TB) *Folder {
 	t.Helper()
 	path := filepath.Join(place(t), "state")
-	if err := Create(path); err != nil {
+	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
 	return reopen(t, path)
@@ -203,7 +203,7 @@ func roleCreate(args []string) error {
 	unix.Umask(0o077)
 	fmt.Println("ready")
 	untilEOF()
-	if err := Create(args[0]); err != nil {
+	if err := CreateFolder(args[0]); err != nil {
 		return err
 	}
 	f, err := Open(args[0], nil, time.Second)

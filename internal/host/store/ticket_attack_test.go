@@ -343,7 +343,7 @@ func TestTicketInAFullFolder(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "state")
-	if err := Create(path); err != nil {
+	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
 	f := reopen(t, path)

@@ -84,7 +84,7 @@ func claimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
 
 // createBeside makes another state folder next to the open one.
 func createBeside(f *Folder, _ []gpu.UUID) (string, error) {
-	return "it", Create(filepath.Join(filepath.Dir(f.Path), "beside"))
+	return "it", CreateFolder(filepath.Join(filepath.Dir(f.Path), "beside"))
 }
 
 // again repeats a deed until it is killed, with two calls of getpgid in between; its output does not matter.

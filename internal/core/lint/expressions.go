@@ -2,10 +2,10 @@ package lint
 
 import "strings"
 
-// unmask puts back what stood in a script before its reader wrote something of the same length for a shell's grammar:
+// restoreExpressions puts back what stood in a script before its reader wrote something of the same length for a shell's grammar:
 // then Raw of the Script's value has what the file has, and Text what the shell was given (${{ github.ref }} of a
 // workflow).
-func unmask(script Value, steps []Step) {
+func restoreExpressions(script Value, steps []Step) {
 	if len(script.Raw) != len(script.Text) || script.Raw == script.Text {
 		return
 	}
@@ -28,6 +28,6 @@ func unmask(script Value, steps []Step) {
 		for j := range s.Args {
 			value(&s.Args[j].Value)
 		}
-		unmask(script, s.With)
+		restoreExpressions(script, s.With)
 	}
 }

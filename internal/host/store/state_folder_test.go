@@ -42,7 +42,7 @@ func TestCreateModes(t *testing.T) {
 	for _, umask := range []int{0o077, 0, 0o027} {
 		path := filepath.Join(place(t), "state")
 		old := unix.Umask(umask)
-		err := Create(path)
+		err := CreateFolder(path)
 		if err == nil {
 			_, err = reopen(t, path).Claim(testBoot, nil, first("GPU-a"))
 		}
@@ -78,7 +78,7 @@ func TestCreateTakesOverOnlyAnEmptyFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{empty: true, full: false, link: false} {
-		if err := Create(path); err != nil {
+		if err := CreateFolder(path); err != nil {
 			t.Errorf("Create(%s): %v", path, err)
 		}
 		if _, err := Open(path, nil, time.Second); (err == nil) != want {
@@ -88,7 +88,7 @@ func TestCreateTakesOverOnlyAnEmptyFolder(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".gpuard.*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	err := Create(filepath.Join(dir, "no", "state"))
+	err := CreateFolder(filepath.Join(dir, "no", "state"))
 	if err == nil || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), filepath.Join(dir, "no", "state")) {
 		t.Errorf("a missing parent: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(place(t), "state")
-			if err := errors.Join(Create(path), tt.damage(path)); err != nil {
+			if err := errors.Join(CreateFolder(path), tt.damage(path)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := Open(path, nil, time.Second)
@@ -140,7 +140,7 @@ func TestOpenRefusesForeignParts(t *testing.T) {
 	gate.Need(t, "root")
 	for _, part := range []string{"leases", "tickets", "lock"} {
 		path := filepath.Join(place(t), "state")
-		if err := errors.Join(Create(path), os.Lchown(filepath.Join(path, part), bob, bob)); err != nil {
+		if err := errors.Join(CreateFolder(path), os.Lchown(filepath.Join(path, part), bob, bob)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(path, nil, time.Second); err == nil || !strings.Contains(err.Error(), part) {
@@ -185,7 +185,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "state")
-	if err := Create(path); err != nil {
+	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
 	f := reopen(t, path)
@@ -198,7 +198,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a claim in a full folder: %v", err)
 	}
-	if err := Create(filepath.Join(dir, "second")); !errors.Is(err, unix.ENOSPC) {
+	if err := CreateFolder(filepath.Join(dir, "second")); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("creating in a full file system: %v", err)
 	}
 	if after := leftovers(t, f, me()); len(after) != len(before) {
@@ -238,7 +238,7 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 		if Vacant(path) != want {
 			t.Errorf("%s is vacant: %t", path, !want)
 		}
-		if err := Create(path); err != nil {
+		if err := CreateFolder(path); err != nil {
 			t.Fatal(err)
 		}
 		f, err := Open(path, nil, time.Second)

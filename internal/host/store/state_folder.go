@@ -14,11 +14,11 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Create makes the state folder at path, or leaves to Open what another process made there first. It builds the folder
+// CreateFolder makes the state folder at path, or leaves to Open what another process made there first. It builds the folder
 // under a temporary name, with modes that the umask does not narrow (other users could not open the lock), and moves it
 // into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see
 // Vacant).
-func Create(path string) error {
+func CreateFolder(path string) error {
 	if err := create(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
 	}
