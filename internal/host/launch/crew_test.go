@@ -9,6 +9,8 @@ import (
 
 // TestCrewLate: one that is started after the others were told to end is told so too. Signals to this process are the
 // crew's meanwhile.
+// It has to run before the tests of Exec (files run in the order of their names): an Exec that fails leaves SIGTERM to the
+// kernel for good, and this test sends it to itself.
 func TestCrewLate(t *testing.T) {
 	crew := Command{Path: "/bin/sleep", Argv: []string{"sleep", "60"}}.Gather(2)
 	defer crew.signals.stop()
