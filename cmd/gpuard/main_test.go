@@ -25,7 +25,7 @@ import (
 // the same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
 	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
-	if err := flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+	if err := flag.Set("test.parallel", fmt.Sprint(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name

@@ -164,13 +164,19 @@ func (s *terminal) line(text string) string {
 // foreground waits until another process group than not has the terminal and returns it.
 func (s *terminal) foreground(not int) int {
 	s.t.Helper()
-	group := not
-	eventually(s.t, "a job comes to the foreground", func() bool {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		var group int
 		control(s.t, s.master, func(fd int) (err error) {
 			group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 			return err
 		})
-		return group != not && group > 0
-	})
-	return group
+		if group != not && group > 0 {
+			return group
+		}
+		if time.Now().After(end) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.t.Fatalf("no job came to the foreground; on the screen: %q", s.screen.String())
+		}
+	}
 }

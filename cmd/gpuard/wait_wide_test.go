@@ -122,8 +122,17 @@ func (r *rig) reserve(ticket job.Ticket) {
 func (r *rig) forge(turn func(now int64) queue.Turn) {
 	r.t.Helper()
 	var now unix.Timespec
-	path := r.folder() + "/lock"
-	data, err := os.ReadFile(path)
+	file, err := os.OpenFile(r.folder()+"/lock", os.O_RDWR, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	// Under the lock, or what a waiting request writes meanwhile would replace it.
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(file.Name())
+	}
 	if err == nil {
 		err = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
 	}
@@ -136,7 +145,7 @@ func (r *rig) forge(turn func(now int64) queue.Turn) {
 	}
 	record["turn"], _ = json.Marshal(turn(now.Nano()))
 	data, _ = json.Marshal(record)
-	if err := os.WriteFile(path, data, 0o666); err != nil {
+	if err := os.WriteFile(file.Name(), data, 0o666); err != nil {
 		r.t.Fatal(err)
 	}
 }

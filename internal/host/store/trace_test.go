@@ -169,6 +169,7 @@ func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string
 	gate.Need(t, "ptrace")
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
+	defer onOneCPU(t)()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +189,25 @@ func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string
 	_ = cmd.Wait() // releases it; its end was seen already
 	said, _ := io.ReadAll(r)
 	return strings.TrimSpace(string(said))
+}
+
+// onOneCPU keeps this thread, and what it starts, on one processor until the returned function is called: each stop
+// switches between tracer and traced thread, which takes three times as long between two processors.
+func onOneCPU(t *testing.T) (back func()) {
+	t.Helper()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = unix.SchedSetaffinity(0, &all) }
 }
 
 func follow(t *testing.T, pid int, at func(c call) bool) {
