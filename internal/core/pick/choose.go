@@ -84,7 +84,7 @@ func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 	}
 	next := others[0]
 	if swapped := better(q.gradeOf(chosen), q.gradeOf(swap(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
-		return ": " + q.setWords(q.gradeOf(swap(chosen, u, next)), q.gradeOf(chosen), next)
+		return ": " + q.setWords(q.gradeOf(swap(chosen, u, next)), q.gradeOf(chosen), next.label)
 	}
 	c, r := prefer(rules, u, next)
 	if c >= 0 {
@@ -93,21 +93,23 @@ func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 	return ": " + r.won(u, next)
 }
 
-// setWords says why a set with the other device would be worse.
-func (q *query) setWords(other, ours grade, u *unit) string {
+// setWords says why a set with the other device would be worse; name is that device, or "it".
+func (q *query) setWords(other, ours grade, name string) string {
 	switch {
 	case other.ours != ours.ours:
-		return fmt.Sprintf("%s is already used inside %s", u.label, q.inside())
+		return fmt.Sprintf("%s is already used inside %s", name, q.inside())
 	case other.strange != ours.strange:
-		return fmt.Sprintf("the job did not have %s before", u.label)
+		return fmt.Sprintf("the job did not have %s before", name)
+	case other.models != ours.models:
+		return fmt.Sprintf("with %s the GPUs would be of %d models", name, other.models)
 	case other.fresh != ours.fresh:
-		return fmt.Sprintf("%s carries no shares yet", u.label)
+		return name + " carries no shares yet"
 	case other.busy != ours.busy:
-		return fmt.Sprintf("%s is not idle", u.label)
+		return name + " is not idle"
 	case other.worst != ours.worst:
-		return fmt.Sprintf("with %s the worst link would be %s", u.label, linkWords(other.worst))
+		return fmt.Sprintf("with %s the worst link would be %s", name, linkWords(other.worst))
 	}
-	return fmt.Sprintf("with %s the links would be slower on the whole", u.label)
+	return fmt.Sprintf("with %s the links would be slower on the whole", name)
 }
 
 // whyNot compares the device with the chosen one that it could replace at the least loss.
@@ -127,7 +129,7 @@ func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 		}
 	}
 	if len(chosen) > 1 && better(ours, closest) < 0 {
-		return q.setWords(closest, ours, u)
+		return q.setWords(closest, ours, "it")
 	}
 	c, r := prefer(rules, instead, u)
 	if c >= 0 {

@@ -194,8 +194,24 @@ func (q *query) plan(chosen []*unit) job.Plan {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%s: %s", u.label, note))
 		}
 	}
+	if text := modelsText(chosen); text != "" && len(q.named) == 0 {
+		plan.Notes = append(plan.Notes, text)
+	}
 	plan.Reasons = q.reasons()
 	return plan
+}
+
+// modelsText says that the devices are of different models, of which the slowest decides how fast a job is that
+// works in step.
+func modelsText(chosen []*unit) string {
+	var models []string
+	for _, u := range chosen {
+		models = append(models, u.dev.Name)
+	}
+	if models = unique(models); len(models) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), listed(models, "and"))
 }
 
 func (q *query) reasons() []job.Reason {

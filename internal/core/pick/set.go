@@ -12,6 +12,7 @@ import (
 type grade struct {
 	ours    int // devices that the caller's own lease already uses
 	strange int // devices that the job did not have before
+	models  int // different models: a job that works in step waits for its slowest device
 	fresh   int // devices that carry no shares yet, for a share
 	busy    int // devices that are not idle, while spreading
 	worst   int // class of the worst link between two of them
@@ -25,6 +26,8 @@ func better(a, b grade) int {
 		return cmp.Compare(a.ours, b.ours)
 	case a.strange != b.strange:
 		return cmp.Compare(a.strange, b.strange)
+	case a.models != b.models:
+		return cmp.Compare(a.models, b.models)
 	case a.fresh != b.fresh:
 		return cmp.Compare(a.fresh, b.fresh)
 	case a.busy != b.busy:
@@ -127,9 +130,13 @@ func (s *search) extend(next int, g grade) {
 
 // extended is the grade after candidate i joins the picked ones.
 func (s *search) extended(g grade, i int) grade {
+	g.models++
 	for _, j := range s.picked {
 		g.worst = min(g.worst, s.links[i][j])
 		g.sum += s.links[i][j]
+	}
+	if slices.ContainsFunc(s.picked, func(j int) bool { return s.from[j].dev.Name == s.from[i].dev.Name }) {
+		g.models--
 	}
 	g.ours += ordinal(s.from[i].use.ours)
 	g.strange += ordinal(!s.from[i].had)
@@ -159,9 +166,13 @@ func (q *query) gradeOf(set []*unit) grade {
 		if q.spread {
 			g.busy += ordinal(!a.use.idle)
 		}
+		g.models++
 		for _, b := range set[:i] {
 			g.worst = min(g.worst, link(a, b))
 			g.sum += link(a, b)
+		}
+		if slices.ContainsFunc(set[:i], func(b *unit) bool { return a.dev.Name == b.dev.Name }) {
+			g.models--
 		}
 	}
 	return g
