@@ -174,6 +174,7 @@ func TestDriverThroughTool(t *testing.T) {
 				return
 			}
 			r := newRack(t, a100s(2)...)
+			r.env = append(r.env, "SITE="+bus(t, "0x10de"))
 			test.prepare(r)
 			r.occupyGPU(0, "20G", fakegpu.Compute)
 			s, code := r.status()

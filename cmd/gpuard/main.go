@@ -81,7 +81,8 @@ func start(root string, times machine.Times) int {
 	host := &machine.Host{
 		Name: filepath.Base(os.Args[0]),
 		Readers: machine.Readers{
-			Reader:    machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read),
+			Reader: machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read,
+				func() bool { return pci.NoGPU(root) }),
 			Unread:    func() []gpu.Device { return pci.Others(root) },
 			Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 			Events:    nvidia.events,

@@ -87,6 +87,9 @@ func (d *Decision) Unwatch() {
 // *job.Refusal; a *job.Late when the time for waiting ran out.
 func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*Decision, error) {
 	q, folder, boot, err := newRequest(ctx, host, spec, whose)
+	if refusal := unavailable(spec, err); refusal != nil {
+		return useCPU(host, refusal), nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
@@ -22,7 +25,8 @@ func (c *claimer) fallBack(ctx context.Context, refusal *job.Refusal) (*Decision
 			}
 			last = betterRefusal(c.request.spec.Waiting, refusal, again)
 		case "cpu":
-			return c.useCPU(refusal), nil
+			_ = c.folder.Close()
+			return useCPU(c.host, refusal), nil
 		}
 	}
 	return nil, last
@@ -70,11 +74,38 @@ func takingAnother(refusal *job.Refusal) string {
 
 // useCPU is the decision to go without a device. It is said also where silence was asked for, because the job is not
 // where its owner meant it to be, and will be slow without a word of its own.
-func (c *claimer) useCPU(refusal *job.Refusal) *Decision {
+func useCPU(host *machine.Host, refusal *job.Refusal) *Decision {
 	note := fmt.Sprintf("FALLING BACK TO THE CPU, as --fallback cpu says: %s; every GPU is hidden from the command", refusal.Summary)
-	if c.host.Loud != nil {
-		c.host.Loud(note)
+	if host.Loud != nil {
+		host.Loud(note)
 	}
-	plan := job.Plan{Devices: []job.Given{}, Reasons: append([]job.Reason{}, refusal.Reasons...), Notes: []string{}}
-	return &Decision{Plan: plan, Machine: c.request.machine, Folder: c.folder}
+	return &Decision{Plan: job.Plan{Devices: []job.Given{}, Reasons: append([]job.Reason{}, refusal.Reasons...), Notes: []string{}}}
+}
+
+// ElseCPU returns spec for the CPU where this machine can never give what it asks for, as useCPU says. Devices that are
+// busy are waited for.
+func ElseCPU(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
+	spec.Waiting.Fallback = []string{"cpu"}
+	_, _, err := DecideNow(ctx, host, spec)
+	refusal := unavailable(spec, err)
+	switch {
+	case refusal != nil:
+	case !errors.As(err, &refusal):
+		return spec, err
+	case !refusal.Never:
+		return spec, nil
+	}
+	useCPU(host, refusal)
+	spec.CPU, spec.Share = true, 0
+	return spec, nil
+}
+
+// unavailable is the refusal to fall back from where no device can be read and the request falls back to the CPU; else
+// nil.
+func unavailable(spec job.Spec, err error) *job.Refusal {
+	var none *gpu.Unavailable
+	if !errors.As(err, &none) || !slices.Contains(spec.Waiting.Fallback, "cpu") {
+		return nil
+	}
+	return &job.Refusal{Summary: none.Text, Never: true, Reasons: []job.Reason{}, Remedy: none.Remedy}
 }

@@ -88,8 +88,8 @@ func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (
 // Decide answers what Prepare would decide now, and records nothing.
 func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, error) {
 	plan, m, err := DecideNow(ctx, host, spec)
-	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
+	refusal := unavailable(spec, err)
+	if refusal != nil || errors.As(err, &refusal) {
 		plan, m, err = decideFallback(ctx, host, spec, refusal)
 	}
 	if err == nil && host.Hardware() && len(plan.Devices) > 0 {

@@ -108,11 +108,11 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
-	defer d.Folder.Close() //nolint:errcheck // the holder has its own
-	d.Unwatch()
 	if d.Held == nil { // fallen back to the CPU
 		return holdNone(host, spec, pid, d.Plan), d.Machine, nil
 	}
+	defer d.Folder.Close() //nolint:errcheck // the holder has its own
+	d.Unwatch()
 	vars, err := claim.Variables(ctx, host, spec, d)
 	if err != nil {
 		return nil, gpu.Machine{}, err

@@ -36,7 +36,7 @@ func devices(v gpu.Vendor, source, driver string, taken int, n int) gpu.Machine 
 func TestBothJoins(t *testing.T) {
 	nvidia, amd := devices(gpu.NVIDIA, "nvml", "580.95.05", 20, 2), devices(gpu.AMD, "amdgpu", "6.12.12", 10, 2)
 	nvidia.CUDA, nvidia.Problems, amd.Problems = "13.0", []string{"one"}, []string{"two"}
-	m, err := Both(answering(nvidia, nil), answering(amd, nil))(t.Context(), gpu.Everything)
+	m, err := Both(answering(nvidia, nil), answering(amd, nil), nil)(t.Context(), gpu.Everything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +89,7 @@ func TestBothWithOneVendor(t *testing.T) {
 		{"NVIDIA hangs", half{err: because(gpu.NoAnswer)}, half{m: amd}, 1, "NVIDIA GPUs: cannot no-answer; mend it", ""},
 		{"the AMD device does not work", half{err: because(gpu.LibraryMissing)}, half{m: sick}, 1, "NVIDIA GPUs: cannot library-missing; mend it", ""},
 		{"neither is here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot library-missing"},
+		{"no card", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
 		{"AMD fails, NVIDIA is not here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot no-permission"},
 		{"NVIDIA fails, AMD is not here", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot version-mismatch"},
 		{"both fail", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot version-mismatch"},
@@ -97,7 +98,7 @@ func TestBothWithOneVendor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err))(t.Context(), gpu.Identity)
+			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return tt.name == "no card" })(t.Context(), gpu.Identity)
 			if len(m.Devices) != tt.devices || strings.Join(m.Problems, "\n") != tt.problem {
 				t.Errorf("%d devices, problems %q; want %d and %q", len(m.Devices), m.Problems, tt.devices, tt.problem)
 			}
@@ -122,7 +123,7 @@ func TestBothReadAtTheSameTime(t *testing.T) {
 		}
 		return devices(gpu.AMD, "x", "", 1, 1), nil
 	}
-	if _, err := Both(meet, meet)(ctx, gpu.Identity); err != nil {
+	if _, err := Both(meet, meet, nil)(ctx, gpu.Identity); err != nil {
 		t.Error(err)
 	}
 }

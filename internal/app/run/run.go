@@ -107,7 +107,6 @@ func (l *Launch) lease(ctx context.Context) error {
 		return err
 	}
 	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
-		_ = d.Folder.Close()
 		l.env = claim.WithoutDevices(host, spec)
 		return nil
 	}

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/files"
@@ -36,7 +38,8 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 		}
 	}
 	ground, err := Ground(ctx, f.host)
-	if err != nil {
+	var none *gpu.Unavailable
+	if err != nil && !(errors.As(err, &none) && p.WithoutGPU()) {
 		return nil, err
 	}
 	if ground.Files, err = variables(p); err != nil {

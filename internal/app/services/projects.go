@@ -49,23 +49,20 @@ func guarded(own string) error {
 	return fmt.Errorf("cannot keep projects in GPUARD_STATE=%s: %w; set it to a folder of your own, or unset it", own, err)
 }
 
-// Ground is the machine as a project finds it, with what this caller may see of it.
+// Ground is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error
+// is a *gpu.Unavailable, and the ground is that of a project without GPUs.
 func Ground(ctx context.Context, host *machine.Host) (service.Ground, error) {
-	m, err := host.Read(ctx, gpu.Identity)
-	if err != nil {
-		return service.Ground{}, err
-	}
-	held, _, err := registry.Leases(host, m)
-	if err != nil {
-		return service.Ground{}, err
-	}
-	in, err := claim.Placing(host, m, held)
-	if err != nil {
-		return service.Ground{}, err
-	}
 	config, err := host.Config()
 	if err != nil {
 		return service.Ground{}, err
 	}
-	return service.Ground{Machine: m, In: in, Defaults: config.Defaults()}, nil
+	ground := service.Ground{Defaults: config.Defaults()}
+	if ground.Machine, err = host.Read(ctx, gpu.Identity); err != nil {
+		return ground, err
+	}
+	held, _, err := registry.Leases(host, ground.Machine)
+	if err == nil {
+		ground.In, err = claim.Placing(host, ground.Machine, held)
+	}
+	return ground, err
 }

@@ -166,6 +166,8 @@ func (c *conductor) handle(m message) {
 	switch {
 	case m.Say != "":
 		c.host.Say(m.Say)
+	case m.Loud != "":
+		c.host.Loud(m.Loud)
 	case m.Moves, m.Stand != nil:
 		c.now.Stand = m.Stand
 	case m.Refusal != nil:

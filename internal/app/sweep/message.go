@@ -13,6 +13,7 @@ import (
 // message is a line from the runner to the process that people see. What has to last is in the journal.
 type message struct {
 	Say     string           `json:"say,omitempty"`
+	Loud    string           `json:"loud,omitempty"`  // as Say, also with --quiet
 	Stand   *status.Standing `json:"stand,omitempty"` // why no device is free
 	Moves   bool             `json:"moves,omitempty"` // one is free again
 	Refusal *job.Refusal     `json:"refusal,omitempty"`

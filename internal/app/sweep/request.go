@@ -33,6 +33,7 @@ type Request struct {
 	Command []string      `json:"command"` // templates; empty where Grid has the commands
 	Folder  string        `json:"workdir"` // in which the commands run
 	Spec    job.Spec      `json:"spec"`
+	ElseCPU bool          `json:"fallback_cpu,omitempty"` // on the CPU where this machine can never give what Spec asks for
 	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
 	Jobs    int           `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
 	Retry   core.Retry    `json:"retry"`

@@ -82,6 +82,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) {
 	}
 	batch.Patient(messageFD)
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
+	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
 	r := &runner{host: host, dir: args[0], freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}}
 	if err = r.open(ctx); err == nil {
@@ -119,6 +120,11 @@ func (r *runner) open(ctx context.Context) (err error) {
 	}
 	r.due = r.state.In(core.Waiting)
 	spec, most := r.question.Spec, r.question.Jobs
+	if r.question.ElseCPU {
+		if spec, err = claim.ElseCPU(ctx, r.host, spec); err != nil {
+			return err
+		}
+	}
 	if most == 0 && spec.CPU {
 		most = runtime.NumCPU()
 	}
@@ -126,7 +132,7 @@ func (r *runner) open(ctx context.Context) (err error) {
 		most = mostAtOnce
 	}
 	r.slots = make(chan struct{}, most)
-	if r.question.PerGPU > 1 {
+	if r.question.PerGPU > 1 && !spec.CPU {
 		if spec.Share, err = claim.Portion(ctx, r.host, spec, r.question.PerGPU); err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@
 package service
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -23,6 +25,15 @@ type Project struct {
 	File     string // absolute path
 	Services []Service
 	Policy   *policy.File // rules and defaults of the file; nil for none
+}
+
+// WithoutGPU reports that all services run on a machine that has no GPU: with cpu, or fallback to it.
+func (p *Project) WithoutGPU() bool {
+	return !slices.ContainsFunc(p.Services, func(s Service) bool {
+		return s.Each || !slices.ContainsFunc(s.Flags, func(f Flag) bool {
+			return f.Name == "cpu" || f.Name == "fallback" && slices.Contains(strings.Split(f.Value, ","), "cpu")
+		})
+	})
 }
 
 // Service is one entry of a project: a program with its instances.

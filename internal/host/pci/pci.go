@@ -8,11 +8,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+)
+
+// PCI vendor ids (pci.ids).
+const (
+	nvidia = 0x10de
+	amd    = 0x1002
 )
 
 // Others lists the Intel GPUs and Ascend accelerators below root ("/" for this machine), only with vendor and PCI
@@ -64,6 +71,18 @@ func Cards(root string) ([]hostinfo.Card, error) {
 		found = append(found, c)
 	}
 	return found, nil
+}
+
+// NoGPU reports that the machine below root certainly has no GPU of NVIDIA or AMD. The GPUs of WSL (/dev/dxg) and of
+// boards that are described by a device tree, such as NVIDIA's Tegra, are no PCI devices.
+func NoGPU(root string) bool {
+	for _, path := range []string{"dev/dxg", "proc/device-tree", "sys/firmware/devicetree"} {
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil {
+			return false
+		}
+	}
+	cards, err := Cards(root)
+	return err == nil && !slices.ContainsFunc(cards, func(c hostinfo.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
 }
 
 // number parses a PCI id such as "0x10de"; 0 if it is not one.

@@ -22,6 +22,7 @@ type sweepOptions struct {
 	over                       []string
 	csv, commands, resume, dir string
 	retry, timeout, grace      string
+	fallback                   string
 	jobs, perGPU               int
 	failed, dry, json, quiet   bool
 }
@@ -73,6 +74,7 @@ func (p *Program) sweep() *cobra.Command {
 	f.StringVar(&o.dir, "dir", "", "`DIR` for logs and results (default gpuard-sweep-1, or the next number that is free)")
 	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at the same time (default: as many as fit; with --cpu one per processor)")
 	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
+	f.StringVar(&o.fallback, "fallback", "", "`cpu`: run on the CPU where this machine can never give what is asked for; busy GPUs are waited for")
 	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.StringVar(&o.timeout, "timeout", "", "end a run, and everything that it started, after this `TIME`, such as 2h")
 	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a run has to end when it is asked to, before it is killed")
@@ -82,6 +84,7 @@ func (p *Program) sweep() *cobra.Command {
 	p.privateState(cmd)
 	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("jobs-per-gpu", cobra.FixedCompletions([]string{"2", "3", "4", "8"}, noFiles))
+	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions([]string{"cpu"}, noFiles))
 	for _, name := range []string{"over", "jobs"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
@@ -99,8 +102,9 @@ func sweepConflicts() []conflict {
 		{"jobs-per-gpu", "mem", "a share already reserves memory"},
 		{"jobs-per-gpu", "mig", "a MIG slice is a share already"},
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
+		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
-	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "retry", "timeout", "grace", "dry-run", "gpus", "cpu", "device", "mig",
+	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "dry-run", "gpus", "cpu", "device", "mig",
 		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
 		list = append(list, conflict{"resume", other, "the folder has the settings; to change them, write the whole command again with --dir DIR"})
 	}
@@ -111,7 +115,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if err := refuseTogether(cmd, sweepConflicts()); err != nil {
 		return asUsage(err)
 	}
-	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "retry", "timeout", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "fallback", "retry", "timeout", "grace"); err != nil {
 		return asUsage(err)
 	}
 	show := p.sweepShow(o)
@@ -144,7 +148,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 
 // readRequest checks the flags and returns the sweep that they describe.
 func (o *sweepOptions) readRequest(cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
-	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU}
+	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
 	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
 		return nil, err
 	}
@@ -156,6 +160,8 @@ func (o *sweepOptions) readRequest(cmd *cobra.Command, args []string) (q *sweepe
 		return nil, fmt.Errorf("cannot use --jobs %d: write 1 or more, or leave it out", o.jobs)
 	case set("jobs-per-gpu") && (o.perGPU < 1 || o.perGPU > 64):
 		return nil, fmt.Errorf("cannot run --jobs-per-gpu %d: write a number from 1 to 64", o.perGPU)
+	case set("fallback") && o.fallback != "cpu":
+		return nil, fmt.Errorf("cannot use --fallback %s: a sweep waits for GPUs; write --fallback cpu, or leave it out", o.fallback)
 	case o.commands != "" && len(args) > 0:
 		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
 	}
@@ -213,7 +219,12 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Request, o *sweepO
 	if err != nil {
 		return err
 	}
-	if o.perGPU > 1 {
+	if q.ElseCPU {
+		if q.Spec, err = claim.ElseCPU(cmd.Context(), p.Host, q.Spec); err != nil {
+			return err
+		}
+	}
+	if o.perGPU > 1 && !q.Spec.CPU {
 		if q.Spec.Share, err = claim.Portion(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
 			return err
 		}
