@@ -59,6 +59,9 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 		spec.Command = l.argv
 	}
 	l.spec = spec
+	if err := claim.RefuseContainer(spec, spec.Command); err != nil {
+		return nil, err
+	}
 	err := l.find(ctx)
 	if err == nil { // before the claim: a misspelt command must not take a GPU
 		err = l.lease(ctx)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
@@ -133,6 +134,19 @@ func check(q *Request) (*core.Command, error) {
 	}
 	for _, name := range command.Programs() {
 		if _, err := find(q, name); err != nil {
+			return nil, err
+		}
+	}
+	runs := q.Grid.Len()
+	if len(q.Command) > 0 { // one command for all
+		runs = min(runs, 1)
+	}
+	for i := range runs {
+		words, err := command.Words(i)
+		if err == nil {
+			err = claim.RefuseContainer(q.Spec, words)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

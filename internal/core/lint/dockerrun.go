@@ -26,21 +26,47 @@ func plain() []string {
 		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all")
 }
 
-// asContainer reads a command that starts a container.
-func asContainer(s Step) (containerRun, bool) {
-	r := containerRun{program: started(s)}
-	words := r.args
-	switch r.name {
-	case "docker", "podman", "nerdctl", "nvidia-docker", "podman-remote":
-		r.tool = strings.TrimSuffix(r.name, "-remote")
-	default:
-		return r, false
+// ContainerTool is the name of the program that command starts a process in a container with: docker, podman or nerdctl;
+// "" for any other command.
+func ContainerTool(command []string) string {
+	s := Step{Do: Command}
+	for _, word := range command {
+		s.Words = append(s.Words, Word{Text: word, Raw: word, Known: true})
 	}
-	words = skipOptions(words, strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url"))
+	tool, words := containerCommand(started(s))
+	if tool == "" || len(words) == 0 {
+		return ""
+	}
+	if words[0].Text == "compose" {
+		words = skipOptions(words[1:], strings.Fields("-f -p --file --project-name --profile --env-file --project-directory --ansi --parallel --progress"))
+	}
+	if len(words) == 0 || !slices.Contains(strings.Fields("run create start restart exec up"), words[0].Text) {
+		return ""
+	}
+	return tool
+}
+
+// containerCommand is the tool that a program is, "" for none, and its words from the subcommand on.
+func containerCommand(p program) (tool string, words []Word) {
+	switch p.name {
+	case "docker", "podman", "nerdctl", "nvidia-docker", "podman-remote":
+	case "docker-compose", "podman-compose":
+		return strings.TrimSuffix(p.name, "-compose"), append([]Word{{Text: "compose", Known: true}}, p.args...)
+	default:
+		return "", nil
+	}
+	words = skipOptions(p.args, strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url"))
 	if len(words) > 0 && words[0].Text == "container" {
 		words = words[1:]
 	}
-	if len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
+	return strings.TrimSuffix(p.name, "-remote"), words
+}
+
+// asContainer reads a command that starts a container.
+func asContainer(s Step) (containerRun, bool) {
+	r := containerRun{program: started(s)}
+	var words []Word
+	if r.tool, words = containerCommand(r.program); len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
 		return r, false
 	}
 	return r, r.options(words[1:])

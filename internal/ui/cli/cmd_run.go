@@ -207,6 +207,9 @@ func withLists(plan job.Plan) job.Plan {
 
 // dryRun writes on standard output what run would choose now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
+	if err := claim.RefuseContainer(spec, spec.Command); err != nil {
+		return err
+	}
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
 	if err != nil && !errors.As(err, &refusal) {

@@ -1,0 +1,21 @@
+package claim
+
+import (
+	"gpuard/internal/app/exit"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/lint"
+)
+
+// RefuseContainer refuses a command that starts a process in a container: that has the GPUs which the engine gives it,
+// and not those of the lease. A shell between them is taken as the word of a caller that passes on the lease.
+func RefuseContainer(spec job.Spec, command []string) error {
+	tool := lint.ContainerTool(command)
+	if tool == "" || spec.CPU {
+		return nil
+	}
+	pass := `--gpus "\"device=$GPUARD_GPUS\""`
+	if tool == "podman" {
+		pass = "--device nvidia.com/gpu=$GPUARD_GPUS"
+	}
+	return exit.Usagef("cannot give the GPUs of a lease to a container: %s chooses them by its own options, and knows nothing of the lease; pass it on in a shell: gpuard run -- sh -c '%s run %s …'", tool, tool, pass)
+}
