@@ -15,10 +15,10 @@ import (
 // sample puts each device of the job into one of three levels:
 //
 //	bad      it is slowed down (the driver reports so, or its clock is below 85 % of this card's recent
-//	         clock at the same load and no power limit explains that), and it is 3 C hotter than the
-//	         median of its neighbours
-//	fine     none of that by a margin: no reason, and the clock is back at 92 %; or it is within 1 C of
-//	         its neighbours
+//	         clock at the same load and no power limit explains that) or has reached the temperature at
+//	         which it slows down, and it is 3 C hotter than the median of its neighbours
+//	fine     none of that by a margin: no reason, the clock is back at 92 %, and 5 C are left before it
+//	         slows down; or it is within 1 C of its neighbours
 //	neither  between the two, or idle
 //
 // Time between two bad samples counts up, time between two fine ones counts down, and nothing else counts. So a card at

@@ -94,6 +94,13 @@ func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
 		}
 		s.why = append(s.why, r.text)
 	}
+	margin, why := marginOf(dev)
+	if margin != nil && *margin <= 0 && d.wants(Hot) {
+		if s.level != bad {
+			s.level, s.rate = bad, nil // its clock does not show yet what it will lose
+		}
+		s.kind, s.why = Hot, append(s.why, why)
+	}
 	if len(reasons) > 0 && s.level != bad {
 		s.level = neither // the job is not moved for this, but it is not fine either
 	}
@@ -110,20 +117,36 @@ func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
 	}
 	if s.level == fine {
 		c.keep(dev, now, d.minutes(apartMinutes))
+		if margin != nil && *margin < goodMargin {
+			s.level = neither
+		}
 	}
 	return s
 }
 
+// marginOf is how many degrees Celsius the device has left before it slows down by itself, with the words for it; nil
+// where the driver names no limit.
+func marginOf(dev gpu.Device) (margin *int, why string) {
+	switch {
+	case dev.TempMargin != nil && *dev.TempMargin < 0:
+		return dev.TempMargin, fmt.Sprintf("is %d C over the temperature at which it slows down", -*dev.TempMargin)
+	case dev.TempMargin != nil:
+		return dev.TempMargin, fmt.Sprintf("has %d C left before it slows down", *dev.TempMargin)
+	case dev.Temperature != nil && dev.TempSlowdown != nil && *dev.TempSlowdown > 0:
+		return new(*dev.TempSlowdown - *dev.Temperature), fmt.Sprintf("is at %d C and slows down at %d C", *dev.Temperature, *dev.TempSlowdown)
+	}
+	return nil, ""
+}
+
 // byHeat judges where neither reasons nor clocks can be read.
 func (d *Drift) byHeat(dev gpu.Device) sample {
-	hot, mild, known, why := false, false, true, ""
+	hot, mild, known := false, false, true
+	margin, why := marginOf(dev)
 	switch {
 	case dev.TempMargin != nil:
-		hot, mild = *dev.TempMargin <= smallestMargin, *dev.TempMargin >= goodMargin
-		why = fmt.Sprintf("has %d C left before it slows down", *dev.TempMargin)
-	case dev.Temperature != nil && dev.TempSlowdown != nil && *dev.TempSlowdown > 0:
-		hot, mild = *dev.Temperature >= *dev.TempSlowdown-closeToSlowdown, *dev.Temperature <= *dev.TempSlowdown-goodToSlowdown
-		why = fmt.Sprintf("is at %d C and slows down at %d C", *dev.Temperature, *dev.TempSlowdown)
+		hot, mild = *margin <= smallestMargin, *margin >= goodMargin
+	case margin != nil:
+		hot, mild = *margin <= closeToSlowdown, *margin >= goodToSlowdown
 	case dev.Temperature != nil:
 		hot, mild = *dev.Temperature >= fixedHot, *dev.Temperature <= fixedCool
 		why = fmt.Sprintf("is at %d C", *dev.Temperature)
