@@ -46,6 +46,7 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	s := status.With(rules.Tolerate, m, held, time.Now())
 	s.Advise(m, held, uint32(os.Geteuid()))
 	s.Using(registry.LeasesByPID(host, m, held))
+	s.Commands(ownCommands(host, held))
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
@@ -54,6 +55,17 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	s.Notes = append(append(s.Notes, notes...), lines(host, &s, m, held)...)
 	s.Unread(unread(host))
 	return s, nil
+}
+
+// ownCommands are the whole commands of the caller's own jobs, by lease.
+func ownCommands(host *machine.Host, held []job.Lease) map[string]string {
+	lines := map[string]string{}
+	for _, l := range held {
+		if l.UID == uint32(os.Geteuid()) && registry.CommandAlive(host, l) { //nolint:gosec // a uid
+			lines[l.ID] = host.Proc.Describe(l.PID).Command
+		}
+	}
+	return lines
 }
 
 // unread are the devices here that no reader knows.

@@ -1,12 +1,14 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 )
 
 // DeviceName is "GPU 2", or "GPU amd:2" where the machine has GPUs of several vendors.
@@ -27,6 +29,9 @@ func BaseName(command []string) string {
 	}
 	return gpu.Clean(filepath.Base(command[0]))
 }
+
+// JobName is what a job is called in its lease, which all users can read: no arguments.
+func JobName(spec job.Spec) string { return cmp.Or(spec.Name, BaseName(spec.Command)) }
 
 // CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer
 // (pipe(7)).

@@ -105,7 +105,7 @@ func (l *Launch) lease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: machine.BaseName(spec.Command)})
+	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: machine.JobName(spec)})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{host: host, folder: folder, lock: lock, task: t, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
+	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
 		if i < 0 {
@@ -89,6 +89,7 @@ type keeper struct {
 	life     *project.Lock // that the command inherits
 	task     Task
 	instance service.Instance
+	project  string // its name
 	own      *belongings
 	hurry    chan struct{} // closed: no time is left for the end
 	unfit    chan string   // why the command has to be ended
@@ -281,7 +282,7 @@ func (k *keeper) start(ctx context.Context) {
 	}
 	k.host.Loud = nil
 	spec := k.task.Spec
-	spec.Prefer = k.snapshot().Last
+	spec.Prefer, spec.Name = k.snapshot().Last, k.project+"/"+k.instance.Name
 	l, err := run.Prepare(ctx, k.host, spec)
 	if err != nil {
 		k.refused(ctx, err)

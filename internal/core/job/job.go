@@ -15,6 +15,7 @@ import (
 // Spec is a job's request.
 type Spec struct {
 	Command    []string        // empty means a shell
+	Name       string          // --name: what the job is called where it is listed; "" the base name of Command
 	GPUs       int             // whole devices; 0 only with CPU, Devices or MIG
 	CPU        bool            // no device at all
 	Devices    []string        // --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees
@@ -203,7 +204,7 @@ type Lease struct {
 	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
 	Start      uint64     `json:"start"`                // of PID, ticks since boot
 	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace of PID
-	Command    string     `json:"command"`              // base name only
+	Command    string     `json:"command"`              // the name of the job, or the base name of its command
 	Since      time.Time  `json:"since"`                // wall clock, for display
 	Boot       string     `json:"boot"`                 // boot id
 	SinceBoot  int64      `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages

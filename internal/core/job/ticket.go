@@ -26,7 +26,7 @@ type Ticket struct {
 	PID        int           `json:"pid"`                  // the waiting process
 	Start      uint64        `json:"start"`                // of PID, ticks since boot
 	Namespace  uint64        `json:"pid_namespace"`        // inode of the PID namespace of PID
-	Command    string        `json:"command"`              // base name only
+	Command    string        `json:"command"`              // as in Lease
 	Since      time.Time     `json:"since"`                // wall clock, for display
 }
 

@@ -88,7 +88,8 @@ type XID struct {
 type Lease struct {
 	ID         string     `json:"id"`
 	User       string     `json:"user"`
-	Command    string     `json:"command"` // base name
+	Command    string     `json:"command"`                // the name of the job, or the base name of its command
+	Line       string     `json:"command_line,omitempty"` // the whole command, of the caller's own jobs
 	PID        int        `json:"pid"`
 	Since      *time.Time `json:"since"`
 	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
@@ -278,17 +279,26 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 	return out
 }
 
+// Commands adds the whole commands of leases, by id.
+func (s *Report) Commands(lines map[string]string) {
+	s.eachLease(func(l *Lease) { l.Line = gpu.Clean(lines[l.ID]) })
+}
+
 // Inside marks the lease that the caller is in; an empty id marks none.
 func (s *Report) Inside(id string) {
-	mark := func(leases []Lease) {
+	s.eachLease(func(l *Lease) { l.Here = id != "" && l.ID == id })
+}
+
+func (s *Report) eachLease(do func(*Lease)) {
+	each := func(leases []Lease) {
 		for i := range leases {
-			leases[i].Here = id != "" && leases[i].ID == id
+			do(&leases[i])
 		}
 	}
 	for i := range s.Devices {
-		mark(s.Devices[i].Leases)
+		each(s.Devices[i].Leases)
 		for j := range s.Devices[i].MIG {
-			mark(s.Devices[i].MIG[j].Leases)
+			each(s.Devices[i].MIG[j].Leases)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,7 @@ type runOptions struct {
 	dry, json, quiet bool
 	ask              bool
 	verify           string
-	keepWhile        string
+	keepWhile, name  string
 }
 
 const (
@@ -81,6 +83,7 @@ func (p *Program) run() *cobra.Command {
 	f.StringVar(&o.keepWhile, "keep-while", "", "if the command ends while `FILE` exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel")
 	addAsk(cmd, &o.ask)
 	f.Bool(alert, false, "also show errors in a window, for a start without a terminal")
+	f.StringVar(&o.name, "name", "", "call the job `NAME` in status and messages, instead of by its command")
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
@@ -104,6 +107,9 @@ func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (sp
 		return spec, nil, err
 	}
 	if spec, err = o.spec.spec(cmd, command); err == nil {
+		spec.Name, err = o.name, plainName(cmd, o.name)
+	}
+	if err == nil {
 		spec.Waiting, err = o.wait.parse(p, cmd)
 	}
 	if err == nil {
@@ -113,6 +119,14 @@ func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (sp
 		err = o.ranks.parse(cmd, &spec, &o.care, o.json)
 	}
 	return spec, care, p.atDefault(err)
+}
+
+// plainName refuses a --name that would break the lines in which it is shown.
+func plainName(cmd *cobra.Command, name string) error {
+	if !cmd.Flags().Changed("name") || len(name) <= 64 && regexp.MustCompile(`^[\pL\pN._/:@+-]+$`).MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use --name %q: write letters, digits and . _ / : @ + -, at most 64 bytes", name)
 }
 
 // keep reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the

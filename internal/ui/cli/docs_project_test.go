@@ -171,7 +171,7 @@ func TestProjectKeys(t *testing.T) {
 			}
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !known[f.Name] && !slices.Contains([]string{"dry-run", "json", "quiet", "retry", "keep-while", "help", "machine", "ask", "alert"}, f.Name) {
+			if !known[f.Name] && !slices.Contains([]string{"dry-run", "json", "quiet", "retry", "keep-while", "help", "machine", "ask", "alert", "name"}, f.Name) {
 				t.Errorf("--%s of gpuard run has no key in gpuard.yaml: add it to internal/text/project/keys.go", f.Name)
 			}
 		})

@@ -23,7 +23,7 @@ func flagGroups() []flagGroup {
 		{"Waiting", []string{"wait", "no-wait", "fallback"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
 		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
-		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while"}},
+		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "name"}},
 		{"Answer", []string{"dry-run", "quiet", "json", "alert", "lease", "login", "format", "save", "restore"}},
 		{"Other", []string{"machine", "private-state", "help"}},
 	}

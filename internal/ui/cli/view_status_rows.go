@@ -229,6 +229,10 @@ func (v *statusPage) tall(lead string, o occupant) {
 
 func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: cyan, user: v.text(l.User), command: v.text(l.Command), handle: []string{v.text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
+	program, arguments, _ := strings.Cut(l.Line, " ")
+	if l.Command == program[strings.LastIndex(program, "/")+1:] { // it has no name of its own
+		o.command = strings.TrimSpace(o.command + " " + v.text(arguments))
+	}
 	if l.Here {
 		o.handle[0] += " (here)"
 	}
