@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -56,6 +59,14 @@ func TestDriverPrivateNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var root, folder unix.Stat_t
+	if err := errors.Join(unix.Stat("/", &root), unix.Stat(filepath.Dir(r.state), &folder)); err != nil {
+		t.Fatal(err)
+	}
+	below := 125
+	if root.Dev == folder.Dev { // its path is then the same on the disk
+		below = 0
+	}
 	for _, words := range []string{
 		"run -q -- sh -c 'echo $GPUARD_GPUS $GPUARD_LEASE'", "run --dry-run --json -- true", "env --lease", "hold $$",
 	} {
@@ -68,9 +79,12 @@ func TestDriverPrivateNamespace(t *testing.T) {
 		if got.code != 0 || !strings.Contains(got.out, "GPU") {
 			t.Errorf("%s over a mounted folder: exit %d, %s%s", words, got.code, got.out, got.err)
 		}
-		// A mount somewhere above is the container's own file system, not the host's folder.
+		// Of a mount above only one that shows the same folder of a disk is the host's.
 		got = r.apart("mount --bind ${GPUARD_STATE%/*} ${GPUARD_STATE%/*} && gpuard " + words)
+		same(t, words+" below the same folder", got.code, below)
+		got = r.apart("mount -t tmpfs none ${GPUARD_STATE%/*} && gpuard " + words)
 		same(t, words+" below a mount", got.code, 125)
+		contains(t, got.out+got.err, "that folder itself: whose "+filepath.Dir(r.state)+" this is does not show")
 	}
 	same(t, "a CPU job", r.apart("gpuard run -q --cpu -- sh -c 'exit 7'").code, 7) // leases nothing
 }

@@ -46,7 +46,7 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	s := status.With(rules.Tolerate, m, held, time.Now())
 	s.Advise(m, held, uint32(os.Geteuid()))
 	s.Using(registry.LeasesByPID(host, m, held))
-	s.Commands(ownCommands(host, held))
+	s.Describe(own(host, held))
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
@@ -57,15 +57,19 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	return s, nil
 }
 
-// ownCommands are the whole commands of the caller's own jobs, by lease.
-func ownCommands(host *machine.Host, held []job.Lease) map[string]string {
-	lines := map[string]string{}
+// own returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID namespace.
+func own(host *machine.Host, held []job.Lease) (lines map[string]string, apart map[string]bool) {
+	lines, apart = map[string]string{}, map[string]bool{}
+	here := host.Proc.Namespace()
 	for _, l := range held {
-		if l.UID == uint32(os.Geteuid()) && registry.CommandAlive(host, l) { //nolint:gosec // a uid
+		switch {
+		case l.Namespace != here && l.Namespace != 0:
+			apart[l.ID] = true
+		case l.UID == uint32(os.Geteuid()) && registry.CommandAlive(host, l): //nolint:gosec // a uid
 			lines[l.ID] = host.Proc.Describe(l.PID).Command
 		}
 	}
-	return lines
+	return lines, apart
 }
 
 // unread are the devices here that no reader knows.

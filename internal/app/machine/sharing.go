@@ -23,8 +23,8 @@ func (h *Host) CheckShared(path string) error {
 	if err != nil || sight != space.Private {
 		return err
 	}
-	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here, "+
-		"or use --private-state if no other user uses these GPUs", why, path)
+	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here "+
+		"(that folder itself: whose %[3]s this is does not show), or use --private-state if no other user uses these GPUs", why, path, filepath.Dir(path))
 }
 
 // SharingNote says that it cannot be known whether others see the leases, "" where it can.

@@ -91,6 +91,7 @@ type Lease struct {
 	Command    string     `json:"command"`                // the name of the job, or the base name of its command
 	Line       string     `json:"command_line,omitempty"` // the whole command, of the caller's own jobs
 	PID        int        `json:"pid"`
+	Apart      bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
 	Since      *time.Time `json:"since"`
 	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
 	Memory     *gpu.Bytes `json:"memory"`           // that its processes use on this device; null when unknown, or none is listed
@@ -279,9 +280,9 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 	return out
 }
 
-// Commands adds the whole commands of leases, by id.
-func (s *Report) Commands(lines map[string]string) {
-	s.eachLease(func(l *Lease) { l.Line = gpu.Clean(lines[l.ID]) })
+// Describe adds the whole commands of leases, by id, and marks those of other PID namespaces.
+func (s *Report) Describe(lines map[string]string, apart map[string]bool) {
+	s.eachLease(func(l *Lease) { l.Line, l.Apart = gpu.Clean(lines[l.ID]), apart[l.ID] })
 }
 
 // Inside marks the lease that the caller is in; an empty id marks none.

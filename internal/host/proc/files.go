@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -73,7 +74,8 @@ func (f FS) hasOpen(pid int, dev, ino uint64) bool {
 }
 
 // MountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace
-// (proc_pid_mountinfo(5)). It does not resolve symbolic links in path.
+// (proc_pid_mountinfo(5)), or lies below one that shows the same folder of a disk, as docker run -v /var/tmp:/var/tmp does:
+// whose a tmpfs is does not show. It does not resolve symbolic links in path.
 func (f FS) MountPoint(path string) (bool, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -86,5 +88,8 @@ func (f FS) MountPoint(path string) (bool, error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %s is empty", path, filepath.Join(f.root, "self/mountinfo"))
 	}
-	return slices.ContainsFunc(space.Mounts(string(b)), func(m space.Mount) bool { return m.Point == abs }), nil
+	return slices.ContainsFunc(space.Mounts(string(b)), func(m space.Mount) bool {
+		same := m.Root == m.Point && m.Point != "/" && m.Kind != "overlay" && strings.HasPrefix(abs, m.Point+"/")
+		return m.Point == abs || same
+	}), nil
 }

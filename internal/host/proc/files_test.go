@@ -85,11 +85,14 @@ func TestMountPoint(t *testing.T) {
 		`40 36 0:31 /x /run/gpuard rw - tmpfs tmpfs rw`,
 		`41 21 0:32 / /mnt/with\040space\134and\011tab rw - tmpfs tmpfs rw`,
 		`42 21 0:33 / /mnt/half\04 rw - tmpfs tmpfs rw`,
+		`43 21 8:2 /var/tmp /var/tmp rw - ext4 /dev/sda2 rw`,
+		`44 21 8:2 /home/x /var/cache rw - ext4 /dev/sda2 rw`,
 		`short line`,
 	}, "\n") + "\n"})
 	for path, want := range map[string]bool{
 		"/": true, "/run": true, "/run/": true, "/run/gpuard": true, "/run/gpuard/leases": false, "/run/../run": true,
 		"/mnt/with space\\and\ttab": true, "/mnt/half\\04": true, "/etc": false,
+		"/var/tmp/gpuard": true, "/var/tmpx": false, "/var/cache/gpuard": false,
 	} {
 		if got, err := f.MountPoint(path); got != want || err != nil {
 			t.Errorf("MountPoint(%q) = %v, %v, want %v", path, got, err, want)

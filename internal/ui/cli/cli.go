@@ -30,10 +30,24 @@ type Program struct {
 	said    []string // remarks for the JSON answer
 }
 
+// tell writes a message to standard error, on a terminal between words over as many lines as it takes.
+func (p *Program) tell(text string) error {
+	const lead = "gpuard: "
+	t := p.term(p.Err)
+	if !t.TTY {
+		_, err := fmt.Fprintln(p.Err, lead+text)
+		return err
+	}
+	lines := page{term: t}
+	lines.paragraph(span{normal, lead}, normal, text)
+	_, err := io.WriteString(p.Err, lines.out.String())
+	return err
+}
+
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
 // command.
 func Main(ctx context.Context, p *Program) int {
-	p.Host.Say = func(line string) { fmt.Fprintln(p.Err, "gpuard: "+line) }
+	p.Host.Say = func(line string) { _ = p.tell(line) }
 	p.Host.Loud = p.Host.Say
 	out := &checkedWriter{Writer: p.Out}
 	p.Out = out

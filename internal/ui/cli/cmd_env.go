@@ -146,7 +146,7 @@ func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, wri
 			return write(p.Out, vars, append(p.said, h.Notes...))
 		}
 		for _, n := range h.Notes {
-			fmt.Fprintln(p.Err, "gpuard: "+n)
+			_ = p.tell(n)
 		}
 		if h.Lease != "" {
 			fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())

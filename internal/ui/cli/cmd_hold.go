@@ -65,7 +65,7 @@ func (p *Program) showHolding(h *leases.Holding, asJSON bool) error {
 		return writeJSON(p.Out, h)
 	}
 	for _, n := range h.Notes {
-		fmt.Fprintln(p.Err, "gpuard: "+n)
+		_ = p.tell(n)
 	}
 	_, err := fmt.Fprintf(p.Out, "%s, until process %d ends\n", h.Announce(), h.PID)
 	return err

@@ -158,7 +158,7 @@ func (i *interrupted) Error() string { return fmt.Sprintf("%s: %s", i.sig, i.how
 // dieOf reports what continues, and ends this process by the signal, so that the calling script ends too.
 func (p *Program) dieOf(i *interrupted) error {
 	if i.how != "" {
-		fmt.Fprintln(p.Err, "gpuard: "+i.how)
+		_ = p.tell(i.how)
 	}
 	number, _ := i.sig.(syscall.Signal)
 	if number != syscall.SIGPIPE { // the Go runtime dies of SIGPIPE only after a write

@@ -67,9 +67,9 @@ func (p *Program) showError(cmd *cobra.Command, f *failure) {
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
 		text, r := safe(f.err.Error()), safe(exit.Remedy(f.err))
-		fmt.Fprintln(p.Err, "gpuard: "+text)
+		_ = p.tell(text)
 		if r != "" {
-			fmt.Fprintln(p.Err, "gpuard: "+r)
+			_ = p.tell(r)
 		}
 		p.alert(cmd, f.err, strings.TrimSuffix(text+"\n"+r, "\n"))
 	}

@@ -176,7 +176,7 @@ func (p *Program) supervise(cmd *cobra.Command, l *run.Launch, care *job.Care, o
 		err = lineJSON(p.Err, ended{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
 			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.said...)})
 	case !o.quiet:
-		_, err = fmt.Fprintln(p.Err, "gpuard: "+ending(r))
+		err = p.tell(ending(r))
 		if text := remaining(r); text != "" {
 			p.Host.Say(text)
 		}
@@ -195,9 +195,9 @@ func (p *Program) announce(l *run.Launch, pid int, o *runOptions) error {
 		return lineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, withLists(l.Plan), l.Ranks()})
 	case !o.json && !o.quiet && pid == 0:
 		for _, n := range l.Plan.Notes {
-			fmt.Fprintln(p.Err, "gpuard: "+n)
+			_ = p.tell(n)
 		}
-		fmt.Fprintln(p.Err, "gpuard: "+l.Announce())
+		_ = p.tell(l.Announce())
 	}
 	return nil
 }

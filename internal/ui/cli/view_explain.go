@@ -69,7 +69,11 @@ func (p *page) entries(v visible.View, m *gpu.Machine) {
 		for _, row := range table[1:] {
 			p.line(span{cyan, row[0]}, span{normal, "  GPU " + row[1] + "  " + row[2]})
 			p.line(span{normal, "  PCI " + row[3]})
-			p.paragraph(span{}, normal, row[4])
+			lead := "  "
+			if p.term.Width < len(lead)+cells(row[4]) { // users copy it
+				lead = ""
+			}
+			p.paragraph(span{normal, lead}, normal, row[4])
 		}
 		return
 	}

@@ -233,6 +233,9 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	if l.Command == program[strings.LastIndex(program, "/")+1:] { // it has no name of its own
 		o.command = strings.TrimSpace(o.command + " " + v.text(arguments))
 	}
+	if l.Apart {
+		o.handle[1] += " in its container"
+	}
 	if l.Here {
 		o.handle[0] += " (here)"
 	}
