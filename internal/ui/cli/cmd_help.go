@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // helpWidth is the width that every usual terminal has.
@@ -16,8 +19,42 @@ func (p *Program) helpWidth() int { return min(helpWidth, p.term(p.Out).Width) }
 // helpText is the text of --help. At 80 columns it is also the text of the reference pages.
 func helpText(cmd *cobra.Command, width int) string {
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
+	text := introduction(cmd, cmd.Long, width) + flagText(groupedFlags(cmd), width)
+	if cmd.HasAvailableSubCommands() {
+		text += squeeze(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
+	}
+	return text
+}
+
+// longHelp is the number of lines from which --help is short.
+const longHelp = 60
+
+// shortHelp is the text of --help where the whole text is long: the first paragraph, the flags that most callers need,
+// and the names of the others.
+func shortHelp(cmd *cobra.Command, width int) string {
+	if strings.Count(helpText(cmd, helpWidth), "\n") <= longHelp {
+		return helpText(cmd, width)
+	}
+	about, _, _ := strings.Cut(cmd.Long, "\n\n")
+	var often []*pflag.Flag
+	var others []string
+	for _, g := range groupedFlags(cmd) {
+		for _, f := range g.flags {
+			if slices.Contains(oftenUsed(), f.Name) {
+				often = append(often, f)
+			} else {
+				others = append(others, "--"+f.Name)
+			}
+		}
+	}
+	text := introduction(cmd, about, width) + flagText([]flagsBelow{{"Flags", often}}, width)
+	more := fmt.Sprintf("All of it, and of the other flags (%s): %s", strings.Join(others, ", "), strings.Replace(cmd.CommandPath(), " ", " help ", 1))
+	return text + "\n" + strings.Join(wrap(more, cmp.Or(width, helpWidth)), "\n") + "\n"
+}
+
+// introduction is the part of the help above the flags.
+func introduction(cmd *cobra.Command, about string, width int) string {
 	var b strings.Builder
-	about := cmd.Long
 	if about == "" {
 		about = cmd.Short + "."
 	}
@@ -37,11 +74,7 @@ func helpText(cmd *cobra.Command, width int) string {
 			}
 		}
 	}
-	text := squeeze(b.String(), width) + flagText(cmd, width)
-	if cmd.HasAvailableSubCommands() {
-		text += squeeze(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
-	}
-	return text
+	return squeeze(b.String(), width)
 }
 
 // squeeze wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves a

@@ -34,6 +34,7 @@ without gpuard, except that most ignored signals are not passed on. The lease
 ends with the command, also after kill -9. While no GPU is free it waits in
 line, unless --no-wait or --fallback says otherwise. Without COMMAND it starts
 your shell. Flags after COMMAND belong to COMMAND.
+
 With --timeout, --retry, --log or --drift it stays as the parent of COMMAND and
 says how it ended. With --torchrun or --ranks it starts one process per GPU;
 they connect through a port of their own, and when one fails the others are

@@ -29,6 +29,12 @@ func flagGroups() []flagGroup {
 	}
 }
 
+// oftenUsed are the flags of a short help.
+func oftenUsed() []string {
+	return strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun " +
+		"verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
+}
+
 // manyFlags is the number of flags from which they are grouped.
 const manyFlags = 16
 
@@ -70,8 +76,7 @@ func groupedFlags(cmd *cobra.Command) (below []flagsBelow) {
 }
 
 // flagText is the part of the help below the examples.
-func flagText(cmd *cobra.Command, width int) string {
-	groups := groupedFlags(cmd)
+func flagText(groups []flagsBelow, width int) string {
 	column := 0
 	for _, g := range groups {
 		for _, f := range g.flags {

@@ -54,3 +54,21 @@ func TestHelpValues(t *testing.T) {
 		}
 	}
 }
+
+// TestShortHelp: --help fits in 60 lines and names every flag; what it leaves out is in gpuard help COMMAND.
+func TestShortHelp(t *testing.T) {
+	for _, c := range commandTree() {
+		text := shortHelp(c, helpWidth)
+		if n := strings.Count(text, "\n"); n > 60 {
+			t.Errorf("%s --help has %d lines", c.CommandPath(), n)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && !strings.Contains(text, "--"+f.Name) {
+				t.Errorf("%s --help does not name --%s", c.CommandPath(), f.Name)
+			}
+		})
+		if text != helpText(c, helpWidth) && !strings.HasSuffix(strings.Join(strings.Fields(text), " "), "gpuard help "+strings.TrimPrefix(c.CommandPath(), "gpuard ")) {
+			t.Errorf("%s --help does not say where the rest is:\n%s", c.CommandPath(), text)
+		}
+	}
+}
