@@ -2,6 +2,7 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,14 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/store"
 )
 
-// Status reads everything and reports the use of each device. That no device can be read is part of the report.
-func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
+// Status reads everything and reports the use of each device, or only of those named. That no device can be read is
+// part of the report.
+func Status(ctx context.Context, host *machine.Host, only ...string) (status.Report, error) {
 	m, err := host.Read(ctx, gpu.Everything)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
@@ -44,6 +47,9 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 		notes = append(notes, host.Unruly())
 	}
 	s := status.With(rules.Tolerate, m, held, time.Now())
+	if err := narrow(&s, m, only); err != nil {
+		return s, err
+	}
 	s.Advise(m, held, uint32(os.Geteuid()))
 	s.Using(registry.LeasesByPID(host, m, held))
 	s.Describe(own(host, held))
@@ -55,6 +61,22 @@ func Status(ctx context.Context, host *machine.Host) (status.Report, error) {
 	s.Notes = append(append(s.Notes, notes...), lines(host, &s, m, held)...)
 	s.Unread(unread(host))
 	return s, nil
+}
+
+// narrow leaves only the named devices in the report.
+func narrow(s *status.Report, m gpu.Machine, names []string) error {
+	wanted := map[gpu.UUID]bool{}
+	for _, name := range names {
+		d, refusal := pick.Named(m, name)
+		if refusal != nil {
+			return exit.Usagef("%s; %s", refusal.Summary, refusal.Remedy)
+		}
+		wanted[cmp.Or(d.Parent, d.UUID)] = true
+	}
+	if len(names) > 0 {
+		s.Devices = slices.DeleteFunc(s.Devices, func(d status.Device) bool { return !wanted[d.UUID] })
+	}
+	return nil
 }
 
 // own returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID namespace.

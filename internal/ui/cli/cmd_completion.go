@@ -101,7 +101,19 @@ func (p *Program) completeSpec(cmd *cobra.Command) {
 	for name, list := range words {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
 	}
-	for name, of := range map[string]func(gpu.Machine, string) []string{"device": deviceNames, "exclude": deviceNames, "model": modelNames, "mig": profileNames} {
+	p.completeDevices(cmd, "device", "exclude", "model", "mig")
+}
+
+// completeDevices registers the completions of flags whose values are read from the machine.
+func (p *Program) completeDevices(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		of := deviceNames
+		switch name {
+		case "model":
+			of = modelNames
+		case "mig":
+			of = profileNames
+		}
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 			defer cancel()

@@ -5,29 +5,43 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/leases"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 )
 
-// watchEvery is a compromise: drivers serialise queries, and users do not read faster.
-const watchEvery = 2 * time.Second
+// everyTwoSeconds is --watch alone, a compromise: drivers serialise queries, and users do not read faster.
+const everyTwoSeconds = "2s"
+
+// interval reads --watch: a time, or a number of seconds.
+func interval(text string) (time.Duration, error) {
+	d, err := job.ParseTime(text)
+	if seconds, number := strconv.ParseFloat(text, 64); number == nil {
+		d, err = time.Duration(seconds*float64(time.Second)), nil
+	}
+	if err != nil || d < 100*time.Millisecond || d > 24*time.Hour {
+		return 0, fmt.Errorf("cannot use --watch=%s: write the time between two views, from 0.1s to 1d, such as --watch=2s", text)
+	}
+	return d, nil
+}
 
 // watch redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
-func (p *Program) watch(ctx context.Context) error {
+func (p *Program) watch(ctx context.Context, every time.Duration, only []string) error {
 	k, leave := listen(p.term(p.Out).TTY), "Ctrl-C leaves"
 	if k != nil {
 		defer k.restore()
 		leave = "q leaves"
 	}
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		s, err := p.readStatus(ctx)
+		s, err := p.readStatus(ctx, only)
 		if err != nil {
 			return err
 		}
@@ -42,9 +56,9 @@ func (p *Program) watch(ctx context.Context) error {
 	}
 }
 
-// readStatus reads the machine, and marks the lease of this shell.
-func (p *Program) readStatus(ctx context.Context) (status.Report, error) {
-	s, err := leases.Status(ctx, p.Host)
+// readStatus reads the machine, or only the named devices of it, and marks the lease of this shell.
+func (p *Program) readStatus(ctx context.Context, only []string) (status.Report, error) {
+	s, err := leases.Status(ctx, p.Host, only...)
 	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
 	}

@@ -169,6 +169,7 @@ func embeddedName(e ast.Expr) string {
 func answers() [][2]string {
 	return [][2]string{
 		{"gpuard status --json", "status.Report"},
+		{"gpuard status --pci --json", "cli.busView"},
 		{"gpuard run --json", "cli.started"},
 		{"the end of a gpuard run --json with --timeout, --retry, --log or --drift", "cli.ended"},
 		{"a rank that fails in a gpuard run --ranks --json", "run.rankEnd"},

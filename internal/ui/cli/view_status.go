@@ -16,7 +16,8 @@ import (
 const (
 	usualWidth = 80
 	tableWidth = 60  // below this a device takes several short lines
-	roomyWidth = 110 // from here on power and PCI address are shown
+	powerWidth = 90  // from here on power is shown
+	roomyWidth = 110 // and from here on the PCI address
 )
 
 // Status writes the machine as text: one line per device with load, memory, temperature and use, and below it its jobs

@@ -19,8 +19,11 @@ const between = "  "
 // measure gives fixed columns what their content needs, and shares the rest between model and bars.
 func (v *statusPage) measure(rows []row) columns {
 	c := columns{label: 3, model: 5, percent: 5, memory: 6, temperature: 5, use: 4}
+	if v.term.Width >= powerWidth {
+		c.power = 5
+	}
 	if v.term.Width >= roomyWidth {
-		c.power, c.pci = 5, 4
+		c.pci = 4
 	}
 	for _, r := range rows {
 		c.label = max(c.label, cells(r.label))
@@ -28,13 +31,14 @@ func (v *statusPage) measure(rows []row) columns {
 		c.memory = max(c.memory, cells(memory(r.device)))
 		c.use = max(c.use, cells(v.rowUse(r)))
 		if c.power > 0 {
-			c.power, c.pci = max(c.power, cells(power(r.device))), max(c.pci, cells(r.device.PCI))
+			c.power = max(c.power, cells(power(r.device)))
+		}
+		if c.pci > 0 {
+			c.pci = max(c.pci, cells(r.device.PCI))
 		}
 	}
 	gaps := 5 * len(between)
-	if c.power > 0 {
-		gaps += 2 * len(between)
-	}
+	gaps += len(between) * (min(c.power, 1) + min(c.pci, 1))
 	rest := v.term.Width - gaps - c.label - 1 - c.percent - 1 - c.memory - c.temperature - c.power - c.pci - c.use
 	c.model = min(c.model, max(rest-2*6, 8))
 	c.bar = min(max((rest-c.model)/2, 0), 20)
@@ -62,7 +66,10 @@ func (v *statusPage) titles(c columns) {
 		pad("LOAD", c.bar+1+c.percent, false, "") + between + pad("MEMORY", c.bar+1+c.memory, false, "") + between +
 		pad("TEMP", c.temperature, true, "") + between
 	if c.power > 0 {
-		line += pad("POWER", c.power, true, "") + between + pad("PCI", c.pci, false, "") + between
+		line += pad("POWER", c.power, true, "") + between
+	}
+	if c.pci > 0 {
+		line += pad("PCI", c.pci, false, "") + between
 	}
 	v.line(span{dim, line + "USE"})
 }
@@ -76,7 +83,10 @@ func (v *statusPage) wide(r row, c columns) {
 		{normal, pad(temperature(d), c.temperature, true, "") + between},
 	}
 	if c.power > 0 {
-		line = append(line, span{normal, pad(power(d), c.power, true, "") + between + pad(d.PCI, c.pci, false, "") + between})
+		line = append(line, span{normal, pad(power(d), c.power, true, "") + between})
+	}
+	if c.pci > 0 {
+		line = append(line, span{normal, pad(d.PCI, c.pci, false, "") + between})
 	}
 	v.line(append(line, span{useStyle(use), use})...)
 }
