@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,21 @@ func TestRunWaitsForWhatEnds(t *testing.T) {
 	same(t, "exit", got.code, 121)
 	if strings.Contains(got.err, "job that just ended") {
 		t.Errorf("waits for process %d, which is newer than the lease's end:\n%s", pid, got.err)
+	}
+}
+
+// TestRunDoesNotWaitForTheLiving: memory of a process that goes on living is not about to be freed, although a lease on
+// its device has just ended.
+func TestRunDoesNotWaitForTheLiving(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	pid := r.leave(60)
+	r.observed()
+	got := run(t, r.cmd("run", "--fallback", "other", "--", "true"))
+	same(t, "exit", got.code, 120)
+	contains(t, got.err, fmt.Sprintf("PID %d", pid))
+	if strings.Contains(got.err, "job that just ended") {
+		t.Errorf("waits for the end of process %d, which lives:\n%s", pid, got.err)
 	}
 }
 

@@ -141,7 +141,8 @@ func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal
 }
 
 // useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still
-// used may be that job's: it belongs to no visible process, or to one that is older than the lease's end.
+// used may be that job's: it belongs to no visible process, or to one that is older than the lease's end and on its way
+// out. What goes on living keeps its memory.
 func (q *request) useFading(r job.Reason) bool {
 	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
 		return false
@@ -153,7 +154,7 @@ func (q *request) useFading(r job.Reason) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool {
-		return recent && p.Start <= ticks(ended) || p.Start != 0 && !q.host.Proc.Alive(p.PID, p.Start)
+		return recent && p.Start <= ticks(ended) && q.host.Proc.Ending(p.PID, p.Start) || p.Start != 0 && !q.host.Proc.Alive(p.PID, p.Start)
 	})
 }
 

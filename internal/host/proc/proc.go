@@ -42,6 +42,7 @@ type Stat struct {
 	Group int           // process group
 	Start uint64        // clock ticks since boot; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
+	Exits bool          // it is on its way out: it runs no code of its own any more
 }
 
 // Gone is the State of a process that does not exist.
@@ -69,7 +70,7 @@ func (f FS) Stat(pid int) (Stat, error) {
 
 func parseStat(line string) (Stat, bool) {
 	p, ok := sys.ParseProcess(line)
-	return Stat{Comm: gpu.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU)}, ok
+	return Stat{Comm: gpu.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits}, ok
 }
 
 // Alive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
@@ -80,6 +81,12 @@ func (f FS) Alive(pid int, start uint64) bool {
 		return !errors.Is(err, os.ErrNotExist) || f.hidden(pid)
 	}
 	return (start == 0 || s.Start == start) && s.State != "Z" && s.State != "X"
+}
+
+// Ending reports whether the process has ended or is on its way out. One that procfs hides may be.
+func (f FS) Ending(pid int, start uint64) bool {
+	s, err := f.Stat(pid)
+	return err != nil || s.Exits || start != 0 && s.Start != start || s.State == "Z" || s.State == "X"
 }
 
 // Group reports whether any process of a process group is alive.

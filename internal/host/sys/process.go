@@ -19,6 +19,7 @@ type Process struct {
 	CPU                    uint64          // clock ticks used by all its threads, in user and kernel mode
 	Start                  uint64          // clock ticks since boot; together with the PID it names one process for ever
 	Exit                   unix.WaitStatus // of a dead one, for its owner and root
+	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
 }
 
 // Dead reports whether the process has ended; its parent has not waited for it yet.
@@ -34,6 +35,9 @@ func ReadProcess(pid int) (Process, bool) {
 	p.PID = pid
 	return p, ok
 }
+
+// exiting is PF_EXITING in field 9 of /proc/PID/stat.
+const exiting = 4
 
 // Processes reads all that the caller can see.
 func Processes() map[int]Process {
@@ -67,6 +71,7 @@ func ParseProcess(stat string) (p Process, ok bool) {
 		return uint64(n) //nolint:gosec // not negative where ok
 	}
 	p = Process{Name: stat[open+1 : end], State: rest[0][0], Parent: int(number(4)), Group: int(number(5)), Session: int(number(6)), CPU: number(14) + number(15), Start: number(22)} //nolint:gosec // PIDs are small
+	p.Exits = number(9)&exiting != 0
 	if len(rest) > 49 {
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
