@@ -52,7 +52,7 @@ func TestDriverForeignProcessAlone(t *testing.T) {
 	if p := refusal.Reasons[0].Processes; len(p) != 1 || p[0].PID != job.Process.Pid || p[0].User != user || *p[0].Memory != 20*gpu.GiB {
 		t.Errorf("blocking processes: %+v", p)
 	}
-	contains(t, refusal.Remedy, fmt.Sprintf("kill %d", job.Process.Pid))
+	contains(t, refusal.Remedy, fmt.Sprintf("the processes of "+user+" there (gpuard evict %d)", job.Process.Pid))
 
 	_ = job.Process.Kill()
 	_ = job.Wait()

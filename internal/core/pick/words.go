@@ -28,37 +28,47 @@ func (q *query) processText(p gpu.Process) string {
 // ending reports zombies and processes that /proc no longer has: the driver will free their memory without help.
 func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
 
-// mayEnd reports whether the caller may end a process. Not even root may where the owner is unknown, as in a machine
-// read from a file: the process is not on this machine.
-func (q *query) mayEnd(p gpu.Process) bool {
-	return p.UID != nil && (q.in.UID == 0 || *p.UID == q.in.UID)
+// own reports whether a process is the caller's.
+func (q *query) own(p gpu.Process) bool { return p.UID != nil && *p.UID == q.in.UID }
+
+// mayEvict reports whether the caller may end another user's process. Not even root may where the owner is unknown, as
+// in a machine read from a file: the process is not on this machine.
+func (q *query) mayEvict(p gpu.Process) bool {
+	return p.UID != nil && q.in.UID == 0 && p.Container == ""
 }
 
-// endText is the command that ends a process, and the user who may run it.
+// endText says how a process is ended.
 func (q *query) endText(p gpu.Process) string {
-	if q.mayEnd(p) {
+	switch {
+	case q.own(p):
 		return fmt.Sprintf("end it: kill %d", p.PID)
+	case q.mayEvict(p):
+		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
 	}
-	return fmt.Sprintf("%s can end it: kill %d", or(gpu.Clean(p.User), "its owner"), p.PID)
+	return fmt.Sprintf("%s can end it", or(gpu.Clean(p.User), "its owner"))
 }
 
-// endAll is the remedy for several processes: one command, or the users to ask.
+// endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
+// processes is only for those who may.
 func (q *query) endAll(ps []gpu.Process) string {
 	var pids, owners []string
-	mine := true
+	own, evict := true, true
 	for _, p := range ps {
 		if ending(p) {
 			continue
 		}
 		pids = append(pids, fmt.Sprint(p.PID))
 		owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
-		mine = mine && q.mayEnd(p)
+		own, evict = own && q.own(p), evict && q.mayEvict(p)
 	}
-	kill := "kill " + strings.Join(pids, " ")
-	if mine {
-		return fmt.Sprintf("end what runs there (%s)", kill)
+	whose := listed(unique(owners), "and")
+	switch {
+	case own:
+		return fmt.Sprintf("end what runs there (kill %s)", strings.Join(pids, " "))
+	case evict:
+		return fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " "))
 	}
-	return fmt.Sprintf("ask %s to end it (%s)", listed(unique(owners), "and"), kill)
+	return fmt.Sprintf("ask %s to end PID %s", whose, listed(pids, "and"))
 }
 
 // maxNamed is the number of processes, leases or remedies that one sentence names.

@@ -13,15 +13,16 @@ import (
 func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "release LEASE",
+		Use:   "release [LEASE]",
 		Short: "Give back a lease of hold or env, or one whose command has ended",
 		Long: `A lease ends with its command. If a process that the command started (a tmux
 server, a daemon) still has the lease's descriptor open, gpuard status shows it,
 and release ends the lease. A lease of hold or env --lease can be given back at
 any time; its process keeps running with the variables that it has. The lease of
-a running command of gpuard run is not released: end the command instead.`,
-		Example: "  gpuard release k3f9",
-		Args:    oneLease,
+a running command of gpuard run is not released: end the command instead. In a
+shell with a lease, release alone gives that one back.`,
+		Example: "  gpuard release k3f9\n  gpuard release       the lease of this shell",
+		Args:    p.oneLease,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, noFiles
@@ -32,6 +33,10 @@ a running command of gpuard run is not released: end the command instead.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
+				if len(args) == 0 {
+					lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
+					args = []string{lease}
+				}
 				l, err := leases.Release(cmd.Context(), p.Host, args[0])
 				if err == nil && asJSON {
 					return writeJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
@@ -67,8 +72,11 @@ type releasedAnswer struct {
 	Lease  string `json:"lease"`  // the lease that has ended
 }
 
-func oneLease(_ *cobra.Command, args []string) error {
+// oneLease accepts the name of a lease, or none inside of one.
+func (p *Program) oneLease(_ *cobra.Command, args []string) error {
 	switch {
+	case len(args) == 0 && !p.inside(""):
+		return nil
 	case len(args) == 0:
 		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
 	case len(args) > 1:
