@@ -97,7 +97,7 @@ func completeWords(cmd *cobra.Command) {
 
 // completeSpec registers the completions of the flags that choose devices.
 func (p *Program) completeSpec(cmd *cobra.Command) {
-	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": nil, "mem": {"8G", "16G", "24G", "40G", "80G"}, "share": {"4G", "8G", "16G", "24G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
+	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": {"1", "2", "4", "8", "all"}, "mem": {"8G", "16G", "24G", "40G", "80G"}, "share": {"4G", "8G", "16G", "24G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
 	for name, list := range words {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
 	}

@@ -97,7 +97,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
-	spec, err := o.spec.spec(cmd, nil)
+	spec, err := p.request(cmd, &o.spec, nil)
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}

@@ -29,7 +29,7 @@ For your own shell: eval "$(gpuard env --lease)".`,
 			if err := p.fill(cmd); err != nil {
 				return &failure{err, 125}
 			}
-			spec, err := flags.spec(cmd, nil)
+			spec, err := p.request(cmd, &flags, nil)
 			if err == nil {
 				spec.Waiting, err = wait.parse(p, cmd)
 			}

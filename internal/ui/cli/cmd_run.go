@@ -107,7 +107,7 @@ func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (sp
 	if err = p.fill(cmd); err != nil {
 		return spec, nil, err
 	}
-	if spec, err = o.spec.spec(cmd, command); err == nil {
+	if spec, err = p.request(cmd, &o.spec, command); err == nil {
 		spec.Name, err = o.name, plainName(cmd, o.name)
 	}
 	if err == nil {

@@ -132,7 +132,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
-	q, err := o.readRequest(cmd, args)
+	q, err := p.sweepRequest(o, cmd, args)
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}
@@ -146,10 +146,10 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	return p.conduct(cmd, s, o, show, err)
 }
 
-// readRequest checks the flags and returns the sweep that they describe.
-func (o *sweepOptions) readRequest(cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
+// sweepRequest checks the flags and returns the sweep that they describe.
+func (p *Program) sweepRequest(o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
 	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
-	if q.Spec, err = o.spec.spec(cmd, nil); err != nil {
+	if q.Spec, err = p.request(cmd, &o.spec, nil); err != nil {
 		return nil, err
 	}
 	set := cmd.Flags().Changed

@@ -1,19 +1,22 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/leases"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
 // specFlags are the flags that choose devices.
 type specFlags struct {
-	gpus                        int
+	gpus                        gpuCount
 	cpu, any                    bool
 	device, exclude             []string
 	mig, model, compute, memory string
@@ -24,7 +27,8 @@ type specFlags struct {
 
 func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&s.gpus, "gpus", 1, "`N` whole GPUs")
+	s.gpus = 1
+	f.Var(&s.gpus, "gpus", "`N` whole GPUs, or all")
 	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
 	f.StringSliceVar(&s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
 	f.StringVar(&s.mig, "mig", "", "one MIG slice of this `PROFILE`, such as 1g.10gb")
@@ -38,6 +42,42 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	f.BoolVar(&s.any, "any", false, "ignore the mask or the lease of this shell")
 	s.quota.add(cmd)
 	p.completeSpec(cmd)
+}
+
+// allGPUs is --gpus all. It is counted before anything is claimed.
+const allGPUs = math.MaxInt32
+
+// gpuCount is the value of --gpus: a number, or allGPUs.
+type gpuCount int
+
+func (c *gpuCount) String() string {
+	if *c == allGPUs {
+		return "all"
+	}
+	return strconv.Itoa(int(*c))
+}
+
+// Set reads a number or "all".
+func (c *gpuCount) Set(text string) error {
+	if text == "all" {
+		*c = allGPUs
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 0, 32)
+	*c = gpuCount(n)
+	return err
+}
+
+// Type makes it a number for the keys of gpuard.yaml.
+func (c *gpuCount) Type() string { return "int" }
+
+// request checks the flags and returns the request, with the number of all GPUs if they are asked for.
+func (p *Program) request(cmd *cobra.Command, s *specFlags, command []string) (job.Spec, error) {
+	spec, err := s.spec(cmd, command)
+	if err == nil && spec.GPUs == allGPUs {
+		spec.GPUs, err = leases.Count(cmd.Context(), p.Host, spec)
+	}
+	return spec, err
 }
 
 // privateState adds --private-state to a command that leases.
@@ -60,7 +100,7 @@ func (s *specFlags) conflicts() []conflict {
 
 // spec checks the flags and returns the request.
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
-	out := job.Spec{Command: command, GPUs: s.gpus, CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
+	out := job.Spec{Command: command, GPUs: int(s.gpus), CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
 	err := refuseTogether(cmd, s.conflicts())
 	if err == nil {
@@ -150,9 +190,11 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 func (s *specFlags) check(cmd *cobra.Command, out *job.Spec) error {
 	counted := cmd.Flags().Changed("gpus")
 	switch {
-	case counted && s.gpus < 1:
+	case s.gpus == allGPUs && len(s.device) > 0:
+		return errors.New("cannot use --gpus all with --device: it names the devices; leave one of them out")
+	case counted && s.gpus < 1 && s.gpus != allGPUs:
 		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", s.gpus)
-	case counted && len(s.device) > 0 && s.gpus != len(s.device):
+	case counted && len(s.device) > 0 && int(s.gpus) != len(s.device):
 		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: leave --gpus out", s.gpus, len(s.device))
 	case s.mig != "" && len(s.device) > 1:
 		return fmt.Errorf("cannot ask for --mig and several devices: a job gets one MIG slice")
