@@ -91,7 +91,7 @@ func (l *Launch) find(ctx context.Context) (err error) {
 func (l *Launch) lease(ctx context.Context) error {
 	host, spec := l.host, l.spec
 	if spec.CPU {
-		l.env = claim.WithoutDevices(host, spec)
+		l.useCPU()
 		return nil
 	}
 	self, err := host.Proc.Stat(os.Getpid())
@@ -110,7 +110,7 @@ func (l *Launch) lease(ctx context.Context) error {
 		return err
 	}
 	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
-		l.env = claim.WithoutDevices(host, spec)
+		l.useCPU()
 		return nil
 	}
 	vars, err := claim.Variables(ctx, host, spec, d)
@@ -120,6 +120,14 @@ func (l *Launch) lease(ctx context.Context) error {
 	l.claimed, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
 	l.env = host.Unmasked().With(vars)
 	return nil
+}
+
+// useCPU sets the variables of a job without a device.
+func (l *Launch) useCPU() {
+	l.env = claim.WithoutDevices(l.host, l.spec)
+	if l.spec.Ranks == nil { // ranks share the processors as gather says
+		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowed()))...)
+	}
 }
 
 // Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It

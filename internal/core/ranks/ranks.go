@@ -122,6 +122,24 @@ func (c Crew) Threads() string {
 	return ""
 }
 
+// ThreadRemarks are notes on thread counts in the environment that make work on the processors slow; cpus are those that
+// the command may use.
+func ThreadRemarks(env visible.Env, cpus int) (notes []string) {
+	for _, name := range []string{threadsVariable, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
+		value, _ := env.Lookup(name)
+		first, _, _ := strings.Cut(value, ",") // OpenMP: one number for each level of nesting
+		n, err := strconv.Atoi(strings.TrimSpace(first))
+		switch {
+		case err != nil || cpus == 0:
+		case n > cpus:
+			notes = append(notes, fmt.Sprintf("%s=%d starts more threads than the %d processors that the command may use, and they wait for each other: unset %[1]s", name, n, cpus))
+		case n == 1 && cpus >= 4:
+			notes = append(notes, fmt.Sprintf("%s=1 lets the command use one of %d processors: unset %[1]s", name, cpus))
+		}
+	}
+	return notes
+}
+
 // Remarks are notes on NCCL settings in the environment that have another name now, or that are for debugging: with
 // several processes they cost most.
 func Remarks(env visible.Env) (notes []string) {
