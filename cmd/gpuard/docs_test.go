@@ -58,7 +58,7 @@ func ends(t *testing.T, command string, got reply) {
 func typedPages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"docs/explanation/what-your-program-sees.md"}
-	for _, pattern := range []string{"README*.md", "docs/tutorial/*.md"} {
+	for _, pattern := range []string{"README*.md", "docs/quick-start*.md", "docs/tutorial/*.md"} {
 		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there is no %s (%v)", pattern, err)

@@ -30,7 +30,8 @@ type Program struct {
 	said    []string // remarks for the JSON answer
 }
 
-// tell writes a message to standard error, on a terminal between words over as many lines as it takes.
+// tell writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
+// left to the terminal.
 func (p *Program) tell(text string) error {
 	const lead = "gpuard: "
 	t := p.term(p.Err)

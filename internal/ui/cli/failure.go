@@ -67,9 +67,9 @@ func (p *Program) showError(cmd *cobra.Command, f *failure) {
 		p.alert(cmd, f.err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
 		text, r := safe(f.err.Error()), safe(exit.Remedy(f.err))
-		_ = p.tell(text)
+		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
-			_ = p.tell(r)
+			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
 		p.alert(cmd, f.err, strings.TrimSuffix(text+"\n"+r, "\n"))
 	}
