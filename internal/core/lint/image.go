@@ -118,21 +118,24 @@ func exportLost() Rule {
 		Page: check.Page{
 			Code:  "export-lost-with-step",
 			Title: "export sets a GPU variable in a shell that ends immediately",
-			Text: "Each RUN of a Dockerfile and each run of a workflow has a shell of its own. What it exports is gone when it ends, so `RUN export CUDA_VISIBLE_DEVICES=1` alone changes nothing.\n\n" +
-				"In a Dockerfile write `ENV NAME=value`, though devices are better chosen when a container is started. In a workflow write `env:`, or append to the file that GitHub names: `echo \"NAME=value\" >> \"$GITHUB_ENV\"`.",
+			Text: "Each RUN of a Dockerfile, each run of a workflow, and each line after `!` in a notebook has a shell of its own. What it exports is gone when it ends, so `RUN export CUDA_VISIBLE_DEVICES=1` and `!export CUDA_VISIBLE_DEVICES=1` alone change nothing.\n\n" +
+				"In a Dockerfile write `ENV NAME=value`, though devices are better chosen when a container is started. In a workflow write `env:`, or append to the file that GitHub names: `echo \"NAME=value\" >> \"$GITHUB_ENV\"`. In a notebook write `%env NAME=value`, before a library starts the GPU.",
 			From: []string{"https://docs.docker.com/reference/dockerfile/#run", "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#setting-an-environment-variable"},
 		},
 		Severity: check.Warning,
 		Bad: []Example{
 			{"Dockerfile", "FROM python:3.12\nRUN export CUDA_VISIBLE_DEVICES=1\nCMD [\"python\", \"train.py\"]\n"},
 			{".github/workflows/train.yml", "on: push\njobs:\n  train:\n    runs-on: [self-hosted, gpu]\n    steps:\n      - run: export CUDA_VISIBLE_DEVICES=1\n      - run: python train.py\n"},
+			{"train.ipynb", `{"cells": [{"cell_type": "code", "source": ["!export CUDA_VISIBLE_DEVICES=\"\"\n", "import torch"]}], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4}`},
+			{"cell.ipynb", `{"cells": [{"cell_type": "code", "source": ["%%bash\n", "export CUDA_VISIBLE_DEVICES=1"]}], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4}`},
 		},
 		Good: []Example{
 			{"Dockerfile", "FROM python:3.12\nRUN export NCCL_DEBUG=INFO && make test\nCMD export CUDA_VISIBLE_DEVICES=0 && exec python train.py\n"},
 			{".github/workflows/train.yml", "on: push\njobs:\n  train:\n    runs-on: [self-hosted, gpu]\n    steps:\n      - run: echo \"CUDA_VISIBLE_DEVICES=1\" >> \"$GITHUB_ENV\"\n      - run: |\n          export CUDA_VISIBLE_DEVICES=1\n          python train.py\n"},
+			{"train.ipynb", `{"cells": [{"cell_type": "code", "source": ["%env CUDA_VISIBLE_DEVICES=1\n", "!export NCCL_DEBUG=WARN; python train.py"]}], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4}`},
 		},
 		Look: func(f File) []Finding {
-			if f.Kind != Dockerfile && f.Kind != Workflow {
+			if f.Kind != Dockerfile && f.Kind != Workflow && f.Kind != Notebook {
 				return nil
 			}
 			var all []Finding
@@ -148,7 +151,10 @@ func exportLost() Rule {
 						raw = `"` + s.Value.Text + `"`
 					}
 					finding.Line = "ENV " + s.Name + "=" + raw
-					if f.Kind == Workflow {
+					switch f.Kind {
+					case Notebook:
+						finding.Line = "%env " + s.Name + "=" + s.Value.Text
+					case Workflow:
 						finding.Line = `echo "` + s.Name + "=" + s.Value.Text + `" >> "$GITHUB_ENV"`
 					}
 					finding.Do = "write: " + finding.Line

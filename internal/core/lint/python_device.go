@@ -13,7 +13,7 @@ import (
 const torchCuda = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
 
 func deviceRules() []Rule {
-	return []Rule{overrideRule(), cpuRule()}
+	return []Rule{overrideRule(), cpuRule(), environText()}
 }
 
 func overrideRule() Rule {

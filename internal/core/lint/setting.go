@@ -9,7 +9,7 @@ import (
 )
 
 func settingRules() []Rule {
-	return []Rule{assignmentAsProgram(), cutAtBlank(), cutAtComma(), dollarKept(), onnxTwice()}
+	return []Rule{assignmentAsProgram(), cutAtBlank(), cutAtComma(), dollarKept(), onnxTwice(), cudaTwice()}
 }
 
 const (

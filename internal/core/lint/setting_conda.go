@@ -49,6 +49,60 @@ func onnxTwice() Rule {
 	}
 }
 
+func cudaTwice() Rule {
+	const code = "cudatoolkit-beside-pytorch"
+	return Rule{
+		Page: check.Page{
+			Code:  code,
+			Title: "cudatoolkit is installed beside a PyTorch that brings CUDA 12",
+			Text: "PyTorch's wheels since 2.1, and `pytorch-cuda=12`, bring the CUDA 12 libraries that they were built for. `cudatoolkit`, whose last version is 11.8, is a second CUDA: PyTorch does not use it, and another program of the environment may load one by name and the other by path.\n\n" +
+				"Leave `cudatoolkit` out, or take a PyTorch for CUDA 11.8 (a version that ends in `+cu118`).",
+			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit"},
+		},
+		Severity: check.Warning,
+		Bad: []Example{
+			{"environment.yml", "name: train\ndependencies:\n  - python=3.11\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.4.0\n"},
+			{"channel.environment.yml", "name: train\ndependencies:\n  - conda-forge::cudatoolkit=11.8\n  - pytorch\n  - pytorch-cuda=12.1\n"},
+		},
+		Good: []Example{
+			{"environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.0.1\n      - torchmetrics\n"},
+			{"cu118.environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pytorch=2.1\n  - pip:\n      - torch==2.4.0+cu118\n"},
+		},
+		Look: func(f File) []Finding {
+			var toolkit *Step
+			brings := ""
+			for i, s := range f.Steps {
+				if f.Kind != Conda || s.Do != Setting {
+					continue
+				}
+				text := s.Value.Text
+				if _, name, ok := strings.Cut(text, "::"); ok { // after its channel
+					text = name
+				}
+				switch pip := strings.Contains(s.Name, ".pip"); {
+				case strings.Contains(text, "cu118"):
+					return nil
+				case !pip && normal(text) == "cudatoolkit":
+					toolkit = &f.Steps[i]
+				case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && cuda12().MatchString(text):
+					brings = text
+				}
+			}
+			if toolkit == nil || brings == "" {
+				return nil
+			}
+			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings CUDA 12",
+				Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
+		},
+	}
+}
+
+// oldTorch are requirements of a PyTorch whose wheel has CUDA 11 or older: before 2.1.
+var oldTorch = pattern(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
+
+// cuda12 are packages that choose CUDA 12.
+var cuda12 = pattern(`^(pytorch-cuda|cuda-version)\s*[=>~]+\s*12`)
+
 var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
 
 // normal is the name of a package as indexes compare it

@@ -9,7 +9,7 @@ import (
 )
 
 func shellRules() []Rule {
-	return []Rule{notExported(), lostInSubshell(), sudoDrops(), prefixOnFirst(), foreignAssignment(), hookForFish()}
+	return []Rule{notExported(), lostInSubshell(), sudoDrops(), prefixOnFirst(), foreignAssignment(), hookForFish(), listCutAtBlank()}
 }
 
 const posixShell = "https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html (2.5.3, 2.9.1, 2.12)"

@@ -89,6 +89,9 @@ func (p *page) lintSummary(r linter.Report) {
 		}
 	}
 	text := "no findings in " + countedFiles(r.Files)
+	if r.Files == 0 && len(r.Problems) > 0 {
+		text = "nothing was checked"
+	}
 	if len(r.Findings) > 0 {
 		text = countedFiles(r.Files)
 	}

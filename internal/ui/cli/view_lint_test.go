@@ -41,6 +41,7 @@ func TestLintView(t *testing.T) {
 	}{
 		"fixed":    {fixed, []string{"jobs/train.sh:2:29: fixed: ", "4 files: 1 fixed, 1 warning, 1 remark, 1 silenced, 1 not read; what a code means"}},
 		"nothing":  {linter.Report{Files: 1}, []string{"no findings in 1 file\n"}},
+		"unread":   {linter.Report{Problems: []linter.Omission{{Path: "a.py", Why: "permission denied"}}}, []string{"nothing was checked\n"}},
 		"silenced": {linter.Report{Files: 2, Silenced: 3}, []string{"no findings in 2 files: 3 silenced\n"}},
 		"colours":  {mistakes(), []string{"\x1b[31merror\x1b[0m: ", "\x1b[32m  + export"}},
 	} {
