@@ -17,7 +17,7 @@ import (
 func pythonChecks() []Check {
 	return []Check{
 		pythonEnvironments(), torchBuild(), torchDriver(), torchCards(), torchCompanions(),
-		onnxBoth(), onnxLibraries(), onnxCards(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
+		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
 		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
 		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
 		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),

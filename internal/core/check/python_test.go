@@ -215,6 +215,16 @@ func pythonSightings() []sighting {
 		{"onnxruntime-cards", "Pascal with CUDA 12", pythons(cards("580.65.06", "6.1"), venv("onnxruntime-gpu==1.26.0")), OK},
 		{"onnxruntime-cards", "Turing with CUDA 13", pythons(cards("580.65.06", "7.5"), venv("onnxruntime-gpu==1.27.0")), OK},
 
+		{"onnxruntime-build", "alone", pythons(ada, venv("onnxruntime==1.20.1")), Warning},
+		{"onnxruntime-build", "in an environment that is not in use", pythons(ada, inactive(venv("onnxruntime==1.20.1"))), Info},
+		{"onnxruntime-build", "for NVIDIA", pythons(ada, venv("onnxruntime-gpu==1.20.1")), OK},
+		{"onnxruntime-build", "both: another finding", pythons(ada, venv("onnxruntime==1.20.1", "onnxruntime-gpu==1.20.1")), OK},
+		{"onnxruntime-build", "by conda", pythons(ada, venv("conda:onnxruntime==1.20.1")), OK},
+		{"onnxruntime-build", "for AMD", pythons(amdOnly(), venv("onnxruntime-migraphx==1.20.1")), OK},
+		{"onnxruntime-build", "on a machine without a GPU", pythons(none, venv("onnxruntime==1.20.1")), OK},
+		{"tensorflow-build", "for the CPU by name", pythons(ada, venv("tensorflow-cpu==2.18.0")), Info},
+		{"tensorflow-build", "the usual one", pythons(ada, venv("tensorflow==2.18.0")), OK},
+
 		{"tensorflow-libraries", "no CUDA", pythons(ada, venv("tensorflow==2.18.0")), Warning},
 		{"tensorflow-libraries", "cuDNN too old", pythons(ada, venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cublas-cu12==12.5.3.2", "nvidia-cuda-runtime-cu12==12.5.82")), Warning},
 		{"tensorflow-libraries", "with its own", pythons(ada, venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.3.0.75", "nvidia-cublas-cu12==12.5.3.2", "nvidia-cuda-runtime-cu12==12.5.82")), OK},

@@ -71,7 +71,15 @@ func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	case worst.Severity == Error:
 		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devices(s), worst.Seen), worst.Do}
 	}
+	if i := slices.IndexFunc(findings, onCPU); i >= 0 {
+		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devices(s), findings[i].Seen), findings[i].Do}
+	}
 	return Verdict{new(true), will + ": " + devices(s), worst.Do}
+}
+
+// onCPU reports whether a finding says that a library of an environment in use works on the CPU alone.
+func onCPU(f Finding) bool {
+	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-libraries"}, f.Code)
 }
 
 // unfit is why no program runs when each device that answers and is not hidden must not get work; nil where one may.

@@ -42,6 +42,8 @@ func TestJudge(t *testing.T) {
 		{"all are lost", hostinfo.Site{Machine: machine(lost)}, []Finding{slow, wrong}, Verdict{no, "GPU programs will not run here: GPU is lost", "pip install"}},
 		{"a warning", hostinfo.Site{Machine: machine(a100)}, []Finding{slow}, Verdict{yes, "GPU programs will run here: 1 NVIDIA A100, driver 550.54.15", "cool it"}},
 		{"an error of one program", hostinfo.Site{Machine: machine(a100)}, []Finding{slow, wrong}, Verdict{yes, "GPU programs will run here (1 NVIDIA A100, driver 550.54.15), but not every one: torch needs a newer driver", "pip install"}},
+		{"a library for the CPU", hostinfo.Site{Machine: machine(a100)}, []Finding{slow, {"onnxruntime-build", Warning, "in /venv, onnxruntime is the build for the CPU", "w", "pip install onnxruntime-gpu"}},
+			Verdict{yes, "GPU programs will run here (1 NVIDIA A100, driver 550.54.15), but not every one: in /venv, onnxruntime is the build for the CPU", "pip install onnxruntime-gpu"}},
 		{"what stops all has the last word", hostinfo.Site{Machine: machine(a100)}, []Finding{wrong, broken}, Verdict{no, "GPU programs will not run here: it is broken", "mend it"}},
 		{"the cause, not its consequence", hostinfo.Site{Machine: none}, []Finding{cause, broken}, Verdict{no, "GPU programs will not run here: nouveau has the GPU", "unload it"}},
 		{"no card at all", hostinfo.Site{Machine: none, Cards: cards(0x1234, 0x8086)}, nil, Verdict{no, "GPU programs will not run here: this machine has no GPU that gpuard knows", "use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}},
