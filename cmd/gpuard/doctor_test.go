@@ -216,6 +216,9 @@ func TestDoctor(t *testing.T) {
 		{"both onnxruntime packages", a100s(1), func(w *patient) (env, args []string) {
 			return nil, []string{"--for", w.venv("onnxruntime 1.20.1", "onnxruntime-gpu 1.20.1", "nvidia-cudnn-cu12 9.1.0.70", "nvidia-cublas-cu12 12.4.5.8", "nvidia-cuda-runtime-cu12 12.4.127")}
 		}, []string{"warning onnxruntime-both"}, "true", nil},
+		{"onnxruntime for the CPU alone", a100s(1), func(w *patient) (env, args []string) {
+			return nil, []string{"--for", w.venv("onnxruntime 1.20.1")}
+		}, []string{"warning onnxruntime-build"}, "true", []string{"but not every one", "onnxruntime 1.20.1 is the build for the CPU", "install onnxruntime-gpu"}},
 		{"nouveau", a100s(2), func(w *patient) (env, args []string) {
 			w.FailInit(9)
 			w.gone("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0", "dev/nvidia1")
