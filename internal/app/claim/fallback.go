@@ -88,12 +88,11 @@ func ElseCPU(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, 
 	spec.Waiting.Fallback = []string{"cpu"}
 	_, _, err := DecideNow(ctx, host, spec)
 	refusal := unavailable(spec, err)
-	switch {
-	case refusal != nil:
-	case !errors.As(err, &refusal):
+	if refusal == nil && !errors.As(err, &refusal) {
 		return spec, err
-	case !refusal.Never:
-		return spec, nil
+	}
+	if !refusal.Never {
+		return spec, nil //nolint:nilerr // it is waited for
 	}
 	useCPU(host, refusal)
 	spec.CPU, spec.Share = true, 0

@@ -39,7 +39,7 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 	}
 	ground, err := Ground(ctx, f.host)
 	var none *gpu.Unavailable
-	if err != nil && !(errors.As(err, &none) && p.WithoutGPU()) {
+	if err != nil && (!errors.As(err, &none) || !p.WithoutGPU()) {
 		return nil, err
 	}
 	if ground.Files, err = variables(p); err != nil {
