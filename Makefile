@@ -52,7 +52,7 @@ bench: build ## beside other programs, in one run
 	$(GO) test ./bench -run '^$$' -bench . -benchtime 1x -count 1
 
 shape: ## sizes, uses between files, shared structs, names and words
-	@$(GO) run ./test/shape
+	@$(GO) run ./test/shape $(BEFORE)
 
 docs: ## reference pages made from the code
 	$(GO) test ./internal/ui/cli -run TestDocs -update

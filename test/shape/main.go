@@ -1,6 +1,7 @@
 // Command shape prints how the code is built: for each package its size and the uses between its files, then the
 // structs that most files share, the unexported names that are declared most often, and how often the words occur that
-// this project avoids. Tests are left out. It judges nothing. `make shape` runs it.
+// this project avoids. Tests are left out. It judges nothing. `make shape` runs it; `make shape BEFORE=FOLDER` compares
+// with another version, such as a worktree of an earlier commit.
 package main
 
 import (
@@ -15,8 +16,15 @@ import (
 func main() {
 	out := bufio.NewWriter(os.Stdout)
 	packages, err := load(".")
-	if err == nil {
+	if err == nil && len(os.Args) > 1 {
+		var before []*pkg
+		if before, err = load(os.Args[1]); err == nil {
+			compare(out, before, packages)
+		}
+	} else if err == nil {
 		report(out, packages)
+	}
+	if err == nil {
 		err = out.Flush()
 	}
 	if err != nil {
@@ -64,6 +72,41 @@ func report(out io.Writer, packages []*pkg) {
 		fmt.Fprintf(out, "%-34s %10.0f %10.0f\n", w.name, w.rate(comments), w.rate(literals))
 	}
 	fmt.Fprintf(out, "%-34s %10d %10d\n", "words in all", comments.words(), literals.words())
+}
+
+// compare prints the sums of two versions side by side.
+func compare(out io.Writer, before, now []*pkg) {
+	fmt.Fprintf(out, "%-36s %9s %9s\n", "", "before", "now")
+	row := func(name string, of func([]*pkg) string) {
+		fmt.Fprintf(out, "%-36s %9s %9s\n", name, of(before), of(now))
+	}
+	sum := func(of func(*pkg) int) func([]*pkg) string {
+		return func(all []*pkg) string {
+			n := 0
+			for _, p := range all {
+				n += of(p)
+			}
+			return fmt.Sprint(n)
+		}
+	}
+	row("packages", func(all []*pkg) string { return fmt.Sprint(len(all)) })
+	row("product files", sum(func(p *pkg) int { return len(p.files) }))
+	row("product lines", sum((*pkg).lines))
+	row("uses between files of a package", sum(func(p *pkg) int { return counted(p.uses()).all }))
+	row("uses that run backwards", sum(func(p *pkg) int { return counted(p.uses()).backwards }))
+	row("fields of the largest shared struct", func(all []*pkg) string {
+		most := 0
+		for _, s := range structs(all) {
+			most = max(most, s.fields)
+		}
+		return fmt.Sprint(most)
+	})
+	for _, w := range watched() {
+		row(w.name+", comments", func(all []*pkg) string {
+			comments, _ := text(all)
+			return fmt.Sprintf("%.0f", w.rate(comments))
+		})
+	}
 }
 
 func first[T any](list []T, most int) []T { return list[:min(most, len(list))] }
