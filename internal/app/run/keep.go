@@ -99,8 +99,8 @@ const firstPause = 500 * time.Millisecond
 
 // breather is the pause before the next start, after one that ran well for that long.
 func (s *supervision) breather(well time.Duration) time.Duration {
-	s.done.Streak = s.done.Streak.After(well)
-	return s.done.Streak.Pause(cmp.Or(s.host.Times.Pause, firstPause))
+	s.done.Lengthen(well)
+	return s.done.Pause(cmp.Or(s.host.Times.Pause, firstPause))
 }
 
 // rest waits, and reports whether to go on.

@@ -148,7 +148,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 	}
 	s.endCommand(child) // what it left would be in the way
 	against := ""
-	if s.service.ended != nil && s.done.Streak.Looping() {
+	if s.service.ended != nil && s.done.Looping() {
 		s.spec.Prefer = l.Plan.UUIDs()
 	} else if fault == "" {
 		var next *Launch

@@ -160,7 +160,7 @@ func (k *keeper) begin(before *service.Record, found bool) error {
 const usualGrace = 10 * time.Second
 
 // fresh is the record of another start than the one before.
-func (k *keeper) fresh(restarts int, streak job.Streak) {
+func (k *keeper) fresh(restarts int, streak int) {
 	k.set(func(r *service.Record) {
 		*r = service.Record{
 			State: service.Starting, Since: time.Now(), Hash: k.instance.Hash, Service: k.instance.Service, After: k.instance.After,

@@ -61,8 +61,8 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 }
 
 // beyond adds to the reason of an end that it was one too many.
-func (k *keeper) beyond(why string, streak job.Streak) string {
-	if limit := k.task.Care.Limit; limit > 0 && int(streak) > limit {
+func (k *keeper) beyond(why string, streak int) string {
+	if limit := k.task.Care.Limit; limit > 0 && streak > limit {
 		return fmt.Sprintf("%s, and it is not started again: it ended %d times in a row (restart: %s:%d)", why, streak, k.instance.Restart, limit)
 	}
 	return why

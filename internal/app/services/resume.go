@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
@@ -120,20 +121,20 @@ func (k *keeper) unseen(ctx context.Context) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })
 	last := k.snapshot()
-	well := time.Since(last.Since)
+	end, well := job.Result{Streak: last.Streak}, time.Since(last.Since)
 	if doomed.Why != "" {
 		well = doomed.Well
 	}
-	streak := last.Streak.After(well)
+	end.Lengthen(well)
 	switch {
 	case ctx.Err() != nil:
 		k.over(service.Done, "it was ended")
 		return true
-	case k.task.Care.Again(doomed.Why != "", streak):
+	case k.task.Care.Again(doomed.Why != "", end.Streak):
 		k.note("the command ended: starting it again")
-		k.fresh(last.Restarts+1, streak)
+		k.fresh(last.Restarts+1, end.Streak)
 		return false
 	}
-	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), streak))
+	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), end.Streak))
 	return true
 }

@@ -13,7 +13,7 @@ type Care struct {
 	Any      bool      // --retry N:any: after every failure, not only after those of the machine
 	Restart  Restart   // of a service
 	Limit    int       // restarts of a service in a row; 0: no limit
-	Streak   Streak    // restarts of a service in a row before this run
+	Streak   int       // restarts of a service in a row before this run
 	Log      string    // --log: file that gets its output too; "" none
 	LogLimit gpu.Bytes // size at which Log becomes Log.1
 	Drift    []string  // --drift: kinds of trouble that move it: hot, slow, sick; empty: it stays
@@ -40,7 +40,7 @@ type Result struct {
 	Signal   string        // that ended it: "SIGKILL"; "" none
 	TimedOut bool          // it was ended by the limit of its time
 	Asked    bool          // its end was requested
-	Streak   Streak        // ends in a row after which a start was due or is one too many
+	Streak   int           // ends in a row after which a start was due or is one too many
 	Why      string        // why the run was not started again; "" when no start was due
 	HeldBy   []Blocker     // processes that still hold the lease
 	Peak     *gpu.Bytes    // most host memory of one of its processes (getrusage(2), ru_maxrss); nil unknown

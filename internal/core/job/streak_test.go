@@ -19,12 +19,12 @@ func TestStreak(t *testing.T) {
 		{[]time.Duration{min, min}, "500ms 500ms "},
 		{[]time.Duration{0, 0, 0, 0, 0, 0, 0, 0}, "500ms 1s+ 2s+ 4s+ 8s+ 16s+ 30s+ 30s+ "},
 	} {
-		var streak Streak
+		var r Result
 		got := ""
 		for _, well := range c.well {
-			streak = streak.After(well)
-			got += streak.Pause(500 * time.Millisecond).String()
-			if streak.Looping() {
+			r.Lengthen(well)
+			got += r.Pause(500 * time.Millisecond).String()
+			if r.Looping() {
 				got += "+"
 			}
 			got += " "
@@ -33,7 +33,7 @@ func TestStreak(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.well, got, c.want)
 		}
 	}
-	if got := fmt.Sprint(Streak(math.MaxInt).Pause(s), Streak(3).Pause(min)); got != "30s 1m0s" {
+	if got := fmt.Sprint((&Result{Streak: math.MaxInt}).Pause(s), (&Result{Streak: 3}).Pause(min)); got != "30s 1m0s" {
 		t.Error(got)
 	}
 }
@@ -43,7 +43,7 @@ func TestAgain(t *testing.T) {
 		restart Restart
 		limit   int
 		failed  bool
-		streak  Streak
+		streak  int
 		want    bool
 	}{
 		{NoRestart, 0, true, 1, false},

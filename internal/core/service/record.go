@@ -40,7 +40,7 @@ type Record struct {
 	Share     gpu.Bytes     `json:"share,omitempty"`
 	Since     time.Time     `json:"since"` // of State
 	Restarts  int           `json:"restarts"`
-	Streak    job.Streak    `json:"streak,omitempty"`
+	Streak    int           `json:"streak,omitempty"`
 	Exit      *int          `json:"exit"` // of the last end; nil: none yet, by a signal, or unknown
 	Signal    string        `json:"signal,omitempty"`
 	Last      []gpu.UUID    `json:"last"`   // devices of its last start, preferred for the next
