@@ -78,7 +78,11 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 
 // giveBack ends what is left of a lease, and says so.
 func (s *supervision) giveBack(l *Launch, why string) {
-	if s.drop(l); len(l.Plan.Devices) == 0 {
+	s.drop(l)
+	if s.service.freed != nil {
+		s.service.freed()
+	}
+	if len(l.Plan.Devices) == 0 {
 		return
 	}
 	names := make([]string, len(l.Plan.Devices))
@@ -91,22 +95,12 @@ func (s *supervision) giveBack(l *Launch, why string) {
 	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
 }
 
-// A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
-// longestPause. After a start that lasted, the pauses begin anew.
-const (
-	firstPause   = 500 * time.Millisecond
-	longestPause = 30 * time.Second
-	lasted       = time.Minute
-)
+const firstPause = 500 * time.Millisecond
 
-// breather is the pause before the next start.
-func (s *supervision) breather(ran time.Duration) time.Duration {
-	if ran >= lasted || s.pause == 0 {
-		s.pause = cmp.Or(s.host.Times.Pause, firstPause)
-		return s.pause
-	}
-	s.pause = min(2*s.pause, longestPause)
-	return s.pause
+// breather is the pause before the next start, after one that ran well for that long.
+func (s *supervision) breather(well time.Duration) time.Duration {
+	s.done.Lengthen(well)
+	return s.done.Pause(cmp.Or(s.host.Times.Pause, firstPause))
 }
 
 // rest waits, and reports whether to go on.

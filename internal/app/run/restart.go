@@ -102,8 +102,8 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 // how the command ended: "exit 1", "SIGKILL".
 func (s *supervision) how() string {
 	switch {
-	case s.doomed != "":
-		return s.doomed
+	case s.doomed.Why != "":
+		return s.doomed.Why
 	case s.done.Signal != "":
 		return s.done.Signal
 	}
@@ -113,37 +113,44 @@ func (s *supervision) how() string {
 // forever starts a service once more, as its restart says. It returns nil when not.
 func (s *supervision) forever(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	_, _, ran, _ := child.Outcome()
-	failed := s.done.Code != 0 || s.done.Signal != "" || s.doomed != ""
+	failed := s.done.Code != 0 || s.done.Signal != ""
+	if s.doomed.Why != "" {
+		failed, ran = true, s.doomed.Well
+	}
 	switch {
 	case s.done.Asked, s.done.TimedOut:
 		return nil
 	case child.Meant(time.Now().Add(-meant)) != "": // a signal to gpuard; the job control signals of the command do not mean that
 		s.done.Asked = true
 		return nil
-	case s.care.Restart == job.NoRestart, s.care.Restart == job.OnFailure && !failed:
+	}
+	pause := s.breather(ran)
+	if !s.care.Again(failed, s.done.Streak) {
 		return nil
 	}
 	fault, broken := s.blame(ctx, l)
 	s.restarts++
-	pause := s.breather(ran)
 	text := fmt.Sprintf("the command ended (%s): starting it again in %.1f s", s.how(), pause.Seconds())
 	if fault != "" {
 		text = fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere in %.1f s", s.how(), fault, pause.Seconds())
 	}
 	s.host.Say(text)
 	s.service.ended(s.done, text)
-	s.doomed = ""
+	s.doomed = Unfit{}
 	return s.onward(ctx, l, child, fault, broken, pause)
 }
 
-// onward leases for another start, after a pause: what the command had, unless there is a fault in it.
+// onward leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
+// ends again and again leaves its devices to others meanwhile.
 func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
 	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
 	s.endCommand(child) // what it left would be in the way
 	against := ""
-	if fault == "" {
+	if s.service.ended != nil && s.done.Looping() {
+		s.spec.Prefer = l.Plan.UUIDs()
+	} else if fault == "" {
 		var next *Launch
 		if next, against = s.onceMore(ctx, l); next != nil {
 			if rest(ctx, pause) {

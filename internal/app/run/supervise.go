@@ -34,10 +34,9 @@ type supervision struct {
 	done  job.Result
 	left  time.Duration // of the limit of its time; 0 without one
 	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
-	pause time.Duration // before the last start
 
 	service keeping
-	doomed  string // why the command that runs was ended, where keeping.unfit said so
+	doomed  Unfit // why the command that runs was ended, where keeping.unfit said so
 
 	meeting  *port.Kept  // of the ranks of the command
 	heard    []gpu.Event // errors of the driver that were said
@@ -55,7 +54,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		said(text)
 		l.Log(text)
 	})
-	s := &supervision{host: l.host, care: care, spec: l.spec, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
 		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil); err != nil {
 			l.release()
@@ -204,7 +203,7 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 			s.done.Asked = true
 			return enough("")
 		case s.doomed = <-s.service.unfit:
-			return enough(s.doomed)
+			return enough(s.doomed.Why)
 		case <-over:
 			s.done.TimedOut = true
 			return enough(fmt.Sprintf("the time is over (--timeout %s)", s.spec.Timeout))

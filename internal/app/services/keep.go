@@ -51,7 +51,7 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan string, 1), late: make(chan struct{}, 1)}
+	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan run.Unfit, 1), late: make(chan struct{}, 1)}
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
 		if i < 0 {
@@ -59,7 +59,7 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 		}
 		k.instance = wanted.Instances[i]
 		if k.instance.Restart != service.Never {
-			k.task.Care.Restart = job.Restart(k.instance.Restart)
+			k.task.Care.Restart, k.task.Care.Limit = job.Restart(k.instance.Restart), k.instance.Limit
 		}
 	}
 	return k.run(ctx)
@@ -91,16 +91,15 @@ type keeper struct {
 	instance service.Instance
 	project  string // its name
 	own      *belongings
-	hurry    chan struct{} // closed: no time is left for the end
-	unfit    chan string   // why the command has to be ended
-	late     chan struct{} // has a value when the record could not be written
-	prober   *prober       // of this start; nil without one
-	calm     func()        // ends its work
+	hurry    chan struct{}  // closed: no time is left for the end
+	unfit    chan run.Unfit // why the command has to be ended
+	late     chan struct{}  // has a value when the record could not be written
+	calm     func()         // ends the checks of this start; nil without any
 
 	mu     sync.Mutex
 	record service.Record
-	told   bool   // that the record could not be written
-	doomed string // why this start has to end, by its probe
+	told   bool      // that the record could not be written
+	doomed run.Unfit // why this start has to end, by its checks
 }
 
 // run is the whole life.
@@ -162,11 +161,11 @@ func (k *keeper) begin(before *service.Record, found bool) error {
 const usualGrace = 10 * time.Second
 
 // fresh is the record of another start than the one before.
-func (k *keeper) fresh(restarts int) {
+func (k *keeper) fresh(restarts int, streak int) {
 	k.set(func(r *service.Record) {
 		*r = service.Record{
 			State: service.Starting, Since: time.Now(), Hash: k.instance.Hash, Service: k.instance.Service, After: k.instance.After,
-			Keeper: r.Keeper, Boot: r.Boot, Namespace: r.Namespace, Last: r.Last, Devices: []job.Given{}, Restarts: restarts,
+			Keeper: r.Keeper, Boot: r.Boot, Namespace: r.Namespace, Last: r.Last, Devices: []job.Given{}, Restarts: restarts, Streak: streak,
 			Stop: k.task.Care.Stop, Grace: k.task.Spec.Grace, Exit: r.Exit, Signal: r.Signal,
 		}
 	})
@@ -232,7 +231,7 @@ func (k *keeper) log() string { return cmp.Or(k.task.Care.Log, k.folder.Log(k.ta
 func (k *keeper) over(state service.State, why string) {
 	k.quiet()
 	k.set(func(r *service.Record) {
-		r.State, r.Why, r.Since, r.Main, r.Lease = state, why, time.Now(), service.Process{}, ""
+		r.State, r.Why, r.Since, r.Main, r.Lease, r.Healthy = state, why, time.Now(), service.Process{}, "", nil
 		if state != service.Done {
 			r.Ready = false
 		}
@@ -289,8 +288,9 @@ func (k *keeper) start(ctx context.Context) {
 		return
 	}
 	supervised = true
+	k.task.Care.Streak = k.snapshot().Streak
 	l.Oversee(k.task.Oversight)
-	l.Keep(k.recordEnd, k.unfit, k.hurry, k.life.File)
+	l.Keep(k.recordEnd, k.recordFreed, k.unfit, k.hurry, k.life.File)
 	done, _, err := l.Supervise(ctx, k.task.Care, k.started)
 	if err != nil {
 		k.refused(ctx, err)
@@ -365,14 +365,13 @@ func (k *keeper) started(l *run.Launch, pid int) error {
 		switch {
 		case r.State == service.Ending:
 		case pid == 0:
-			r.State, r.Since, r.Why, r.Ready = service.Starting, time.Now(), "", false
+			r.State, r.Since, r.Why, r.Ready, r.Healthy = service.Starting, time.Now(), "", false, nil
 		default:
 			r.State, r.Since, r.Ready = service.Running, time.Now(), k.instance.Ready == nil
 		}
 	})
 	if pid != 0 {
-		k.watch()
-		k.probe()
+		k.probe(k.instance.Ready == nil)
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 )
@@ -14,11 +16,16 @@ func (k *keeper) recordEnd(r job.Result, next string) {
 	k.quiet()
 	k.set(func(now *service.Record) {
 		outcome(now, &r)
-		now.Main, now.Ready, now.Restarts = service.Process{}, false, now.Restarts+1
+		now.Main, now.Ready, now.Healthy, now.Restarts, now.Streak = service.Process{}, false, nil, now.Restarts+1, r.Streak
 		if now.State != service.Ending {
 			now.State, now.Since, now.Why = service.Restarting, time.Now(), next
 		}
 	})
+}
+
+// recordFreed hears that the devices are given back until the next start.
+func (k *keeper) recordFreed() {
+	k.set(func(r *service.Record) { r.Lease, r.Devices, r.Share = "", []job.Given{}, 0 })
 }
 
 // outcome notes how the command ended.
@@ -43,66 +50,26 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 		why = fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout)
 	case r.Why != "":
 		state, why = service.Refused, fmt.Sprintf("%s, and it is not started again: %s", how, r.Why)
-	case doomed != "":
-		why = doomed
-	case r.Code == 0 && r.Signal == "":
+	case r.Code == 0 && r.Signal == "" && doomed.Why == "" && k.instance.Restart != service.Always:
 		state, why = service.Done, ""
+	default:
+		why = k.beyond(cmp.Or(doomed.Why, how), r.Streak)
 	}
 	k.note(fmt.Sprintf("the service is over after %s: %s", r.Ran.Round(100*time.Millisecond), how))
 	k.set(func(now *service.Record) { outcome(now, r) })
 	k.over(state, why)
 }
 
-// watch starts the checks for readiness of a start.
-func (k *keeper) watch() {
-	if k.instance.Ready == nil {
-		return
+// beyond adds to the reason of an end that it was one too many.
+func (k *keeper) beyond(why string, streak int) string {
+	if limit := k.task.Care.Limit; limit > 0 && streak > limit {
+		return fmt.Sprintf("%s, and it is not started again: it ended %d times in a row (restart: %s:%d)", why, streak, k.instance.Restart, limit)
 	}
-	p, err := probing(*k.instance.Ready, k.log(), k.snapshot().Output)
-	if err != nil {
-		k.doom(err.Error())
-		return
-	}
-	k.prober, k.calm = p, p.close
-}
-
-// probe continues them once the command runs.
-func (k *keeper) probe() {
-	p := k.prober
-	if p == nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan struct{})
-	k.calm = func() {
-		cancel()
-		<-over
-		p.close()
-	}
-	go func() {
-		defer close(over)
-		err := p.wait(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
-			k.set(func(r *service.Record) {
-				if r.State == service.Running && !r.Ready {
-					r.Why = "not ready: " + why
-				}
-			})
-		})
-		switch {
-		case err == nil:
-			k.set(func(r *service.Record) {
-				if r.State == service.Running {
-					r.Ready, r.Why = true, ""
-				}
-			})
-		case ctx.Err() == nil:
-			k.doom(err.Error())
-		}
-	}()
+	return why
 }
 
 // doom has the command ended, which counts as a failure.
-func (k *keeper) doom(why string) {
+func (k *keeper) doom(why run.Unfit) {
 	k.mu.Lock()
 	k.doomed = why
 	k.mu.Unlock()
@@ -112,18 +79,18 @@ func (k *keeper) doom(why string) {
 	}
 }
 
-// quiet ends the probe of a start, and tells why that was doomed.
-func (k *keeper) quiet() (doomed string) {
+// quiet ends the checks of a start, and tells why that was doomed.
+func (k *keeper) quiet() (doomed run.Unfit) {
 	if k.calm != nil {
 		k.calm()
 	}
-	k.prober, k.calm = nil, nil
+	k.calm = nil
 	select {
 	case <-k.unfit: // it came too late
 	default:
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	doomed, k.doomed = k.doomed, ""
+	doomed, k.doomed = k.doomed, run.Unfit{}
 	return doomed
 }

@@ -85,7 +85,7 @@ func (r *Row) describe(held string, refused bool) {
 	case held != "":
 		r.Record = service.Record{State: service.Waiting, Why: held, Last: r.Last}
 	case r.Fresh && (r.State == service.Running || r.State == service.Ending):
-		r.State, r.Why, r.Seen.Ready = service.Failed, "it was killed together with the gpuard beside it", false
+		r.State, r.Why, r.Seen.Ready, r.Seen.Healthy = service.Failed, "it was killed together with the gpuard beside it", false, nil
 	default:
 		r.Record = service.Record{State: service.Waiting, Why: "not started yet", Last: r.Last}
 	}
@@ -131,7 +131,7 @@ func (l *look) one(name, hash string) (s service.Seen) {
 		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
 	case s.Kept:
 	case found && r.Boot != l.boot:
-		s.Lease, s.Devices, s.Main, s.Keeper, s.Ready = "", nil, service.Process{}, service.Process{}, false
+		s.Lease, s.Devices, s.Main, s.Keeper, s.Ready, s.Healthy = "", nil, service.Process{}, service.Process{}, false, nil
 		if !over(r.State) {
 			s.Why = "it ended with the machine, which was started anew since"
 		}

@@ -91,7 +91,7 @@ func (p *prober) check(ctx context.Context, folder string, env []string, hear fu
 		pause = firstLook
 	}
 	for {
-		err := p.once(ctx, folder, env)
+		err := ask(ctx, p.ready.Probe, answerable, folder, env)
 		if err == nil {
 			return nil
 		}
@@ -109,16 +109,17 @@ func (p *prober) check(ctx context.Context, folder string, env []string, hear fu
 	}
 }
 
-func (p *prober) once(ctx context.Context, folder string, env []string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerable)
+// ask checks once; limit is the time for the answer.
+func ask(ctx context.Context, p service.Probe, limit time.Duration, folder string, env []string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	switch {
-	case len(p.ready.Command) > 0:
-		return readiness.Command(ctx, p.ready.Command, folder, env)
-	case p.ready.TCP != "":
-		return readiness.TCP(ctx, p.ready.TCP)
-	case p.ready.HTTP != "":
-		return readiness.HTTP(ctx, p.ready.HTTP)
+	case len(p.Command) > 0:
+		return readiness.Command(ctx, p.Command, folder, env)
+	case p.TCP != "":
+		return readiness.TCP(ctx, p.TCP)
+	case p.HTTP != "":
+		return readiness.HTTP(ctx, p.HTTP)
 	}
 	return errors.New("it cannot be asked")
 }

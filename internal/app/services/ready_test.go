@@ -29,7 +29,7 @@ func probe(t *testing.T, p *prober) (reasons []string, err error) {
 func TestReadyCommand(t *testing.T) {
 	t.Parallel()
 	count := filepath.Join(t.TempDir(), "count")
-	p, err := probing(service.Ready{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}, Interval: time.Millisecond}, "", service.Place{})
+	p, err := probing(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}}, Interval: time.Millisecond}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestReadyCommand(t *testing.T) {
 
 func TestReadyTimeout(t *testing.T) {
 	t.Parallel()
-	p, err := probing(service.Ready{Command: []string{"sh", "-c", "echo never; exit 1"}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "", service.Place{})
+	p, err := probing(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", "echo never; exit 1"}}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}

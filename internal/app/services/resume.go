@@ -1,11 +1,13 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
@@ -33,7 +35,7 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 	}
 	switch {
 	case !same:
-		k.fresh(0)
+		k.fresh(0, 0)
 		return false
 	case main != (service.Process{}):
 		return k.adopt(ctx, main)
@@ -43,7 +45,7 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 	case before.State == service.Running || before.State == service.Ending:
 		return k.unseen(ctx)
 	}
-	k.fresh(before.Restarts)
+	k.fresh(before.Restarts, before.Streak)
 	return false
 }
 
@@ -73,19 +75,16 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	}
 	k.note(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
 	k.host.Env = k.environment()
-	asks := false
+	ready := false
 	k.set(func(r *service.Record) {
 		if r.State != service.Running && r.State != service.Ending {
 			r.State, r.Since, r.Why, r.Ready = service.Running, time.Now(), "", false
 		}
 		r.Main = main
 		r.Ready = r.Ready || k.instance.Ready == nil
-		asks = !r.Ready
+		ready = r.Ready
 	})
-	if asks {
-		k.watch()
-		k.probe()
-	}
+	k.probe(ready)
 	var late <-chan time.Time
 	if limit := k.task.Spec.Timeout; limit > 0 {
 		timer := time.NewTimer(max(limit-time.Since(k.snapshot().Since), 0))
@@ -97,7 +96,7 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	case <-launch.Exited(fd):
 	case <-ctx.Done():
 	case why := <-k.unfit:
-		k.note(why + ": ending the command")
+		k.note(why.Why + ": ending the command")
 	case <-late:
 		timedOut = true
 	}
@@ -121,18 +120,21 @@ func (k *keeper) snapshot() service.Record {
 func (k *keeper) unseen(ctx context.Context) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })
+	last := k.snapshot()
+	end, well := job.Result{Streak: last.Streak}, time.Since(last.Since)
+	if doomed.Why != "" {
+		well = doomed.Well
+	}
+	end.Lengthen(well)
 	switch {
 	case ctx.Err() != nil:
 		k.over(service.Done, "it was ended")
 		return true
-	case k.instance.Restart == service.Always, k.instance.Restart == service.OnFailure && doomed != "":
+	case k.task.Care.Again(doomed.Why != "", end.Streak):
 		k.note("the command ended: starting it again")
-		k.fresh(k.snapshot().Restarts + 1)
+		k.fresh(last.Restarts+1, end.Streak)
 		return false
-	case doomed != "":
-		k.over(service.Failed, doomed)
-		return true
 	}
-	k.over(service.Failed, "it ended, with an unknown exit status: the gpuard that supervised it had been killed")
+	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), end.Streak))
 	return true
 }

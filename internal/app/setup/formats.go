@@ -32,7 +32,7 @@ func Formats() []Format {
 			Name: "gpuard.yaml", Short: "services of a project, and the GPUs that they need", Places: "gpuard.yaml in the current folder, or in one above it",
 			Text:    "Programs that run for long, what each needs, and in which order they start. gpuard up starts them. A key that is not here is an error, with its line and column. Sizes are written 20G, times 90s, 10m, 24h or 7d.",
 			Example: "services:\n  api:\n    command: python serve.py\n    share: 8G\n  train:\n    command: [python, train.py]\n    mem: 40G\n    depends_on: [api]\n",
-			Tables:  []KeyTable{{"At the top", formatKeys(p.File)}, {"Of a service", formatKeys(p.Service)}, {"Of ready", formatKeys(p.Ready)}},
+			Tables:  []KeyTable{{"At the top", formatKeys(p.File)}, {"Of a service", formatKeys(p.Service)}, {"Of ready", formatKeys(p.Ready)}, {"Of healthy", formatKeys(p.Healthy)}},
 		},
 		{
 			Name: "gpuard-config", Short: "policy of a machine, and defaults", Places: "/etc/gpuard/config.yaml, and ~/.config/gpuard/config.yaml of each user, which cannot widen it",

@@ -106,12 +106,15 @@ func (s *Service) instance(p *Project, at place, count int, files map[string][]P
 	i.Env = s.env(files, &f)
 	i.WorkDir = f.text(s.WorkDir)
 	i.After = append([]Dependency{}, s.After...)
+	i.Limit = s.Limit
+	if s.Healthy != nil {
+		h := s.Healthy.complete()
+		h.Probe = f.probe(h.Probe)
+		i.Healthy, i.Ready = &h, &Ready{Probe: h.Probe}
+	}
 	if s.Ready != nil {
 		r := *s.Ready
-		r.Split, r.TCP, r.HTTP, r.Log = false, f.text(r.TCP), address(f.text(r.HTTP)), f.text(r.Log)
-		if len(r.Command) > 0 {
-			r.Command = f.command(r.Command, s.Ready.Split)
-		}
+		r.Probe, r.Log = f.probe(r.Probe), f.text(r.Log)
 		i.Ready = &r
 	}
 	return i.InRound(0), f.err
@@ -148,6 +151,14 @@ func (f *filler) command(list []string, split bool) []string {
 		return out
 	}
 	out, f.err = words(strings.Join(out, " "))
+	return out
+}
+
+func (f *filler) probe(p Probe) Probe {
+	out := Probe{TCP: f.text(p.TCP), HTTP: address(f.text(p.HTTP))}
+	if len(p.Command) > 0 {
+		out.Command = f.command(p.Command, p.Split)
+	}
 	return out
 }
 

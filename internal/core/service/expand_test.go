@@ -126,9 +126,9 @@ func TestExpand(t *testing.T) {
 		{Name: "web", Replicas: 2, Command: []string{"serve", "--on={{.Ordinal}} of {{.Replicas}}"}, Restart: Always, WorkDir: "/p/{{.Service}}",
 			Flags: []Flag{{Name: "cpu"}, {Name: "log", Value: "/p/{{.Ordinal}}.log"}}, Env: []Pair{{"B", "{{.Project}}"}, {"A", "2"}}, EnvFiles: []string{"/p/.env"},
 			After: []Dependency{{"db", UntilReady}, {"prepare", UntilDone}},
-			Ready: &Ready{HTTP: "{{add 8000 .Ordinal}}/health", Timeout: time.Minute}},
+			Ready: &Ready{Probe: Probe{HTTP: "{{add 8000 .Ordinal}}/health"}, Timeout: time.Minute}},
 		{Name: "prepare", Replicas: 1, Command: []string{"prepare '{{.Service}} 1'"}, Split: true},
-		{Name: "db", Replicas: 1, Command: []string{"db"}, Ready: &Ready{Command: []string{"probe {{.Service}}"}, Split: true}},
+		{Name: "db", Replicas: 1, Command: []string{"db"}, Healthy: &Healthy{Probe: Probe{Command: []string{"probe {{.Service}}"}, Split: true}, Failures: 2}},
 	}}
 	list, _ := expanded(t, p, Ground{Files: map[string][]Pair{"/p/.env": {{"A", "1"}, {"C", "{{x}}"}}}})
 	if got := shown(list, gpu.Machine{}); got != "db prepare web-0 web-1" {
@@ -140,6 +140,9 @@ func TestExpand(t *testing.T) {
 		t.Errorf("web-1 is\n%s, want\n%s", got, want)
 	}
 	if got := fmt.Sprintf("%q %q", list[1].Command, list[0].Ready.Command); got != `["prepare" "prepare 1"] ["probe" "db"]` {
+		t.Error(got)
+	}
+	if got := fmt.Sprintf("%q %s %s %d", list[0].Healthy.Command, list[0].Healthy.Interval, list[0].Healthy.Timeout, list[0].Healthy.Failures); got != `["probe" "db"] 30s 30s 2` {
 		t.Error(got)
 	}
 	before := list[3].Hash

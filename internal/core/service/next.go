@@ -183,7 +183,7 @@ func (l *view) unmet(of Instance, until Condition) string {
 	switch {
 	case current && s.State == Done && (until == UntilDone || s.Ready):
 		return ""
-	case current && s.State == Running && s.Ready && until == UntilReady && l.alive(of.Name):
+	case current && s.State == Running && s.Usable() && until == UntilReady && l.alive(of.Name):
 		return ""
 	case of.Refused != "" && !s.Kept, current && s.State == Refused:
 		return fmt.Sprintf("waits for %s, which was refused", of.Name)
@@ -193,6 +193,8 @@ func (l *view) unmet(of Instance, until Condition) string {
 		return fmt.Sprintf("waits for %s, which ended before it was ready", of.Name)
 	case until == UntilDone:
 		return fmt.Sprintf("waits for %s to end", of.Name)
+	case current && s.State == Running && s.Ready && l.alive(of.Name):
+		return fmt.Sprintf("waits for %s, which is unhealthy", of.Name)
 	}
 	return fmt.Sprintf("waits for %s to be ready", of.Name)
 }

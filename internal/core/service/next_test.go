@@ -36,6 +36,8 @@ func TestNext(t *testing.T) {
 		{"down, a ring of two files", "", "a#1=running,k,<b b#1=running,k,<a", "end b end a", ""},
 		{"dependency starts", "b#1 a#1<b", "b#1=running,k", "", "a waits for b to be ready"},
 		{"dependency is ready", "b#1 a#1<b", "b#1=running,k,r", "start a", ""},
+		{"dependency is healthy", "b#1 a#1<b", "b#1=running,k,r,healthy", "start a", ""},
+		{"dependency is unhealthy", "b#1 a#1<b", "b#1=running,k,r,unhealthy", "", "a waits for b, which is unhealthy"},
 		{"dependency was ready", "b#1 a#1<b", "b#1=running,r", "start b", "a waits for b to be ready"},
 		{"dependency changes", "b#2 a#1<b", "b#1=running,k,r", "end b", "a waits for b to be ready"},
 		{"dependency ended", "b#1 a#1<b+", "b#1=done", "start a", ""},
@@ -96,6 +98,9 @@ func seenOf(text string) map[string]Seen {
 		name, hash, _ := strings.Cut(name, "#")
 		s := Seen{Record: Record{Service: name, Hash: hash, State: State(state)}}
 		s.Kept, s.Orphaned, s.Ready = slices.Contains(parts, "k"), slices.Contains(parts, "o"), slices.Contains(parts, "r")
+		if slices.Contains(parts, "healthy") || slices.Contains(parts, "unhealthy") {
+			s.Healthy = new(slices.Contains(parts, "healthy"))
+		}
 		if slices.Contains(parts, "last") {
 			s.Last = []gpu.UUID{"GPU-1"}
 		}

@@ -25,10 +25,11 @@ const (
 // Record is written by the keeper of an instance, the gpuard that supervises it, and remains after both have ended.
 type Record struct {
 	State     State         `json:"state"`
-	Ready     bool          `json:"ready"`         // it can be used; without a readiness check, as soon as it runs
-	Why       string        `json:"why,omitempty"` // one sentence: what it waits for, how it ended, why it was refused
-	Hash      string        `json:"hash"`          // of the Instance that it was started as
-	Service   string        `json:"service"`       // of that Instance, like After: instances that are gone from the file still end in order
+	Ready     bool          `json:"ready"`             // it can be used; without a readiness check, as soon as it runs
+	Healthy   *bool         `json:"healthy,omitempty"` // by its health check; nil: not known
+	Why       string        `json:"why,omitempty"`     // one sentence: what it waits for, how it ended, why it was refused or is unhealthy
+	Hash      string        `json:"hash"`              // of the Instance that it was started as
+	Service   string        `json:"service"`           // of that Instance, like After: instances that are gone from the file still end in order
 	After     []Dependency  `json:"after"`
 	Keeper    Process       `json:"keeper"`
 	Main      Process       `json:"main"`          // the command; zero when it does not run
@@ -39,6 +40,7 @@ type Record struct {
 	Share     gpu.Bytes     `json:"share,omitempty"`
 	Since     time.Time     `json:"since"` // of State
 	Restarts  int           `json:"restarts"`
+	Streak    int           `json:"streak,omitempty"`
 	Exit      *int          `json:"exit"` // of the last end; nil: none yet, by a signal, or unknown
 	Signal    string        `json:"signal,omitempty"`
 	Last      []gpu.UUID    `json:"last"`   // devices of its last start, preferred for the next

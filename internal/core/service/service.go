@@ -50,8 +50,10 @@ type Service struct {
 	EnvFiles []string // absolute paths
 	WorkDir  string   // absolute path; a template
 	Restart  Restart
+	Limit    int          // restarts in a row before it counts as failed; 0: no limit
 	After    []Dependency // depends_on
-	Ready    *Ready       // nil: it is ready as soon as it runs
+	Ready    *Ready       // nil: that of Healthy, else it is ready as soon as it runs
+	Healthy  *Healthy     // nil: it is not checked
 }
 
 // Flag is a flag of gpuard run that is set by a key of the file.
@@ -89,12 +91,17 @@ const (
 	UntilDone  Condition = "done"  // it ended with 0
 )
 
-// Ready is the readiness check of an instance. One of Command, TCP, HTTP and Log is set; all are templates.
+// Probe is one way to check an instance. One of its fields is set; all are templates.
+type Probe struct {
+	Command []string `json:"command,omitempty"` // ends with 0
+	Split   bool     `json:"-"`                 // as in Service
+	TCP     string   `json:"tcp,omitempty"`     // "8001" or "host:8001" accepts a connection
+	HTTP    string   `json:"http,omitempty"`    // "http://127.0.0.1:8000/health" answers with a status of 200 to 399
+}
+
+// Ready is the readiness check of an instance: a Probe or Log.
 type Ready struct {
-	Command  []string      `json:"command,omitempty"`  // ends with 0
-	Split    bool          `json:"-"`                  // as in Service
-	TCP      string        `json:"tcp,omitempty"`      // "8001" or "host:8001" accepts a connection
-	HTTP     string        `json:"http,omitempty"`     // "http://127.0.0.1:8000/health" answers with a status of 200 to 399
+	Probe
 	Log      string        `json:"log,omitempty"`      // regular expression (RE2) for a line that it writes
 	Interval time.Duration `json:"interval,omitempty"` // between two checks; 0 means 1 s, and shorter at the beginning
 	Timeout  time.Duration `json:"timeout,omitempty"`  // after which it counts as failed; 0 means never
@@ -110,7 +117,9 @@ type Instance struct {
 	Env     []string     `json:"env"`   // "NAME=value", from env_file and env
 	WorkDir string       `json:"workdir"`
 	Restart Restart      `json:"restart"`
+	Limit   int          `json:"limit,omitempty"` // as in Service
 	Ready   *Ready       `json:"ready,omitempty"`
+	Healthy *Healthy     `json:"healthy,omitempty"`
 	After   []Dependency `json:"after"`
 	Device  gpu.UUID     `json:"device,omitempty"`  // with each: gpu; "" chosen at the start
 	Policy  *policy.File `json:"policy,omitempty"`  // of the project: changed rules count from the next start, changed defaults cause a restart

@@ -7,12 +7,12 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Keys are all keys: at the top of the file, of a service, and of its ready.
-type Keys struct{ File, Service, Ready []yamltree.Key }
+// Keys are all keys: at the top of the file, of a service, and of its ready and healthy.
+type Keys struct{ File, Service, Ready, Healthy []yamltree.Key }
 
 // AllKeys is what a project file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Service: slices.Concat(programKeys(), chooseKeys(), careKeys()), Ready: readyKeys()}
+	return Keys{File: fileKeys(), Service: slices.Concat(programKeys(), chooseKeys(), careKeys()), Ready: readyKeys(), Healthy: healthyKeys()}
 }
 
 func fileKeys() []yamltree.Key {
@@ -32,9 +32,10 @@ func programKeys() []yamltree.Key {
 		{Name: "env", Takes: yamltree.Pairs, Text: "variables, beside those that gpuard up was started with", Sample: "{HF_HOME: /data/hf}"},
 		{Name: "env_file", Takes: yamltree.Texts, Text: "files of variables (NAME=VALUE lines), read before env; paths begin at the file's folder", Sample: "[.env]"},
 		{Name: "workdir", Takes: yamltree.Text, Text: "folder in which it starts; a relative path begins at the file's folder, which is also the default", Sample: "backend"},
-		{Name: "restart", Takes: yamltree.Text, Words: []string{string(service.Never), string(service.OnFailure), string(service.Always)}, Text: "after which ends it is started again; the pause before it grows", Sample: "on-failure"},
+		{Name: "restart", Takes: yamltree.Text, Words: []string{string(service.Never), string(service.OnFailure), string(service.Always)}, Text: "after which ends it is started again; the pause before it grows, and on-failure:5 or always:5 limits the restarts in a row", Sample: "on-failure:5"},
 		{Name: "depends_on", Takes: yamltree.Needs, Words: []string{string(service.UntilReady), string(service.UntilDone)}, Text: "services that come first: until they are ready (a list, or NAME: ready), or have ended with 0 (NAME: done)", Sample: "{database: ready, prepare: done}"},
 		{Name: "ready", Takes: yamltree.Keyed, Text: "how it shows that it can be used; without it, it is ready when it runs", Sample: "{tcp: 8001}"},
+		{Name: "healthy", Takes: yamltree.Keyed, Text: "how it shows, from when it is ready, that it still works; an unhealthy one is restarted where restart says so", Sample: "{http: 8000/health}"},
 	}
 }
 
@@ -47,6 +48,16 @@ func readyKeys() []yamltree.Key {
 		{Name: "interval", Takes: yamltree.Time, Text: "time between two looks; without it 1s, and shorter at the beginning", Sample: "5s"},
 		{Name: "timeout", Takes: yamltree.Time, Text: "time after which it counts as failed; without it, never", Sample: "10m"},
 	}
+}
+
+func healthyKeys() []yamltree.Key {
+	probes := slices.DeleteFunc(readyKeys(), func(k yamltree.Key) bool { return k.Name == "log" || k.Takes == yamltree.Time })
+	probes[0].Text = "a command that ends with 0 while it is healthy"
+	return append(probes,
+		yamltree.Key{Name: "interval", Takes: yamltree.Time, Text: "time between two checks; without it 30s", Sample: "10s"},
+		yamltree.Key{Name: "timeout", Takes: yamltree.Time, Text: "time of one check, after which it counts as failed; without it 30s", Sample: "5s"},
+		yamltree.Key{Name: "failures", Takes: yamltree.Number, Text: "failed checks in a row that make it unhealthy; without it 3", Sample: "2"},
+	)
 }
 
 // chooseKeys are the flags that choose and lease devices.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
@@ -114,56 +115,116 @@ func (r *reader) names() {
 
 // ready reads how an instance shows that it can be used.
 func (e *entry) ready(k yamltree.Entry) *service.Ready {
-	if k.Value.Kind != yamltree.Map {
-		e.Wrong(k.Value.At, "ready%s is not a map; write for instance ready: {tcp: 8001}", e.of())
-		return nil
-	}
-	out, kinds := &service.Ready{}, []string(nil)
-	of := " of ready" + e.of()
-	for _, r := range e.Entries(k.Value, e.keys.Ready, "ready"+e.of(), of, func(key *yamltree.Node) { e.unknown(key, e.keys.Ready, of) }) {
+	out := &service.Ready{}
+	e.check(k, e.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
-		case "interval", "timeout":
-			e.duration(r, of, out)
-			continue
-		case "command":
-			out.Command, out.Split = e.command(r, of)
-		default:
-			e.probe(r, of, out)
+		case "interval":
+			out.Interval = e.duration(r, of)
+		case "timeout":
+			out.Timeout = e.duration(r, of)
+		case "log":
+			out.Log = e.pattern(r, of)
+			return true
 		}
-		kinds = append(kinds, r.Key.Name)
-	}
-	switch {
-	case len(kinds) > 1:
-		e.Wrong(k.At, "ready%s asks in %d ways: %s; leave one of them", e.of(), len(kinds), strings.Join(kinds, " and "))
-	case len(kinds) == 0:
-		e.Wrong(k.At, "ready%s does not say how: write command, tcp, http or log below it", e.of())
-	}
+		return false
+	})
 	return out
 }
 
-func (e *entry) duration(k yamltree.Entry, of string, out *service.Ready) {
-	text, ok := e.Text(k, of)
-	if !ok {
+// healthy reads how an instance shows that it still works.
+func (e *entry) healthy(k yamltree.Entry) *service.Healthy {
+	out := &service.Healthy{}
+	e.check(k, e.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
+		switch r.Key.Name {
+		case "interval":
+			out.Interval = e.duration(r, of)
+		case "timeout":
+			out.Timeout = e.duration(r, of)
+		case "failures":
+			text, ok := e.Text(r, of)
+			var err error
+			if out.Failures, err = strconv.Atoi(text); ok && (err != nil || out.Failures < 1) {
+				e.Wrong(r.Value.At, "failures%s is %q; write a whole number, such as failures: 3", of, text)
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// check reads the keys of ready or healthy; other reads those that are not of the probe, and reports whether one says how
+// to check.
+func (e *entry) check(k yamltree.Entry, keys []yamltree.Key, out *service.Probe, other func(r yamltree.Entry, of string) bool) {
+	name := k.Key.Name
+	if k.Value.Kind != yamltree.Map {
+		e.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, e.of(), k.Key.Sample)
 		return
 	}
-	d, err := job.ParseTime(text)
+	var kinds, ways []string
+	for _, key := range keys {
+		if key.Takes != yamltree.Time && key.Takes != yamltree.Number {
+			ways = append(ways, key.Name)
+		}
+	}
+	of := " of " + name + e.of()
+	for _, r := range e.Entries(k.Value, keys, name+e.of(), of, func(key *yamltree.Node) { e.unknown(key, keys, of) }) {
+		switch r.Key.Name {
+		case "command":
+			out.Command, out.Split = e.command(r, of)
+		case "tcp", "http":
+			e.probe(r, of, out)
+		default:
+			if !other(r, of) {
+				continue
+			}
+		}
+		kinds = append(kinds, r.Key.Name)
+	}
+	last := len(ways) - 1
 	switch {
-	case err != nil:
-		e.Wrong(k.Value.At, "%s%s is %q: %v", k.Key.Name, of, text, err)
-	case k.Key.Name == "interval":
-		out.Interval = d
-	default:
-		out.Timeout = d
+	case len(kinds) > 1:
+		e.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, e.of(), len(kinds), strings.Join(kinds, " and "))
+	case len(kinds) == 0:
+		e.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, e.of(), strings.Join(ways[:last], ", "), ways[last])
 	}
 }
 
-func (e *entry) probe(k yamltree.Entry, of string, out *service.Ready) {
+func (e *entry) duration(k yamltree.Entry, of string) time.Duration {
 	text, ok := e.Text(k, of)
 	if !ok {
-		return
+		return 0
+	}
+	d, err := job.ParseTime(text)
+	if err != nil {
+		e.Wrong(k.Value.At, "%s%s is %q: %v", k.Key.Name, of, text, err)
+	}
+	return d
+}
+
+// pattern reads a regular expression.
+func (e *entry) pattern(k yamltree.Entry, of string) string {
+	text, ok := e.template(k, of)
+	if _, err := regexp.Compile(text); ok && !strings.Contains(text, "{{") && err != nil {
+		e.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
+	}
+	return text
+}
+
+// template reads a text that is filled in for each instance.
+func (e *entry) template(k yamltree.Entry, of string) (text string, ok bool) {
+	if text, ok = e.Text(k, of); !ok {
+		return "", false
 	}
 	if err := e.Try(text, false); err != nil {
 		e.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
+	}
+	return text, true
+}
+
+func (e *entry) probe(k yamltree.Entry, of string, out *service.Probe) {
+	text, ok := e.template(k, of)
+	if !ok {
+		return
 	}
 	plain := !strings.Contains(text, "{{")
 	switch k.Key.Name {
@@ -175,13 +236,8 @@ func (e *entry) probe(k yamltree.Entry, of string, out *service.Ready) {
 	case "http":
 		out.HTTP = text
 		port, _, _ := strings.Cut(text, "/")
-		if plain && !isPort(port) && !regexp.MustCompile(`^https?://.+$`).MatchString(text) {
+		if plain && !isPort(port) && !regexp.MustCompile(`^http://.+$`).MatchString(text) {
 			e.Wrong(k.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
-		}
-	default:
-		out.Log = text
-		if _, err := regexp.Compile(text); plain && err != nil {
-			e.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
 		}
 	}
 }

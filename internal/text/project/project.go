@@ -99,9 +99,11 @@ func foreign(word string) string {
 	case "working_dir":
 		return "write workdir"
 	case "healthcheck":
-		return "write ready"
+		return "write healthy"
 	case "scale":
 		return "write replicas"
+	case "retries":
+		return "write failures below healthy, or restart: on-failure:5"
 	case "retry":
 		return "write restart: on-failure"
 	case "image", "build", "container_name", "ports", "volumes", "networks", "deploy", "runtime":

@@ -47,7 +47,8 @@ services:
       db
       --fast
     device: [0, "GPU-1,2"]
-    restart: always
+    restart: always:7
+    healthy: {tcp: 5432, interval: 10s, timeout: 2s, failures: 2}
     depends_on: prepare
     ready: {command: ["true"]}
 `
@@ -62,6 +63,9 @@ func TestRead(t *testing.T) {
 		ready := "running"
 		if s.Ready != nil {
 			ready = fmt.Sprintf("%q %v %s %v %v", s.Ready.Command, s.Ready.Split, s.Ready.HTTP, s.Ready.Interval, s.Ready.Timeout)
+		}
+		if s.Healthy != nil {
+			ready += fmt.Sprintf(" %d %+v", s.Limit, *s.Healthy)
 		}
 		got = append(got, fmt.Sprintf("%s:%d:%d %q %v x%d %s %s\n  %v\n  %v %v\n  %v %s", s.Name, s.Line, s.Column, s.Command, s.Split, s.Replicas, s.Restart, s.WorkDir, s.Flags, s.Env, s.EnvFiles, s.After, ready))
 	}
@@ -80,7 +84,7 @@ prepare:25:3 ["sh" "-c" "a | b > $HOME"] false x1 no /p/shop files
 db:30:3 ["db --fast\n"] true x1 always /p/shop files/data
   [{device 0,GPU-1,2 35 13}]
   [{LANG C} {N 1}] []
-  [{prepare ready}] ["true"] false  0s 0s`
+  [{prepare ready}] ["true"] false  0s 0s 7 {Probe:{Command:[] Split:false TCP:5432 HTTP:} Interval:10s Timeout:2s Failures:2}`
 	if text := strings.Join(got, "\n"); text != want || p.Name != "shop" || p.File != "/p/shop files/gpuard.yaml" {
 		t.Errorf("%s in %s is\n%s\nwant\n%s", p.Name, p.File, text, want)
 	}
@@ -115,7 +119,7 @@ func TestMistakes(t *testing.T) {
 		{"services:\n  a: {comand: x}\n", "2:7: unknown key \"comand\" of service a; did you mean command?"},
 		{"services:\n  node:\n    command: x\n    replcias: 2\n", "4:5: unknown key \"replcias\" of service node; did you mean replicas?"},
 		{"services:\n  a: {command: b, environment: {}}\n", "2:19: unknown key \"environment\" of service a; write env"},
-		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, restart, depends_on, ready, and flags of gpuard run with _ for -"},
+		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, restart, depends_on, ready, healthy, and flags of gpuard run with _ for -"},
 		{"services:\n  a: {command: b, model: *A100*}\n", "2:26: this is not YAML: there is no anchor &A100* for the alias *A100*; a value that begins with * needs quotes"},
 		{"services:\n  a:\n    command: {{.Ordinal}}\n", "3:15: this is not YAML: could not find flow map content; a value that begins with { needs quotes"},
 		{"services:\n  a:\n    <<: *b\n    command: c\n", "3:9: this is not YAML: there is no anchor &b for the alias *b"},
@@ -156,6 +160,16 @@ func TestMistakes(t *testing.T) {
 		{"services:\n  a: {command: b, ready: {tcp: 'db:0'}}\n", "2:32: tcp of ready of service a is \"db:0\"; write a port"},
 		{"services:\n  a: {command: b, ready: {http: 99999/health}}\n", "2:33: http of ready of service a is \"99999/health\""},
 		{"services:\n  a: {command: b, ready: {http: /health}}\n", "2:33: http of ready of service a is \"/health\""},
+		{"services:\n  a: {command: b, ready: {http: 'https://db/health'}}\n", "2:33: http of ready of service a is \"https://db/health\"; write http://"},
+		{"services:\n  a: {command: b, healthy: {tcp: x}}\n", "2:34: tcp of healthy of service a is \"x\"; write a port"},
+		{"services:\n  a: {command: b, healthy: yes}\n", "2:28: healthy of service a is not a map; write for instance healthy: {http: 8000/health}"},
+		{"services:\n  a: {command: b, healthy: {interval: 5s}}\n", "2:19: healthy of service a does not say how: write command, tcp or http below it"},
+		{"services:\n  a: {command: b, healthy: {tcp: 1, log: x}}\n", "2:37: unknown key \"log\" of healthy of service a; there are command, tcp, http, interval, timeout, failures"},
+		{"services:\n  a: {command: b, healthy: {tcp: 1, retries: 2}}\n", "2:37: unknown key \"retries\" of healthy of service a; write failures below healthy"},
+		{"services:\n  a: {command: b, healthy: {tcp: 1, failures: 0}}\n", "2:47: failures of healthy of service a is \"0\"; write a whole number"},
+		{"services:\n  a: {command: b, restart: 'on-failure:0'}\n", "2:28: restart of service a is \"on-failure:0\"; write on-failure:5 or always:5"},
+		{"services:\n  a: {command: b, restart: 'no:3'}\n", "2:28: restart of service a is \"no:3\"; write on-failure:5"},
+		{"services:\n  a: {command: b, restart: 'onfailure:3'}\n", "2:28: restart of service a is \"onfailure\"; did you mean on-failure?"},
 		{"services:\n  a: {command: b, ready: {log: '('}}\n", "2:32: log of ready of service a is not a regular expression"},
 		{"services:\n  a: {command: b, ready: {tcp: 1, timeout: 10}}\n", "2:44: timeout of ready of service a is \"10\": the unit is missing; write 10s for seconds, or 10m"},
 		{"services:\n  a: {command: b, ready: {tcp: 1, intervall: 10s}}\n", "2:35: unknown key \"intervall\" of ready of service a; did you mean interval?"},
@@ -241,12 +255,14 @@ func TestKeys(t *testing.T) {
 		}
 		try(src + more)
 	}
-	for _, k := range keys.Ready {
-		src := "services:\n  a:\n    command: x\n    ready:\n      " + k.Name + ": " + k.Sample
-		if k.Takes == yamltree.Time {
-			src += "\n      tcp: 80"
+	for name, list := range map[string][]yamltree.Key{"ready": keys.Ready, "healthy": keys.Healthy} {
+		for _, k := range list {
+			src := "services:\n  a:\n    command: x\n    " + name + ":\n      " + k.Name + ": " + k.Sample
+			if k.Takes == yamltree.Time || k.Takes == yamltree.Number {
+				src += "\n      tcp: 80"
+			}
+			try(src + more)
 		}
-		try(src + more)
 	}
 }
 

@@ -91,13 +91,30 @@ func (e *entry) key(k yamltree.Entry) {
 			e.WorkDir = e.path(yamltree.Item{Text: text, At: k.Value.At}, k.Key.Name)
 		}
 	case "restart":
-		if text, ok := e.Word(k, e.of()); ok {
-			e.Restart = service.Restart(text)
-		}
+		e.restart(k)
 	case "depends_on":
 		e.depends(k)
 	case "ready":
 		e.Ready = e.ready(k)
+	case "healthy":
+		e.Healthy = e.healthy(k)
+	}
+}
+
+// restart reads a word, with a number behind a colon for the limit.
+func (e *entry) restart(k yamltree.Entry) {
+	text, ok := e.Text(k, e.of())
+	word, limit, limited := strings.Cut(text, ":")
+	if !ok || !e.OneOf(k.Key, word, k.Value.At, e.of()) {
+		return
+	}
+	e.Restart = service.Restart(word)
+	if !limited {
+		return
+	}
+	var err error
+	if e.Limit, err = strconv.Atoi(limit); err != nil || e.Limit < 1 || e.Restart == service.Never {
+		e.Wrong(k.Value.At, "restart%s is %q; write on-failure:5 or always:5 for at most 5 restarts in a row", e.of(), text)
 	}
 }
 

@@ -62,7 +62,8 @@ type psInstance struct {
 	Ordinal  int           `json:"ordinal"`  // its number, from 0
 	State    service.State `json:"state"`    // its state
 	Ready    bool          `json:"ready"`    // it can be used, by the key ready of its service
-	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused; "" for none
+	Healthy  *bool         `json:"healthy"`  // by the key healthy of its service; null without that key, or before an answer
+	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused or is unhealthy; "" for none
 	Wanted   bool          `json:"wanted"`   // false if it was ended by gpuard down or removed from the file
 	Current  bool          `json:"current"`  // it was started with the settings that the file has now
 	PID      int           `json:"pid"`      // of its command; 0 when it does not run
@@ -84,7 +85,7 @@ func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*se
 		if !which(row) {
 			continue
 		}
-		out := psInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Seen.Ready, Why: row.Why,
+		out := psInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Usable(), Healthy: row.Seen.Healthy, Why: row.Why,
 			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
 			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log}
 		if !row.Since.IsZero() {
@@ -101,6 +102,9 @@ func stateWord(row *services.Row) (string, style) {
 	case service.Running:
 		if !row.Seen.Ready {
 			return "not ready", yellow
+		}
+		if !row.Usable() {
+			return "unhealthy", red
 		}
 		return "running", green
 	case service.Done:

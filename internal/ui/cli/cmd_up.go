@@ -123,7 +123,7 @@ func unchanged(view *services.View, change *services.Change) (told []event) {
 		}
 		text := doing(row)
 		switch {
-		case row.State == service.Running && row.Seen.Ready:
+		case row.State == service.Running && row.Usable():
 			text = strings.Replace(startedOn(row), "started", "runs already", 1)
 		case row.State == service.Done:
 			text = "is done"

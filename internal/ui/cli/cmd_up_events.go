@@ -108,6 +108,10 @@ func eventText(before, now *services.Row) string {
 			return startedOn(now)
 		case ready && !before.Seen.Ready:
 			return "is ready"
+		case unhealthy(now) && !unhealthy(before):
+			return doing(now)
+		case unhealthy(before) && !unhealthy(now):
+			return "is healthy again"
 		}
 	case service.Restarting:
 		if other || now.Restarts != before.Restarts {

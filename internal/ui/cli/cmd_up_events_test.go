@@ -11,8 +11,9 @@ import (
 
 // TestTeller compares successive views of a project.
 func TestTeller(t *testing.T) {
-	ready := func(r *services.Row) { r.Ready = &service.Ready{TCP: "8001"} }
+	ready := func(r *services.Row) { r.Ready = &service.Ready{Probe: service.Probe{TCP: "8001"}} }
 	notReady := func(r *services.Row) { ready(r); r.Seen.Ready = false }
+	ill := func(r *services.Row) { r.Seen.Healthy, r.Why = new(false), "it answers with status 503" }
 	held := func(why string) func(*services.Row) {
 		return func(r *services.Row) { r.Kept, r.Why = false, why }
 	}
@@ -33,7 +34,9 @@ func TestTeller(t *testing.T) {
 		{[]services.Row{node(service.Running, func(r *services.Row) { notReady(r); r.Devices, r.Why = gpu0, "no program listens at 127.0.0.1:8001" })}, nil},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, []string{"node-0 is ready", "web started without a GPU, and is ready"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 }), instance("web", -1, service.Running, 7, 0, nil, ready)}, nil},
-		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"web ended", "node-0 ended with exit code 3, and is started again"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { ill(r); r.Devices = gpu0 })}, []string{"web ended", "node-0 is unhealthy: it answers with status 503"}},
+		{[]services.Row{node(service.Running, func(r *services.Row) { ready(r); r.Devices = gpu0 })}, []string{"node-0 is healthy again"}},
+		{[]services.Row{node(service.Restarting, func(r *services.Row) { r.Exit, r.Since = new(3), now })}, []string{"node-0 ended with exit code 3, and is started again"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 1, now })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 1 restart"}},
 		{[]services.Row{node(service.Running, func(r *services.Row) { r.Devices, r.Restarts, r.Since = gpu0, 2, now.Add(time.Second) })}, []string{"node-0 started on GPU 0 (NVIDIA A100-SXM4-80GB), 2 restarts"}},
 		{[]services.Row{node(service.Failed, func(r *services.Row) { r.Signal = "SIGSEGV" })}, []string{"node-0 failed: ended by SIGSEGV"}},
@@ -114,6 +117,7 @@ func TestBegun(t *testing.T) {
 		{"waits for one in line", []services.Row{a(service.Waiting), b, c}, ""},
 		{"waits for one that failed", []services.Row{a(service.Failed), b, c}, ""},
 		{"waits for one that fails again and again", []services.Row{a(service.Restarting), b, c}, ""},
+		{"waits for one that is unhealthy", []services.Row{instance("a", -1, service.Running, 1, 0, nil, func(r *services.Row) { r.Seen.Healthy = new(false) }), b, c}, ""},
 		{"is about to start", []services.Row{a(service.Running), b, c}, "b waits: "},
 		{"is of the time before", []services.Row{instance("a", -1, service.Running, 1, 0, nil, func(r *services.Row) { r.Fresh = false })}, "a runs"},
 	} {

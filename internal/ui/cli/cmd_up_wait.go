@@ -142,7 +142,7 @@ func slowest(view *services.View, which func(*services.Row) bool) *services.Row 
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
-		case !row.Wanted, row.Settled() && row.State == service.Running:
+		case !row.Wanted, row.Settled() && row.State == service.Running && row.Usable():
 		case row.Settled() && row.State == service.Done:
 		case row.Settled(), row.Fresh && (row.State == service.Waiting && row.Kept || row.State == service.Restarting):
 			stuck[serviceOf(row)] = true
@@ -194,6 +194,9 @@ func doing(row *services.Row) string {
 	case service.Running:
 		if !row.Seen.Ready {
 			return strings.TrimSuffix("is not ready yet: "+gpu.Clean(row.Why), ": ")
+		}
+		if !row.Usable() {
+			return "is unhealthy: " + gpu.Clean(row.Why)
 		}
 		return "runs"
 	case service.Ending:
@@ -253,5 +256,5 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 }
 
 func hasFailed(row *services.Row) bool {
-	return row.State == service.Failed || row.State == service.Refused
+	return row.State == service.Failed || row.State == service.Refused || unhealthy(row)
 }

@@ -50,7 +50,9 @@ A list can also be one text with commas. Relative paths begin at the folder of t
 	table("Of a service, as flags of gpuard run", flags)
 	b.WriteString("Each means what the flag of that name does, with `-` for `_`: [commands](commands.md).\n\n")
 	table("Of ready", keys.Ready)
-	b.WriteString("One of `command`, `tcp`, `http` and `log`. In its command, `ready` has the variables and the folder of the service.\n\n" + templatePage)
+	b.WriteString("One of `command`, `tcp`, `http` and `log`. In its command, `ready` has the variables and the folder of the service.\n\n")
+	table("Of healthy", keys.Healthy)
+	b.WriteString("One of `command`, `tcp` and `http`. Without `ready`, the first check that succeeds shows that the service is ready.\n\n" + templatePage)
 	return b.String()
 }
 
@@ -79,9 +81,14 @@ func projectSchema() string {
 	one := object(keys.Service)
 	one["required"] = []string{"command"}
 	properties := one["properties"].(schemaMap)
-	ready := object(keys.Ready)
-	ready["minProperties"], ready["description"] = 1, properties["ready"].(schemaMap)["description"]
-	properties["ready"] = ready
+	for name, keys := range map[string][]yamltree.Key{"ready": keys.Ready, "healthy": keys.Healthy} {
+		check := object(keys)
+		check["minProperties"], check["description"] = 1, properties[name].(schemaMap)["description"]
+		properties[name] = check
+	}
+	restart := properties["restart"].(schemaMap)
+	restart["anyOf"] = []schemaMap{{"enum": restart["enum"]}, {"type": "string", "pattern": "^(on-failure|always):[1-9][0-9]*$"}}
+	delete(restart, "enum")
 	services := top["properties"].(schemaMap)["services"].(schemaMap)
 	for _, name := range config.ProjectKeys() { // the same as in config.yaml
 		same := configTop()["properties"].(schemaMap)[name].(schemaMap)

@@ -20,6 +20,11 @@ func alive(row *services.Row) bool {
 	return row.Orphaned
 }
 
+// unhealthy reports whether an instance that was ready is unhealthy.
+func unhealthy(row *services.Row) bool {
+	return row.State == service.Running && row.Seen.Ready && !row.Usable()
+}
+
 func howEnded(row *services.Row) string {
 	switch {
 	case !row.Wanted: // gpuard ended it

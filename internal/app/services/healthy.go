@@ -1,0 +1,113 @@
+package services
+
+import (
+	"context"
+	"time"
+
+	"gpuard/internal/app/run"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/service"
+)
+
+// probe checks whether the command is ready, unless it was already, and from then on whether it is healthy.
+func (k *keeper) probe(ready bool) {
+	if ready && k.instance.Healthy == nil {
+		return
+	}
+	var p *prober
+	if !ready {
+		var err error
+		if p, err = probing(*k.instance.Ready, k.log(), k.snapshot().Output); err != nil {
+			k.doom(run.Unfit{Why: err.Error()})
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	k.calm = func() {
+		cancel()
+		<-over
+	}
+	go func() {
+		defer close(over)
+		if ready || k.awaitReady(ctx, p) {
+			k.checkHealth(ctx)
+		}
+	}()
+}
+
+// awaitReady reports whether the command is ready.
+func (k *keeper) awaitReady(ctx context.Context, p *prober) bool {
+	defer p.close()
+	err := p.wait(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
+		k.set(func(r *service.Record) {
+			if r.State == service.Running && !r.Ready {
+				r.Why = "not ready: " + why
+			}
+		})
+	})
+	switch {
+	case err == nil:
+		k.set(func(r *service.Record) {
+			if r.State == service.Running {
+				r.Ready, r.Why = true, ""
+			}
+		})
+	case ctx.Err() == nil:
+		k.doom(run.Unfit{Why: err.Error()})
+	}
+	return err == nil
+}
+
+// checkHealth checks until ctx ends, or the command is unhealthy and shall be started again.
+func (k *keeper) checkHealth(ctx context.Context) {
+	h := k.instance.Healthy
+	if h == nil {
+		return
+	}
+	began := k.snapshot()
+	pulse := service.Pulse{Healthy: began.Healthy}
+	for {
+		err := ask(ctx, h.Probe, h.Timeout, k.instance.WorkDir, k.host.Env)
+		if ctx.Err() != nil {
+			return
+		}
+		pulse = pulse.After(h, err == nil, time.Since(began.Since))
+		k.recordHealth(pulse.Healthy, err)
+		if pulse.Healthy != nil && !*pulse.Healthy && k.task.Care.Restart != job.NoRestart {
+			k.doom(run.Unfit{Why: "unhealthy: " + err.Error(), Well: pulse.Well})
+			return
+		}
+		timer := time.NewTimer(h.Interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// recordHealth records what changed by a check, whose error is nil if it succeeded.
+func (k *keeper) recordHealth(healthy *bool, err error) {
+	before := k.snapshot()
+	why := ""
+	if healthy != nil && !*healthy {
+		why = err.Error()
+	}
+	switch {
+	case before.State != service.Running || healthy == nil:
+		return
+	case before.Healthy != nil && *before.Healthy == *healthy && before.Why == why:
+		return
+	case !*healthy && before.Usable():
+		k.note("the service is unhealthy: " + why)
+	case *healthy && !before.Usable():
+		k.note("the service is healthy again")
+	}
+	k.set(func(r *service.Record) {
+		if r.State == service.Running {
+			r.Healthy, r.Why = healthy, why
+		}
+	})
+}

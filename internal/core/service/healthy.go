@@ -1,0 +1,41 @@
+package service
+
+import (
+	"cmp"
+	"time"
+)
+
+// Healthy is the check of an instance that is repeated from when it is ready. The defaults are those of Compose's
+// healthcheck (https://docs.docker.com/reference/dockerfile/#healthcheck).
+type Healthy struct {
+	Probe
+	Interval time.Duration `json:"interval,omitempty"` // between two checks; 0 means 30 s
+	Timeout  time.Duration `json:"timeout,omitempty"`  // of one check; 0 means 30 s
+	Failures int           `json:"failures,omitempty"` // in a row, after which it is unhealthy; 0 means 3
+}
+
+func (h Healthy) complete() Healthy {
+	h.Interval, h.Timeout, h.Failures = cmp.Or(h.Interval, 30*time.Second), cmp.Or(h.Timeout, 30*time.Second), cmp.Or(h.Failures, 3)
+	return h
+}
+
+// Pulse is what the checks of one start have shown.
+type Pulse struct {
+	Healthy *bool         // nil: not known yet
+	Failed  int           // checks in a row that failed
+	Well    time.Duration // from the start of the instance to the last check that succeeded
+}
+
+// After is the pulse after one more check, which ended that long after the start of the instance.
+func (p Pulse) After(h *Healthy, ok bool, since time.Duration) Pulse {
+	if ok {
+		return Pulse{Healthy: new(true), Well: since}
+	}
+	if p.Failed++; p.Failed >= h.Failures {
+		p.Healthy = new(false)
+	}
+	return p
+}
+
+// Usable reports whether an instance is ready, and not unhealthy since.
+func (r *Record) Usable() bool { return r.Ready && (r.Healthy == nil || *r.Healthy) }
