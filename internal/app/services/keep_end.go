@@ -42,7 +42,8 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	if r.Signal != "" {
 		how = "ended by " + r.Signal
 	}
-	state, why := service.Failed, how
+	state := service.Failed
+	var why string
 	switch {
 	case ctx.Err() != nil || r.Asked:
 		state, why = service.Done, "it was ended"

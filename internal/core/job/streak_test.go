@@ -9,14 +9,14 @@ import (
 
 // TestStreak: the pauses of a command that runs well for these times, the first of which is 500 ms.
 func TestStreak(t *testing.T) {
-	const s, min = time.Second, time.Minute
+	const s, minute = time.Second, time.Minute
 	for _, c := range []struct {
 		well []time.Duration
 		want string
 	}{
 		{[]time.Duration{0, 0, 0, 59 * s}, "500ms 1s+ 2s+ 4s+ "},
-		{[]time.Duration{0, 0, min, 0}, "500ms 1s+ 500ms 1s+ "},
-		{[]time.Duration{min, min}, "500ms 500ms "},
+		{[]time.Duration{0, 0, minute, 0}, "500ms 1s+ 500ms 1s+ "},
+		{[]time.Duration{minute, minute}, "500ms 500ms "},
 		{[]time.Duration{0, 0, 0, 0, 0, 0, 0, 0}, "500ms 1s+ 2s+ 4s+ 8s+ 16s+ 30s+ 30s+ "},
 	} {
 		var r Result
@@ -33,7 +33,7 @@ func TestStreak(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.well, got, c.want)
 		}
 	}
-	if got := fmt.Sprint((&Result{Streak: math.MaxInt}).Pause(s), (&Result{Streak: 3}).Pause(min)); got != "30s 1m0s" {
+	if got := fmt.Sprint((&Result{Streak: math.MaxInt}).Pause(s), (&Result{Streak: 3}).Pause(minute)); got != "30s 1m0s" {
 		t.Error(got)
 	}
 }
