@@ -2,7 +2,7 @@ package lint
 
 import "slices"
 
-func pythonRules() []Rule { return slices.Concat(lateRules(), deviceRules()) }
+func pythonRules() []Rule { return slices.Concat(lateRules(), deviceRules(), tensorflowRules()) }
 
 // inPython are mistakes that command lines and Python share: each adds its sentences, sources and examples to the rule
 // of the same code.
