@@ -219,6 +219,9 @@ func TestDoctor(t *testing.T) {
 		{"onnxruntime for the CPU alone", a100s(1), func(w *patient) (env, args []string) {
 			return nil, []string{"--for", w.venv("onnxruntime 1.20.1")}
 		}, []string{"warning onnxruntime-build"}, "true", []string{"but not every one", "onnxruntime 1.20.1 is the build for the CPU", "install onnxruntime-gpu"}},
+		{"TensorFlow for the CPU by name", a100s(1), func(w *patient) (env, args []string) {
+			return nil, []string{"--for", w.venv("tensorflow-cpu 2.18.0")}
+		}, []string{"warning tensorflow-build"}, "true", []string{"but not every one", "tensorflow-cpu 2.18.0 uses the CPU alone"}},
 		{"nouveau", a100s(2), func(w *patient) (env, args []string) {
 			w.FailInit(9)
 			w.gone("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0", "dev/nvidia1")

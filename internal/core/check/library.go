@@ -182,6 +182,13 @@ func checkLibraries(s hostinfo.Site) []Finding {
 			}
 		}
 	}
+	for _, l := range first {
+		if major, is := strings.CutPrefix(l.Name, "libcudart.so."); is && !seen["libcublas.so."+strings.Split(major, ".")[0]] {
+			name := "libcublas.so." + strings.Split(major, ".")[0]
+			return []Finding{{code, Info, "the loader finds " + l.Name + " (" + gpu.Clean(l.Path) + "), and no " + name, "That is a part of the CUDA runtime: programs that bring no CUDA of their own do not start without the rest.",
+				"install the whole toolkit, or its libraries: echo $LD_LIBRARY_PATH; ldconfig -p | grep -E 'libcudart|libcublas'"}}
+		}
+	}
 	var names []string
 	for _, l := range first {
 		for _, stem := range []string{"libcudart", "libcublas", "libcudnn", "libnccl"} {

@@ -64,7 +64,10 @@ func librarySightings() []sighting {
 		{"cuda-libraries", "two major versions together", loaderFinds("libcudnn.so.8 /a/libcudnn.so.8 8.9.7", "libcudnn_ops.so.9 /b/libcudnn_ops.so.9 9.1.0"), OK},
 		{"cuda-libraries", "none", box(1), OK},
 		{"cuda-libraries", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Libraries = hostinfo.Failed[[]hostinfo.Library]("damaged") }), Unknown},
-		{"cuda-libraries", "usual ones", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127", "libnccl.so.2 /usr/lib/libnccl.so.2"), OK},
+		{"cuda-libraries", "usual ones", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127", "libcublas.so.12 /usr/local/cuda/lib64/libcublas.so.12", "libnccl.so.2 /usr/lib/libnccl.so.2"), OK},
+		{"cuda-libraries", "libcudart alone", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127"), Info},
+		{"cuda-libraries", "libcublas of another version", loaderFinds("libcudart.so.12 /a/libcudart.so.12", "libcublas.so.11 /a/libcublas.so.11"), Info},
+		{"cuda-libraries", "the names of CUDA 11", loaderFinds("libcudart.so.11.0 /a/libcudart.so.11.0", "libcublas.so.11 /a/libcublas.so.11"), OK},
 	}
 }
 

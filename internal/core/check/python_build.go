@@ -15,19 +15,30 @@ func onnxBuild() Check {
 		From: []string{"https://onnxruntime.ai/docs/install/", onnxNeeds},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every ONNX Runtime has code for the GPUs here", onnxFamily(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		k, found := installed(p, "onnxruntime")
-		if !found || !cpuBuild(p, "onnxruntime") {
-			return nil
-		}
-		build := "onnxruntime-gpu"
+		var fit []string
 		switch {
 		case has(s, gpu.NVIDIA):
+			fit = []string{"onnxruntime-gpu", "ort-nightly-gpu", "onnxruntime-training"}
 		case slices.ContainsFunc(s.Machine.Found.Devices, ownMemory):
-			build = "onnxruntime-migraphx"
-		default:
+			fit = []string{"onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-training"}
+		}
+		var others []hostinfo.Package
+		for _, k := range p.Packages {
+			if slices.Contains(fit, k.Name) {
+				return nil
+			}
+			if slices.Contains(onnxFamily(), k.Name) {
+				others = append(others, k)
+			}
+		}
+		if fit == nil || others == nil || byConda(p, "onnxruntime") {
 			return nil
 		}
-		return []Finding{{Severity: Warning, Seen: "onnxruntime " + k.Version + " is the build for the CPU", Why: "models run on the CPU, also where the program asks for a GPU", Do: swap(p, "onnxruntime", build)}}
+		k, kind := others[0], "the build for the CPU"
+		if k.Name != "onnxruntime" && k.Name != "ort-nightly" {
+			kind = "a build for other devices than the GPUs here"
+		}
+		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swap(p, k.Name, fit[0])}}
 	})}
 }
 
@@ -42,6 +53,6 @@ func tensorflowBuild() Check {
 		if !found || !cpuBuild(p, "tensorflow") || !has(s, gpu.NVIDIA) {
 			return nil
 		}
-		return []Finding{{Severity: Info, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Do: swap(p, "tensorflow-cpu", "'tensorflow[and-cuda]'")}}
+		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swap(p, "tensorflow-cpu", "'tensorflow[and-cuda]'")}}
 	})}
 }

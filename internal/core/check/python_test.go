@@ -222,7 +222,11 @@ func pythonSightings() []sighting {
 		{"onnxruntime-build", "by conda", pythons(ada, venv("conda:onnxruntime==1.20.1")), OK},
 		{"onnxruntime-build", "for AMD", pythons(amdOnly(), venv("onnxruntime-migraphx==1.20.1")), OK},
 		{"onnxruntime-build", "on a machine without a GPU", pythons(none, venv("onnxruntime==1.20.1")), OK},
-		{"tensorflow-build", "for the CPU by name", pythons(ada, venv("tensorflow-cpu==2.18.0")), Info},
+		{"onnxruntime-build", "for Intel's devices on a machine with NVIDIA's", pythons(ada, venv("onnxruntime-openvino==1.20.0")), Warning},
+		{"onnxruntime-build", "for AMD on a machine with NVIDIA's GPUs", pythons(ada, venv("onnxruntime-migraphx==1.20.1")), Warning},
+		{"onnxruntime-build", "for NVIDIA on a machine with AMD's GPUs", pythons(amdOnly(), venv("onnxruntime-gpu==1.20.1")), Warning},
+		{"tensorflow-build", "for the CPU by name", pythons(ada, venv("tensorflow-cpu==2.18.0")), Warning},
+		{"tensorflow-build", "in an environment that is not in use", pythons(ada, inactive(venv("tensorflow-cpu==2.18.0"))), Info},
 		{"tensorflow-build", "the usual one", pythons(ada, venv("tensorflow==2.18.0")), OK},
 
 		{"tensorflow-libraries", "no CUDA", pythons(ada, venv("tensorflow==2.18.0")), Warning},
