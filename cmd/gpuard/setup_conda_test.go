@@ -91,6 +91,39 @@ func TestCondaLeavesNothing(t *testing.T) {
 	sameTree(t, "after --remove behind a link", before, tree(t, c.dir))
 }
 
+// TestCondaBoth: one command writes the hooks of an environment and the choice into its file, in few lines; --dry-run
+// shows all of them, and where the file cannot be changed nothing is written.
+func TestCondaBoth(t *testing.T) {
+	t.Parallel()
+	c := condaHome(t)
+	file := filepath.Join(c.dir, "env.yml")
+	putText(t, file, "name: train\n")
+	before := tree(t, c.dir)
+	both := []string{"train", "--environment-yml", file, "--lease"}
+	dry := c.try(nil, append(both, "--dry-run")...)
+	contains(t, dry.out, "  + variables: {GPUARD_CONDA: \"--lease\"}", "activate.d/~~gpuard.sh", "deactivate.d/~~gpuard.fish", "  + unset _gpuard\n")
+	sameTree(t, "after --dry-run", before, tree(t, c.dir))
+	got := c.try(nil, both...)
+	next, _, ok := strings.Cut(got.out, "try it:")
+	if lines := strings.Count(got.out, "  + "); got.code != 0 || !ok || lines > 3 || strings.Count(next, "\n") > 8 {
+		t.Errorf("%d lines of files: %+v", lines, got)
+	}
+	if text, _ := os.ReadFile(file); !strings.Contains(string(text), "GPUARD_CONDA: \"--lease\"") {
+		t.Errorf("the file is %s", text)
+	}
+	if again := c.try(nil, append(both, "--dry-run")...); !strings.Contains(again.out, "unchanged:") || !strings.Contains(again.out, "  + unset _gpuard\n") {
+		t.Errorf("--dry-run of what is set up: %+v", again)
+	}
+	c.setup("train", "--environment-yml", file, "--remove")
+	sameTree(t, "after --remove", before, tree(t, c.dir))
+	putText(t, file, "name: [\n")
+	before = tree(t, c.dir)
+	if got := c.try(nil, both...); got.code != 2 || got.out != "" {
+		t.Errorf("with a file that is not YAML: %+v", got)
+	}
+	sameTree(t, "after a refusal", before, tree(t, c.dir))
+}
+
 // TestCondaFileEdited: variables that a user adds to a file stay, or --remove says what to do.
 func TestCondaFileEdited(t *testing.T) {
 	t.Parallel()
@@ -199,7 +232,7 @@ func TestCondaFinds(t *testing.T) {
 		{[]string{"train"}, "say which GPUs the environment is for, such as --device 0, --ask or --lease"},
 		{[]string{"train", "--ask", "--lease"}, "cannot use --ask with --lease"},
 		{[]string{"train", "--lease", "--cpu"}, "cannot use --lease with --cpu"},
-		{[]string{"train", "--environment-yml", "x.yml", "--cpu"}, "cannot use --environment-yml with the environment train"},
+		{[]string{"train", "--environment-yml", "x.yml", "--cpu"}, "cannot add to x.yml"},
 		{[]string{"--environment-yml", "x.yml", "--cpu"}, "cannot add to x.yml"},
 		{[]string{"--environment-yml", "x.yml"}, "say which GPUs"},
 		{[]string{"--environment-yml", "x.yml", "--model", "A B"}, "write ? for it"},

@@ -99,13 +99,14 @@ func TestSetupSystemd(t *testing.T) {
 		planted(t, home, c.files)
 		before := tree(t, home)
 		args := append([]string{"systemd", "--user"}, c.args...)
-		if got := run(t, setupIn(t, home, bin, slices.Concat(args[:2], []string{"--dry-run"}, args[2:])...)); got.code != 0 {
-			t.Fatalf("%s: %+v", c.name, got)
+		dry := run(t, setupIn(t, home, bin, slices.Concat(args[:2], []string{"--dry-run"}, args[2:])...))
+		if dry.code != 0 {
+			t.Fatalf("%s: %+v", c.name, dry)
 		}
 		sameTree(t, c.name+" after --dry-run", before, tree(t, home))
 		got := run(t, setupIn(t, home, bin, args...))
 		for _, want := range c.want {
-			if said := strings.ReplaceAll(got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) || strings.ContainsAny(said, "\x1b\r\x00") {
+			if said := strings.ReplaceAll(dry.out+got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) || strings.ContainsAny(said, "\x1b\r\x00") {
 				t.Errorf("%s: no %q in %d %s%s", c.name, want, got.code, said, got.err)
 			}
 		}
@@ -177,8 +178,8 @@ func TestSetupSystemdOddPath(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	planted(t, home, map[string]string{".bashrc": ""})
 	got := run(t, setupIn(t, home, odd, "systemd", "--user", "a", "--", "sleep", "1"))
-	if got.code != 0 || !strings.Contains(got.out, `ExecStart="`) {
-		t.Fatalf("%+v", got)
+	if text, err := os.ReadFile(filepath.Join(home, mine, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), `ExecStart="`) {
+		t.Fatalf("%+v %s %v", got, text, err)
 	}
 	accepted(t, "odd", home, "a")
 	odder := filepath.Join(t.TempDir(), "it's")
@@ -207,8 +208,9 @@ func TestSetupSystemdOddFolder(t *testing.T) {
 	planted(t, home, map[string]string{`d %h "e' $HOME;é/.keep`: ""})
 	cmd := setupIn(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
 	cmd.Dir = filepath.Join(home, `d %h "e' $HOME;é`)
-	if got := run(t, cmd); got.code != 0 || !strings.Contains(got.out, "WorkingDirectory="+home+`/d %%h "e' $HOME;é`+"\n") {
-		t.Errorf("%+v", got)
+	got := run(t, cmd)
+	if text, err := os.ReadFile(filepath.Join(home, mine, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), "WorkingDirectory="+home+`/d %%h "e' $HOME;é`+"\n") {
+		t.Errorf("%+v %s %v", got, text, err)
 	}
 	accepted(t, "an odd folder", home, "a")
 }
@@ -250,8 +252,11 @@ func TestSetupSystemdEdited(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 2\n"})
-	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 || !strings.Contains(got.out, "changed ") || !strings.Contains(got.out, "/bin/echo 2") {
+	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 || !strings.Contains(got.out, "changed ") {
 		t.Errorf("a unit that changed: %+v", got)
+	}
+	if text, err := os.ReadFile(ours); err != nil || !strings.Contains(string(text), "/bin/echo 2") {
+		t.Errorf("a unit that changed: %s %v", text, err)
 	}
 	planted(t, home, map[string]string{mine + "a.service.d/zz-gpuard.conf": "# by hand\n"})
 	for _, flag := range []string{"--gpus=2", "--remove"} {
@@ -283,8 +288,11 @@ func TestSetupSystemdOfTheMachine(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	if got := system("new", "--", "sleep", "1"); got.code != 0 || !strings.Contains(got.out, "WantedBy=multi-user.target") || !strings.Contains(got.out, "it runs as root") || strings.Contains(got.out, "linger") {
+	if got := system("new", "--", "sleep", "1"); got.code != 0 || !strings.Contains(got.out, "it runs as root") || strings.Contains(got.out, "linger") {
 		t.Errorf("%+v", got)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "etc/systemd/system/new.service")); err != nil || !strings.Contains(string(text), "WantedBy=multi-user.target") {
+		t.Errorf("%s %v", text, err)
 	}
 	acceptedBySystem(t, root, "ollama.service", "new.service")
 	planted(t, root, map[string]string{"usr/lib/systemd/system/strict.service": "[Service]\nProtectSystem=strict\nExecStart=/bin/true\n"})

@@ -80,6 +80,7 @@ func (c Conda) Wish() (Wish, error) {
 type CondaFile struct {
 	Path  string
 	Words []string // flags
+	Made  string   // environment that is set up with the file by the same command; "": none
 }
 
 // Key is what the setup is remembered by.
@@ -99,6 +100,11 @@ func (c CondaFile) Wish() (Wish, error) {
 	change, err := c.change(path)
 	if err != nil {
 		return Wish{}, err
+	}
+	if c.Made != "" {
+		return Wish{Key: key, Changes: []edit.Change{change}, Notes: []string{
+			"in another environment that is made from " + c.Path + ", gpuard setup conda NAME writes the hooks",
+		}}, nil
 	}
 	return Wish{
 		Key: key, Changes: []edit.Change{change},

@@ -48,11 +48,11 @@ type Report struct {
 	Notes  []string `json:"notes"`  // what else there is to know, one sentence each
 }
 
-// File is what became of one.
+// File says what happened to one file.
 type File struct {
 	Path   string      `json:"path"`   // absolute
 	Action edit.Action `json:"action"` // what was done, or would be
-	Text   string      `json:"text"`   // what gpuard put there, where it did; "" for a copy of another file
+	Text   string      `json:"text"`   // what gpuard writes there; after a setup only where it did, and "" for a copy of another file
 }
 
 // Preview says what Apply would do.
@@ -420,7 +420,8 @@ func report(w Wish, steps []edit.Step, done bool) Report {
 	r := Report{Schema: "gpuard.setup/1", Setup: w.Key, Done: done, Files: []File{}, Try: append([]string{}, w.Try...), Notes: append([]string{}, w.Notes...)}
 	for _, step := range steps {
 		f := File{Path: step.Path, Action: step.Action}
-		if (step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert) && !step.Copy {
+		written := step.Action == edit.Create || step.Action == edit.Update || step.Action == edit.Insert
+		if (written || step.Action == edit.Same && !done) && !step.Copy {
 			f.Text = strings.ToValidUTF8(step.Content, "\uFFFD")
 		}
 		r.Files = append(r.Files, f)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,10 +28,10 @@ func (p *Program) setup() *cobra.Command {
 		Use:   "setup",
 		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
 		Long: `Writes the few lines that a tool needs so that the programs it starts get their
-GPUs from gpuard. Shows what it writes, changes only its own lines, does nothing
-when called again, and removes everything with --remove. Without a target it
-lists what is set up, and --remove NAME removes an entry of that list, even if
-its folder or program no longer exists.`,
+GPUs from gpuard. --dry-run shows every line. It changes only its own lines,
+does nothing when called again, and removes everything with --remove. Without a
+target it lists what is set up, and --remove NAME removes an entry of that list,
+even if its folder or program no longer exists.`,
 		Example: `  gpuard setup direnv --device 0           this folder gets GPU 0
   gpuard setup direnv --cpu --dry-run      what it would write
   gpuard setup direnv --remove             removes all of it
@@ -113,7 +114,7 @@ func (p *Program) removeListed(t *target, name string) error {
 		return usagef("cannot take %q away: it is not set up; gpuard setup lists all setups", name)
 	}
 	t.remove, t.system = true, !slices.Contains(mine, name)
-	return p.do(t, func() (string, error) { return name, nil }, nil)
+	return p.do(t, part{key: func() (string, error) { return name, nil }})
 }
 
 // otherSetups is a note that lists the other setups of the target, for a name that is not set up.
@@ -138,41 +139,27 @@ type target struct {
 
 func (t *target) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written")
+	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written, every line of it")
 	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
-// do writes, previews or removes a setup. key returns its name in the record; wish, which is called only for a setup
-// that is written or previewed, returns its files.
-func (p *Program) do(t *target, key func() (string, error), wish func() (setup.Wish, error)) error {
+// part is one entry of the record that a command sets up: its name there and, for a setup that is written or previewed,
+// its files.
+type part struct {
+	key  func() (string, error)
+	wish func() (setup.Wish, error)
+}
+
+// do writes, previews or removes the parts of a setup, after it has previewed all of them.
+func (p *Program) do(t *target, parts ...part) error {
 	s := &setup.Setup{Host: p.Host, System: t.system}
 	var r setup.Report
 	var err error
 	if t.remove {
-		var name string
-		if name, err = key(); err == nil {
-			r, err = s.Remove(name, t.dry)
-			if err == nil && len(r.Files) == 0 {
-				r.Notes = append(r.Notes, p.otherSetups(name)...)
-			}
-		}
-		if usage := new(exit.Usage); errors.As(err, &usage) {
-			err = usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
-		}
-		if t.after != nil {
-			r.Try = append(r.Try, t.after(r)...)
-		}
+		r, err = p.removeParts(s, t, parts)
 	} else {
-		var w setup.Wish
-		if w, err = wish(); err == nil && t.dry {
-			r, err = s.Preview(w)
-		} else if err == nil {
-			r, err = s.Apply(w)
-		}
-		if err == nil && t.doubts != nil {
-			r.Notes = append(t.doubts(), r.Notes...)
-		}
+		r, err = writeParts(s, t, parts)
 	}
 	if r.Setup == "" {
 		return err
@@ -185,6 +172,68 @@ func (p *Program) do(t *target, key func() (string, error), wish func() (setup.W
 	return err
 }
 
+func writeParts(s *setup.Setup, t *target, parts []part) (setup.Report, error) {
+	var wishes []setup.Wish
+	var previews []setup.Report
+	for _, one := range parts {
+		w, err := one.wish()
+		if err != nil {
+			return setup.Report{}, err
+		}
+		preview, err := s.Preview(w)
+		if err != nil {
+			return setup.Report{}, err
+		}
+		wishes, previews = append(wishes, w), append(previews, preview)
+	}
+	var all setup.Report
+	for i, w := range wishes {
+		r := previews[i]
+		if !t.dry {
+			var err error
+			if r, err = s.Apply(w); err != nil {
+				return all, err
+			}
+		}
+		all = joined(all, r)
+	}
+	if t.doubts != nil {
+		all.Notes = append(t.doubts(), all.Notes...)
+	}
+	return all, nil
+}
+
+func (p *Program) removeParts(s *setup.Setup, t *target, parts []part) (all setup.Report, err error) {
+	for _, one := range parts {
+		name, keyErr := one.key()
+		if usage := new(exit.Usage); errors.As(keyErr, &usage) {
+			keyErr = usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
+		}
+		if keyErr != nil {
+			return all, firstOf(err, keyErr)
+		}
+		r, removeErr := s.Remove(name, t.dry)
+		if removeErr == nil && len(r.Files) == 0 {
+			r.Notes = append(r.Notes, p.otherSetups(name)...)
+		}
+		err = firstOf(err, removeErr)
+		all = joined(all, r)
+	}
+	if t.after != nil {
+		all.Try = append(all.Try, t.after(all)...)
+	}
+	return all, err
+}
+
+// joined is the report of two parts: the setup is the first one's.
+func joined(all, r setup.Report) setup.Report {
+	if all.Setup == "" {
+		return r
+	}
+	all.Files, all.Try, all.Notes = append(all.Files, r.Files...), append(all.Try, r.Try...), append(all.Notes, r.Notes...)
+	return all
+}
+
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -194,41 +243,18 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// maxLines is the number of lines of a file that --dry-run shows. maxLinesDone is the number after a setup, which is
-// smaller so that the advice stays on the screen. --json has all lines.
-const maxLines, maxLinesDone = 60, 30
+// maxLinesDone is the number of lines of a file that are shown after a setup, and maxFilesDone the number of files that
+// are named one by one. --dry-run and --json have all of them.
+const maxLinesDone, maxFilesDone = 3, 3
 
-// showSetup reports the change of each file, with the lines that gpuard wrote.
+// showSetup reports the change of each file: after a setup in few lines, so that what to do next stays in view; with
+// --dry-run every line.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term Term) {
-	most := maxLines
-	if r.Done {
-		most = maxLinesDone
-	}
 	home, _ := env.Lookup("HOME")
-	said := map[edit.Action][2]string{
-		edit.Create: {"wrote", "would write"}, edit.Update: {"changed", "would change"}, edit.Insert: {"added to", "would add to"},
-		edit.Delete: {"removed", "would remove"}, edit.Cut: {"removed its lines from", "would remove its lines from"},
-		edit.Same: {"unchanged:", "unchanged:"}, edit.Gone: {"already gone:", "already gone:"},
-		edit.Left: {"left, because it was changed:", "would leave, because it was changed:"},
-	}
-	for _, f := range r.Files {
-		path := f.Path
-		if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" && home != "/" {
-			path = "~/" + below
-		}
-		words := said[f.Action]
-		word := words[1]
-		if r.Done {
-			word = words[0]
-		}
-		fmt.Fprintf(w, "%s %s\n", word, gpu.Clean(path))
-		if n := strings.Count(f.Text, "\n"); n > most {
-			fmt.Fprintf(w, "  + %d lines\n", n)
-			continue
-		}
-		for line := range strings.Lines(f.Text) {
-			fmt.Fprintf(w, "  + %s\n", safe(strings.TrimRight(line, "\n")))
-		}
+	if action, folder, ok := sameAction(r.Files); ok && r.Done {
+		fmt.Fprintf(w, "%s %d files below %s\n", said(action, true), len(r.Files), belowHome(folder, home))
+	} else {
+		showFiles(w, r, home)
 	}
 	if !term.TTY { // a script that searches for a note gets it on one line
 		term.Width = 0
@@ -244,6 +270,60 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 			fmt.Fprintf(w, "  %s\n", gpu.Clean(line))
 		}
 	}
+}
+
+// showFiles names each file, with the lines that gpuard wrote.
+func showFiles(w io.Writer, r setup.Report, home string) {
+	for _, f := range r.Files {
+		fmt.Fprintf(w, "%s %s", said(f.Action, r.Done), belowHome(f.Path, home))
+		if n := strings.Count(f.Text, "\n"); r.Done && n > maxLinesDone {
+			fmt.Fprintf(w, " (%d lines)\n", n)
+			continue
+		}
+		fmt.Fprintln(w)
+		for line := range strings.Lines(f.Text) {
+			fmt.Fprintf(w, "  + %s\n", safe(strings.TrimRight(line, "\n")))
+		}
+	}
+}
+
+// said is what became of a file, or would.
+func said(action edit.Action, done bool) string {
+	words := map[edit.Action][2]string{
+		edit.Create: {"would write", "wrote"}, edit.Update: {"would change", "changed"}, edit.Insert: {"would add to", "added to"},
+		edit.Delete: {"would remove", "removed"}, edit.Cut: {"would remove its lines from", "removed its lines from"},
+		edit.Same: {"unchanged:", "unchanged:"}, edit.Gone: {"already gone:", "already gone:"},
+		edit.Left: {"would leave, because it was changed:", "left, because it was changed:"},
+	}[action]
+	if done {
+		return words[1]
+	}
+	return words[0]
+}
+
+// sameAction returns what became of many files if it is the same for all of them, and their common folder.
+func sameAction(files []setup.File) (edit.Action, string, bool) {
+	if len(files) <= maxFilesDone {
+		return "", "", false
+	}
+	folder := filepath.Dir(files[0].Path)
+	for _, f := range files {
+		for !strings.HasPrefix(f.Path, folder+"/") && folder != "/" {
+			folder = filepath.Dir(folder)
+		}
+		if f.Action != files[0].Action {
+			return "", "", false
+		}
+	}
+	return files[0].Action, folder, folder != "/"
+}
+
+// belowHome writes a path with ~ for the home folder.
+func belowHome(path, home string) string {
+	if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" && home != "/" {
+		path = "~/" + below
+	}
+	return gpu.Clean(path)
 }
 
 // chosen returns those flags of among that were given, as words for another command line.

@@ -27,13 +27,14 @@ devices, and deactivating it restores them. A mask that is set before is obeyed
 unless --any is given. With --ask it asks each time; in a script it takes any free
 GPU. With --lease the shell has the lease until the environment is deactivated. If
 no GPU can be given the environment sees none, and says so.
-With --environment-yml the choice goes into that file instead; in an environment
-created from it, gpuard setup conda ENV without a choice writes the hooks.
+With --environment-yml the choice goes into that file, with ENV also into that
+environment; in another one that is created from the file, gpuard setup conda ENV
+without a choice writes the hooks.
 csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 		Example: `  gpuard setup conda train --device 0
   gpuard setup conda train --lease --mem 20G
   gpuard setup conda --ask                 the active environment
-  gpuard setup conda --environment-yml environment.yml --lease
+  gpuard setup conda train --environment-yml environment.yml --lease
   gpuard setup conda train --remove`,
 		Args: oneArgument,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -61,16 +62,27 @@ func (o *condaOptions) modes(cmd *cobra.Command) {
 }
 
 func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
-	name := strings.Join(args, "")
-	c := setup.Conda{Host: p.Host, Name: name}
+	c := setup.Conda{Host: p.Host, Name: strings.Join(args, "")}
 	if cmd.Flags().Changed("environment-yml") {
-		return p.condaFile(cmd, o, name)
+		if err := refuseEmpty(cmd, "environment-yml"); err != nil {
+			return asUsage(err)
+		}
+	}
+	f := setup.CondaFile{Path: o.file, Made: c.Name}
+	var parts []part
+	if c.Name != "" || o.file == "" {
+		parts = append(parts, part{c.Key, func() (setup.Wish, error) { return c.Wish() }})
+	}
+	if o.file != "" {
+		parts = append(parts, part{f.Key, func() (setup.Wish, error) { return f.Wish() }})
 	}
 	if o.target.remove {
-		return p.do(&o.target, c.Key, nil)
+		return p.do(&o.target, parts...)
 	}
 	words, err := o.words(p, cmd)
-	if err == nil && len(words) == 0 {
+	if err == nil && len(words) == 0 && o.file != "" {
+		err = usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
+	} else if err == nil && len(words) == 0 {
 		if words, err = c.Asked(); err == nil {
 			err = o.adopt(p, cmd, words)
 		}
@@ -78,31 +90,15 @@ func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string)
 	if err != nil {
 		return err
 	}
+	f.Words = words
 	if c.Flags, err = o.choice.flags(p, cmd); err != nil {
 		return err
 	}
 	c.Ask, c.Lease = o.ask, o.lease
-	o.target.doubts = o.choice.doubts(p, cmd)
-	return p.do(&o.target, c.Key, c.Wish)
-}
-
-func (p *Program) condaFile(cmd *cobra.Command, o *condaOptions, name string) error {
-	if name != "" {
-		return usagef("cannot use --environment-yml with the environment %s: the file is for environments that are created from it; leave one of them out", name)
+	if len(parts) > 1 || o.file == "" {
+		o.target.doubts = o.choice.doubts(p, cmd)
 	}
-	if err := refuseEmpty(cmd, "environment-yml"); err != nil {
-		return asUsage(err)
-	}
-	f := setup.CondaFile{Path: o.file}
-	words, err := o.words(p, cmd)
-	if err == nil && len(words) == 0 && !o.target.remove {
-		err = usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
-	}
-	if err != nil {
-		return err
-	}
-	f.Words = words
-	return p.do(&o.target, f.Key, f.Wish)
+	return p.do(&o.target, parts...)
 }
 
 // words returns the choice, with --ask and --lease, as words for a command line.

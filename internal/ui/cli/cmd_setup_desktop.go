@@ -52,7 +52,7 @@ func (p *Program) setupDesktop() *cobra.Command {
 					d.Flags = append(d.Flags, "--no-wait")
 				}
 				t.doubts = l.doubts(p, cmd)
-				return p.do(&t, d.Key, d.Wish)
+				return p.do(&t, part{d.Key, d.Wish})
 			})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -31,7 +31,7 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 				}
 				d.Flags = flags
 				t.doubts = c.doubts(p, cmd)
-				return p.do(&t, d.Key, d.Wish)
+				return p.do(&t, part{d.Key, d.Wish})
 			})
 		},
 	}

@@ -23,7 +23,7 @@ GPUs, by the same line. Add what else the tests need yourself.`,
 				if len(args) == 0 {
 					g.Command = []string{"pytest"}
 				}
-				return p.do(&t, g.Key, g.Wish)
+				return p.do(&t, part{g.Key, g.Wish})
 			})
 		},
 	}

@@ -45,7 +45,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				p.privateState(more)
 				j.Flags, j.CPU = append(flags, chosen(cmd, more.Flags())...), c.cpu
 				t.doubts = c.doubts(p, cmd)
-				return p.do(&t, j.Key, j.Wish)
+				return p.do(&t, part{j.Key, j.Wish})
 			})
 		},
 	}

@@ -36,7 +36,7 @@ of gpuard has installed are not changed.`,
 						return err
 					}
 				}
-				return p.do(&t, m.Key, m.Wish)
+				return p.do(&t, part{m.Key, m.Wish})
 			})
 		},
 	}

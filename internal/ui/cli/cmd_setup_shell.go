@@ -44,7 +44,7 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 				if s.Name, err = s.Setup.NameShell(name); err != nil {
 					return err
 				}
-				return p.do(&t, s.Key, s.Wish)
+				return p.do(&t, part{s.Key, s.Wish})
 			})
 		},
 	}

@@ -80,7 +80,7 @@ func (p *Program) setupSystemd() *cobra.Command {
 				s.NoWait = !l.waits()
 				t.after = s.After
 				t.doubts = l.doubts(p, cmd)
-				return p.do(&t, s.Key, s.Wish)
+				return p.do(&t, part{s.Key, s.Wish})
 			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
