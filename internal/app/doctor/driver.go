@@ -82,17 +82,6 @@ func search(host *machine.Host) loader.Search {
 	return loader.Search{Root: host.Root, Path: path}
 }
 
-// siteToolkits lists CUDA toolkits.
-func siteToolkits(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Toolkit] {
-	path, _ := host.Env.Lookup("PATH")
-	var homes []string
-	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
-		home, _ := host.Env.Lookup(name)
-		homes = append(homes, home)
-	}
-	return hostinfo.Read(loader.Toolkits(host.Root, path, homes...))
-}
-
 // siteLog reads the errors of NVIDIA's driver that the kernel's log still has.
 func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Error] {
 	if host.KernelLog == "" {
