@@ -87,6 +87,31 @@ func byConda(p hostinfo.Python, names ...string) bool {
 	return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
 }
 
+// condaCPU finds the first of conda's packages with one of these names whose build is for the CPU: conda-forge writes
+// "cpu_py312h…" for JAX and TensorFlow and "py312h…_0_cpu" for ONNX Runtime, Anaconda "mkl_py39…" and "eigen_py39…" for
+// TensorFlow. Source: anaconda.org/conda-forge/{jaxlib,onnxruntime,tensorflow-base}/files, anaconda.org/main/tensorflow/files.
+func condaCPU(p hostinfo.Python, names ...string) (hostinfo.Package, bool) {
+	i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool {
+		cpu := strings.HasPrefix(k.Build, "cpu") || strings.HasSuffix(k.Build, "_cpu") || strings.HasPrefix(k.Build, "mkl_") || strings.HasPrefix(k.Build, "eigen_")
+		return k.From == "conda" && cpu && slices.Contains(names, k.Name)
+	})
+	if i < 0 {
+		return hostinfo.Package{}, false
+	}
+	return p.Packages[i], true
+}
+
+// condaBuild is the finding for conda's build for the CPU of a library; nil where there is no NVIDIA device for the
+// other build.
+func condaBuild(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package) []Finding {
+	if !has(s, gpu.NVIDIA) {
+		return nil
+	}
+	name := strings.TrimSuffix(k.Name, "-base")
+	return []Finding{{Severity: Warning, Seen: fmt.Sprintf("%s %s is conda's build for the CPU (%s)", k.Name, k.Version, k.Build), Why: "programs that use it work on the CPU",
+		Do: fmt.Sprintf("conda install -p %s -c conda-forge %s", shellquote.Sh(p.Prefix), shellquote.Sh(name+"=*=*cuda*"))}}
+}
+
 // pip is the command that installs packages into an environment. A distribution's Python refuses pip, so there the
 // advice is a new environment.
 // Source: packaging.python.org/en/latest/specifications/externally-managed-environments.

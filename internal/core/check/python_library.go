@@ -278,12 +278,15 @@ func jaxLibraries() Check {
 func jaxBuild() Check {
 	page := Page{
 		Code: "jax-build", Title: "JAX has no working plugin for this machine's GPUs",
-		Text: "JAX reaches NVIDIA devices by a plugin package, `jax-cuda12-plugin` or `jax-cuda13-plugin`, and AMD's by `jax-rocm60-plugin` or its successors. Without one it works on the CPU, with one line of warning. The plugin must have exactly the version of `jaxlib`: another one is \"not compatible with the installed jaxlib version …, so it will not be used\".\n\n" +
+		Text: "JAX reaches NVIDIA devices by a plugin package, `jax-cuda12-plugin` or `jax-cuda13-plugin`, and AMD's by `jax-rocm60-plugin` or its successors. Without one it works on the CPU, with one line of warning. conda's `jaxlib` has the plugin inside where its build begins with `cuda`, and none where it begins with `cpu`. The plugin must have exactly the version of `jaxlib`: another one is \"not compatible with the installed jaxlib version …, so it will not be used\".\n\n" +
 			"Install `jax[cuda12]` or `jax[cuda13]`, and let that command choose the versions of all parts.",
 		From: []string{jaxNeeds, "jax-ml/jax: jaxlib/plugin_support.py"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		lib, found := installed(p, "jaxlib")
+		if k, is := condaCPU(p, "jaxlib"); is {
+			return condaBuild(s, p, k)
+		}
 		if !found || byConda(p, "jaxlib") || !has(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
 			return nil
 		}

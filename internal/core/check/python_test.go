@@ -36,7 +36,7 @@ func processorGraphics() hostinfo.Site {
 	return s
 }
 
-// venv is an environment that is active, with packages "name==version"; "conda:name==version" are conda's.
+// venv is an environment that is active, with packages "name==version"; "conda:name==version=build" are conda's.
 func venv(packages ...string) hostinfo.Python {
 	p := hostinfo.Python{Prefix: "/home/ann/venv", Interpreter: "/home/ann/venv/bin/python3", Version: "3.11", Kind: "venv", Active: true}
 	for _, text := range append(packages, "pip==24.0") {
@@ -45,6 +45,7 @@ func venv(packages ...string) hostinfo.Python {
 		k := hostinfo.Package{Name: name, Version: version, Folder: "/home/ann/venv/lib/python3.11/site-packages", From: "dist-info"}
 		if conda {
 			k.From, k.Folder = "conda", "/home/ann/venv"
+			k.Version, k.Build, _ = strings.Cut(k.Version, "=")
 		}
 		p.Packages = append(p.Packages, k)
 	}
@@ -220,6 +221,14 @@ func pythonSightings() []sighting {
 		{"onnxruntime-build", "for NVIDIA", pythons(ada, venv("onnxruntime-gpu==1.20.1")), OK},
 		{"onnxruntime-build", "both: another finding", pythons(ada, venv("onnxruntime==1.20.1", "onnxruntime-gpu==1.20.1")), OK},
 		{"onnxruntime-build", "by conda", pythons(ada, venv("conda:onnxruntime==1.20.1")), OK},
+		{"onnxruntime-build", "by conda, for the CPU", pythons(ada, venv("conda:onnxruntime==1.20.1=py312h5a6f016_0_cpu")), Warning},
+		{"onnxruntime-build", "by conda, for CUDA", pythons(ada, venv("conda:onnxruntime==1.20.1=py312hd2e0c8f_0_cuda")), OK},
+		{"onnxruntime-build", "by conda, for the CPU, with AMD's GPUs alone", pythons(amdOnly(), venv("conda:onnxruntime==1.20.1=py312h5a6f016_0_cpu")), OK},
+		{"jax-build", "by conda, for the CPU", pythons(ada, venv("conda:jaxlib==0.10.2=cpu_py312he3fe717_0")), Warning},
+		{"jax-build", "by conda, for CUDA", pythons(ada, venv("conda:jaxlib==0.10.2=cuda129_py312h00fd58a_200")), OK},
+		{"tensorflow-build", "by conda, for the CPU", pythons(ada, venv("conda:tensorflow==2.18.0=cpu_py312h69ecde4_0", "conda:tensorflow-base==2.18.0=cpu_py312h69ecde4_0")), Warning},
+		{"tensorflow-build", "by Anaconda, for the CPU", pythons(ada, venv("conda:tensorflow-base==2.12.0=mkl_py39h9d3c7d1_0")), Warning},
+		{"tensorflow-build", "by conda, for CUDA", pythons(ada, venv("conda:tensorflow==2.18.0=cuda126py312h92f8ef8_200")), OK},
 		{"onnxruntime-build", "for AMD", pythons(amdOnly(), venv("onnxruntime-migraphx==1.20.1")), OK},
 		{"onnxruntime-build", "on a machine without a GPU", pythons(none, venv("onnxruntime==1.20.1")), OK},
 		{"onnxruntime-build", "for Intel's devices on a machine with NVIDIA's", pythons(ada, venv("onnxruntime-openvino==1.20.0")), Warning},

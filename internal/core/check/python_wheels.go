@@ -233,6 +233,10 @@ func pythonRuns() Check {
 // cpuBuild reports whether the installed build of a library does not support GPUs. The check of the build reports that
 // if it is a mistake.
 func cpuBuild(p hostinfo.Python, library string) bool {
+	names := map[string][]string{"tensorflow": {"tensorflow", "tensorflow-base"}, "jax": {"jaxlib"}, "onnxruntime": {"onnxruntime"}}
+	if _, found := condaCPU(p, names[library]...); found {
+		return true
+	}
 	switch library {
 	case "torch":
 		t, _ := torchOf(p)
