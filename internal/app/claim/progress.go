@@ -54,7 +54,16 @@ func (w *waiting) showProgress(there bool) {
 
 // ticketName is the owner and the command of a ticket.
 func (w *waiting) ticketName(t job.Ticket) string {
-	return fmt.Sprintf("%s of %s (PID %d)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID)
+	in := ""
+	if w.elsewhere(t.Namespace) {
+		in = " in its container"
+	}
+	return fmt.Sprintf("%s of %s (PID %d%s)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID, in)
+}
+
+// elsewhere reports whether PIDs of a namespace say nothing here.
+func (w *waiting) elsewhere(namespace uint64) bool {
+	return namespace != 0 && namespace != w.host.Proc.Namespace()
 }
 
 // recount counts the queue again for the terminal: requests come and go without an attempt of this one.
@@ -136,6 +145,7 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 	if i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
 		l := q.view.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
+		h.Apart = w.elsewhere(l.Namespace)
 		if l.Ended {
 			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
 				return h

@@ -43,7 +43,7 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 			q.Tickets = append(q.Tickets, t)
 			return true
 		})
-		s.Queue(queue.Order(q), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return stopped(host, t) }, q.Full)
+		s.Queue(queue.Order(q), host.Proc.Namespace(), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return stopped(host, t) }, q.Full)
 	}
 	return notes
 }

@@ -30,3 +30,18 @@ func TestHeldApart(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldInContainer: the PID of a lease in another PID namespace is said to count there.
+func TestHeldInContainer(t *testing.T) {
+	m, err := gpu.Invent("demo:1xL4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := job.Lease{ID: "k3f9", UID: 8, User: "bob", Command: "python", PID: 1, Namespace: 20, Devices: []gpu.UUID{m.Devices[0].UUID}}
+	for here, want := range map[uint64]string{0: "(python, PID 1)", 20: "(python, PID 1)", 30: "(python, PID 1 in its container)"} {
+		_, refusal := Place(job.Spec{GPUs: 1}, m, []job.Lease{held}, Context{UID: 7, Namespace: here, Tolerate: DefaultTolerance()})
+		if refusal == nil || !strings.Contains(refusal.Reasons[0].Text, want) {
+			t.Errorf("seen from %d: %+v, want %s", here, refusal, want)
+		}
+	}
+}

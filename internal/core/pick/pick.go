@@ -41,6 +41,7 @@ type Context struct {
 	Tolerate   Tolerance
 	Limits     policy.Limits // rules that bind the caller; they do not count inside a lease
 	Endless    bool          // the request is for a lease, which without Spec.Timeout has no end
+	Namespace  uint64        // the caller's PID namespace: PIDs of another one are said to be in a container. 0: unknown
 	Moving     string        // lease that is given back in exchange for this one; it does not count as the caller's
 }
 

@@ -113,12 +113,20 @@ func leaseText(in Context, l job.Lease) string {
 		about = append([]string{fmt.Sprintf("share of %s", l.Share)}, about...)
 	}
 	if l.PID > 0 {
-		about = append(about, fmt.Sprintf("PID %d", l.PID))
+		about = append(about, pidText(l.PID, l.Namespace, in.Namespace))
 	}
 	if !l.Since.IsZero() {
 		about = append(about, "since "+clock(in.Now, l.Since))
 	}
 	return fmt.Sprintf("%s by %s (%s)", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+}
+
+// pidText names a process by its number, which counts only in its own PID namespace.
+func pidText(pid int, namespace, here uint64) string {
+	if namespace != 0 && here != 0 && namespace != here {
+		return fmt.Sprintf("PID %d in its container", pid)
+	}
+	return fmt.Sprintf("PID %d", pid)
 }
 
 // endedText says that the command of a lease has ended, and which processes keep the lease; "" while the command

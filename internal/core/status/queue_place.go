@@ -19,6 +19,7 @@ type Holder struct {
 	User    string    // "" when unknown
 	Command string    // base name; "" when unknown
 	PID     int       // 0 when unknown
+	Apart   bool      // PID counts in another PID namespace, as in a container
 	Since   time.Time // zero when unknown
 	Keeper  string    // process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
 	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not

@@ -14,6 +14,7 @@ type Waiting struct {
 	User    string     `json:"user"`
 	Command string     `json:"command"` // base name
 	PID     int        `json:"pid"`     // of the gpuard that waits
+	Apart   bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
 	Count   int        `json:"count"`   // how many devices it needs
 	Devices []gpu.UUID `json:"devices"` // that could serve it
 	Memory  gpu.Bytes  `json:"memory,omitempty"`
@@ -25,8 +26,9 @@ type Waiting struct {
 	Most    int        `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
 }
 
-// Queue adds the waiting requests in queue order. passed, stopped and full report further facts about a ticket.
-func (s *Report) Queue(line []job.Ticket, passed, stopped, full func(t job.Ticket) bool) {
+// Queue adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
+// stopped and full report further facts about a ticket.
+func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full func(t job.Ticket) bool) {
 	for i, t := range line {
 		most := 0
 		if full(t) {
@@ -35,6 +37,7 @@ func (s *Report) Queue(line []job.Ticket, passed, stopped, full func(t job.Ticke
 		s.Waiting = append(s.Waiting, Waiting{
 			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
 			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most,
+			Apart: t.Namespace != 0 && t.Namespace != here,
 		})
 	}
 }

@@ -33,6 +33,11 @@ func TestStanding(t *testing.T) {
 			"waiting for 1 GPU; GPU 0: sh of alice has ended, still held by PID 7 (sleep)"},
 		{status.Standing{Want: "1 GPU", Holders: []status.Holder{{Device: "GPU 0", User: "alice", Command: "python3", Since: today, Awaited: today.Add(15 * time.Second)}}}, 0,
 			"waiting for 1 GPU; GPU 0: python3 of alice has ended, kept for its next start until " + today.Add(15*time.Second).Format(time.TimeOnly)},
+		{status.Standing{Want: "4 GPUs", Holders: []status.Holder{
+			{Device: "GPU 0", User: "alice", Command: "train.py", PID: 1, Apart: true, Since: today},
+			{Device: "GPU 1", User: "bob", Command: "python", PID: 7}, {Device: "GPU 2", User: "alice", Command: "train.py", PID: 1, Apart: true, Since: today},
+			{Device: "GPU 3", User: "bob", Command: "python", PID: 8}}}, 0,
+			"waiting for 4 GPUs; GPU 0, 2: train.py of alice (PID 1 in its container) since 15:00; GPU 1: python of bob (PID 7); GPU 3: python of bob (PID 8)"},
 		{status.Standing{Want: "a 1g.10gb slice"}, 0, "waiting for a 1g.10gb slice"},
 	} {
 		if got := Standing(c.s, today, c.width); got != c.want {

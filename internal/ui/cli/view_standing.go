@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // details until the first holder fits in width cells, and cuts the rest.
 func Standing(s status.Standing, now time.Time, width int) string {
 	text := ""
+	holders := together(s.Holders)
 	for brevity := range 4 {
 		head, rest := place(s, brevity), []string{}
 		if s.Ahead != "" {
@@ -20,7 +22,7 @@ func Standing(s status.Standing, now time.Time, width int) string {
 		if s.Stuck {
 			head += "; a user has to act"
 		}
-		for _, h := range s.Holders {
+		for _, h := range holders {
 			rest = append(rest, "; "+holder(h, now, brevity))
 		}
 		text = head + strings.Join(rest, "")
@@ -32,6 +34,22 @@ func Standing(s status.Standing, now time.Time, width int) string {
 		text = cut(text, width, "...")
 	}
 	return text
+}
+
+// together joins the devices that the same job or obstacle keeps: it is named once, for "GPU 0, 2".
+func together(holders []status.Holder) (joined []status.Holder) {
+	for _, h := range holders {
+		i := slices.IndexFunc(joined, func(o status.Holder) bool {
+			o.Device = h.Device
+			return o == h
+		})
+		if i >= 0 && h.Device != "" {
+			joined[i].Device += ", " + strings.TrimPrefix(h.Device, "GPU ")
+			continue
+		}
+		joined = append(joined, h)
+	}
+	return joined
 }
 
 // place is the beginning of the line.
@@ -62,7 +80,11 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 		text += h.Command + " of " + h.User
 	}
 	if h.PID > 0 && brevity < 1 {
-		text += fmt.Sprintf(" (PID %d)", h.PID)
+		in := ""
+		if h.Apart {
+			in = " in its container"
+		}
+		text += fmt.Sprintf(" (PID %d%s)", h.PID, in)
 	}
 	switch {
 	case !h.Awaited.IsZero():

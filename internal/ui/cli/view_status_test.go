@@ -83,7 +83,7 @@ func busyMixed(t *testing.T) status.Report {
 	s.Queue([]job.Ticket{
 		{ID: "tttt", User: "dave", PID: 6001, Command: "train.py", Count: 2, Memory: 20 * gpu.GiB, Since: now.Add(-26 * time.Hour)},
 		{ID: "uuuu", User: "\x1b[31meve", PID: 6002, Command: "a-command-with-a-very-long-name-that-does-not-fit.sh", Count: 1, Share: 8 * gpu.GiB, Since: now.Add(-time.Minute)},
-	}, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(job.Ticket) bool { return false })
+	}, 0, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(job.Ticket) bool { return false })
 	s.Devices[4].Reason = "12 GiB are used by no visible process (container or another PID namespace)"
 	return s
 }

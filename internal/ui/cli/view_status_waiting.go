@@ -25,6 +25,9 @@ func (v *statusPage) waiting() {
 		w := &v.s.Waiting[i]
 		o := occupant{style: cyan, user: v.text(w.User), command: v.text(w.Command), facts: append([]string{wanted(w)}, v.since(w.Since)...)}
 		o.handle = []string{fmt.Sprintf("pid %d", w.PID)}
+		if w.Apart {
+			o.handle[0] += " in its container"
+		}
 		state := standstill(w)
 		if state != "" {
 			o.handle = append(o.handle, state)
