@@ -60,6 +60,9 @@ func TestServicesUnhealthy(t *testing.T) {
 	c.until("it is unhealthy", healthIs(false))
 	contains(t, ps("--json"), `"healthy": false,`, `"ready": false,`, "/health answers with status 503")
 	contains(t, ps(), "unhealthy", "answers with status 503")
+	status1 := c.command("status")
+	status1.Args[0] = "gpuard"
+	contains(t, run(t, status1).out, "/web", "unhealthy: ", "answers with status 503")
 	c.killAll("web")
 	c.do("up")
 	second := c.until("it is found again", healthIs(false)).row("web").Seen
@@ -131,4 +134,35 @@ func TestServicesLoopFreesGPU(t *testing.T) {
 	same(t, "devices", len(s.row("web").Seen.Devices), 1)
 	c.do("down")
 	c.until("all is over", nothing)
+}
+
+// TestServicesLimitKilled: restarts in a row are counted on when the gpuard beside the service is killed.
+func TestServicesLimitKilled(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"until rm $ALONE/end 2>/dev/null; do sleep 0.02; done; exit 4\"], restart: on-failure:2}\n")
+	end := func() {
+		if err := os.WriteFile(c.traces+"/end", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func(restarts int) func(*sight) bool {
+		return func(s *sight) bool {
+			web := s.row("web").Seen
+			return web.State == service.Running && web.Restarts == restarts && web.Main.PID != 0
+		}
+	}
+	c.do("up")
+	c.until("it runs", runs(0))
+	end()
+	c.until("it runs again", runs(1))
+	c.killAll("web")
+	c.do("up")
+	c.until("it is found", func(s *sight) bool { return runs(1)(s) && s.row("web").Seen.Kept })
+	end()
+	c.until("it runs a third time", runs(2))
+	end()
+	last := c.until("it has failed", func(s *sight) bool { return s.row("web").Seen.State == service.Failed })
+	contains(t, last.row("web").Seen.Why, "it ended 3 times in a row (restart: on-failure:2)")
+	c.until("all is over", nothing)
+	c.check()
 }

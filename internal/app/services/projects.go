@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/project"
 	"gpuard/internal/host/sys"
 )
 
@@ -47,6 +48,30 @@ func guarded(own string) error {
 		return nil
 	}
 	return fmt.Errorf("cannot keep projects in GPUARD_STATE=%s: %w; set it to a folder of your own, or unset it", own, err)
+}
+
+// Unhealthy returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
+func Unhealthy(host *machine.Host) map[string]string {
+	why := map[string]string{}
+	top, err := folderOfProjects(host, false)
+	if err != nil {
+		return why
+	}
+	boot, _ := host.Proc.BootID()
+	entries, _ := os.ReadDir(top)
+	for _, entry := range entries {
+		folder, err := project.Open(filepath.Join(top, entry.Name()))
+		if err != nil {
+			continue
+		}
+		for _, name := range folder.Instances() {
+			r, found := folder.Record(name)
+			if found && r.Boot == boot && r.Lease != "" && r.Healthy != nil && !*r.Healthy {
+				why[r.Lease] = r.Why
+			}
+		}
+	}
+	return why
 }
 
 // Ground is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error

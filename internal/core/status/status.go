@@ -93,16 +93,17 @@ type Lease struct {
 	PID        int        `json:"pid"`
 	Apart      bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
 	Since      *time.Time `json:"since"`
-	Parent     string     `json:"parent,omitempty"` // lease that this one is a part of
-	Memory     *gpu.Bytes `json:"memory"`           // that its processes use on this device; null when unknown, or none is listed
-	Share      gpu.Bytes  `json:"share,omitempty"`  // promised on this device; 0: an exclusive lease
-	Quota      job.Quota  `json:"quota,omitempty"`  // how strictly the share is enforced; "" not at all
-	Ended      bool       `json:"ended"`            // the command has ended, another process holds the lock
-	HeldBy     []Keeper   `json:"held_by"`          // processes that hold the lock, as far as known
-	KeptUntil  *time.Time `json:"kept_until"`       // its command has ended, and it waits for the next start until then; null for others
-	Remedy     string     `json:"remedy"`           // what ends a lease whose command has ended; "" for others
-	Unreadable bool       `json:"unreadable"`       // only its devices are known
-	Here       bool       `json:"here"`             // the caller is inside it
+	Parent     string     `json:"parent,omitempty"`    // lease that this one is a part of
+	Memory     *gpu.Bytes `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
+	Share      gpu.Bytes  `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
+	Quota      job.Quota  `json:"quota,omitempty"`     // how strictly the share is enforced; "" not at all
+	Ended      bool       `json:"ended"`               // the command has ended, another process holds the lock
+	HeldBy     []Keeper   `json:"held_by"`             // processes that hold the lock, as far as known
+	KeptUntil  *time.Time `json:"kept_until"`          // its command has ended, and it waits for the next start until then; null for others
+	Remedy     string     `json:"remedy"`              // what ends a lease whose command has ended; "" for others
+	Unreadable bool       `json:"unreadable"`          // only its devices are known
+	Here       bool       `json:"here"`                // the caller is inside it
+	Unhealthy  string     `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
 }
 
 // Keeper is a process that keeps a lease whose command has ended.
@@ -288,6 +289,11 @@ func (s *Report) Describe(lines map[string]string, apart map[string]bool) {
 // Inside marks the lease that the caller is in; an empty id marks none.
 func (s *Report) Inside(id string) {
 	s.eachLease(func(l *Lease) { l.Here = id != "" && l.ID == id })
+}
+
+// Unhealthy adds by lease why a service is unhealthy.
+func (s *Report) Unhealthy(why map[string]string) {
+	s.eachLease(func(l *Lease) { l.Unhealthy = gpu.Clean(why[l.ID]) })
 }
 
 func (s *Report) eachLease(do func(*Lease)) {

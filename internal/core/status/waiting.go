@@ -12,11 +12,11 @@ type Waiting struct {
 	Place   int        `json:"place"` // from 1, among those inside the same lease or allocation
 	ID      string     `json:"id"`    // of its ticket
 	User    string     `json:"user"`
-	Command string     `json:"command"` // base name
-	PID     int        `json:"pid"`     // of the gpuard that waits
+	Command string     `json:"command"`                       // base name
+	PID     int        `json:"pid"`                           // of the gpuard that waits
 	Apart   bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Count   int        `json:"count"`   // how many devices it needs
-	Devices []gpu.UUID `json:"devices"` // that could serve it
+	Count   int        `json:"count"`                         // how many devices it needs
+	Devices []gpu.UUID `json:"devices"`                       // that could serve it
 	Memory  gpu.Bytes  `json:"memory,omitempty"`
 	Share   gpu.Bytes  `json:"share,omitempty"`
 	Parent  string     `json:"parent,omitempty"` // lease inside which it waits

@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/leases"
+	"gpuard/internal/app/services"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 )
@@ -62,7 +65,15 @@ func (p *Program) readStatus(ctx context.Context, only []string) (status.Report,
 	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
 	}
+	if slices.ContainsFunc(s.Devices, hasService) {
+		s.Unhealthy(services.Unhealthy(p.Host))
+	}
 	return s, err
+}
+
+// hasService reports whether a lease of a device is a service's, by its name PROJECT/SERVICE.
+func hasService(d status.Device) bool {
+	return slices.ContainsFunc(d.Leases, func(l status.Lease) bool { return strings.Contains(l.Command, "/") })
 }
 
 // keyboard reads keys as they are pressed. It restores the terminal however the program ends.

@@ -136,6 +136,9 @@ func (v *statusPage) below(r row, indent int) {
 	lead := blank + v.pick("└ ", "- ")
 	for _, l := range d.Leases {
 		v.occupant(lead, v.lease(d, l))
+		if l.Unhealthy != "" {
+			v.paragraph(span{yellow, blank + "  ! "}, normal, v.text("unhealthy: "+l.Unhealthy))
+		}
 		v.keepers(blank, l)
 	}
 	foreign := 0
