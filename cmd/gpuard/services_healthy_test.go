@@ -139,7 +139,7 @@ func TestServicesLoopFreesGPU(t *testing.T) {
 // TestServicesLimitKilled: restarts in a row are counted on when the gpuard beside the service is killed.
 func TestServicesLimitKilled(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"until rm $ALONE/end 2>/dev/null; do sleep 0.02; done; exit 4\"], restart: on-failure:2}\n")
+	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"until rm $ALONE/end 2>/dev/null; do sleep 0.02; done; exit 4\"], restart: always:2}\n")
 	end := func() {
 		if err := os.WriteFile(c.traces+"/end", nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestServicesLimitKilled(t *testing.T) {
 	c.until("it runs a third time", runs(2))
 	end()
 	last := c.until("it has failed", func(s *sight) bool { return s.row("web").Seen.State == service.Failed })
-	contains(t, last.row("web").Seen.Why, "it ended 3 times in a row (restart: on-failure:2)")
+	contains(t, last.row("web").Seen.Why, "it ended 3 times in a row (restart: always:2)")
 	c.until("all is over", nothing)
 	c.check()
 }
