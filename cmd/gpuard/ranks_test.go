@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -80,6 +82,12 @@ func rank() {
 		all(dir, "on", me.Env["WORLD_SIZE"])
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
+	if does == "meet" {
+		join(number == "0")
+	}
+	if does == "lost" {
+		loseOutput(filepath.Join(dir, "output"+number))
+	}
 	heard := ""
 	tick := time.NewTicker(10 * time.Millisecond)
 	for {
@@ -98,6 +106,82 @@ func rank() {
 				os.Exit(98)
 			}
 		}
+	}
+}
+
+// join listens at the port of the ranks, or connects to it and stays connected.
+func join(host bool) {
+	address := net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT"))
+	if host {
+		l, err := listenAgain(address)
+		if err != nil {
+			os.Exit(96)
+		}
+		go func() {
+			for {
+				if _, err := l.Accept(); err != nil {
+					return
+				}
+			}
+		}()
+		return
+	}
+	for {
+		if c, err := net.Dial("tcp", address); err == nil {
+			go func() { _, _ = io.ReadAll(c) }()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// listenAgain listens on the port that gpuard keeps, as libraries do.
+func listenAgain(address string) (net.Listener, error) {
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+	}}
+	return c.Listen(context.Background(), "tcp", address)
+}
+
+// loseOutput writes into a file of its own and does not connect.
+func loseOutput(path string) {
+	file, err := os.Create(path)
+	if err != nil || unix.Dup3(int(file.Fd()), 1, 0) != nil {
+		os.Exit(95)
+	}
+	fmt.Print("import torch\nreading /data/shard-7\n\n")
+}
+
+// TestRanksMissing: a rank that does not connect while the others do is named with its last line, as text and as JSON;
+// ranks that have all connected, and those that meet in no such way, are not.
+func TestRanksMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags string
+		does  []string
+		want  []string
+	}{
+		"lost":      {"--gpus 3 --ranks --machine demo", []string{"0:meet", "1:meet", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where rank 0 waits; it sleeps; its last line: \"reading /data/shard-7\"\n"}},
+		"silent":    {"--gpus 3 --ranks --machine demo", []string{"0:meet", "1:wait", "2:meet"}, []string{"gpuard: rank 1 (PID ", "see where: py-spy dump --pid "}},
+		"JSON":      {"--gpus 2 --ranks --machine demo --json", []string{"0:meet", "1:lost"}, []string{`{"schema":"gpuard.run-missing/1","rank":1,"pid":`, `"last":"reading /data/shard-7"}`}},
+		"all":       {"--gpus 2 --ranks --machine demo", []string{"0:meet", "1:meet"}, nil},
+		"elsewhere": {"--gpus 2 --ranks --machine demo", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, _ := strconv.Atoi(strings.Fields(test.flags)[1])
+			c := startCrew(t, stateFolder(t), n, test.flags, []string{"HASTE=1"}, test.does...)
+			c.ranks()
+			if test.want == nil {
+				time.Sleep(3 * time.Second)
+				if said := c.said(); strings.Contains(said, "joined") {
+					t.Errorf("said %s", said)
+				}
+				return
+			}
+			eventually(t, "the missing rank is named", func() bool { return strings.Contains(c.said(), test.want[len(test.want)-1]) })
+			contains(t, c.said(), test.want...)
+		})
 	}
 }
 
@@ -135,6 +219,9 @@ func startCrew(t *testing.T, state string, n int, flags string, env []string, do
 	c := &crew{t: t, dir: t.TempDir(), n: n}
 	args := append([]string{"run"}, strings.Fields(flags)...)
 	c.cmd = program(t, state, env, append(append(args, "--", "rank", c.dir), does...)...)
+	if slices.Contains(env, "HASTE=1") {
+		c.cmd.Args[0] = "hasty"
+	}
 	errs, err := os.Create(filepath.Join(c.dir, "errors"))
 	if err != nil {
 		t.Fatal(err)

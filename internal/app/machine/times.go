@@ -20,5 +20,6 @@ type Times struct {
 	Reach   time.Duration // for a job on a device to appear as a client of MPS: 30 s
 	Pause   time.Duration // before a command that failed is started again: 500 ms, growing to 30 s
 	Touch   time.Duration // between two times that a holder touches its lease, so that no cleaner of old files removes it: 24 h
+	Join    time.Duration // for the ranks of a job to connect to each other: one minute
 	Again   time.Duration // for the next start of a command whose lease is kept for it: 15 s
 }

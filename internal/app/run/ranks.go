@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (l *Launch) gather() error {
 	if l.claimed != nil {
 		m = l.claimed.Machine
 	}
-	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, JSON: r.JSON, Members: members(host, l.spec, l.Plan, m)}
+	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, Join: cmp.Or(host.Times.Join, joinTime), JSON: r.JSON, Members: members(host, l.spec, l.Plan, m)}
 	if r.Own && l.claimed != nil {
 		l.narrow(crew, m)
 	}

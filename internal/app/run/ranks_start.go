@@ -98,7 +98,10 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 			return err
 		}
 	}
+	over := make(chan struct{})
+	go watchJoin(host, crew, c, over)
 	failed, ended := awaitRanks(crew, c)
+	close(over)
 	if ended { // a program that a killed shell leaves behind would keep its devices
 		family.Signal("SIGTERM")
 		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })

@@ -33,7 +33,8 @@ type Crew struct {
 	Port    int           `json:"port"`
 	FD      int           `json:"fd"` // holds the port
 	Grace   time.Duration `json:"grace"`
-	JSON    bool          `json:"json,omitempty"` // messages about an end are JSON objects
+	Join    time.Duration `json:"join"`           // after which a rank that has not joined the others is named
+	JSON    bool          `json:"json,omitempty"` // messages about ranks are JSON objects
 	Members []Member      `json:"members"`        // by rank
 }
 

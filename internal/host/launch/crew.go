@@ -92,6 +92,17 @@ func (c *Crew) wait(number int, process *os.Process) {
 // Ended tells each end once.
 func (c *Crew) Ended() <-chan Ended { return c.ended }
 
+// Running returns the PIDs of those that run, by number.
+func (c *Crew) Running() map[int]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pids := map[int]int{}
+	for number, process := range c.running {
+		pids[number] = process.Pid
+	}
+	return pids
+}
+
 // Meant reports whether a signal to end all has come since then.
 func (c *Crew) Meant(since time.Time) bool {
 	c.mu.Lock()

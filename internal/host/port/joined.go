@@ -1,0 +1,121 @@
+package port
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The states in /proc/net/tcp (include/net/tcp_states.h).
+const (
+	established = "01"
+	listening   = "0A"
+)
+
+// Joined reports which groups of processes have a TCP connection from or to a port of this machine, and which group
+// listens on it: -1 if none does. proc is the folder of the proc file system.
+func Joined(proc string, number int, groups [][]int) (joined []bool, host int) {
+	joined, host = make([]bool, len(groups)), -1
+	sockets := map[string]string{} // inode to state
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, _ := os.ReadFile(filepath.Join(proc, "self/net", table))
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && (hasPort(f[1], number) || hasPort(f[2], number)) {
+				sockets[f[9]] = f[3]
+			}
+		}
+	}
+	for i, pids := range groups {
+		for _, pid := range pids {
+			for _, inode := range socketsOf(proc, pid) {
+				switch sockets[inode] {
+				case established:
+					joined[i] = true
+				case listening:
+					joined[i], host = true, i
+				}
+			}
+		}
+	}
+	return joined, host
+}
+
+// hasPort reads "0100007F:735B".
+func hasPort(address string, number int) bool {
+	_, port, _ := strings.Cut(address, ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	return err == nil && int(n) == number
+}
+
+func socketsOf(proc string, pid int) (inodes []string) {
+	links, _ := filepath.Glob(filepath.Join(proc, strconv.Itoa(pid), "fd", "*"))
+	for _, link := range links {
+		target, _ := os.Readlink(link)
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			inodes = append(inodes, strings.TrimSuffix(inode, "]"))
+		}
+	}
+	return inodes
+}
+
+// most is how much of the end of a file is read for its last line.
+const most = 4096
+
+// LastLine returns the last line that a group of processes wrote to a file as output or error, if no process of others
+// writes to the same file; "" if there is none.
+func LastLine(proc string, pids, others []int) string {
+	shared := map[string]bool{}
+	for _, pid := range others {
+		for _, fd := range []int{1, 2} {
+			shared[fileOf(proc, pid, fd)] = true
+		}
+	}
+	line, newest := "", int64(0)
+	for _, pid := range pids {
+		for _, fd := range []int{1, 2} {
+			if key := fileOf(proc, pid, fd); key == "" || shared[key] {
+				continue
+			}
+			if text, at := endOf(filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); text != "" && at > newest {
+				line, newest = text, at
+			}
+		}
+	}
+	return line
+}
+
+// fileOf identifies the plain file that a descriptor refers to; "" another kind.
+func fileOf(proc string, pid, fd int) string {
+	var st unix.Stat_t
+	err := unix.Stat(filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd)), &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ""
+	}
+	return fmt.Sprint(st.Dev, " ", st.Ino)
+}
+
+// endOf returns the last line with text, and when the file was changed, in nanoseconds.
+func endOf(path string) (line string, changed int64) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", 0
+	}
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return "", 0
+	}
+	text := make([]byte, min(info.Size(), most))
+	n, _ := file.ReadAt(text, info.Size()-int64(len(text)))
+	lines := strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line = strings.TrimSpace(lines[i]); line != "" {
+			return line, info.ModTime().UnixNano()
+		}
+	}
+	return "", 0
+}
