@@ -173,3 +173,29 @@ print(nvml.nvmlDeviceGetFieldValues(device, 3, fields), *[(f.result, f.type, f.v
 		t.Errorf("recovery action, slowdown limit, and a field that this device lacks: %s, want %s", out, want)
 	}
 }
+
+// TestMonitorsReadings: what monitors and selectors such as nvisel ask for. A reading without a file is not supported.
+func TestMonitorsReadings(t *testing.T) {
+	files := []string{"fan", "31", "pstate", "2", "display_active", "0", "display_mode", "1", "pcie_generation", "4", "pcie_width", "16",
+		"encoder", "7", "decoder", "9", "pcie_kbps", "100 200", "bar1", "1000 400"}
+	device := A100(0)
+	for i := 0; i < len(files); i += 2 {
+		device = device.With(files[i], files[i+1])
+	}
+	program := `
+device, n, period, bar1 = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), (ctypes.c_ulonglong * 3)()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+for name in "FanSpeed PerformanceState DisplayActive DisplayMode CurrPcieLinkGeneration CurrPcieLinkWidth".split():
+    print(getattr(nvml, "nvmlDeviceGet" + name)(device, ctypes.byref(n)), n.value, end=" ")
+for name in ("Encoder", "Decoder"):
+    print(getattr(nvml, f"nvmlDeviceGet{name}Utilization")(device, ctypes.byref(n), ctypes.byref(period)), n.value, end=" ")
+print(nvml.nvmlDeviceGetPcieThroughput(device, 1, ctypes.byref(n)), n.value, nvml.nvmlDeviceGetBAR1MemoryInfo(device, bar1), *bar1)
+`
+	if out, want := output(t, python(t, program, New(t, device))), "0 31 0 2 0 0 0 1 0 4 0 16 0 7 0 9 0 200 0 1000 600 400\n"; out != want {
+		t.Errorf("%s, want %s", out, want)
+	}
+	if out, want := output(t, python(t, program, New(t, A100(0)))), "3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 0 0\n"; out != want {
+		t.Errorf("without files: %s, want %s", out, want)
+	}
+}

@@ -331,3 +331,12 @@ func TestSMIRunsWithoutTheLibrary(t *testing.T) {
 		t.Errorf("without the library: %q", got)
 	}
 }
+
+// TestSmiHelp: help needs no driver; tools ask for it to see whether the program is there.
+func TestSmiHelp(t *testing.T) {
+	d := New(t, A100(0))
+	d.FailInit(9)
+	if out, code := smi(t, d, "--help"); code != 0 || !strings.HasPrefix(out, "NVIDIA System Management Interface") {
+		t.Errorf("exit status %d: %s", code, out)
+	}
+}

@@ -9,6 +9,61 @@ READING(nvmlDeviceGetPersistenceMode, nvmlEnableState_t, "persistence")
 READING(nvmlDeviceGetComputeMode, nvmlComputeMode_t, "compute_mode")
 READING(nvmlDeviceGetNumaNodeId, unsigned int, "numa")
 
+// ---- what monitors ask for; gpuard itself calls none of these
+
+READING(nvmlDeviceGetFanSpeed, unsigned int, "fan")
+READING(nvmlDeviceGetPerformanceState, nvmlPstates_t, "pstate")
+READING(nvmlDeviceGetDisplayActive, nvmlEnableState_t, "display_active")
+READING(nvmlDeviceGetDisplayMode, nvmlEnableState_t, "display_mode")
+READING(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, "pcie_generation")
+READING(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, "pcie_width")
+
+// A reading with the microseconds over which it was sampled.
+#define SAMPLED(function, key)                                                              \
+    nvmlReturn_t function(nvmlDevice_t device, unsigned int *out, unsigned int *period)     \
+    {                                                                                       \
+        long long value;                                                                    \
+        TRY(enter_whole(__func__, device));                                                 \
+        if (out == NULL || period == NULL)                                                  \
+            return NVML_ERROR_INVALID_ARGUMENT;                                             \
+        TRY(number(device, key, &value));                                                   \
+        *out = (unsigned int)value;                                                         \
+        *period = 167000;                                                                   \
+        return NVML_SUCCESS;                                                                \
+    }
+
+SAMPLED(nvmlDeviceGetEncoderUtilization, "encoder")
+SAMPLED(nvmlDeviceGetDecoderUtilization, "decoder")
+
+// The file `pcie_kbps` holds: sent, received.
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *out)
+{
+    char value[TEXT];
+    unsigned int sent, received;
+    TRY(enter_whole(__func__, device));
+    if (out == NULL || counter >= NVML_PCIE_UTIL_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    TRY(text(device, "pcie_kbps", value));
+    if (sscanf(value, "%u %u", &sent, &received) != 2)
+        return NVML_ERROR_UNKNOWN;
+    *out = counter == NVML_PCIE_UTIL_TX_BYTES ? sent : received;
+    return NVML_SUCCESS;
+}
+
+// The file `bar1` holds: total, used, in bytes.
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out)
+{
+    char value[TEXT];
+    TRY(enter_whole(__func__, device));
+    if (out == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    TRY(text(device, "bar1", value));
+    if (sscanf(value, "%llu %llu", &out->bar1Total, &out->bar1Used) != 2)
+        return NVML_ERROR_UNKNOWN;
+    out->bar1Free = out->bar1Total - out->bar1Used;
+    return NVML_SUCCESS;
+}
+
 // ---- health
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)

@@ -300,6 +300,10 @@ int main(int argc, char **argv)
 {
     options_t o = {0};
     picked_t devices[MAX_GPUS];
+    if (argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) { // needs no driver
+        printf("NVIDIA System Management Interface -- a fake one, for tests\n\nnvidia-smi -L | -q -x | --query-gpu=... | --query-compute-apps=... [-i GPU]\n");
+        return 0;
+    }
     if (!parse(argc, argv, &o))
         return 2;
     int code = start();
