@@ -1,0 +1,144 @@
+package container
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Facts are what was found out about an engine and this machine.
+type Facts struct {
+	Engine   string   // "docker", "podman"
+	Version  string   // of the engine's server: "20.10.24"
+	Rootless bool     // the engine runs as the caller, without the device cgroup
+	CDI      bool     // the engine reads CDI files
+	Names    []string // full names of the devices in those files: "nvidia.com/gpu=GPU-8a…"
+	Toolkit  bool     // the engine has NVIDIA's runtime or hook, which answers --gpus
+	SELinux  bool     // labels keep containers from device files
+}
+
+// Form is how an engine is told of the devices of a lease.
+type Form struct {
+	Kind  string // "cdi", "request" (docker --gpus) or "nodes" (device files)
+	Words []string
+	Notes []string // what the person should know
+	nodes []string // device files that are the lease's
+	count int      // of devices
+	open  bool     // the engine keeps no process from files of other devices that are there
+}
+
+// Choose decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
+// where something answers it, else the device files. A MIG device has no file of its own that would do.
+func Choose(f Facts, devices []gpu.Device) (Form, error) {
+	form := Form{count: len(devices), open: f.Rootless}
+	names, listed := cdiNames(f, devices)
+	nvidia := !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
+	for _, d := range devices {
+		form.nodes = append(form.nodes, filesOf(d)...)
+	}
+	switch {
+	case f.CDI && listed:
+		form.Kind = "cdi"
+		for _, name := range names {
+			form.Words = append(form.Words, "--device", name)
+		}
+	case f.Engine == "docker" && f.Toolkit && nvidia:
+		var ids []string
+		for _, d := range devices {
+			ids = append(ids, string(d.UUID))
+		}
+		form.Kind = "request"
+		form.Words = []string{"--gpus", `"device=` + strings.Join(ids, ",") + `"`} // docker reads the value as CSV: the quotes belong to it
+	default:
+		form.Kind = "nodes"
+		if err := form.addNodes(f, devices); err != nil {
+			return form, err
+		}
+	}
+	if form.Kind != "request" { // an image that asks for all GPUs gets none more where NVIDIA's runtime is the default
+		form.Words = append(form.Words, "--env", "NVIDIA_VISIBLE_DEVICES=void")
+	}
+	if f.Engine == "podman" && f.SELinux {
+		form.Words = append(form.Words, "--security-opt=label=disable")
+	}
+	return form, nil
+}
+
+// cdiNames are the names of the devices in CDI: by UUID, else by index for a whole device.
+func cdiNames(f Facts, devices []gpu.Device) (names []string, all bool) {
+	for _, d := range devices {
+		kind := map[gpu.Vendor]string{gpu.NVIDIA: "nvidia.com/gpu=", gpu.AMD: "amd.com/gpu="}[d.Vendor]
+		byUUID, byIndex := kind+string(d.UUID), fmt.Sprintf("%s%d", kind, d.Index)
+		switch {
+		case kind != "" && slices.Contains(f.Names, byUUID):
+			names = append(names, byUUID)
+		case kind != "" && slices.Contains(f.Names, byIndex) && !strings.HasPrefix(string(d.UUID), "MIG-"):
+			names = append(names, byIndex)
+		default:
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
+	var shared []string
+	for _, d := range devices {
+		if len(filesOf(d)) == 0 || strings.HasPrefix(string(d.UUID), "MIG-") {
+			return fmt.Errorf("cannot give GPU %d to a container of %s: it has no device file of its own; list it in CDI: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", d.Index, f.Engine)
+		}
+		for _, file := range sharedFiles(d.Vendor) {
+			if !slices.Contains(shared, file) {
+				shared = append(shared, file)
+			}
+		}
+	}
+	for _, file := range append(shared, form.nodes...) {
+		form.Words = append(form.Words, "--device", file)
+	}
+	if slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor == gpu.AMD }) {
+		group := "video"
+		if f.Rootless && f.Engine == "podman" {
+			group = "keep-groups"
+		}
+		form.Words = append(form.Words, "--group-add", group)
+	} else {
+		form.Notes = append(form.Notes, "only the device files are given: the image needs the driver's libraries of this machine's version; with NVIDIA's container toolkit they come with the GPU: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit")
+	}
+	return nil
+}
+
+// filesOf are the device files of one device alone.
+func filesOf(d gpu.Device) []string {
+	switch {
+	case d.Minor == nil:
+		return nil
+	case d.Vendor == gpu.NVIDIA:
+		return []string{fmt.Sprintf("/dev/nvidia%d", *d.Minor)}
+	case d.Vendor == gpu.AMD:
+		return []string{fmt.Sprintf("/dev/dri/renderD%d", *d.Minor)}
+	}
+	return nil
+}
+
+// sharedFiles are those that a vendor's programs need beside the device's own. They open no other device.
+func sharedFiles(v gpu.Vendor) []string {
+	if v == gpu.AMD {
+		return []string{"/dev/kfd"}
+	}
+	return []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+}
+
+// opens reports whether a path of the machine is a device file of some GPU, or a folder of such.
+func opens(file string) bool {
+	file = path.Clean(file)
+	switch {
+	case file == "/dev", file == "/dev/dri", strings.HasPrefix(file, "/dev/dri/"), strings.HasPrefix(file, "/dev/nvidia-caps"):
+		return true
+	}
+	number, ok := strings.CutPrefix(file, "/dev/nvidia")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}

@@ -1,0 +1,175 @@
+// Package container reads the command lines of container engines, and adds the devices of a lease to those that start a
+// container:
+//
+//	call, err := container.Read([]string{"docker", "run", "--rm", "-it", "pytorch/pytorch", "python", "train.py"})
+//	form, err := container.Choose(engine, devices)
+//	argv, notes, err := call.With(form)
+//
+// Everything that a person wrote reaches the engine unchanged and in order, except options that give a container GPUs
+// that are not of the lease. It must not start a program.
+package container
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Call is the command line of an engine.
+type Call struct {
+	Engine string   // "docker", "podman", "nerdctl"
+	Verb   string   // "run", "create", "start", "exec", "restart", "compose up"; "" any other command
+	Before []string // words up to and with the verb
+	After  []string // all words after it
+
+	options []option // of run and create, in order
+	inside  []string // the image and what follows; of start the containers
+}
+
+// option is one option as it was typed.
+type option struct {
+	name  string   // "--env"; short forms have the name of the long one
+	value string   // "" for an option without one
+	words []string // as typed
+	lead  string   // letters before it in the same word: "-it" of -ite NAME=value; "" none
+}
+
+// Plain reports whether an option of run or create takes no value. All others take one.
+//
+// docker/cli: docs/reference/commandline/container_run.md; containers/podman: docs/source/markdown/podman-run.1.md.in
+func Plain(name string) bool {
+	return slices.Contains(strings.Fields("--detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet "+
+		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all"), name)
+}
+
+// PlainLetters are the short forms of options without a value, in one word with others: -it.
+const PlainLetters = "ditPq"
+
+// GlobalValues are the options before a verb that take a value.
+func GlobalValues() []string {
+	return strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url --tlscacert --tlscert --tlskey --storage-driver --storage-opt --cgroup-manager --conmon --events-backend --hooks-dir --identity --module --network-cmd-path --network-config-dir --out --runtime --runtime-flag --ssh --tmpdir --volumepath")
+}
+
+// Verbs are the commands by which a process starts in a container.
+func Verbs() []string { return strings.Fields("run create start restart exec") }
+
+// Engine is the engine that a program is: "docker", "podman" or "nerdctl"; "" for any other.
+func Engine(program string) string {
+	switch name := program[strings.LastIndex(program, "/")+1:]; name {
+	case "docker", "podman", "nerdctl":
+		return name
+	case "podman-remote":
+		return "podman"
+	}
+	return ""
+}
+
+// Read reads a command line. argv[0] is the program of the engine. It fails where the options of run or create have no
+// end, as without an image.
+func Read(argv []string) (Call, error) {
+	c := Call{Engine: Engine(argv[0])}
+	if c.Engine == "" {
+		return c, fmt.Errorf("%q is no container engine that gpuard knows: write docker, podman or nerdctl", argv[0])
+	}
+	at := skip(argv, 1, GlobalValues())
+	if at < len(argv) && argv[at] == "container" {
+		at++
+	}
+	if at >= len(argv) {
+		c.Before = argv
+		return c, nil
+	}
+	c.Before, c.After = argv[:at+1], argv[at+1:]
+	switch verb := argv[at]; {
+	case verb == "compose":
+		sub := skip(argv, at+1, strings.Fields("-f -p --file --project-name --profile --env-file --project-directory --ansi --parallel --progress"))
+		if sub < len(argv) && slices.Contains(strings.Fields("up run start create restart exec"), argv[sub]) {
+			c.Verb = "compose " + argv[sub]
+			c.Before, c.After = argv[:sub+1], argv[sub+1:]
+		}
+	case slices.Contains(Verbs(), verb):
+		c.Verb = verb
+	}
+	switch c.Verb {
+	case "run", "create":
+		return c, c.readOptions()
+	case "start":
+		valued := strings.Fields("--checkpoint --checkpoint-dir --detach-keys --filter -f")
+		for at := skip(c.After, 0, valued); at < len(c.After); at = skip(c.After, at+1, valued) {
+			c.inside = append(c.inside, c.After[at])
+		}
+	}
+	return c, nil
+}
+
+// skip returns the position of the first word from at on that is no option.
+func skip(argv []string, at int, valued []string) int {
+	for at < len(argv) && strings.HasPrefix(argv[at], "-") {
+		if slices.Contains(valued, argv[at]) {
+			at++
+		}
+		at++
+	}
+	return at
+}
+
+// readOptions reads up to the image.
+func (c *Call) readOptions() error {
+	words := c.After
+	for len(words) > 0 {
+		word := words[0]
+		if word == "--" || len(word) < 2 || word[0] != '-' {
+			c.inside = words
+			break
+		}
+		var o option
+		n := 1
+		if strings.HasPrefix(word, "--") {
+			value, given := "", false
+			o.name, value, given = strings.Cut(word, "=")
+			if o.value = value; !given && !Plain(o.name) {
+				n = 2
+			}
+		} else {
+			o, n = shorts(word)
+		}
+		if n > len(words) {
+			return fmt.Errorf("option %s has no value", word)
+		}
+		if n == 2 {
+			o.value = words[1]
+		}
+		o.words = words[:n]
+		c.options, words = append(c.options, o), words[n:]
+	}
+	if len(c.inside) == 0 || slices.Equal(c.inside, []string{"--"}) {
+		if slices.ContainsFunc(c.options, func(o option) bool { return o.name == "--help" }) {
+			return nil
+		}
+		return fmt.Errorf("there is no image")
+	}
+	return nil
+}
+
+// shorts reads a word of one-letter options, of which only the last one may have a value: -it, -eNAME=value, -ite NAME.
+// n is how many words it takes with that value.
+func shorts(word string) (o option, n int) {
+	long := map[byte]string{'e': "--env", 'v': "--volume", 'l': "--label"}
+	for i := 1; i < len(word); i++ {
+		if strings.ContainsRune(PlainLetters, rune(word[i])) {
+			continue
+		}
+		if i > 1 {
+			o.lead = word[:i]
+		}
+		o.name, o.value = long[word[i]], strings.TrimPrefix(word[i+1:], "=")
+		if o.name == "" {
+			o.name = "-" + word[i:i+1]
+		}
+		if word[i+1:] == "" {
+			return o, 2
+		}
+		return o, 1
+	}
+	return option{name: word}, 1
+}
