@@ -22,7 +22,7 @@ type layer struct {
 func layerTable() []layer {
 	const core, app = "internal/core/", "internal/app/"
 	below := []string{core + "*", "internal/text/*", "internal/host/*"}
-	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim"})
+	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim", app + "engine"})
 	return []layer{
 		{core + "suggest", nil},
 		{core + "shellquote", nil},
@@ -45,6 +45,7 @@ func layerTable() []layer {
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote"}},
+		{core + "container", []string{core + "gpu"}},
 		{core + "redact", nil},
 		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
@@ -61,7 +62,8 @@ func layerTable() []layer {
 		{app + "machine", slices.Concat(below, []string{app + "exit"})},
 		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "registry", slices.Concat(below, []string{app + "exit", app + "machine"})},
-		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},
+		{app + "engine", slices.Concat(below, []string{app + "exit", app + "machine"})},
+		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "engine"})},
 		{app + "claim", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},
 		{app + "verify", slices.Concat(shared, []string{app + "explain"})},
 		{app + "run", slices.Concat(shared, []string{app + "verify"})},

@@ -6,8 +6,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// RefuseContainer refuses a command that starts a process in a container: that has the GPUs which the engine gives it,
-// and not those of the lease. A shell between them is taken as the word of a caller that passes on the lease.
+// RefuseContainer refuses a command that starts a process in a container through another program, or by compose: that has
+// the GPUs which the engine gives it, and not those of the lease. A shell between them is taken as the word of a caller
+// that passes on the lease.
 func RefuseContainer(spec job.Spec, command []string) error {
 	tool := lint.ContainerTool(command)
 	if tool == "" || spec.CPU {
@@ -17,5 +18,5 @@ func RefuseContainer(spec job.Spec, command []string) error {
 	if tool == "podman" {
 		pass = "--device nvidia.com/gpu=$GPUARD_GPUS"
 	}
-	return exit.Usagef("cannot give the GPUs of a lease to a container: %s chooses them by its own options, and knows nothing of the lease; pass it on in a shell: gpuard run -- sh -c '%s run %s …'", tool, tool, pass)
+	return exit.Usagef("cannot give the GPUs of a lease to a container here: %s chooses them by its own options; start it by gpuard %s -- run …, or pass the lease on in a shell: gpuard run -- sh -c '%s run %s …'", tool, tool, tool, pass)
 }

@@ -3,15 +3,14 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"gpuard/internal/app/engine"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/files"
-	"gpuard/internal/text/cdi"
 	"gpuard/internal/text/toolkit"
 )
 
@@ -41,7 +40,9 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 			c.HookFile = hook
 		}
 	}
-	specs(host, &c)
+	var wrong []string
+	c.Specs, wrong = engine.Specs(host)
+	c.Problems = append(c.Problems, wrong...)
 	return hostinfo.Read(c)
 }
 
@@ -81,32 +82,4 @@ func dockersChoice(host *machine.Host) string {
 		return "systemd"
 	}
 	return "cgroupfs"
-}
-
-// specs reads the CDI files in the default folders of container engines; a file in a later folder wins
-// (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
-func specs(host *machine.Host, c *hostinfo.Containers) {
-	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {
-		names, err := files.Names(host.Below(folder), ".yaml", ".json")
-		if err != nil {
-			c.Problems = append(c.Problems, folder+": "+err.Error())
-		}
-		for i, name := range names {
-			if i == 64 {
-				c.Problems = append(c.Problems, fmt.Sprintf("%s: only the first %d of %d files were read", folder, i, len(names)))
-				break
-			}
-			path := folder + "/" + name
-			text, err := files.Read(host.Below(path))
-			spec, bad := cdi.Read(text.Content)
-			if err == nil {
-				err = bad
-			}
-			if err != nil {
-				spec = hostinfo.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
-			}
-			spec.Path, spec.Folder, spec.Modified = path, place, text.Modified
-			c.Specs = append(c.Specs, spec)
-		}
-	}
 }

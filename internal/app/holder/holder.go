@@ -3,10 +3,12 @@
 package holder
 
 import (
+	"context"
 	"os"
 	"slices"
 	"time"
 
+	"gpuard/internal/app/engine"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/measure"
 	"gpuard/internal/app/registry"
@@ -19,10 +21,10 @@ import (
 
 // Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
 // removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor, state folder and
-// lease ID; then the moment at which its time is over; then, for a lease that outlives its command, what it waits for,
-// which most limits. It touches the lease every touch, because systemd-tmpfiles removes old files.
+// lease ID; then the moment at which its time is over; then, for a lease that outlives its command, an engine.Watch, or
+// what it waits for, which most limits. It touches the lease every touch, because systemd-tmpfiles removes old files.
 func Keep(args []string, touch, most time.Duration) error {
-	if len(args) != 4 && len(args) != 5 && len(args) != 8 {
+	if len(args) != 4 && len(args) != 5 && len(args) != 6 && len(args) != 8 {
 		return exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
 	w, err := launch.Watching(args[0], args[1])
@@ -51,10 +53,13 @@ func Keep(args []string, touch, most time.Duration) error {
 		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
+	if err == nil && len(args) == 6 {
+		lease = contained(folder, lease, args[5], touch)
+	}
 	if close(over); err != nil {
 		return err
 	}
-	if !<-expired && outlive(w, folder, lease, args[min(5, len(args)):], most) {
+	if !<-expired && outlive(w, folder, lease, afterlife(args), most) {
 		return w.Drop()
 	}
 	// First the lock, so that the next claim finds it free without this process.
@@ -67,6 +72,42 @@ func Keep(args []string, touch, most time.Duration) error {
 	}
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
+}
+
+// afterlife are the arguments of a lease that waits for a next start of its command.
+func afterlife(args []string) []string {
+	if len(args) != 8 {
+		return nil
+	}
+	return args[5:]
+}
+
+// contained keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
+// process.
+func contained(folder *store.Folder, lease job.Lease, watch string, touch time.Duration) job.Lease {
+	w, err := engine.DecodeWatch(watch)
+	if err != nil {
+		return lease
+	}
+	first := lease // where its file is does not change
+	tick := time.NewTicker(touch)
+	defer tick.Stop()
+	go func() {
+		for range tick.C {
+			folder.Touch(first)
+		}
+	}()
+	processes := proc.New("/proc")
+	w.Outlive(context.Background(), func(pid int) {
+		s, err := processes.Stat(pid)
+		if err != nil || lease.PID == pid && lease.Start == s.Start {
+			return
+		}
+		if now, err := folder.Entrust(lease, pid, s.Start, 0); err == nil {
+			lease = now
+		}
+	})
+	return lease
 }
 
 // Is reports whether this process was started as one.

@@ -42,7 +42,9 @@ type Launch struct {
 	crew      *ranks.Plan  // nil: one process
 	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
 	keeping   keeping
-	parent    int // the parent of gpuard: while it lives it may start the command again (--keep-while)
+	contained *contained // a command that starts a container; nil any other
+	passedOn  bool       // the command needs no lease of its own
+	parent    int        // the parent of gpuard: while it lives it may start the command again (--keep-while)
 }
 
 // Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
@@ -59,6 +61,9 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 		spec.Command = l.argv
 	}
 	l.spec = spec
+	if InContainer(spec.Command) {
+		return l.prepareContainer(ctx)
+	}
 	if err := claim.RefuseContainer(spec, spec.Command); err != nil {
 		return nil, err
 	}
@@ -144,7 +149,10 @@ func (l *Launch) Exec() error {
 	switch {
 	case err != nil:
 	case launch.CanHold():
-		err = launch.StartHolder(fd, l.claimed.Watch, slices.Concat([]string{l.claimed.Folder.Path, l.Lease, l.until()}, l.afterlife())...)
+		var after []string
+		if after, err = l.afterEnd(l.until()); err == nil {
+			err = launch.StartHolder(fd, l.claimed.Watch, slices.Concat([]string{l.claimed.Folder.Path, l.Lease}, after)...)
+		}
 	case l.spec.Timeout > 0:
 		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
 	}
@@ -222,7 +230,11 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	if most == 0 {
 		until = l.until()
 	}
-	if err := child.Hold(keep, l.claimed.Held.Lock, l.claimed.Folder.Path, l.Lease, until); err != nil {
+	after, err := l.afterEnd(until)
+	if err == nil {
+		err = child.Hold(keep, l.claimed.Held.Lock, slices.Concat([]string{l.claimed.Folder.Path, l.Lease}, after)...)
+	}
+	if err != nil {
 		return err
 	}
 	switch {
@@ -247,8 +259,15 @@ func shell(host *machine.Host) string {
 	return s
 }
 
-// Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9".
+// Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9"; "" where nothing was
+// asked for, as for a process in a container that runs.
 func (l *Launch) Announce() string {
+	if l.passedOn {
+		return ""
+	}
+	if l.created() {
+		return claim.Announce(l.Plan, "") + ", leased when it starts"
+	}
 	line := claim.Announce(l.Plan, l.Lease)
 	if l.crew != nil {
 		line += "; " + l.crew.String()

@@ -22,11 +22,12 @@ type Facts struct {
 
 // Form is how an engine is told of the devices of a lease.
 type Form struct {
-	Kind  string // "cdi", "request" (docker --gpus) or "nodes" (device files)
+	Kind  string // "cdi", "request" (docker --gpus), "nodes" (device files) or "none" (no device)
 	Words []string
 	Notes []string // what the person should know
 	nodes []string // device files that are the lease's
 	count int      // of devices
+	any   bool     // the lease's device files are not known yet
 	open  bool     // the engine keeps no process from files of other devices that are there
 }
 
@@ -40,6 +41,8 @@ func Choose(f Facts, devices []gpu.Device) (Form, error) {
 		form.nodes = append(form.nodes, filesOf(d)...)
 	}
 	switch {
+	case len(devices) == 0:
+		form.Kind = "none"
 	case f.CDI && listed:
 		form.Kind = "cdi"
 		for _, name := range names {

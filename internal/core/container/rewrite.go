@@ -23,7 +23,7 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 				why = "it can open every device of the machine"
 			}
 		case "--volume", "--mount":
-			if file := source(o); opens(file) || file == "/dev/kfd" && !slices.Contains(form.nodes, file) || form.open && file == "/" {
+			if file := source(o); opens(file) || file == "/dev/kfd" || form.open && file == "/" {
 				why = "it shows the container devices that are not of the lease"
 			}
 		case "--device-cgroup-rule":
@@ -59,7 +59,7 @@ func (form Form) device(value string) (drop, why string) {
 	}
 	file, _, _ := strings.Cut(value, ":")
 	switch {
-	case slices.Contains(form.nodes, file):
+	case form.any || slices.Contains(form.nodes, file):
 		return "it is of the lease", ""
 	case opens(file):
 		return "", "it is not of the lease"
@@ -107,6 +107,30 @@ func allows(rule string) bool {
 	major, _, _ := strings.Cut(strings.TrimSpace(rest), ":")
 	n, err := strconv.Atoi(major)
 	return kind == "a" || kind == "c" && (err != nil || n == 195 || n == 226 || n >= 234)
+}
+
+// Check is the error that With will return for any lease, to be said before one is waited for.
+func (c Call) Check() error {
+	_, _, err := c.With(Form{any: true})
+	return err
+}
+
+// Name is what a run or create calls its container: the name that it was given, else that of its image without
+// registry and version. For a start it is the container.
+func (c Call) Name() string {
+	for _, o := range c.options {
+		if o.name == "--name" && o.value != "" {
+			return o.value
+		}
+	}
+	for _, word := range c.inside {
+		if word != "--" {
+			name, _, _ := strings.Cut(word[strings.LastIndex(word, "/")+1:], "@")
+			name, _, _ = strings.Cut(name, ":")
+			return name
+		}
+	}
+	return c.Engine
 }
 
 // Containers are the names or ids that a start is for.

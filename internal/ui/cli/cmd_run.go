@@ -58,12 +58,19 @@ wrongly, 126 not executable, 127 not found.`
 
 func (p *Program) run() *cobra.Command {
 	o := &runOptions{}
+	cmd := p.starting(o)
+	cmd.Use, cmd.Short = "run [flags] [--] [COMMAND [ARG...]]", "Run a command on a GPU that is free, leased until it ends"
+	cmd.Long, cmd.Example, cmd.ValidArgsFunction = runLong, runExample, p.programs
+	o.add(p, cmd)
+	cmd.Flags().StringVar(&o.keepWhile, "keep-while", "", "if the command ends while `FILE` exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel")
+	addAsk(cmd, &o.ask)
+	return cmd
+}
+
+// starting is a command that leases and starts its arguments, with the flags that are for any of them.
+func (p *Program) starting(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] [COMMAND [ARG...]]",
-		Short: "Run a command on a GPU that is free, leased until it ends",
-		Long:  runLong, Example: runExample,
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: p.programs,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := o.parse(p, cmd, args)
 			if err == nil {
@@ -80,9 +87,6 @@ func (p *Program) run() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	o.add(p, cmd)
-	f.StringVar(&o.keepWhile, "keep-while", "", "if the command ends while `FILE` exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel")
-	addAsk(cmd, &o.ask)
 	f.Bool(alert, false, "also show errors in a window, for a start without a terminal")
 	f.StringVar(&o.name, "name", "", "call the job `NAME` in status and messages, instead of by its command")
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be chosen, and why")
@@ -112,6 +116,9 @@ func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (sp
 	}
 	if err == nil {
 		spec.Waiting, err = o.wait.parse(p, cmd)
+	}
+	if cmd.Flags().Lookup("timeout") == nil { // gpuard docker: nothing is supervised
+		return spec, nil, p.atDefault(err)
 	}
 	if err == nil {
 		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
@@ -182,6 +189,9 @@ type started struct {
 }
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *run.Oversight, care *job.Care) error {
+	if run.InContainer(spec.Command) && (care != nil || watch != nil) {
+		return exit.Usagef("cannot use --timeout, --retry, --log, --drift or --verify with a container: they watch over a process of this machine, and the engine watches over its containers; leave them out")
+	}
 	if care != nil && care.Log != "" {
 		log, err := run.CheckLog(p.Host, care.Log)
 		if err != nil {
@@ -222,7 +232,8 @@ func withLists(plan job.Plan) job.Plan {
 
 // dryRun writes on standard output what run would choose now.
 func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
-	if err := claim.RefuseContainer(spec, spec.Command); err != nil {
+	inside := run.InContainer(spec.Command)
+	if err := claim.RefuseContainer(spec, spec.Command); err != nil && !inside {
 		return err
 	}
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
@@ -238,6 +249,13 @@ func (p *Program) dryRun(cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 		return &silent{refusal}
 	}
 	many := run.Ranks(p.Host, spec, plan)
+	if inside && refusal == nil {
+		note, err := run.ShowContainer(cmd.Context(), p.Host, spec, plan)
+		if err != nil {
+			return err
+		}
+		plan.Notes = append(plan.Notes, note)
+	}
 	if many != nil {
 		plan.Notes = append(plan.Notes, run.RankNotes(p.Host, spec, plan)...)
 	}

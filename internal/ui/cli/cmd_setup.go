@@ -272,9 +272,13 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	}
 }
 
-// showFiles names each file, with the lines that gpuard wrote.
+// showFiles names each file, with the lines that gpuard wrote; after a setup that changed some of them only those.
 func showFiles(w io.Writer, r setup.Report, home string) {
+	changed := slices.ContainsFunc(r.Files, func(f setup.File) bool { return f.Action != edit.Same })
 	for _, f := range r.Files {
+		if r.Done && changed && f.Action == edit.Same {
+			continue
+		}
 		fmt.Fprintf(w, "%s %s", said(f.Action, r.Done), belowHome(f.Path, home))
 		if n := strings.Count(f.Text, "\n"); r.Done && n > maxLinesDone {
 			fmt.Fprintf(w, " (%d lines)\n", n)

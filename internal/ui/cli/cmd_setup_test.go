@@ -64,6 +64,9 @@ func TestSetupManyFiles(t *testing.T) {
 	if got := shown(false, edit.Create, edit.Create, edit.Create, edit.Create); strings.Count(got, "\n") != 4 {
 		t.Errorf("four files of --dry-run: %s", got)
 	}
+	if got := shown(true, edit.Update, edit.Same, edit.Same, edit.Same); got != "changed /env/etc/0.d/file\n" {
+		t.Errorf("one of four: %s", got)
+	}
 	if got := shown(true, edit.Delete, edit.Delete, edit.Left, edit.Delete); !strings.Contains(got, "left, because it was changed: /env/etc/2.d/file\n") {
 		t.Errorf("one that was left: %s", got)
 	}

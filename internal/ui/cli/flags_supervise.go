@@ -197,7 +197,9 @@ func (p *Program) announce(l *run.Launch, pid int, o *runOptions) error {
 		for _, n := range l.Plan.Notes {
 			_ = p.tell(n)
 		}
-		_ = p.tell(l.Announce())
+		if line := l.Announce(); line != "" {
+			_ = p.tell(line)
+		}
 	}
 	return nil
 }

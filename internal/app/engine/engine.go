@@ -1,0 +1,245 @@
+// Package engine asks container engines through their own commands, and waits for the end of containers. The engine's
+// command and not its socket is used: it knows the person's contexts and credentials, podman has no daemon, and both
+// print the same JSON.
+//
+//	e, err := engine.Of(host, call)
+//	facts, err := e.Facts(ctx, host)
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/container"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/sys"
+)
+
+// Engine is the command of an engine with the options that choose which one, such as --context.
+type Engine struct {
+	Name   string      `json:"name"` // "docker", "podman", "nerdctl"
+	Prefix []string    `json:"prefix"`
+	Env    visible.Env `json:"env"`
+}
+
+// Of finds the engine of a call.
+func Of(host *machine.Host, c container.Call) (Engine, error) {
+	path, err := launch.Find(c.Before[0])
+	if err != nil {
+		return Engine{}, err
+	}
+	prefix := append([]string{path}, c.Before[1:]...)
+	for _, word := range strings.Fields(c.Verb) { // the verb is the last word of Before
+		if n := len(prefix) - 1; prefix[n] == word {
+			prefix = prefix[:n]
+		}
+	}
+	if n := len(prefix) - 1; n > 0 && prefix[n] == "container" {
+		prefix = prefix[:n]
+	}
+	return Engine{c.Engine, prefix, host.Unmasked()}, nil
+}
+
+// Lasting is the engine for a holder: with those variables alone that say where the engine is. They are passed on a
+// command line, which other users can read.
+func (e Engine) Lasting() Engine {
+	var env visible.Env
+	for _, name := range strings.Fields("PATH HOME USER TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME DBUS_SESSION_BUS_ADDRESS DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG DOCKER_TLS_VERIFY DOCKER_CERT_PATH " +
+		"CONTAINER_HOST CONTAINER_CONNECTION CONTAINERS_CONF CONTAINERS_STORAGE_CONF") {
+		if value, set := e.Env.Lookup(name); set {
+			env = append(env, name+"="+value)
+		}
+	}
+	e.Env = env
+	return e
+}
+
+// most is the longest answer of an engine that is read, in bytes; patience how long one may take. An engine that has to
+// set up its storage first needs seconds.
+const (
+	most     = 16 << 20
+	patience = 20 * time.Second
+)
+
+// ask returns what a command of the engine prints.
+func (e Engine) ask(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 64 << 10}
+	cmd := exec.CommandContext(ctx, e.Prefix[0], append(append([]string{}, e.Prefix[1:]...), args...)...)
+	cmd.Env = append(append([]string{}, e.Env...), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, errs, time.Second
+	err := cmd.Run()
+	said := strings.TrimSpace(string(errs.Text.Bytes()))
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s did not answer within %v", e.Name, patience)
+	case err != nil && said != "":
+		lines := strings.Split(said, "\n")
+		return out.Text.Bytes(), errors.New(strings.TrimSpace(lines[len(lines)-1]))
+	case err != nil:
+		return out.Text.Bytes(), err
+	}
+	return out.Text.Bytes(), nil
+}
+
+// Facts asks the engine what it can take. The error is one line with what to type next; then no lease may be taken.
+func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Facts, err error) {
+	f.Engine = e.Name
+	specs, _ := Specs(host)
+	for _, s := range specs {
+		for _, name := range s.Devices {
+			f.Names = append(f.Names, s.Kind+"="+name)
+		}
+	}
+	if e.Name == "podman" {
+		return f, e.podman(ctx, &f)
+	}
+	return f, e.docker(ctx, &f)
+}
+
+func (e Engine) podman(ctx context.Context, f *container.Facts) error {
+	var info struct {
+		Host struct {
+			Security struct{ Rootless, SELinuxEnabled bool }
+		}
+		Version struct{ Version string }
+	}
+	text, err := e.ask(ctx, "info", "--format", "json")
+	if err == nil {
+		err = json.Unmarshal(text, &info)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot ask podman: %w; see: podman info", err)
+	}
+	f.Version, f.Rootless, f.SELinux = info.Version.Version, info.Host.Security.Rootless, info.Host.Security.SELinuxEnabled
+	f.CDI = true // since 4.1
+	return nil
+}
+
+func (e Engine) docker(ctx context.Context, f *container.Facts) error {
+	if err := e.local(ctx); err != nil {
+		return err
+	}
+	var info struct {
+		ServerVersion   string
+		Runtimes        map[string]any
+		SecurityOptions []string
+		CDISpecDirs     []string
+		ServerErrors    []string
+	}
+	text, err := e.ask(ctx, "info", "--format", "{{json .}}")
+	bad := json.Unmarshal(text, &info)
+	if len(info.ServerErrors) > 0 {
+		err = errors.New(info.ServerErrors[0])
+	}
+	switch {
+	case err != nil && strings.Contains(err.Error(), "permission denied"):
+		return fmt.Errorf("cannot use %s: you may not open its socket; ask the administrator for the group docker (sudo usermod -aG docker %s, then log in again), or use podman, which needs no group", e.Name, e.user())
+	case err != nil && strings.Contains(err.Error(), "Cannot connect"):
+		return fmt.Errorf("cannot use %s: its daemon does not run; start it: sudo systemctl start docker", e.Name)
+	case err != nil:
+		return fmt.Errorf("cannot use %s: %w; see: docker info", e.Name, err)
+	case bad != nil || info.ServerVersion == "":
+		return fmt.Errorf("cannot use %s: docker info says nothing that gpuard understands; see: docker info", e.Name)
+	}
+	_, f.Toolkit = info.Runtimes["nvidia"]
+	f.Version, f.CDI = info.ServerVersion, len(info.CDISpecDirs) > 0
+	if !f.Toolkit { // the daemon looks for the hook on its PATH
+		_, err := launch.Find("nvidia-container-runtime-hook")
+		f.Toolkit = err == nil
+	}
+	for _, option := range info.SecurityOptions {
+		f.Rootless = f.Rootless || option == "name=rootless"
+	}
+	return nil
+}
+
+// local refuses an engine of another machine: the GPUs of that one are not leased here.
+func (e Engine) local(ctx context.Context) error {
+	endpoint, _ := e.Env.Lookup("DOCKER_HOST")
+	if endpoint == "" && e.Name == "docker" {
+		text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+		if err != nil {
+			return nil //nolint:nilerr // an old client has no contexts
+		}
+		endpoint = strings.TrimSpace(string(text))
+	}
+	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
+		return nil
+	}
+	return exit.Usagef("cannot lease for an engine that is not of this machine: docker works with %s; run gpuard there, or choose the local one: docker context use default", endpoint)
+}
+
+func (e Engine) user() string {
+	if name, _ := e.Env.Lookup("USER"); name != "" {
+		return name
+	}
+	return fmt.Sprint(os.Getuid())
+}
+
+// Container is one container as its engine describes it.
+type Container struct {
+	ID     string
+	Name   string
+	State  State
+	Config struct {
+		Image  string
+		Labels map[string]string
+	}
+}
+
+// State is whether a container runs.
+type State struct {
+	Status     string // "running", "paused", "restarting", "created", "exited", "stopping", …
+	PID        int    `json:"Pid"` // 0 while no process runs
+	Restarting bool
+}
+
+// Lives reports whether processes of the container exist, or the engine is about to start them again.
+func (c Container) Lives() bool {
+	return c.State.PID > 0 || c.State.Restarting || c.State.Status == "restarting"
+}
+
+// Inspect describes containers by name or id. One that does not exist is left out.
+func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	text, err := e.ask(ctx, append([]string{"inspect", "--type", "container"}, names...)...)
+	var all []Container
+	if bad := json.Unmarshal(text, &all); bad != nil {
+		if err == nil {
+			err = bad
+		}
+		return nil, err
+	}
+	if err != nil && !strings.Contains(strings.ToLower(err.Error()), "no such") {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Labels are those of containers that gpuard started.
+const (
+	LeaseLabel   = "gpuard.lease"
+	DevicesLabel = "gpuard.devices" // UUIDs, with commas
+)
+
+// WithLabel describes the containers of a lease.
+func (e Engine) WithLabel(ctx context.Context, lease string) ([]Container, error) {
+	text, err := e.ask(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+LeaseLabel+"="+lease)
+	if err != nil {
+		return nil, err
+	}
+	return e.Inspect(ctx, strings.Fields(string(text))...)
+}

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"gpuard/internal/host/launch"
+)
+
+// Watch is what a holder needs to keep a lease as long as a container lives. It is passed as one word.
+type Watch struct {
+	Engine
+	Lease string   `json:"lease"`
+	Names []string `json:"names"` // of a start: the containers; else those with the lease's label
+}
+
+// Encode writes a watch as one word.
+func (w Watch) Encode() (string, error) {
+	text, err := json.Marshal(w)
+	return string(text), err
+}
+
+// DecodeWatch reads what Encode wrote.
+func DecodeWatch(text string) (w Watch, err error) {
+	return w, json.Unmarshal([]byte(text), &w)
+}
+
+// These times decide when a container has ended.
+const (
+	again   = 700 * time.Millisecond // a restart starts it again within that
+	between = 50 * time.Millisecond // two questions meanwhile
+	silence = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
+)
+
+// Outlive returns when no container of the lease lives any more. born is called with the first process of each start.
+// While a container runs it waits for the end of its first process (pidfd_open(2)), and asks nothing.
+func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
+	alive, answered := time.Now(), time.Now()
+	for {
+		found, err := w.containers(ctx)
+		now := time.Now()
+		if err == nil {
+			answered = now
+		}
+		lives := false
+		for _, c := range found {
+			lives = lives || c.Lives()
+			if c.State.PID > 0 && launch.AwaitEnd(c.State.PID, func() { born(c.State.PID) }) {
+				alive = time.Now()
+			}
+		}
+		if lives {
+			alive = time.Now()
+		}
+		switch {
+		case err != nil && now.Sub(answered) > silence, err == nil && !lives && now.Sub(alive) > again, ctx.Err() != nil:
+			return
+		}
+		time.Sleep(between)
+	}
+}
+
+func (w Watch) containers(ctx context.Context) ([]Container, error) {
+	if len(w.Names) > 0 {
+		return w.Inspect(ctx, w.Names...)
+	}
+	return w.WithLabel(ctx, w.Lease)
+}

@@ -1,0 +1,230 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/engine"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/container"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/core/visible"
+)
+
+// contained is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
+// container and not as long as the engine's command.
+type contained struct {
+	call   container.Call
+	engine engine.Engine
+	facts  container.Facts
+	names  []string // of a start: ids of the containers
+}
+
+// InContainer reports whether a command is the command line of a container engine that starts a process in a container.
+func InContainer(command []string) bool {
+	if len(command) == 0 || container.Engine(command[0]) == "" {
+		return false
+	}
+	c, err := container.Read(command)
+	return err != nil || c.Verb != "" && !strings.HasPrefix(c.Verb, "compose ")
+}
+
+// readContainer asks the engine what is needed before a lease is taken. It returns the request: the devices of a start
+// are those of its container. nil, without an error: the command needs no lease of its own.
+func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*contained, job.Spec, error) {
+	call, err := container.Read(spec.Command)
+	if err != nil {
+		return nil, spec, exit.Usagef("cannot read the command line of %s: %v; see: %s %s --help", spec.Command[0], err, spec.Command[0], cmp.Or(call.Verb, "run"))
+	}
+	if call.Verb == "exec" || call.Verb == "restart" || call.Has("--help") {
+		return nil, spec, nil
+	}
+	if err := refuseInContainer(spec); err != nil {
+		return nil, spec, err
+	}
+	c := &contained{call: call}
+	if c.engine, err = engine.Of(host, call); err != nil {
+		return nil, spec, err
+	}
+	if spec.Name == "" {
+		spec.Name = call.Name()
+	}
+	if call.Verb == "start" {
+		return c.started(ctx, spec)
+	}
+	if err := call.Check(); err != nil {
+		return nil, spec, &exit.Usage{Text: err.Error()}
+	}
+	c.facts, err = c.engine.Facts(ctx, host)
+	return c, spec, err
+}
+
+// refuseInContainer refuses what gpuard does for a process and cannot do for a container.
+func refuseInContainer(spec job.Spec) error {
+	switch {
+	case spec.Ranks != nil:
+		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
+	case spec.KeepWhile != "":
+		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
+	case spec.Quota == job.MPS || spec.Require == job.MPS:
+		return exit.Usagef("cannot use --quota mps with a container: it has no part of this machine's MPS daemon; leave it out")
+	}
+	return nil
+}
+
+// started is the request of a start: the devices that the container was created with. A container that runs is left to
+// the engine.
+func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job.Spec, error) {
+	names := c.call.Containers()
+	if len(names) != 1 {
+		return nil, spec, exit.Usagef("cannot lease for %d containers at once: start one after the other", len(names))
+	}
+	found, err := c.engine.Inspect(ctx, names...)
+	switch {
+	case err != nil:
+		return nil, spec, fmt.Errorf("cannot ask %s about the container %s: %w", c.engine.Name, names[0], err)
+	case len(found) == 0:
+		return nil, spec, exit.Usagef("cannot start the container %s: %s knows none of that name; see: %s ps -a", names[0], c.engine.Name, c.engine.Name)
+	case found[0].Lives():
+		return nil, spec, nil
+	}
+	devices := found[0].Config.Labels[engine.DevicesLabel]
+	if devices == "" {
+		return nil, spec, exit.Usagef("cannot lease for the container %s: it was not created through gpuard, so its GPUs are not known; create it by gpuard %s -- create …", names[0], c.engine.Name)
+	}
+	spec.Devices, spec.GPUs, spec.MIG, spec.Any = strings.Split(devices, ","), 0, "", true
+	c.names = []string{found[0].ID}
+	return c, spec, nil
+}
+
+// prepareContainer finds the engine, leases, and makes the command line of the engine.
+func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
+	if err = l.find(ctx); err != nil {
+		return nil, err
+	}
+	if !l.host.Hardware() {
+		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
+	}
+	if l.contained, l.spec, err = readContainer(ctx, l.host, l.spec); err != nil {
+		return nil, err
+	}
+	if l.contained == nil { // the container has its devices already
+		l.env, l.passedOn = l.host.Unmasked(), true
+		return l, nil
+	}
+	if err = l.lease(ctx); err == nil {
+		err = l.contain()
+	}
+	if err != nil || l.created() {
+		l.release()
+		l.claimed, l.Lease = nil, ""
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// ShowContainer returns the command line that the engine would be started with for a plan, as a note.
+func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan job.Plan) (string, error) {
+	l := &Launch{host: host, spec: spec, Plan: plan, Lease: "LEASE"}
+	var err error
+	if l.contained, l.spec, err = readContainer(ctx, host, spec); err != nil {
+		return "", err
+	}
+	if l.contained == nil {
+		return "the container has its devices already; nothing would be leased", nil
+	}
+	m, err := host.Read(ctx, gpu.Identity)
+	if err != nil {
+		return "", err
+	}
+	l.claimed = &claim.Decision{Machine: m}
+	if err := l.contain(); err != nil {
+		return "", err
+	}
+	return strings.Join(append(l.Plan.Notes[len(plan.Notes):], "the engine would be started as: "+shellquote.Words(shellquote.Sh, l.argv...)), "; "), nil
+}
+
+// contain makes the command that of the engine with the devices of the lease.
+func (l *Launch) contain() error {
+	c := l.contained
+	plan := l.Plan
+	if c.names != nil {
+		l.argv = l.spec.Command
+	} else {
+		devices, err := l.devices()
+		if err != nil {
+			return err
+		}
+		form, err := container.Choose(c.facts, devices)
+		if err != nil {
+			return &exit.Usage{Text: err.Error()}
+		}
+		labels := []string{"--label", engine.DevicesLabel + "=" + joined(plan.UUIDs())}
+		if c.call.Verb == "run" {
+			labels = append(labels, "--label", engine.LeaseLabel+"="+l.Lease)
+		}
+		if len(devices) == 0 {
+			labels = nil
+		}
+		argv, notes, err := c.call.With(form, labels...)
+		if err != nil {
+			return &exit.Usage{Text: err.Error()}
+		}
+		l.argv, l.Plan.Notes = argv, append(l.Plan.Notes, notes...)
+	}
+	// Numbers of this machine mean nothing in the container, and podman --env-host passes on what is set here.
+	var vars []visible.Var
+	for _, v := range visible.ForJob(l.host.Env, "", plan, job.UUIDs, gpu.Machine{}) {
+		vars = append(vars, visible.Var{Name: v.Name, Unset: true})
+	}
+	l.env = l.host.Unmasked().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
+	return nil
+}
+
+func joined(ids []gpu.UUID) string {
+	var words []string
+	for _, id := range ids {
+		words = append(words, string(id))
+	}
+	return strings.Join(words, ",")
+}
+
+// devices are those of the lease, as they were read.
+func (l *Launch) devices() (all []gpu.Device, err error) {
+	for _, given := range l.Plan.Devices {
+		d, slice, found := l.claimed.Machine.Find(given.UUID)
+		if !found {
+			return nil, fmt.Errorf("cannot find GPU %d again", given.Index)
+		}
+		one := *d
+		if slice != nil {
+			one.UUID = slice.UUID
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// afterEnd are the last arguments of the holder: when the time of the lease is over, and what it waits for when the
+// command has ended.
+func (l *Launch) afterEnd(until string) ([]string, error) {
+	if l.contained == nil {
+		return append([]string{until}, l.afterlife()...), nil
+	}
+	w := engine.Watch{Engine: l.contained.engine.Lasting(), Lease: l.Lease, Names: l.contained.names}
+	text, err := w.Encode()
+	return []string{until, text}, err
+}
+
+// created reports whether the container is only created: it has its devices, and needs the lease at its start.
+func (l *Launch) created() bool {
+	return l.contained != nil && l.contained.call.Verb == "create"
+}

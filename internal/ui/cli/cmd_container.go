@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *Program) docker() *cobra.Command { return p.inEngine("docker") }
+
+func (p *Program) podman() *cobra.Command { return p.inEngine("podman") }
+
+// inEngine is gpuard run with the command line of a container engine.
+func (p *Program) inEngine(engine string) *cobra.Command {
+	o := &runOptions{}
+	cmd := p.starting(o)
+	run := cmd.RunE
+	o.spec.add(p, cmd)
+	o.wait.add(cmd)
+	p.privateState(cmd)
+	cmd.Use = engine + " [flags] -- run|create|start|exec|restart ..."
+	cmd.Short = "Start a container of " + strings.ToUpper(engine[:1]) + engine[1:] + ", on a GPU leased until it ends"
+	cmd.Long = strings.ReplaceAll(`Chooses devices that really are free, leases them, and starts the container with
+these devices and no others. Everything after the flags is the command line of
+ENGINE and reaches it unchanged, except what asks for other GPUs: --gpus,
+--device nvidia.com/gpu=... and NVIDIA_VISIBLE_DEVICES are left out, and
+--privileged, other device files and a mounted /dev are refused.
+
+The lease lives as long as the container: attached, with -d, and when its client
+is killed. create chooses the devices, start leases them; exec and restart use
+those of the container. In the container the numbers of the GPUs begin at 0.
+gpuard run -- ENGINE run ... is the same.`, "ENGINE", engine)
+	cmd.Example = strings.ReplaceAll(`  gpuard ENGINE --gpus 1 --mem 20G -- run --rm -it image python train.py
+  gpuard ENGINE --device 1,2 -- run -d --name serve image
+  gpuard ENGINE -- exec -it serve bash
+  gpuard ENGINE --dry-run -- run image    the command line of ENGINE`, "ENGINE", engine)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, append([]string{engine}, args...)) }
+	return cmd
+}
