@@ -56,6 +56,8 @@ func probes() []probe {
 		{"torch", torch, installed},
 		{"jupyter", jupyter, installed},
 		{"parallel", program("parallel"), installed},
+		{"podman", program("podman", "runc"), installed},
+		{"docker", program("docker", "dockerd"), installed},
 		{"tsp", program("tsp"), installed},
 		{"dash", program("dash"), installed},
 		{"fish", program("fish"), installed},

@@ -19,7 +19,9 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/container"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/sys"
 )
@@ -79,7 +81,7 @@ func (e Engine) ask(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.Env = append(append([]string{}, e.Env...), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, errs, time.Second
 	err := cmd.Run()
-	said := strings.TrimSpace(string(errs.Text.Bytes()))
+	said := strings.TrimSpace(errs.Text.String())
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s did not answer within %v", e.Name, patience)
@@ -99,6 +101,11 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 	for _, s := range specs {
 		for _, name := range s.Devices {
 			f.Names = append(f.Names, s.Kind+"="+name)
+		}
+	}
+	for _, file := range append(container.Shared(gpu.NVIDIA), container.Shared(gpu.AMD)...) {
+		if files.Is(host.Below(file)) {
+			f.Files = append(f.Files, file)
 		}
 	}
 	if e.Name == "podman" {

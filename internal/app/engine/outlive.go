@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
 )
 
 // Watch is what a holder needs to keep a lease as long as a container lives. It is passed as one word.
@@ -28,8 +28,8 @@ func DecodeWatch(text string) (w Watch, err error) {
 
 // These times decide when a container has ended.
 const (
-	again   = 700 * time.Millisecond // a restart starts it again within that
-	between = 50 * time.Millisecond // two questions meanwhile
+	again   = 600 * time.Millisecond // a restart starts it again within that
+	between = 50 * time.Millisecond  // two questions meanwhile
 	silence = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
 )
 
@@ -43,11 +43,13 @@ func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
 		if err == nil {
 			answered = now
 		}
-		lives := false
+		lives, pause := false, between
 		for _, c := range found {
-			lives = lives || c.Lives()
-			if c.State.PID > 0 && launch.AwaitEnd(c.State.PID, func() { born(c.State.PID) }) {
-				alive = time.Now()
+			if c.Lives() {
+				lives, pause = true, 10*between // the engine waits before it starts the container again
+			}
+			if c.State.PID > 0 && proc.New("/proc").AwaitEnd(c.State.PID, func() { born(c.State.PID) }) {
+				pause = between
 			}
 		}
 		if lives {
@@ -57,7 +59,10 @@ func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
 		case err != nil && now.Sub(answered) > silence, err == nil && !lives && now.Sub(alive) > again, ctx.Err() != nil:
 			return
 		}
-		time.Sleep(between)
+		if err != nil {
+			pause = 10 * between
+		}
+		time.Sleep(pause)
 	}
 }
 

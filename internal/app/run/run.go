@@ -266,7 +266,7 @@ func (l *Launch) Announce() string {
 		return ""
 	}
 	if l.created() {
-		return claim.Announce(l.Plan, "") + ", leased when it starts"
+		return strings.TrimSuffix(claim.Announce(l.Plan, ""), ", lease ") + ", leased when it starts"
 	}
 	line := claim.Announce(l.Plan, l.Lease)
 	if l.crew != nil {

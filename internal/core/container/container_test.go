@@ -143,6 +143,7 @@ func TestBeyondLease(t *testing.T) {
 // TestChoose: the form follows what the engine can take.
 func TestChoose(t *testing.T) {
 	t.Parallel()
+	files := append(Shared(gpu.NVIDIA), Shared(gpu.AMD)...)
 	m, err := gpu.Invent("demo:2xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +173,7 @@ func TestChoose(t *testing.T) {
 		"a slice is not GPU 0":       {Facts{Engine: "podman", CDI: true, Names: []string{"nvidia.com/gpu=0"}}, []gpu.Device{mig}, "", true},
 		"a number that is not known": {Facts{Engine: "podman"}, []gpu.Device{{UUID: "GPU-1", Vendor: gpu.NVIDIA}}, "", true},
 	} {
+		c.facts.Files = files
 		form, err := Choose(c.facts, c.devices)
 		if (err != nil) != c.refused || err == nil && strings.Join(form.Words, " ") != c.want {
 			t.Errorf("%s: %q %v, want %s", name, form.Words, err, c.want)

@@ -17,6 +17,7 @@ type Facts struct {
 	CDI      bool     // the engine reads CDI files
 	Names    []string // full names of the devices in those files: "nvidia.com/gpu=GPU-8a…"
 	Toolkit  bool     // the engine has NVIDIA's runtime or hook, which answers --gpus
+	Files    []string // of Shared, those that this machine has
 	SELinux  bool     // labels keep containers from device files
 }
 
@@ -93,8 +94,8 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 		if len(filesOf(d)) == 0 || strings.HasPrefix(string(d.UUID), "MIG-") {
 			return fmt.Errorf("cannot give GPU %d to a container of %s: it has no device file of its own; list it in CDI: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", d.Index, f.Engine)
 		}
-		for _, file := range sharedFiles(d.Vendor) {
-			if !slices.Contains(shared, file) {
+		for _, file := range Shared(d.Vendor) {
+			if slices.Contains(f.Files, file) && !slices.Contains(shared, file) {
 				shared = append(shared, file)
 			}
 		}
@@ -127,8 +128,8 @@ func filesOf(d gpu.Device) []string {
 	return nil
 }
 
-// sharedFiles are those that a vendor's programs need beside the device's own. They open no other device.
-func sharedFiles(v gpu.Vendor) []string {
+// Shared are the device files that a vendor's programs need beside the device's own. They open no other device.
+func Shared(v gpu.Vendor) []string {
 	if v == gpu.AMD {
 		return []string{"/dev/kfd"}
 	}

@@ -125,9 +125,8 @@ func (c *Call) readOptions() error {
 		var o option
 		n := 1
 		if strings.HasPrefix(word, "--") {
-			value, given := "", false
-			o.name, value, given = strings.Cut(word, "=")
-			if o.value = value; !given && !Plain(o.name) {
+			name, value, given := strings.Cut(word, "=")
+			if o.name, o.value = name, value; !given && !Plain(name) {
 				n = 2
 			}
 		} else {

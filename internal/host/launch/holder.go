@@ -46,22 +46,6 @@ func Pidfd(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// AwaitEnd waits for the end of a process, and reports whether there was one. seen is called while it is watched already.
-func AwaitEnd(pid int, seen func()) bool {
-	pidfd, err := Pidfd(pid)
-	if err != nil {
-		return false
-	}
-	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
-	seen()
-	for {
-		fds := []unix.PollFd{{Fd: int32(pidfd.Fd()), Events: unix.POLLIN}} //nolint:gosec // a descriptor
-		if n, err := unix.Poll(fds, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			return true
-		}
-	}
-}
-
 // StartHolderFor is StartHolder for the process of a pidfd.
 func StartHolderFor(process *os.File, lock int, args ...string) error {
 	return startHolder(process, lock, nil, args)

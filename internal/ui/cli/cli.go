@@ -90,7 +90,9 @@ func (p *Program) leases(cmd *cobra.Command) bool {
 }
 
 // becomes reports whether the process becomes another program, which gets the remaining arguments and standard output.
-func becomes(cmd *cobra.Command) bool { return cmd != nil && cmd.Name() == "run" }
+func becomes(cmd *cobra.Command) bool {
+	return cmd != nil && slices.Contains([]string{"run", "docker", "podman"}, cmd.Name())
+}
 
 // takesCommand reports whether the words after the command's flags belong to another program.
 func takesCommand(cmd *cobra.Command) bool {

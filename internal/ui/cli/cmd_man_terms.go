@@ -21,7 +21,7 @@ func manExits(cmd *cobra.Command) string {
 	}
 	plain := []exit.Code{{Code: 0, Meaning: "done"}, {Code: 1, Meaning: "refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
 	switch cmd.Name() {
-	case "run":
+	case "run", "docker", "podman":
 		return roff("That of the command, or the signal that ended it. gpuard's own codes:") + "\n" + table(exit.Codes())
 	case "hold", "env":
 		return table(append([]exit.Code{{Code: 0, Meaning: "done"}}, exit.Codes()...))
@@ -55,7 +55,7 @@ func manTerms(list []manTerm, cmd *cobra.Command) string {
 }
 
 func manVariables() []manTerm {
-	leasing := []string{"run", "hold", "env", "sweep", "up", "restart"}
+	leasing := []string{"run", "docker", "podman", "hold", "env", "sweep", "up", "restart"}
 	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
 	return []manTerm{
 		{"GPUARD_MACHINE", "the same as --machine", nil},

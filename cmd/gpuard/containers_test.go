@@ -1,0 +1,385 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+)
+
+// pattern is of the device files of these tests. They are /dev/zero under other names.
+const pattern = "/dev/gpuard-test*"
+
+// harbour is an engine with its own storage, on a machine with fake GPUs.
+type harbour struct {
+	*rack
+	engine string   // "docker", "podman"
+	env    []string // of the engine
+	uid    uint32   // whose it is
+}
+
+// asOwner runs a command as the user of the engine.
+func (h *harbour) asOwner(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Env = append(cmd.Env, h.env...)
+	if h.uid != 0 {
+		cmd = as(h.uid, cmd)
+	}
+	return cmd
+}
+
+// gpuard is gpuard with the engine.
+func (h *harbour) gpuard(args ...string) *exec.Cmd {
+	h.t.Helper()
+	if contained() {
+		args = append([]string{"--private-state"}, args...)
+	}
+	return h.asOwner(h.cmd(append([]string{h.engine}, args...)...))
+}
+
+// ask runs the engine itself.
+func (h *harbour) ask(args ...string) result {
+	h.t.Helper()
+	cmd := exec.Command(h.engine, args...)
+	cmd.Env = append(os.Environ(), h.env...)
+	path := cmd.Path
+	cmd = h.asOwner(cmd)
+	cmd.Path = path
+	return run(h.t, cmd)
+}
+
+// leases are the leases that status shows, each once.
+func (h *harbour) leases() (ids []string) {
+	h.t.Helper()
+	s, _ := h.status()
+	for _, d := range s.Devices {
+		for _, l := range d.Leases {
+			if !slices.Contains(ids, l.ID) {
+				ids = append(ids, l.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// one waits for the only lease.
+func (h *harbour) one() string {
+	h.t.Helper()
+	eventually(h.t, "one lease", func() bool { return len(h.leases()) == 1 })
+	return h.leases()[0]
+}
+
+// freed checks that the lease is gone soon after now. A second is promised; a loaded machine gets two.
+func (h *harbour) freed(what string) {
+	h.t.Helper()
+	began := time.Now()
+	eventually(h.t, "the lease is gone after "+what, func() bool {
+		locks, _ := filepath.Glob(filepath.Join(h.rack.state, "leases", "*", "*.lock"))
+		return len(locks) == 0
+	})
+	took := time.Since(began)
+	if h.t.Logf("%s: free after %v", what, took); took > 2*time.Second {
+		h.t.Errorf("the lease was gone %v after %s", took, what)
+	}
+}
+
+// kept checks that the lease is there, and still there when an end would have freed it.
+func (h *harbour) kept(what, lease string) {
+	h.t.Helper()
+	for range 2 {
+		if got := h.leases(); !slices.Equal(got, []string{lease}) {
+			h.t.Errorf("%s: the leases are %q, not %s", what, got, lease)
+		}
+		time.Sleep(1200 * time.Millisecond)
+	}
+}
+
+// image is a folder with the one program of the images.
+func image(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "opens"), "gpuard/test/opens")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the image's program: %v\n%s", err, text)
+	}
+	return dir
+}
+
+// fakeNodes makes device files for fake GPUs, and a CDI file that lists them by UUID.
+func fakeNodes(t *testing.T, n int) (cdi string) {
+	t.Helper()
+	type edits struct {
+		DeviceNodes []map[string]string `json:"deviceNodes"`
+	}
+	type device struct {
+		Name  string `json:"name"`
+		Edits edits  `json:"containerEdits"`
+	}
+	spec := struct {
+		Version string   `json:"cdiVersion"`
+		Kind    string   `json:"kind"`
+		Devices []device `json:"devices"`
+	}{Version: "0.3.0", Kind: "nvidia.com/gpu"}
+	for i := range n {
+		path := fmt.Sprintf("/dev/gpuard-test%d", i)
+		_ = os.Remove(path)
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil { //nolint:gosec // a small number
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(path) })
+		if err := os.Chmod(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		spec.Devices = append(spec.Devices, device{uuid(i), edits{[]map[string]string{{"path": path}}}})
+	}
+	text, err := json.Marshal(spec)
+	if err == nil {
+		err = os.MkdirAll("/run/cdi", 0o755)
+	}
+	cdi = "/run/cdi/gpuard-test.json"
+	if err == nil {
+		err = os.WriteFile(cdi, text, 0o644) //nolint:gosec // engines of all users read it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(cdi) })
+	return cdi
+}
+
+// newPodman is podman of a user, with the image "opens", and "greedy" whose environment asks for all GPUs.
+func newPodman(t *testing.T, r *rack, uid uint32, program string) *harbour {
+	t.Helper()
+	home, err := os.MkdirTemp("/var/tmp", "gpuard-podman-")
+	if err == nil {
+		err = os.Chown(home, int(uid), int(uid))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(home, "containers.conf")
+	storage := filepath.Join(home, "storage.conf")
+	putText(t, conf, "[containers]\ndefault_ulimits = [\"nofile=1024:20000\",\"nproc=4096:20000\"]\nnetns = \"none\"\n[engine]\ncgroup_manager = \"cgroupfs\"\nruntime = \"runc\"\nevents_logger = \"file\"\n")
+	putText(t, storage, fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", home+"/graph", home+"/run"))
+	for _, path := range []string{conf, storage} {
+		if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // the user reads it
+			t.Fatal(err)
+		}
+	}
+	h := &harbour{r, "podman", []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "CONTAINERS_CONF=" + conf, "CONTAINERS_STORAGE_CONF=" + storage, "XDG_CONFIG_HOME=" + home, "XDG_DATA_HOME=" + home}, uid}
+	t.Cleanup(func() {
+		h.ask("rm", "--all", "--force", "--time", "0")
+		h.ask("unshare", "rm", "-rf", home+"/graph")
+		_ = os.RemoveAll(home)
+	})
+	tar := filepath.Join(home, "image.tar")
+	if text, err := exec.Command("tar", "-C", program, "-cf", tar, "opens").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if err := os.Chmod(tar, 0o644); err != nil { //nolint:gosec // the user reads it
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"import", tar, "localhost/opens"}, {"import", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", tar, "localhost/greedy"}} {
+		if got := h.ask(args...); got.code != 0 {
+			t.Fatalf("podman %q: %+v", args, got)
+		}
+	}
+	return h
+}
+
+// sees is what the image's program says of device files.
+func sees(text string) (words []string) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 3 && f[0] == "opens":
+			words = append(words, f[1])
+		case len(f) > 1 && f[0] == "cannot":
+			words = append(words, "cannot "+f[2])
+		case len(f) == 1 && strings.Contains(f[0], "="):
+			words = append(words, f[0])
+		}
+	}
+	return words
+}
+
+// TestPodman: with real podman, of root and of a user without rights, a container opens the devices of its lease and no
+// other, and the lease lives as long as the container.
+func TestPodman(t *testing.T) { //nolint:paralleltest // its device files and CDI file are the machine's
+	gate.Need(t, "root", "privileged", "podman", "cc")
+	fakeNodes(t, 4)
+	program := image(t)
+	for name, uid := range map[string]uint32{"rootful": 0, "rootless": plainUser} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, a100s(4)...)
+			if err := os.Chmod(filepath.Dir(filepath.Dir(r.state)), 0o755); err != nil { //nolint:gosec // the user reads it
+				t.Fatal(err)
+			}
+			same(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
+			h := newPodman(t, r, uid, program)
+			h.devices()
+			h.ends()
+			h.crowd()
+			h.mistakes()
+		})
+	}
+}
+
+// plainUser is a user with a name, which rootless podman needs.
+const plainUser = 65534
+
+// devices checks what containers open.
+func (h *harbour) devices() {
+	t := h.t
+	t.Helper()
+	const void = "NVIDIA_VISIBLE_DEVICES=void"
+	for _, c := range []struct{ flags, line, want string }{
+		{"--device 1", "run --rm localhost/opens", "gpuard-test1 " + void},
+		{"--device 3,0", "run --rm localhost/opens", "gpuard-test0 gpuard-test3 " + void},
+		{"--device 2", "run --rm localhost/greedy", "gpuard-test2 " + void},
+		{"--device 2", "run --rm --device nvidia.com/gpu=all -e NVIDIA_VISIBLE_DEVICES=all localhost/greedy", "gpuard-test2 " + void},
+		{"--device 0", "run --rm --gpus all localhost/opens", "gpuard-test0 " + void},
+		{"--cpu", "run --rm localhost/greedy", void},
+	} {
+		cmd := h.gpuard(slices.Concat(strings.Fields(c.flags), []string{"--"}, strings.Fields(c.line), []string{"/opens", pattern, "0s"})...)
+		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0,1,2,3")
+		got := run(t, cmd)
+		if words := strings.Join(sees(got.out), " "); got.code != 0 || words != c.want {
+			t.Errorf("%s -- %s: exit %d, it sees %q, want %q\n%s", c.flags, c.line, got.code, words, c.want, got.err)
+		}
+	}
+	h.freed("six containers")
+}
+
+// ends checks how long leases live.
+func (h *harbour) ends() {
+	t := h.t
+	t.Helper()
+	client := h.gpuard("-q", "--", "run", "--name", "killed", "localhost/opens", "/opens", pattern, "5s")
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lease := h.one()
+	eventually(t, "the container runs", func() bool { return h.state("killed") == "running" })
+	_, _ = client.Process.Kill(), client.Wait()
+	h.kept("the client was killed", lease)
+	same(t, "the container", h.state("killed"), "running")
+	eventually(t, "the container has ended", func() bool { return h.state("killed") != "running" })
+	h.freed("the end of a container without a client")
+
+	h.do("-q", "--gpus", "2", "--", "run", "-d", "--name", "behind", "localhost/opens", "/opens", pattern, "10m")
+	lease = h.one()
+	h.kept("in the background", lease)
+	s, _ := h.status()
+	if l := s.Devices[0].Leases; len(l) == 1 && (l[0].Command != "behind" || l[0].Ended) {
+		t.Errorf("status shows %+v", l)
+	}
+	h.mustAsk("restart", "--time", "0", "behind")
+	h.kept("a restart", lease)
+	got := run(t, h.gpuard("--", "exec", "behind", "/opens", pattern, "0s"))
+	same(t, "exec: "+got.err, []any{got.code, len(sees(got.out))}, []any{0, 3})
+	h.mustAsk("stop", "--time", "0", "behind")
+	h.freed("stop")
+	h.do("--", "start", "behind")
+	again := h.one()
+	if s, _ := h.status(); again == lease || len(s.Devices[0].Leases)+len(s.Devices[1].Leases)+len(s.Devices[2].Leases)+len(s.Devices[3].Leases) != 2 {
+		t.Errorf("the start has lease %s: %+v", again, s.Devices)
+	}
+	h.mustAsk("rm", "--force", "--time", "0", "behind")
+	h.freed("rm --force")
+
+	h.do("--device", "2", "--", "create", "--name", "later", "localhost/opens", "/opens", pattern, "0s")
+	same(t, "leases of a container that is only created", len(h.leases()), 0)
+	got = run(t, h.gpuard("-q", "--", "start", "--attach", "later"))
+	same(t, "its devices: "+got.err, strings.Join(sees(got.out), " "), "gpuard-test2 NVIDIA_VISIBLE_DEVICES=void")
+	h.freed("a container that was created before")
+}
+
+// state is the engine's word for what a container does.
+func (h *harbour) state(name string) string {
+	return strings.TrimSpace(h.ask("inspect", "--format", "{{.State.Status}}", name).out)
+}
+
+// do runs gpuard with the engine, which must succeed.
+func (h *harbour) do(args ...string) {
+	h.t.Helper()
+	if got := run(h.t, h.gpuard(args...)); got.code != 0 {
+		h.t.Fatalf("gpuard %s %q: %+v", h.engine, args, got)
+	}
+}
+
+func (h *harbour) mustAsk(args ...string) {
+	h.t.Helper()
+	if got := h.ask(args...); got.code != 0 {
+		h.t.Fatalf("%s %q: %+v", h.engine, args, got)
+	}
+}
+
+// crowd starts 20 containers at the same moment on 4 devices: each gets its turn, and no two have one device together.
+func (h *harbour) crowd() {
+	t := h.t
+	t.Helper()
+	const n = 20
+	answers := make(chan result, n)
+	for range n {
+		cmd := h.gpuard("-q", "--", "run", "--rm", "localhost/opens", "/opens", pattern, "200ms")
+		go func() { answers <- run(t, cmd) }()
+	}
+	type stay struct{ from, to int }
+	stays := map[string][]stay{}
+	for range n {
+		got := <-answers
+		f := strings.Fields(got.out)
+		if got.code != 0 || len(f) < 5 || f[0] != "opens" || len(sees(got.out)) != 2 {
+			t.Errorf("a container of %d: exit %d\n%s%s", n, got.code, got.out, got.err)
+			continue
+		}
+		from, _ := strconv.Atoi(f[2])
+		to, _ := strconv.Atoi(f[len(f)-1])
+		for _, other := range stays[f[1]] {
+			if from < other.to && other.from < to {
+				t.Errorf("two containers had %s together", f[1])
+			}
+		}
+		stays[f[1]] = append(stays[f[1]], stay{from, to})
+	}
+	same(t, "devices in use", len(stays), 4)
+	h.freed("the last of many containers")
+}
+
+// mistakes checks that what goes wrong is said in one line, and leaves no lease.
+func (h *harbour) mistakes() {
+	t := h.t
+	t.Helper()
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"-- run --pull=never localhost/none", 125, "image not known"},
+		{"-- run --privileged localhost/opens", 125, "cannot keep the container to its lease with --privileged"},
+		{"-- run --device /dev/nvidia3 localhost/opens", 125, "it is not of the lease"},
+		{"-- run --name", 125, "cannot read the command line of podman: option --name has no value"},
+		{"-- start none", 125, "cannot start the container none: podman knows none of that name"},
+		{"-- run localhost/opens /none", 127, "no such file"},
+		{"--log-nothing -- run localhost/opens", 125, "no such flag"},
+		{"--gpus 5 -- run localhost/opens", 122, "cannot give 5 GPUs"},
+	} {
+		got := run(t, h.gpuard(strings.Fields(c.args)...))
+		if got.code != c.code || !strings.Contains(got.err, c.want) {
+			t.Errorf("%s: exit %d, want %d\n%s", c.args, got.code, c.code, got.err)
+		}
+	}
+	h.freed("mistakes")
+}
