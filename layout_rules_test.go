@@ -156,6 +156,7 @@ func homes() []home {
 		{"github.com/rogpeppe/go-internal", nil},
 		{"github.com/NVIDIA/go-nvml", nil},
 		{"github.com/rhysd/actionlint", nil},
+		{"tags.cncf.io/container-device-interface", nil},
 	}
 }
 

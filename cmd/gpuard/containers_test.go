@@ -232,6 +232,9 @@ func TestPodman(t *testing.T) { //nolint:paralleltest // its device files and CD
 			h.ends()
 			h.crowd()
 			h.mistakes()
+			if uid == 0 {
+				h.service()
+			}
 		})
 	}
 }
@@ -382,4 +385,41 @@ func (h *harbour) mistakes() {
 		}
 	}
 	h.freed("mistakes")
+}
+
+// service checks that a service whose command starts a container is one like any other: ready by its output, shown by its
+// name, started again when the container ends, and ended with it.
+func (h *harbour) service() {
+	t := h.t
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "gpuard-project-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	putText(t, filepath.Join(dir, "gpuard.yaml"), "services:\n  web:\n    command: podman run --rm localhost/opens /opens "+pattern+" 10m\n    device: [1]\n    ready: {log: ^opens}\n    restart: always\n")
+	project := func(args ...string) result {
+		cmd := h.cmd(args...)
+		cmd.Env, cmd.Dir = append(cmd.Env, h.env...), dir
+		return run(t, cmd)
+	}
+	got := project("up", "-d")
+	same(t, "up: "+got.err, got.code, 0)
+	contains(t, got.out, "web is ready")
+	first := h.one()
+	s, _ := h.status()
+	if l := s.Devices[1].Leases; len(l) != 1 || l[0].Command != filepath.Base(dir)+"/web" {
+		t.Errorf("status shows %+v", s.Devices)
+	}
+	h.mustAsk("kill", "--all")
+	eventually(t, "it is started again", func() bool {
+		got := project("logs")
+		return strings.Count(got.out, "opens gpuard-test1 ") == 2
+	})
+	if now := h.one(); now == "" {
+		t.Errorf("no lease after %s", first)
+	}
+	same(t, "down", project("down").code, 0)
+	same(t, "containers that are left", h.ask("ps", "--quiet").out, "")
+	h.freed("down")
 }

@@ -1,13 +1,19 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/container"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/files"
+	"gpuard/internal/host/loader"
 	"gpuard/internal/text/cdi"
 )
 
@@ -38,4 +44,54 @@ func Specs(host *machine.Host) (found []hostinfo.CDISpec, problems []string) {
 		}
 	}
 	return found, problems
+}
+
+// MachineSpec is the CDI file of a vendor for this machine, and notes about what is not in it.
+func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (container.Spec, []string, error) {
+	m, err := host.Read(ctx, gpu.Identity)
+	if err != nil {
+		return container.Spec{}, nil, err
+	}
+	var shared []string
+	for _, file := range container.Shared(vendor) {
+		if files.Is(host.Below(file)) {
+			shared = append(shared, file)
+		}
+	}
+	libraries, notes := map[string]string{}, []string(nil)
+	if vendor == gpu.NVIDIA {
+		libraries = driverLibraries(host.Root)
+		if len(libraries) == 0 {
+			notes = append(notes, "the driver's libraries were not found, so images have to bring them")
+		}
+	}
+	spec, left := container.SpecOf(vendor, m.Devices, shared, libraries)
+	if len(left) > 0 {
+		notes = append(notes, fmt.Sprintf("%s has no entry: it has no device file of its own, or is split into MIG slices; nvidia-ctk cdi generate lists those", strings.Join(left, ", ")))
+	}
+	if len(spec.Devices) == 0 {
+		return spec, notes, fmt.Errorf("cannot describe the GPUs of %s for containers: this machine has none that can be given", vendor)
+	}
+	return spec, notes, nil
+}
+
+// driverLibraries are the files of NVIDIA's driver beside libcuda.so.1, by each path that leads to one: the driver's
+// version ends their names.
+func driverLibraries(root string) map[string]string {
+	found := map[string]string{}
+	all, _ := (loader.Search{Root: root}).Libraries()
+	cuda, ok := loader.First(all, "libcuda.so.1")
+	if !ok || cuda.Version == "" {
+		return found
+	}
+	folder := filepath.Dir(cuda.Path)
+	names, _ := os.ReadDir(filepath.Join(root, folder))
+	for _, entry := range names {
+		path := filepath.Join(folder, entry.Name())
+		target, err := filepath.EvalSymlinks(filepath.Join(root, path))
+		if err == nil && strings.Contains(entry.Name(), ".so.") && strings.HasSuffix(target, ".so."+cuda.Version) {
+			found[path] = "/" + strings.TrimPrefix(strings.TrimPrefix(target, filepath.Clean(root)), "/")
+		}
+	}
+	return found
 }

@@ -171,7 +171,7 @@ func (p *Program) commands() []command {
 		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"hold", p.hold}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
 		{"up", p.up}, {"ps", p.ps}, {"logs", p.logs}, {"restart", p.restart}, {"down", p.down},
 		{"status", p.status}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
-		{"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},
+		{"cdi", p.cdi}, {"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},
 		{"project-supervise", p.superviseProject}, {"project-keep", p.keepInstance},
 	}
 }

@@ -111,15 +111,25 @@ static void stay(long seconds)
 
 static void leave_child(const struct options *o)
 {
+    int closed[2]; // the child has its end open until it has closed everything
+    if (pipe(closed) < 0) {
+        perror("pipe");
+        exit(1);
+    }
     pid_t child = fork();
     if (child < 0) {
         perror("fork");
         exit(1);
     }
     if (child > 0) {
+        char nothing;
+        close(closed[1]);
+        while (o->close_fds && read(closed[0], &nothing, 1) > 0) {
+        }
         occupy(o, child);
         return;
     }
+    close(closed[0]);
     if (o->close_fds) {
         int null = open("/dev/null", O_RDWR);
         for (int fd = 0; fd < 3; fd++)
