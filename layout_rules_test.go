@@ -157,6 +157,7 @@ func homes() []home {
 		{"github.com/NVIDIA/go-nvml", nil},
 		{"github.com/rhysd/actionlint", nil},
 		{"tags.cncf.io/container-device-interface", nil},
+		{"github.com/docker/cli", nil},
 	}
 }
 
