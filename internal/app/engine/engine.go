@@ -156,6 +156,9 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 		return fmt.Errorf("cannot use %s: its daemon does not run; start it: sudo systemctl start docker", e.Name)
 	case err != nil:
 		return fmt.Errorf("cannot use %s: %w; see: docker info", e.Name, err)
+	case info.ServerVersion == "" && e.podman(ctx, f) == nil && f.Version != "": // the package podman-docker
+		f.Engine = "podman"
+		return nil
 	case bad != nil || info.ServerVersion == "":
 		return fmt.Errorf("cannot use %s: docker info says nothing that gpuard understands; see: docker info", e.Name)
 	}

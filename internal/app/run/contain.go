@@ -105,11 +105,11 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 
 // prepareContainer finds the engine, leases, and makes the command line of the engine.
 func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
-	if err = l.find(ctx); err != nil {
-		return nil, err
-	}
 	if !l.host.Hardware() {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
+	}
+	if err = l.find(ctx); err != nil {
+		return nil, err
 	}
 	if l.contained, l.spec, err = readContainer(ctx, l.host, l.spec); err != nil {
 		return nil, err

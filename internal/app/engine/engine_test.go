@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/container"
+)
+
+// scripted is an engine whose command is a shell script, on a machine with a CDI file.
+func scripted(t *testing.T, name, script string, env ...string) (Engine, *machine.Host) {
+	t.Helper()
+	root := t.TempDir()
+	path := filepath.Join(root, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "etc/cdi"), 0o755); err != nil { //nolint:gosec // a test's folder
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/cdi/nvidia.yaml"), []byte("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Engine{name, []string{path}, append(env, "PATH=/usr/bin:/bin", "USER=ann")}, &machine.Host{Root: root}
+}
+
+// TestFacts: what is read of each engine, and the one line where it cannot be used.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	const (
+		docker = `case $1 in context) echo unix:///var/run/docker.sock ;; info) echo '%s' ;; esac`
+		podman = `{"host": {"security": {"rootless": true, "selinuxEnabled": true}}, "version": {"Version": "5.4.0"}}`
+	)
+	info := func(text string) string { return strings.Replace(docker, "%s", text, 1) }
+	for name, c := range map[string]struct {
+		engine, script, env string
+		want                container.Facts
+		err                 string
+	}{
+		"podman":                  {engine: "podman", script: "echo '" + podman + "'", want: container.Facts{Engine: "podman", Version: "5.4.0", Rootless: true, CDI: true, SELinux: true}},
+		"docker with CDI":         {engine: "docker", script: info(`{"ServerVersion": "28.3.0", "CDISpecDirs": ["/etc/cdi"], "SecurityOptions": ["name=rootless"], "Runtimes": {"runc": {}}}`), want: container.Facts{Engine: "docker", Version: "28.3.0", Rootless: true, CDI: true}},
+		"toolkit":                 {engine: "docker", script: info(`{"ServerVersion": "20.10.24", "Runtimes": {"nvidia": {}}}`), want: container.Facts{Engine: "docker", Version: "20.10.24", Toolkit: true}},
+		"podman-docker":           {engine: "docker", script: "echo 'Emulate Docker CLI using podman.' >&2; [ $1 = info ] && echo '" + podman + "'; true", want: container.Facts{Engine: "podman", Version: "5.4.0", Rootless: true, CDI: true, SELinux: true}},
+		"no daemon":               {engine: "docker", script: info(`{"ServerErrors": ["Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"]}`), err: "its daemon does not run; start it: sudo systemctl start docker"},
+		"no right":                {engine: "docker", script: "[ $1 = context ] || { echo 'permission denied while trying to connect to the Docker daemon socket' >&2; exit 1; }", err: "you may not open its socket; ask the administrator for the group docker (sudo usermod -aG docker ann"},
+		"nonsense":                {engine: "docker", script: info("{}"), err: "docker info says nothing that gpuard understands"},
+		"fails":                   {engine: "podman", script: "echo first >&2; echo 'Error: no subuid ranges' >&2; exit 125", err: "cannot ask podman: Error: no subuid ranges; see: podman info"},
+		"far, by context":         {engine: "docker", script: "echo ssh://far", err: "docker works with ssh://far"},
+		"far, by the environment": {engine: "docker", script: info("{}"), env: "DOCKER_HOST=tcp://192.0.2.1:2375", err: "docker works with tcp://192.0.2.1:2375"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, host := scripted(t, c.engine, c.script, c.env)
+			f, err := e.Facts(t.Context(), host)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%v, want %s", err, c.err)
+				}
+				return
+			}
+			if names := strings.Join(f.Names, " "); err != nil || names != "nvidia.com/gpu=0" {
+				t.Errorf("%v; CDI lists %q", err, names)
+			}
+			f.Names, f.Files = nil, nil
+			if f.Engine != c.want.Engine || f.Version != c.want.Version || f.Rootless != c.want.Rootless || f.CDI != c.want.CDI || f.Toolkit != c.want.Toolkit || f.SELinux != c.want.SELinux {
+				t.Errorf("%+v, want %+v", f, c.want)
+			}
+		})
+	}
+}
+
+// TestOf: the options that choose the engine are kept for its questions, and the verb is not.
+func TestOf(t *testing.T) {
+	t.Parallel()
+	_, host := scripted(t, "docker", "true")
+	for line, want := range map[string]string{
+		"/bin/docker run image": "", "/bin/docker --context far container run image": "--context far", "/bin/docker -H unix:///x start a": "-H unix:///x",
+	} {
+		words := strings.Fields(line)
+		words[0] = filepath.Join(host.Root, "docker")
+		call, err := container.Read(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Of(host, call)
+		if err != nil || strings.Join(e.Prefix[1:], " ") != want {
+			t.Errorf("%s: %q %v", line, e.Prefix, err)
+		}
+	}
+}
+
+// TestLasting: what is passed on a command line has no secrets of the environment.
+func TestLasting(t *testing.T) {
+	t.Parallel()
+	e := Engine{"docker", []string{"/usr/bin/docker"}, []string{"HF_TOKEN=secret", "HOME=/home/ann", "DOCKER_HOST=unix:///x", "AWS_SECRET_ACCESS_KEY=b"}}
+	text, err := Watch{Engine: e.Lasting(), Lease: "k3f9"}.Encode()
+	if err != nil || strings.Contains(text, "secret") || strings.Contains(text, "AWS") || !strings.Contains(text, "DOCKER_HOST=unix:///x") {
+		t.Errorf("%s %v", text, err)
+	}
+	w, err := DecodeWatch(text)
+	if err != nil || w.Lease != "k3f9" || w.Prefix[0] != "/usr/bin/docker" || w.Names != nil {
+		t.Errorf("%+v %v", w, err)
+	}
+}
