@@ -101,6 +101,10 @@ func TestDocker(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root", "privileged", "docker", "cc")
 	r := newRack(t, a100s(4)...)
+	if err := os.Chmod(filepath.Dir(filepath.Dir(r.state)), 0o755); err != nil { //nolint:gosec // another user reads it
+		t.Fatal(err)
+	}
+	same(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
 	d := newDocker(t, r, image(t))
 	d.requests()
 	d.restarts()
@@ -214,6 +218,20 @@ func (d *dockyard) refusals() {
 		got := run(t, cmd)
 		if got.code != 125 || !strings.Contains(got.err, c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%s", name, got.code, got.err)
+		}
+	}
+	const group = 4711 // of the socket; one user is in it
+	if err := os.Chown(d.dir+"/socket", 0, group); err != nil {
+		t.Fatal(err)
+	}
+	for member, code := range map[bool]int{true: 0, false: 125} {
+		cmd := as(plainUser, d.gpuard("-q", "--", "run", "--rm", "--network", "none", "localhost/opens", "/opens", pattern, "0s"))
+		cmd.Env = append(cmd.Env, "DOCKER_CONFIG=/nonexistent")
+		if member {
+			cmd.SysProcAttr.Credential.Groups = []uint32{group}
+		}
+		if got := run(t, cmd); got.code != code {
+			t.Errorf("a user who is in the socket's group (%t): exit %d\n%s", member, got.code, got.err)
 		}
 	}
 	got := run(t, d.gpuard("-q", "--", "run", "--pull", "never", "localhost/none"))

@@ -242,6 +242,20 @@ func TestPodman(t *testing.T) { //nolint:paralleltest // its device files and CD
 // plainUser is a user with a name, which rootless podman needs.
 const plainUser = 65534
 
+// TestPodmanBrokenCDI: a CDI file that cannot be read is named in one line, and leaves no lease.
+func TestPodmanBrokenCDI(t *testing.T) { //nolint:paralleltest // its CDI file is the machine's
+	gate.Need(t, "root", "privileged", "podman", "cc")
+	cdi := fakeNodes(t, 1)
+	putText(t, cdi, "{")
+	h := newPodman(t, newRack(t, a100s(1)...), 0, image(t))
+	got := run(t, h.gpuard("-q", "--", "run", "--rm", "localhost/opens", "/opens", pattern, "0s"))
+	want := "cannot give /dev/nvidia0 to a container of podman: it is not there, and a CDI file cannot be read ("
+	if got.code != 125 || !strings.Contains(got.err, want) || !strings.Contains(got.err, cdi) || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("exit %d\n%s", got.code, got.err)
+	}
+	h.freed("a CDI file that cannot be read")
+}
+
 // devices checks what containers open.
 func (h *harbour) devices() {
 	t := h.t

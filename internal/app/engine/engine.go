@@ -99,6 +99,9 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 	f.Engine = e.Name
 	specs, _ := Specs(host)
 	for _, s := range specs {
+		if s.Problem != "" {
+			f.Broken = append(f.Broken, s.Path+": "+s.Problem)
+		}
 		for _, name := range s.Devices {
 			f.Names = append(f.Names, s.Kind+"="+name)
 		}

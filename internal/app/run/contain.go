@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/files"
 )
 
 // contained is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
@@ -167,6 +168,9 @@ func (l *Launch) contain() error {
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}
 		}
+		if err := c.reachable(form); err != nil {
+			return err
+		}
 		labels := []string{"--label", engine.DevicesLabel + "=" + joined(plan.UUIDs())}
 		if c.call.Verb == "run" {
 			labels = append(labels, "--label", engine.LeaseLabel+"="+l.Lease)
@@ -186,6 +190,21 @@ func (l *Launch) contain() error {
 		vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 	}
 	l.env = l.host.Unmasked().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
+	return nil
+}
+
+// reachable is an error where a device file is missing that the engine is about to be given.
+func (c *contained) reachable(form container.Form) error {
+	for _, file := range form.Files() {
+		if files.Is(file) {
+			continue
+		}
+		why := "no CDI file lists this GPU"
+		if len(c.facts.Broken) > 0 {
+			why = "a CDI file cannot be read (" + strings.Join(c.facts.Broken, "; ") + ")"
+		}
+		return fmt.Errorf("cannot give %s to a container of %s: it is not there, and %s; list the GPUs for containers: sudo gpuard setup cdi", file, c.engine.Name, why)
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ type Facts struct {
 	Version  string   // of the engine's server: "20.10.24"
 	Rootless bool     // the engine runs as the caller, without the device cgroup
 	CDI      bool     // the engine reads CDI files
+	Broken   []string // CDI files that cannot be read, with the reason
 	Names    []string // full names of the devices in those files: "nvidia.com/gpu=GPU-8a…"
 	Toolkit  bool     // the engine has NVIDIA's runtime or hook, which answers --gpus
 	Files    []string // of Shared, those that this machine has
@@ -69,6 +70,14 @@ func Choose(f Facts, devices []gpu.Device) (Form, error) {
 		form.Words = append(form.Words, "--security-opt=label=disable")
 	}
 	return form, nil
+}
+
+// Files are the device files that the engine is given by path; none in another form.
+func (form Form) Files() []string {
+	if form.Kind != "nodes" {
+		return nil
+	}
+	return form.nodes
 }
 
 // cdiNames are the names of the devices in CDI: by UUID, else by index for a whole device.
