@@ -58,6 +58,7 @@ func TestLines(t *testing.T) {
 			continue
 		}
 		argv, notes, err := c.With(form, "--label", "gpuard.lease=k3f9")
+		notes = slices.DeleteFunc(notes, func(note string) bool { return strings.HasPrefix(note, "after a boot") })
 		if err != nil || len(notes) > 0 {
 			t.Errorf("%s: %q %v", line, notes, err)
 			continue
@@ -105,6 +106,8 @@ func TestBeyondLease(t *testing.T) {
 		{line: "docker run --volume=/dev/nvidia3:/dev/nvidia0 image", refused: "it shows the container devices"},
 		{line: "docker run --mount type=bind,source=/dev,target=/dev image", refused: "it shows the container devices"},
 		{line: "docker run --mount type=bind,src=/dev/dri,dst=/x image", refused: "it shows the container devices"},
+		{line: "docker run -l gpuard.lease=zzzz --label a=b image", left: "--label a=b image", note: "-l gpuard.lease=zzzz is left out: gpuard writes such labels"},
+		{line: "docker run --restart=always image", left: "--restart=always image", note: "after a boot of the machine the engine starts the container without gpuard"},
 		{line: "docker run -v /:/host image", left: "-v /:/host image"},
 		{line: "podman run -v /:/host image", facts: Facts{Engine: "podman", Rootless: true}, refused: "it shows the container devices"},
 		{line: "docker run --device-cgroup-rule 'c 195:* rwm' image", refused: "it lets the container open GPUs"},

@@ -32,6 +32,14 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 			}
 		case "--env":
 			drop = form.env(o.value)
+		case "--label":
+			if strings.HasPrefix(o.value, "gpuard.") {
+				drop = "gpuard writes such labels"
+			}
+		case "--restart":
+			if o.value == "always" || o.value == "unless-stopped" {
+				notes = append(notes, "after a boot of the machine the engine starts the container without gpuard, and without a lease; to have one then too: gpuard up -d at boot")
+			}
 		}
 		typed := strings.Join(o.words, " ")
 		if o.lead != "" {
