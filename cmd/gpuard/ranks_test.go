@@ -185,6 +185,20 @@ func TestRanksMissing(t *testing.T) {
 	}
 }
 
+// TestRanksExplained: a rank with its own device is no job that leaves a device of its lease unused.
+func TestRanksExplained(t *testing.T) {
+	t.Parallel()
+	state := stateFolder(t)
+	c := startCrew(t, state, 2, "-q --machine demo --gpus 2 --ranks=own", nil)
+	for i, rank := range c.ranks() {
+		got := run(t, program(t, state, nil, "explain", "--machine", "demo", strconv.Itoa(rank.PID)))
+		contains(t, got.out, fmt.Sprintf("for another rank (--ranks=own): this process is rank %d", i))
+		if strings.Contains(got.out, "unused") || strings.Contains(got.out, "is not what the lease holds") {
+			t.Errorf("rank %d: %s", i, got.out)
+		}
+	}
+}
+
 // all waits until every rank of that many has written its file.
 func all(dir, name, size string) {
 	n, _ := strconv.Atoi(size)

@@ -241,6 +241,12 @@ func TestCondaFinds(t *testing.T) {
 			t.Errorf("%q: %+v, want %q", w.args, got, w.want)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(c.dir, "miniforge3/envs/usual/conda-meta"), 0o755); err != nil { //nolint:gosec // a test's folder
+		t.Fatal(err)
+	}
+	if got := c.try(nil, "usual", "--device", "0", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "miniforge3/envs/usual/etc/conda") {
+		t.Errorf("in the folder that an installer takes: %+v", got)
+	}
 	twin := filepath.Join(t.TempDir(), "train")
 	if err := os.MkdirAll(filepath.Join(twin, "conda-meta"), 0o755); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []r
 		lease = belongs(host, x, p, env)
 	}
 	if lease != nil {
-		x.compare(lease, used)
+		x.compare(lease, used, env)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func belongs(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env)
 }
 
 // compare holds what the process sees against what its lease has, for the vendors that were read.
-func (x *Explanation) compare(l *job.Lease, used []runtime) {
+func (x *Explanation) compare(l *job.Lease, used []runtime, env visible.Env) {
 	matches := true
 	seen := func(id gpu.UUID) bool {
 		return slices.ContainsFunc(x.Visible, func(e visible.Entry) bool { return e.UUID == id })
@@ -216,12 +216,26 @@ func (x *Explanation) compare(l *job.Lease, used []runtime) {
 	for _, id := range l.Devices {
 		d, _, ok := x.Machine.Find(id)
 		read := ok && slices.ContainsFunc(used, func(r runtime) bool { return slices.Contains(r.vendors, d.Vendor) })
-		if read && !seen(id) {
+		if read && !seen(id) && otherRank(env, id) {
+			x.note(visible.CodeLeaseUnseen, "lease %s holds %s for another rank (--ranks=own): this process is rank %s", l.ID, x.where(id), gpu.Clean(rank(env)))
+		} else if read && !seen(id) {
 			matches = false
 			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.where(id))
 		}
 	}
 	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches
+}
+
+// otherRank reports whether gpuard started the process as one of several, each with its own device, and that device is
+// not this one's.
+func otherRank(env visible.Env, id gpu.UUID) bool {
+	own, set := env.Lookup("GPUARD_GPUS")
+	return set && own != "" && rank(env) != "" && !slices.Contains(strings.Split(own, ","), string(id))
+}
+
+func rank(env visible.Env) string {
+	text, _ := env.Lookup("RANK")
+	return text
 }
 
 // where names a device, or a MIG device, for people.

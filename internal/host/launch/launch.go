@@ -33,6 +33,9 @@ func (e *NotFoundError) Error() string {
 	if strings.Contains(strings.TrimSpace(e.Command), " ") {
 		return fmt.Sprintf("cannot run %q: no such command in PATH; in quotes it is one word, so leave them out", e.Command)
 	}
+	if _, err := exec.LookPath("python3"); e.Command == "python" && err == nil {
+		return fmt.Sprintf("cannot run %q: no such command in PATH; python3 is there", e.Command)
+	}
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
 }
 

@@ -211,8 +211,8 @@ func tally(findings []check.Finding, all bool) string {
 	for _, s := range []struct {
 		check.Severity
 		one, many string
-	}{{check.Error, "error", "errors"}, {check.Warning, "warning", "warnings"}, {check.Unknown, "not known", "not known"},
-		{check.Info, "note", "notes"}, {check.OK, "ok", "ok"}} {
+	}{{check.Error, "error", "errors"}, {check.Warning, "warning", "warnings"}, {check.Unknown, "unknown", "unknown"},
+		{check.Info, "info", "info"}, {check.OK, "ok", "ok"}} {
 		switch n := count[s.Severity]; {
 		case n == 1:
 			parts = append(parts, "1 "+s.one)

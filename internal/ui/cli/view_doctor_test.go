@@ -49,7 +49,7 @@ info: persistence mode is off on GPU 1 (persistence)
   It starts slowly.
   do: sudo nvidia-smi -pm 1
 
-1 error, 1 warning, 3 not known, 2 notes, 1 ok; --all shows the rest;
+1 error, 1 warning, 3 unknown, 2 info, 1 ok; --all shows the rest;
 what a code means: gpuard doctor --why CODE
 `
 	var b strings.Builder
@@ -237,7 +237,7 @@ func TestTally(t *testing.T) {
 	bad := check.Finding{Code: "c", Severity: check.Error, Seen: "broken"}
 	for want, findings := range map[string][]check.Finding{
 		"2 ok; --all shows the rest": {fine, fine},
-		"1 error, 1 not known; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
+		"1 error, 1 unknown; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
 		"1 error; what a code means: gpuard doctor --why CODE":                                    {bad},
 	} {
 		if got := tally(findings, false); got != want {
