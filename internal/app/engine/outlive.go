@@ -28,7 +28,7 @@ func DecodeWatch(text string) (w Watch, err error) {
 
 // These times decide when a container has ended.
 const (
-	again   = 600 * time.Millisecond // a restart starts it again within that
+	again   = 600 * time.Millisecond // a restart starts it again within that, and within the time of several questions (settle)
 	between = 50 * time.Millisecond  // two questions meanwhile
 	silence = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
 )
@@ -38,8 +38,10 @@ const (
 func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
 	alive, answered := time.Now(), time.Now()
 	for {
+		began := time.Now()
 		found, err := w.containers(ctx)
 		now := time.Now()
+		settle := w.settle(now.Sub(began))
 		if err == nil {
 			answered = now
 		}
@@ -56,7 +58,7 @@ func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
 			alive = time.Now()
 		}
 		switch {
-		case err != nil && now.Sub(answered) > silence, err == nil && !lives && now.Sub(alive) > again, ctx.Err() != nil:
+		case err != nil && now.Sub(answered) > silence, err == nil && !lives && now.Sub(alive) > settle, ctx.Err() != nil:
 			return
 		}
 		if err != nil {
@@ -64,6 +66,15 @@ func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// settle is how long after its end a container may start again, where a question takes that long: on a machine with much
+// to do a restart takes longer too. Podman answers no question about a container while it restarts it.
+func (w Watch) settle(question time.Duration) time.Duration {
+	if w.Name == "podman" {
+		return max(again, 6*question)
+	}
+	return max(again, 12*question)
 }
 
 func (w Watch) containers(ctx context.Context) ([]Container, error) {

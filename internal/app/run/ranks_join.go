@@ -27,14 +27,23 @@ type missing struct {
 	Last   string `json:"last"`   // the last line in its own output file; "" when it has none
 }
 
-// watchJoin says once which ranks have no connection to the port of the meeting, if another rank listens there. A
+// watchJoin says once which ranks have no connection to the port of the meeting, when another rank listens there. A
 // program that meets in another way listens on none, and nothing is said.
 func watchJoin(host *machine.Host, crew ranks.Crew, c *launch.Crew, over <-chan struct{}) {
-	select {
-	case <-over:
-		return
-	case <-time.After(crew.Join):
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(crew.Join):
+			if sayMissing(host, crew, c) {
+				return
+			}
+		}
 	}
+}
+
+// sayMissing reports whether a rank listens by now, and names those that are not connected to it.
+func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
 	const proc = "/proc"
 	running := c.Running()
 	trees := make([][]int, len(crew.Members))
@@ -43,7 +52,7 @@ func watchJoin(host *machine.Host, crew ranks.Crew, c *launch.Crew, over <-chan 
 	}
 	joined, leader := port.Joined(proc, crew.Port, trees)
 	if leader < 0 {
-		return
+		return false
 	}
 	for rank, tree := range trees {
 		if joined[rank] || len(tree) == 0 {
@@ -56,6 +65,7 @@ func watchJoin(host *machine.Host, crew ranks.Crew, c *launch.Crew, over <-chan 
 		}
 		reportMissing(m, leader, crew)
 	}
+	return true
 }
 
 func reportMissing(m missing, leader int, crew ranks.Crew) {

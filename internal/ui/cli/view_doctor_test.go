@@ -238,7 +238,7 @@ func TestTally(t *testing.T) {
 	for want, findings := range map[string][]check.Finding{
 		"2 ok; --all shows the rest": {fine, fine},
 		"1 error, 1 unknown; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
-		"1 error; what a code means: gpuard doctor --why CODE":                                    {bad},
+		"1 error; what a code means: gpuard doctor --why CODE":                                  {bad},
 	} {
 		if got := tally(findings, false); got != want {
 			t.Errorf("%q and not %q", got, want)
