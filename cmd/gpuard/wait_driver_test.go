@@ -86,6 +86,18 @@ func TestWaitForProcess(t *testing.T) {
 	}
 }
 
+// TestWaitBehindMask: a request that waits because of a mask says what the mask hides; other devices may be free.
+func TestWaitBehindMask(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(4)...)
+	begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo on; exec sleep 300"))
+	r.env = []string{"CUDA_VISIBLE_DEVICES=1"}
+	waits := r.asks("run", "--", "true")
+	waits.until("waiting for 1 GPU, 1st of 1; GPU 1: sh of ", "; GPU 0, 2, 3: CUDA_VISIBLE_DEVICES=1 hides it")
+	_ = waits.cmd.Process.Signal(unix.SIGTERM)
+	<-waits.over
+}
+
 // TestWaitForHealth: a change without an event is found by slow polling.
 func TestWaitForHealth(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,11 @@ func (w *waiting) showProgress(there bool) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
+	for _, r := range w.refusal.Reasons { // a mask that was forgotten in a shell: other devices may be free
+		if r.Code == "hidden" && strings.HasSuffix(r.Text, " hides it") {
+			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: r.Text})
+		}
+	}
 	w.host.Stand(s)
 }
 
