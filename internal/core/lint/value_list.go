@@ -35,7 +35,7 @@ func shapeRules() []Rule {
 		maskRule(Rule{
 			Page: check.Page{
 				Code: codeSeparators, Title: "Something else than single commas between devices",
-				Text: "Only a comma separates devices. What follows a number is ignored, so `0 1` and `0;1` are GPU 0 alone, and the list ends at an empty entry: `0,,1` is GPU 0 alone.",
+				Text: "Only a comma separates devices. What follows a number is ignored, so `0 1`, `0;1` and `0，1`, with the wide comma of a Chinese input method, are GPU 0 alone, and the list ends at an empty entry: `0,,1` is GPU 0 alone.",
 				From: []string{torchMasks, hipSource, toolkitPage},
 			},
 			Bad:  []Example{{"train.sh", "export CUDA_VISIBLE_DEVICES=\"0 1\"\npython train.py\n"}, {"train.sh", "export CUDA_VISIBLE_DEVICES='0;1'\npython train.py\n"}, {"train.sh", "export CUDA_VISIBLE_DEVICES=0,,1\npython train.py\n"}},

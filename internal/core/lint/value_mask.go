@@ -180,9 +180,9 @@ func (m list) ranges(tokens []string) (fault, bool) {
 	return fault{code: codeRange, better: strings.Join(all, ",")}, found
 }
 
-var separatedShape = pattern(`^\d+(?:[\s;|/]+\d+)+$`)
+var separatedShape = pattern(`^\d+(?:[\s;|/\x{FF0C}\x{3001}\x{FF1B}]+\d+)+$`)
 
-// separators finds "0 1" and "0;1", and a comma too many.
+// separators finds "0 1" and "0;1", the wide marks of Chinese input methods, and a comma too many.
 func (m list) separators(tokens []string) (fault, bool) {
 	var all []string
 	found, sure := false, true
@@ -190,7 +190,7 @@ func (m list) separators(tokens []string) (fault, bool) {
 		switch {
 		case separatedShape().MatchString(t):
 			found = true
-			all = append(all, strings.FieldsFunc(t, func(r rune) bool { return strings.ContainsRune(" \t;|/", r) })...)
+			all = append(all, strings.FieldsFunc(t, func(r rune) bool { return strings.ContainsRune(" \t;|/\uff0c\u3001\uff1b", r) })...)
 		case t == "":
 			found = true
 		default:

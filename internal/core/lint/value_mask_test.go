@@ -45,6 +45,8 @@ func TestFault(t *testing.T) {
 		{"CUDA_VISIBLE_DEVICES", "0 1", codeSeparators, "0,1"},
 		{"CUDA_VISIBLE_DEVICES", "0;1", codeSeparators, "0,1"},
 		{"CUDA_VISIBLE_DEVICES", "0|1", codeSeparators, "0,1"},
+		{"CUDA_VISIBLE_DEVICES", "1\uff0c2", codeSeparators, "1,2"},
+		{"CUDA_VISIBLE_DEVICES", "1\u30012\uff1b3", codeSeparators, "1,2,3"},
 		{"CUDA_VISIBLE_DEVICES", "0,,1", codeSeparators, "0,1"},
 		{"CUDA_VISIBLE_DEVICES", ",0", codeSeparators, "0"},
 		{"CUDA_VISIBLE_DEVICES", "0 0", codeSeparators, ""},
