@@ -50,7 +50,7 @@ func layerTable() []layer {
 		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote"}},
-		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat", core + "source"}},
+		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat", core + "source", core + "container"}},
 		{core + "service", []string{core + "gpu", core + "suggest", core + "job", core + "visible", core + "pick", core + "policy", core + "diagnostic", core + "shellquote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},

@@ -211,7 +211,7 @@ func (d *dockyard) refusals() {
 		"not this one": {"tcp://192.0.2.1:2375", "cannot lease for an engine that is not of this machine: docker works with tcp://192.0.2.1:2375", 0},
 	} {
 		cmd := d.gpuard("--", "run", "localhost/opens")
-		cmd.Env = append(cmd.Env, "DOCKER_HOST="+c.host, "USER=somebody")
+		cmd.Env = append(cmd.Env, "DOCKER_HOST="+c.host, "USER=ann")
 		if c.uid != 0 {
 			cmd = as(c.uid, cmd)
 		}

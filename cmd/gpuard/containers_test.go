@@ -312,7 +312,9 @@ func (h *harbour) ends() {
 	same(t, "exec: "+got.err, []any{got.code, len(sees(got.out))}, []any{0, 3})
 	h.mustAsk("stop", "--time", "0", "behind")
 	h.freed("stop")
-	h.do("--", "start", "behind")
+	got = run(t, h.gpuard("--device", "0", "--", "start", "behind"))
+	same(t, "start", got.code, 0)
+	contains(t, got.err, "a container starts on the GPUs that it was created with, whatever --gpus, --device and --mig say")
 	again := h.one()
 	if s, _ := h.status(); again == lease || len(s.Devices[0].Leases)+len(s.Devices[1].Leases)+len(s.Devices[2].Leases)+len(s.Devices[3].Leases) != 2 {
 		t.Errorf("the start has lease %s: %+v", again, s.Devices)

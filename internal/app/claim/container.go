@@ -1,7 +1,10 @@
 package claim
 
 import (
+	"fmt"
+
 	"gpuard/internal/app/exit"
+	"gpuard/internal/core/container"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/lint"
 )
@@ -18,5 +21,9 @@ func RefuseContainer(spec job.Spec, command []string) error {
 	if tool == "podman" {
 		pass = "--device nvidia.com/gpu=$GPUARD_GPUS"
 	}
-	return exit.Usagef("cannot give the GPUs of a lease to a container here: %s chooses them by its own options; start it by gpuard %s -- run …, or pass the lease on in a shell: gpuard run -- sh -c '%s run %s …'", tool, tool, tool, pass)
+	instead := ""
+	if container.Engine(tool) != "" {
+		instead = fmt.Sprintf("start it by gpuard %s -- run …, or ", tool)
+	}
+	return exit.Usagef("cannot give the GPUs of a lease to a container here: %s chooses them by its own options; %spass the lease on in a shell: gpuard run -- sh -c '%s run %s …'", tool, instead, tool, pass)
 }

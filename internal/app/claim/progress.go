@@ -49,8 +49,9 @@ func (w *waiting) showProgress(there bool) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
-	for _, r := range w.refusal.Reasons { // a mask that was forgotten in a shell: other devices may be free
-		if r.Code == "hidden" && strings.HasSuffix(r.Text, " hides it") {
+	inLease := w.mine != nil && w.mine.Ticket.Parent != ""
+	for _, r := range w.refusal.Reasons { // outside of a lease a mask hides it, perhaps forgotten in a shell, and another device may be free
+		if r.Code == "hidden" && !inLease {
 			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: r.Text})
 		}
 	}
@@ -59,11 +60,7 @@ func (w *waiting) showProgress(there bool) {
 
 // ticketName is the owner and the command of a ticket.
 func (w *waiting) ticketName(t job.Ticket) string {
-	in := ""
-	if w.elsewhere(t.Namespace) {
-		in = " in its container"
-	}
-	return fmt.Sprintf("%s of %s (PID %d%s)", gpu.Clean(t.Command), w.host.Names(t.UID), t.PID, in)
+	return fmt.Sprintf("%s of %s (%s)", gpu.Clean(t.Command), w.host.Names(t.UID), pick.PIDText(t.PID, w.elsewhere(t.Namespace)))
 }
 
 // elsewhere reports whether PIDs of a namespace say nothing here.

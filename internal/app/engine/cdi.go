@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gpuard/internal/app/machine"
@@ -52,12 +53,6 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 	if err != nil {
 		return container.Spec{}, nil, err
 	}
-	var shared []string
-	for _, file := range container.Shared(vendor) {
-		if files.Is(host.Below(file)) {
-			shared = append(shared, file)
-		}
-	}
 	libraries, notes := map[string]string{}, []string(nil)
 	if vendor == gpu.NVIDIA {
 		libraries = driverLibraries(host.Root)
@@ -65,7 +60,7 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 			notes = append(notes, "the driver's libraries were not found, so images have to bring them")
 		}
 	}
-	spec, left := container.SpecOf(vendor, m.Devices, shared, libraries)
+	spec, left := container.SpecOf(vendor, m.Devices, shared(host, vendor), libraries)
 	if len(left) > 0 {
 		notes = append(notes, fmt.Sprintf("%s has no entry: it has no device file of its own, or is split into MIG slices; nvidia-ctk cdi generate lists those", strings.Join(left, ", ")))
 	}
@@ -73,6 +68,11 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 		return spec, notes, fmt.Errorf("cannot describe the GPUs of %s for containers: this machine has none that can be given", vendor)
 	}
 	return spec, notes, nil
+}
+
+// shared are those of container.Shared that this machine has.
+func shared(host *machine.Host, vendor gpu.Vendor) []string {
+	return slices.DeleteFunc(container.Shared(vendor), func(file string) bool { return !files.Is(host.Below(file)) })
 }
 
 // driverLibraries are the files of NVIDIA's driver beside libcuda.so.1, by each path that leads to one: the driver's

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -21,14 +20,13 @@ import (
 	"gpuard/internal/core/container"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
-	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/sys"
 )
 
 // Engine is the command of an engine with the options that choose which one, such as --context.
 type Engine struct {
-	Name   string      `json:"name"` // "docker", "podman", "nerdctl"
+	Name   string      `json:"name"` // "docker", "podman"
 	Prefix []string    `json:"prefix"`
 	Env    visible.Env `json:"env"`
 }
@@ -74,24 +72,14 @@ const (
 
 // ask returns what a command of the engine prints.
 func (e Engine) ask(ctx context.Context, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 64 << 10}
-	cmd := exec.CommandContext(ctx, e.Prefix[0], append(append([]string{}, e.Prefix[1:]...), args...)...)
-	cmd.Env = append(append([]string{}, e.Env...), "LC_ALL=C")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, errs, time.Second
-	err := cmd.Run()
-	said := strings.TrimSpace(errs.Text.String())
-	switch {
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s did not answer within %v", e.Name, patience)
-	case err != nil && said != "":
-		lines := strings.Split(said, "\n")
-		return out.Text.Bytes(), errors.New(strings.TrimSpace(lines[len(lines)-1]))
-	case err != nil:
-		return out.Text.Bytes(), err
+	out, said, err := sys.Output(ctx, patience, most, append(append([]string{}, e.Env...), "LC_ALL=C"), append(append([]string{}, e.Prefix...), args...)...)
+	if err != nil && said != "" {
+		err = errors.New(said[strings.LastIndex(said, "\n")+1:])
 	}
-	return out.Text.Bytes(), nil
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%s did not answer within %v", e.Name, patience)
+	}
+	return out, err
 }
 
 // Facts asks the engine what it can take. The error is one line with what to type next; then no lease may be taken.
@@ -106,11 +94,7 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 			f.Names = append(f.Names, s.Kind+"="+name)
 		}
 	}
-	for _, file := range append(container.Shared(gpu.NVIDIA), container.Shared(gpu.AMD)...) {
-		if files.Is(host.Below(file)) {
-			f.Files = append(f.Files, file)
-		}
-	}
+	f.Files = append(shared(host, gpu.NVIDIA), shared(host, gpu.AMD)...)
 	if e.Name == "podman" {
 		return f, e.podman(ctx, &f)
 	}
@@ -120,7 +104,8 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 func (e Engine) podman(ctx context.Context, f *container.Facts) error {
 	var info struct {
 		Host struct {
-			Security struct{ Rootless, SELinuxEnabled bool }
+			Security        struct{ Rootless, SELinuxEnabled bool }
+			ServiceIsRemote bool
 		}
 		Version struct{ Version string }
 	}
@@ -128,10 +113,15 @@ func (e Engine) podman(ctx context.Context, f *container.Facts) error {
 	if err == nil {
 		err = json.Unmarshal(text, &info)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("cannot ask podman: %w; see: podman info", err)
+	case info.Version.Version == "":
+		return errors.New("cannot ask podman: it does not say its version; see: podman info")
+	case info.Host.ServiceIsRemote:
+		return exit.Usagef("cannot lease for an engine that may not be of this machine: podman works with a service (--remote, --url or --connection); run gpuard and podman there")
 	}
-	f.Version, f.Rootless, f.SELinux = info.Version.Version, info.Host.Security.Rootless, info.Host.Security.SELinuxEnabled
+	f.Rootless, f.SELinux = info.Host.Security.Rootless, info.Host.Security.SELinuxEnabled
 	f.CDI = true // since 4.1
 	return nil
 }
@@ -159,14 +149,14 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 		return fmt.Errorf("cannot use %s: its daemon does not run; start it: sudo systemctl start docker", e.Name)
 	case err != nil:
 		return fmt.Errorf("cannot use %s: %w; see: docker info", e.Name, err)
-	case info.ServerVersion == "" && e.podman(ctx, f) == nil && f.Version != "": // the package podman-docker
+	case info.ServerVersion == "" && e.podman(ctx, f) == nil: // the package podman-docker
 		f.Engine = "podman"
 		return nil
 	case bad != nil || info.ServerVersion == "":
 		return fmt.Errorf("cannot use %s: docker info says nothing that gpuard understands; see: docker info", e.Name)
 	}
 	_, f.Toolkit = info.Runtimes["nvidia"]
-	f.Version, f.CDI = info.ServerVersion, len(info.CDISpecDirs) > 0
+	f.CDI = len(info.CDISpecDirs) > 0
 	if !f.Toolkit { // the daemon looks for the hook on its PATH
 		_, err := launch.Find("nvidia-container-runtime-hook")
 		f.Toolkit = err == nil
@@ -203,24 +193,21 @@ func (e Engine) user() string {
 // Container is one container as its engine describes it.
 type Container struct {
 	ID     string
-	Name   string
 	State  State
 	Config struct {
-		Image  string
 		Labels map[string]string
 	}
 }
 
 // State is whether a container runs.
 type State struct {
-	Status     string // "running", "paused", "restarting", "created", "exited", "stopping", …
-	PID        int    `json:"Pid"` // 0 while no process runs
-	Restarting bool
+	Status string // "running", "paused", "restarting", "created", "exited", "stopping", …
+	PID    int    `json:"Pid"` // 0 while no process runs
 }
 
 // Lives reports whether processes of the container exist, or the engine is about to start them again.
 func (c Container) Lives() bool {
-	return c.State.PID > 0 || c.State.Restarting || c.State.Status == "restarting"
+	return c.State.PID > 0 || c.State.Status == "restarting"
 }
 
 // Inspect describes containers by name or id. One that does not exist is left out.

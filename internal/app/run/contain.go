@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/core/container"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
@@ -25,6 +26,7 @@ type contained struct {
 	engine engine.Engine
 	facts  container.Facts
 	names  []string // of a start: ids of the containers
+	notes  []string // for the plan
 }
 
 // InContainer reports whether a command is the command line of a container engine that starts a process in a container.
@@ -46,7 +48,7 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if call.Verb == "exec" || call.Verb == "restart" || call.Has("--help") {
 		return nil, spec, nil
 	}
-	if err := refuseInContainer(spec); err != nil {
+	if err := refuseInContainer(host, spec); err != nil {
 		return nil, spec, err
 	}
 	c := &contained{call: call}
@@ -67,14 +69,20 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
-func refuseInContainer(spec job.Spec) error {
+func refuseInContainer(host *machine.Host, spec job.Spec) error {
+	limits, err := host.Limits()
+	rule := limits.Longest()
 	switch {
+	case err != nil:
+		return err
+	case rule != nil:
+		return exit.Usagef("cannot start a container on a GPU: %s allows it for %s, and gpuard does not end containers; run the command without a container", rule, pick.DurationText(rule.Time))
 	case spec.Ranks != nil:
 		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
+	case spec.Share > 0:
+		return exit.Usagef("cannot give a share of a GPU to a container: gpuard does not see to it there that the container keeps to its share; leave --share out")
 	case spec.KeepWhile != "":
 		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
-	case spec.Quota == job.MPS || spec.Require == job.MPS:
-		return exit.Usagef("cannot use --quota mps with a container: it has no part of this machine's MPS daemon; leave it out")
 	}
 	return nil
 }
@@ -99,7 +107,10 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 	if devices == "" {
 		return nil, spec, exit.Usagef("cannot lease for the container %s: it was not created through gpuard, so its GPUs are not known; create it by gpuard %s -- create …", names[0], c.engine.Name)
 	}
-	spec.Devices, spec.GPUs, spec.MIG, spec.Any = strings.Split(devices, ","), 0, "", true
+	if spec.GPUs > 1 || spec.Devices != nil || spec.MIG != "" {
+		c.notes = []string{"a container starts on the GPUs that it was created with, whatever --gpus, --device and --mig say"}
+	}
+	spec.Devices, spec.GPUs, spec.MIG = strings.Split(devices, ","), 0, ""
 	c.names = []string{found[0].ID}
 	return c, spec, nil
 }
@@ -158,7 +169,7 @@ func (l *Launch) contain() error {
 	c := l.contained
 	plan := l.Plan
 	if c.names != nil {
-		l.argv = l.spec.Command
+		l.argv, l.Plan.Notes = l.spec.Command, append(l.Plan.Notes, c.notes...)
 	} else {
 		devices, err := l.devices()
 		if err != nil {

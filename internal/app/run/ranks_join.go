@@ -12,7 +12,6 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/ranks"
 	"gpuard/internal/host/launch"
-	"gpuard/internal/host/port"
 )
 
 // joinTime is how long ranks have to join the others. An import of a large library from a cold disk takes most of it.
@@ -44,13 +43,12 @@ func watchJoin(host *machine.Host, crew ranks.Crew, c *launch.Crew, over <-chan 
 
 // sayMissing reports whether a rank listens by now, and names those that are not connected to it.
 func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
-	const proc = "/proc"
 	running := c.Running()
 	trees := make([][]int, len(crew.Members))
 	for rank, pid := range running {
 		trees[rank] = host.Proc.Tree(pid)
 	}
-	joined, leader := port.Joined(proc, crew.Port, trees)
+	joined, leader := host.Proc.Joined(crew.Port, trees)
 	if leader < 0 {
 		return false
 	}
@@ -59,7 +57,7 @@ func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
 			continue
 		}
 		others := slices.Concat(slices.Delete(slices.Clone(trees), rank, rank+1)...)
-		m := missing{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: gpu.Clean(port.LastLine(proc, tree, others))}
+		m := missing{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: gpu.Clean(host.Proc.LastLine(tree, others))}
 		if s, err := host.Proc.Stat(m.PID); err == nil {
 			m.State = s.State
 		}

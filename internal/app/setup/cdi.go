@@ -65,7 +65,7 @@ func (c CDI) Wish(ctx context.Context) (Wish, error) {
 	return w, nil
 }
 
-// theirs is a file of somebody else that describes devices of a vendor; "" none.
+// theirs is the file that describes the devices of a vendor and is not ours; "" if there is none.
 func (c CDI) theirs(vendor gpu.Vendor, ours string) string {
 	specs, _ := engine.Specs(c.Host)
 	for _, s := range specs {

@@ -108,6 +108,8 @@ func TestBeyondLease(t *testing.T) {
 		{line: "docker run --mount type=bind,src=/dev/dri,dst=/x image", refused: "it shows the container devices"},
 		{line: "docker run -l gpuard.lease=zzzz --label a=b image", left: "--label a=b image", note: "-l gpuard.lease=zzzz is left out: gpuard writes such labels"},
 		{line: "docker run --restart=always image", left: "--restart=always image", note: "after a boot of the machine the engine starts the container without gpuard"},
+		{line: "docker run -v /dev/null:/var/run/nvidia-container-devices/all image", refused: "it shows the container devices"},
+		{line: "docker run --mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/0 image", refused: "it shows the container devices"},
 		{line: "docker run -v /:/host image", left: "-v /:/host image"},
 		{line: "podman run -v /:/host image", facts: Facts{Engine: "podman", Rootless: true}, refused: "it shows the container devices"},
 		{line: "docker run --device-cgroup-rule 'c 195:* rwm' image", refused: "it lets the container open GPUs"},

@@ -12,7 +12,6 @@ import (
 // Facts are what was found out about an engine and this machine.
 type Facts struct {
 	Engine   string   // "docker", "podman"
-	Version  string   // of the engine's server: "20.10.24"
 	Rootless bool     // the engine runs as the caller, without the device cgroup
 	CDI      bool     // the engine reads CDI files
 	Broken   []string // CDI files that cannot be read, with the reason
@@ -83,12 +82,12 @@ func (form Form) Files() []string {
 // cdiNames are the names of the devices in CDI: by UUID, else by index for a whole device.
 func cdiNames(f Facts, devices []gpu.Device) (names []string, all bool) {
 	for _, d := range devices {
-		kind := map[gpu.Vendor]string{gpu.NVIDIA: "nvidia.com/gpu=", gpu.AMD: "amd.com/gpu="}[d.Vendor]
+		kind := Kinds()[d.Vendor] + "="
 		byUUID, byIndex := kind+string(d.UUID), fmt.Sprintf("%s%d", kind, d.Index)
 		switch {
-		case kind != "" && slices.Contains(f.Names, byUUID):
+		case slices.Contains(f.Names, byUUID):
 			names = append(names, byUUID)
-		case kind != "" && slices.Contains(f.Names, byIndex) && !strings.HasPrefix(string(d.UUID), "MIG-"):
+		case slices.Contains(f.Names, byIndex) && !strings.HasPrefix(string(d.UUID), "MIG-"):
 			names = append(names, byIndex)
 		default:
 			return nil, false

@@ -17,11 +17,11 @@ import (
 
 // Call is the command line of an engine.
 type Call struct {
-	Engine string   // "docker", "podman", "nerdctl"
+	Engine string   // "docker", "podman"
 	Verb   string   // "run", "create", "start", "exec", "restart", "compose up"; "" any other command
 	Before []string // words up to and with the verb
-	After  []string // all words after it
 
+	after   []string // all words after the verb
 	options []option // of run and create, in order
 	inside  []string // the image and what follows; of start the containers
 }
@@ -50,13 +50,18 @@ func GlobalValues() []string {
 	return strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url --tlscacert --tlscert --tlskey --storage-driver --storage-opt --cgroup-manager --conmon --events-backend --hooks-dir --identity --module --network-cmd-path --network-config-dir --out --runtime --runtime-flag --ssh --tmpdir --volumepath")
 }
 
+// ComposeValues are the options between compose and its own verb that take a value.
+func ComposeValues() []string {
+	return strings.Fields("-f -p --file --project-name --profile --env-file --project-directory --ansi --parallel --progress")
+}
+
 // Verbs are the commands by which a process starts in a container.
 func Verbs() []string { return strings.Fields("run create start restart exec") }
 
-// Engine is the engine that a program is: "docker", "podman" or "nerdctl"; "" for any other.
+// Engine is the engine that a program is: "docker" or "podman"; "" for any other.
 func Engine(program string) string {
 	switch name := program[strings.LastIndex(program, "/")+1:]; name {
-	case "docker", "podman", "nerdctl":
+	case "docker", "podman":
 		return name
 	case "podman-remote":
 		return "podman"
@@ -69,7 +74,7 @@ func Engine(program string) string {
 func Read(argv []string) (Call, error) {
 	c := Call{Engine: Engine(argv[0])}
 	if c.Engine == "" {
-		return c, fmt.Errorf("%q is no container engine that gpuard knows: write docker, podman or nerdctl", argv[0])
+		return c, fmt.Errorf("%q is no container engine that gpuard knows: write docker or podman", argv[0])
 	}
 	at := skip(argv, 1, GlobalValues())
 	if at < len(argv) && argv[at] == "container" {
@@ -79,13 +84,13 @@ func Read(argv []string) (Call, error) {
 		c.Before = argv
 		return c, nil
 	}
-	c.Before, c.After = argv[:at+1], argv[at+1:]
+	c.Before, c.after = argv[:at+1], argv[at+1:]
 	switch verb := argv[at]; {
 	case verb == "compose":
-		sub := skip(argv, at+1, strings.Fields("-f -p --file --project-name --profile --env-file --project-directory --ansi --parallel --progress"))
-		if sub < len(argv) && slices.Contains(strings.Fields("up run start create restart exec"), argv[sub]) {
+		sub := skip(argv, at+1, ComposeValues())
+		if sub < len(argv) && slices.Contains(append(Verbs(), "up"), argv[sub]) {
 			c.Verb = "compose " + argv[sub]
-			c.Before, c.After = argv[:sub+1], argv[sub+1:]
+			c.Before, c.after = argv[:sub+1], argv[sub+1:]
 		}
 	case slices.Contains(Verbs(), verb):
 		c.Verb = verb
@@ -95,8 +100,8 @@ func Read(argv []string) (Call, error) {
 		return c, c.readOptions()
 	case "start":
 		valued := strings.Fields("--checkpoint --checkpoint-dir --detach-keys --filter -f")
-		for at := skip(c.After, 0, valued); at < len(c.After); at = skip(c.After, at+1, valued) {
-			c.inside = append(c.inside, c.After[at])
+		for at := skip(c.after, 0, valued); at < len(c.after); at = skip(c.after, at+1, valued) {
+			c.inside = append(c.inside, c.after[at])
 		}
 	}
 	return c, nil
@@ -115,7 +120,7 @@ func skip(argv []string, at int, valued []string) int {
 
 // readOptions reads up to the image.
 func (c *Call) readOptions() error {
-	words := c.After
+	words := c.after
 	for len(words) > 0 {
 		word := words[0]
 		if word == "--" || len(word) < 2 || word[0] != '-' {

@@ -23,7 +23,7 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 				why = "it can open every device of the machine"
 			}
 		case "--volume", "--mount":
-			if file := source(o); opens(file) || file == "/dev/kfd" || form.open && file == "/" {
+			if file := source(o); strings.Contains(o.value, byMount) || opens(file) || file == "/dev/kfd" || form.open && file == "/" {
 				why = "it shows the container devices that are not of the lease"
 			}
 		case "--device-cgroup-rule":
@@ -59,6 +59,10 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 	}
 	return append(argv, c.inside...), append(notes, form.Notes...), nil
 }
+
+// byMount is a folder in a container whose entries choose GPUs for NVIDIA's runtime, where its configuration accepts that
+// (accept-nvidia-visible-devices-as-volume-mounts).
+const byMount = "/nvidia-container-devices"
 
 // device judges a value of --device: why it is left out, or why it cannot be.
 func (form Form) device(value string) (drop, why string) {

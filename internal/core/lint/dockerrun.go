@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	enginecli "gpuard/internal/core/container"
 )
 
 // containerRun is what docker run, podman run or the like is asked for, as far as GPUs are concerned.
@@ -18,14 +20,6 @@ type containerRun struct {
 	inside  []Word // the command for the container
 }
 
-// plain lists the options of docker run and podman run that take no value; all others take one.
-//
-// docker/cli: docs/reference/commandline/container_run.md; containers/podman: docs/source/markdown/podman-run.1.md.in
-func plain() []string {
-	return strings.Fields("--detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet " +
-		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all")
-}
-
 // ContainerTool is the name of the program that command starts a process in a container with: docker, podman or nerdctl;
 // "" for any other command.
 func ContainerTool(command []string) string {
@@ -38,9 +32,9 @@ func ContainerTool(command []string) string {
 		return ""
 	}
 	if words[0].Text == "compose" {
-		words = skipOptions(words[1:], strings.Fields("-f -p --file --project-name --profile --env-file --project-directory --ansi --parallel --progress"))
+		words = skipOptions(words[1:], enginecli.ComposeValues())
 	}
-	if len(words) == 0 || !slices.Contains(strings.Fields("run create start restart exec up"), words[0].Text) {
+	if len(words) == 0 || !slices.Contains(append(enginecli.Verbs(), "up"), words[0].Text) {
 		return ""
 	}
 	return tool
@@ -55,7 +49,7 @@ func containerCommand(p program) (tool string, words []Word) {
 	default:
 		return "", nil
 	}
-	words = skipOptions(p.args, strings.Fields("-c -H -l -n --context --host --config --log-level --connection --namespace --address --root --runroot --url"))
+	words = skipOptions(p.args, enginecli.GlobalValues())
 	if len(words) > 0 && words[0].Text == "container" {
 		words = words[1:]
 	}
@@ -86,7 +80,7 @@ func (r *containerRun) options(words []Word) bool {
 			continue
 		case strings.HasPrefix(w.Text, "--"):
 			name, value, given := strings.Cut(w.Text, "=")
-			if !given && slices.Contains(plain(), name) {
+			if !given && enginecli.Plain(name) {
 				r.option(name, w)
 				continue
 			}
@@ -118,7 +112,7 @@ func (r *containerRun) options(words []Word) bool {
 // short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
 func (r *containerRun) short(w Word, words []Word) []Word {
 	for i := 1; i < len(w.Text); i++ {
-		if strings.ContainsRune("ditPq", rune(w.Text[i])) {
+		if strings.ContainsRune(enginecli.PlainLetters, rune(w.Text[i])) {
 			continue
 		}
 		v := w

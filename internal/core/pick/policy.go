@@ -127,15 +127,15 @@ func (q *query) overLimits() *job.Refusal {
 	switch r := limits.Longest(); {
 	case r == nil:
 	case q.spec.Timeout > r.Time:
-		return refuse(fmt.Sprintf("%s for %s", q.demand(), durationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", durationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", durationText(r.Time)))
+		return refuse(fmt.Sprintf("%s for %s", q.demand(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
 	case q.spec.Timeout <= 0 && q.in.Endless:
-		return refuse(q.demand()+" without an end", r, fmt.Sprintf("it for at most %s", durationText(r.Time)), fmt.Sprintf("run a command (gpuard run --timeout %s -- COMMAND)", durationText(r.Time)))
+		return refuse(q.demand()+" without an end", r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("run a command (gpuard run --timeout %s -- COMMAND)", DurationText(r.Time)))
 	}
 	return nil
 }
 
-// durationText writes a time as --timeout takes it.
-func durationText(d time.Duration) string {
+// DurationText writes a time as --timeout takes it.
+func DurationText(d time.Duration) string {
 	text := strings.TrimSuffix(d.String(), "m0s")
 	if text != d.String() {
 		text += "m"

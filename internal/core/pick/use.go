@@ -63,7 +63,7 @@ func (q *query) keptFor(t job.Ticket) *obstacle {
 	who := fmt.Sprintf("%s of %s", or(shortCommand(t.Command), "a command"), or(gpu.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
 	text := "kept for " + who
 	if t.PID > 0 {
-		text += " (" + pidText(t.PID, t.Namespace, q.in.Namespace) + ")"
+		text += " (" + PIDText(t.PID, elsewhere(t.Namespace, q.in.Namespace)) + ")"
 	}
 	if text += ", which has its turn first"; !t.Since.IsZero() {
 		text += " and waits since " + clock(q.in.Now, t.Since)

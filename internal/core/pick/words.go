@@ -113,7 +113,7 @@ func leaseText(in Context, l job.Lease) string {
 		about = append([]string{fmt.Sprintf("share of %s", l.Share)}, about...)
 	}
 	if l.PID > 0 {
-		about = append(about, pidText(l.PID, l.Namespace, in.Namespace))
+		about = append(about, PIDText(l.PID, elsewhere(l.Namespace, in.Namespace)))
 	}
 	if !l.Since.IsZero() {
 		about = append(about, "since "+clock(in.Now, l.Since))
@@ -121,12 +121,16 @@ func leaseText(in Context, l job.Lease) string {
 	return fmt.Sprintf("%s by %s (%s)", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
-// pidText names a process by its number, which counts only in its own PID namespace.
-func pidText(pid int, namespace, here uint64) string {
-	if namespace != 0 && here != 0 && namespace != here {
+// PIDText names a process by its number, which counts only in its own PID namespace: apart if that is not the caller's.
+func PIDText(pid int, apart bool) string {
+	if apart {
 		return fmt.Sprintf("PID %d in its container", pid)
 	}
 	return fmt.Sprintf("PID %d", pid)
+}
+
+func elsewhere(namespace, here uint64) bool {
+	return namespace != 0 && here != 0 && namespace != here
 }
 
 // endedText says that the command of a lease has ended, and which processes keep the lease; "" while the command

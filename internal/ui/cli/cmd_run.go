@@ -189,7 +189,7 @@ type started struct {
 }
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *run.Oversight, care *job.Care) error {
-	if run.InContainer(spec.Command) && (care != nil || watch != nil) {
+	if run.InContainer(spec.Command) && (care != nil || watch != nil) && p.filling.ruled == "" { // a rule has its own refusal
 		return exit.Usagef("cannot use --timeout, --retry, --log, --drift or --verify with a container: they watch over a process of this machine, and the engine watches over its containers; leave them out")
 	}
 	if care != nil && care.Log != "" {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -65,15 +63,8 @@ func (p *Program) readStatus(ctx context.Context, only []string) (status.Report,
 	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
 		s.Inside(lease)
 	}
-	if slices.ContainsFunc(s.Devices, hasService) {
-		s.Unhealthy(services.Unhealthy(p.Host))
-	}
+	s.Unhealthy(services.Unhealthy(p.Host))
 	return s, err
-}
-
-// hasService reports whether a lease of a device is a service's, by its name PROJECT/SERVICE.
-func hasService(d status.Device) bool {
-	return slices.ContainsFunc(d.Leases, func(l status.Lease) bool { return strings.Contains(l.Command, "/") })
 }
 
 // keyboard reads keys as they are pressed. It restores the terminal however the program ends.

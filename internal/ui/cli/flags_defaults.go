@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 )
 
@@ -53,7 +54,7 @@ func (p *Program) fill(cmd *cobra.Command) error {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
 		}
-		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, shortTime(r.Time))
+		p.filling.ruled = fmt.Sprintf("policy: %s ends it after %s", r, pick.DurationText(r.Time))
 	}
 	return err
 }
@@ -135,18 +136,6 @@ func (p *Program) sayRule(dry bool) {
 	if p.filling.ruled != "" && !dry {
 		p.Host.Say(p.filling.ruled)
 	}
-}
-
-// shortTime formats a time without zero units: 24h, 1h30m.
-func shortTime(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // warnConfig reports a bad configuration file in commands that only read.

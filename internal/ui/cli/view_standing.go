@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/status"
 )
 
@@ -80,11 +81,7 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 		text += h.Command + " of " + h.User
 	}
 	if h.PID > 0 && brevity < 1 {
-		in := ""
-		if h.Apart {
-			in = " in its container"
-		}
-		text += fmt.Sprintf(" (PID %d%s)", h.PID, in)
+		text += " (" + pick.PIDText(h.PID, h.Apart) + ")"
 	}
 	switch {
 	case !h.Awaited.IsZero():

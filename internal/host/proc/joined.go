@@ -1,4 +1,4 @@
-package port
+package proc
 
 import (
 	"fmt"
@@ -17,21 +17,21 @@ const (
 )
 
 // Joined reports which groups of processes have a TCP connection from or to a port of this machine, and which group
-// listens on it: -1 if none does. proc is the folder of the proc file system.
-func Joined(proc string, number int, groups [][]int) (joined []bool, host int) {
+// listens on it: -1 if none does.
+func (f FS) Joined(number int, groups [][]int) (joined []bool, host int) {
 	joined, host = make([]bool, len(groups)), -1
 	sockets := map[string]string{} // inode to state
 	for _, table := range []string{"tcp", "tcp6"} {
-		text, _ := os.ReadFile(filepath.Join(proc, "self/net", table))
+		text, _ := os.ReadFile(filepath.Join(f.root, "self/net", table))
 		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 9 && (hasPort(f[1], number) || hasPort(f[2], number)) {
-				sockets[f[9]] = f[3]
+			if w := strings.Fields(line); len(w) > 9 && (hasPort(w[1], number) || hasPort(w[2], number)) {
+				sockets[w[9]] = w[3]
 			}
 		}
 	}
 	for i, pids := range groups {
 		for _, pid := range pids {
-			for _, inode := range socketsOf(proc, pid) {
+			for _, inode := range f.socketsOf(pid) {
 				switch sockets[inode] {
 				case established:
 					joined[i] = true
@@ -51,8 +51,8 @@ func hasPort(address string, number int) bool {
 	return err == nil && int(n) == number
 }
 
-func socketsOf(proc string, pid int) (inodes []string) {
-	links, _ := filepath.Glob(filepath.Join(proc, strconv.Itoa(pid), "fd", "*"))
+func (f FS) socketsOf(pid int) (inodes []string) {
+	links, _ := filepath.Glob(filepath.Join(f.root, strconv.Itoa(pid), "fd", "*"))
 	for _, link := range links {
 		target, _ := os.Readlink(link)
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
@@ -62,25 +62,25 @@ func socketsOf(proc string, pid int) (inodes []string) {
 	return inodes
 }
 
-// most is how much of the end of a file is read for its last line.
-const most = 4096
+// lastPart is how much of the end of a file is read for its last line, in bytes.
+const lastPart = 4096
 
 // LastLine returns the last line that a group of processes wrote to a file as output or error, if no process of others
 // writes to the same file; "" if there is none.
-func LastLine(proc string, pids, others []int) string {
+func (f FS) LastLine(pids, others []int) string {
 	shared := map[string]bool{}
 	for _, pid := range others {
 		for _, fd := range []int{1, 2} {
-			shared[fileOf(proc, pid, fd)] = true
+			shared[f.fileOf(pid, fd)] = true
 		}
 	}
 	line, newest := "", int64(0)
 	for _, pid := range pids {
 		for _, fd := range []int{1, 2} {
-			if key := fileOf(proc, pid, fd); key == "" || shared[key] {
+			if key := f.fileOf(pid, fd); key == "" || shared[key] {
 				continue
 			}
-			if text, at := endOf(filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); text != "" && at > newest {
+			if text, at := endOf(filepath.Join(f.root, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); text != "" && at > newest {
 				line, newest = text, at
 			}
 		}
@@ -89,9 +89,9 @@ func LastLine(proc string, pids, others []int) string {
 }
 
 // fileOf identifies the plain file that a descriptor refers to; "" another kind.
-func fileOf(proc string, pid, fd int) string {
+func (f FS) fileOf(pid, fd int) string {
 	var st unix.Stat_t
-	err := unix.Stat(filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd)), &st)
+	err := unix.Stat(filepath.Join(f.root, strconv.Itoa(pid), "fd", strconv.Itoa(fd)), &st)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ""
 	}
@@ -109,7 +109,7 @@ func endOf(path string) (line string, changed int64) {
 	if err != nil {
 		return "", 0
 	}
-	text := make([]byte, min(info.Size(), most))
+	text := make([]byte, min(info.Size(), lastPart))
 	n, _ := file.ReadAt(text, info.Size()-int64(len(text)))
 	lines := strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := len(lines) - 1; i >= 0; i-- {

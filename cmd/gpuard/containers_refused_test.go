@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// scriptedPodman is a rack with a program podman that answers as the script says.
+func scriptedPodman(t *testing.T, script string) *rack {
+	t.Helper()
+	r := newRack(t, a100s(2)...)
+	bin := t.TempDir()
+	writeFile(t, filepath.Join(bin, "podman"), "#!/bin/sh\n"+script, 0o755)
+	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
+	return r
+}
+
+// TestContainerRefused: what gpuard cannot keep for a container is said in one line before anything is leased.
+func TestContainerRefused(t *testing.T) {
+	t.Parallel()
+	config := t.TempDir()
+	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), fmt.Sprintf("rules:\n- users: [%d]\n  time: 24h\n", os.Geteuid()), 0)
+	const ruled = "cannot start a container on a GPU: the rule at "
+	for name, c := range map[string]struct {
+		env, want string
+		args      []string
+	}{
+		"a share":               {want: "cannot give a share of a GPU to a container", args: []string{"podman", "--share", "8G", "--", "run", "image"}},
+		"a share, by run":       {want: "cannot give a share of a GPU to a container", args: []string{"run", "--share", "8G", "--", "podman", "run", "image"}},
+		"a time":                {want: "cannot use --timeout, --retry, --log, --drift or --verify with a container", args: []string{"run", "--timeout", "1h", "--", "podman", "run", "image"}},
+		"a rule of time":        {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},
+		"a rule, by run":        {want: ruled, env: config, args: []string{"run", "--", "podman", "run", "image"}},
+		"a rule, in a dry run":  {want: ruled, env: config, args: []string{"podman", "--dry-run", "--", "run", "image"}},
+		"a rule, in a dry run2": {want: ruled, env: config, args: []string{"run", "--dry-run", "--", "podman", "run", "image"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedPodman(t, "exit 0")
+			cmd := r.cmd(c.args...)
+			if c.env != "" {
+				cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+c.env)
+			}
+			got := run(t, cmd)
+			same(t, "exit", got.code, 125)
+			contains(t, got.err, c.want)
+			locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
+			same(t, "leases", len(locks), 0)
+		})
+	}
+}
