@@ -7,10 +7,11 @@ LINT     := .cache/bin/golangci-lint
 LINT_VERSION := v2.15.0
 NFPM     := .cache/bin/nfpm
 NFPM_VERSION := v2.45.2
+COMPOSE_VERSION := v2.32.4
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build test race lint vet fuzz bench shape docs check soak gpu-check release clean
+.PHONY: all build test race lint vet fuzz bench shape docs check soak gpu-check release compose clean
 
 all: build test
 
@@ -79,6 +80,13 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 # With exactly the Go of go.mod, which is downloaded where another is installed: another one makes other bytes.
 release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 and arm64, in dist/release
 	GOTOOLCHAIN=go$$($(GO) list -m -f '{{.GoVersion}}') $(GO) run -trimpath ./cmd/release -version "$(VERSION)" -nfpm $(NFPM)
+
+compose: .cache/bin/docker-compose-$(COMPOSE_VERSION) ## root: the plugin of docker for the tests of projects
+	install -D $< /usr/local/lib/docker/cli-plugins/docker-compose
+
+.cache/bin/docker-compose-$(COMPOSE_VERSION):
+	GOBIN=$(CURDIR)/.cache/bin $(GO) install github.com/docker/compose/v2/cmd@$(COMPOSE_VERSION)
+	mv .cache/bin/cmd $@
 
 $(NFPM): .cache/bin/nfpm-$(NFPM_VERSION)
 	ln -sf nfpm-$(NFPM_VERSION) $@

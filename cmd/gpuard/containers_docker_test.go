@@ -109,6 +109,7 @@ func TestDocker(t *testing.T) {
 	d.requests()
 	d.restarts()
 	d.refusals()
+	d.compose()
 }
 
 // requests checks what the engine understood.

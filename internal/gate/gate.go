@@ -58,6 +58,7 @@ func probes() []probe {
 		{"parallel", program("parallel"), installed},
 		{"podman", program("podman", "runc"), installed},
 		{"docker", program("docker", "dockerd"), installed},
+		{"compose", compose, installed},
 		{"tsp", program("tsp"), installed},
 		{"dash", program("dash"), installed},
 		{"fish", program("fish"), installed},
@@ -181,6 +182,14 @@ func torch() error { return exec.Command("/usr/bin/python3", "-c", "import torch
 // jupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
 func jupyter() error {
 	return exec.Command("/usr/bin/python3", "-c", "import jupyter_client, ipykernel").Run()
+}
+
+// compose is the plugin that docker compose is.
+func compose() error {
+	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
+		return fmt.Errorf("docker compose version: %w; make compose installs it", err)
+	}
+	return nil
 }
 
 // nfpm is what make release makes packages with, at the place where make installs it.

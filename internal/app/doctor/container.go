@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gpuard/internal/app/engine"
@@ -29,6 +31,12 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	c.Toolkit = c.Hook || is("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-ctk")
 	c.Docker = is("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/usr/sbin/dockerd")
 	c.Podman = is("/usr/bin/podman", "/usr/local/bin/podman")
+	if c.Docker {
+		c.DockerSocket, c.DockerDenied = dockerSocket(host)
+	}
+	if c.Podman && os.Getuid() != 0 {
+		c.PodmanLacks = podmanLacks(host)
+	}
 	c.ToolkitVersion = toolkitVersion(host)
 	settings(host, &c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.Runtime)
 	settings(host, &c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.Docker)
@@ -44,6 +52,40 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	c.Specs, wrong = engine.Specs(host)
 	c.Problems = append(c.Problems, wrong...)
 	return hostinfo.Read(c)
+}
+
+// dockerSocket is the socket of Docker's daemon, also of one that this user runs, and whether the user may not open it.
+func dockerSocket(host *machine.Host) (path string, denied bool) {
+	own, _ := host.Env.Lookup("XDG_RUNTIME_DIR")
+	for _, path := range []string{filepath.Join(own, "docker.sock"), "/run/docker.sock", "/var/run/docker.sock"} {
+		if info, err := os.Stat(host.Below(path)); err == nil && info.Mode()&os.ModeSocket != 0 {
+			return path, !files.Writable(host.Below(path))
+		}
+	}
+	return "", false
+}
+
+// podmanLacks says what Podman needs for a user who is not root and does not find; "" nothing.
+func podmanLacks(host *machine.Host) string {
+	for _, program := range []string{"newuidmap", "newgidmap"} {
+		if !files.Is(host.Below("/usr/bin/" + program)) {
+			return "the program " + program + " is not"
+		}
+	}
+	for _, path := range []string{"/etc/subuid", "/etc/subgid"} {
+		text, err := files.Read(host.Below(path))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return ""
+		}
+		id, name := strconv.Itoa(os.Getuid()), host.Names(uint32(os.Getuid())) //nolint:gosec // an id
+		if !slices.ContainsFunc(strings.Split(string(text.Content), "\n"), func(line string) bool {
+			owner, _, _ := strings.Cut(line, ":")
+			return owner == id || owner == name
+		}) {
+			return "you have no range of IDs in " + path
+		}
+	}
+	return ""
 }
 
 // settings reads one file of settings into c; that there is none is no problem.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -71,6 +72,38 @@ func TestSiteContainers(t *testing.T) {
 	}
 	if broken.Path != "/var/run/cdi/broken.yaml" || broken.Folder != 1 || broken.Problem == "" || other.Kind != "amd.com/gpu" {
 		t.Errorf("%+v, %+v", broken, other)
+	}
+}
+
+// TestSiteEngines: who may use which engine, from files alone.
+func TestSiteEngines(t *testing.T) {
+	root := planted(t, map[string]string{"usr/bin/dockerd": "", "usr/bin/podman": "", "run/user/": "", "etc/subuid": "ann:100000:65536\n", "usr/bin/newuidmap": "", "usr/bin/newgidmap": ""})
+	host := &machine.Host{Root: root, Proc: proc.New("/proc")}
+	if c := siteContainers(t.Context(), host).Found; c.DockerSocket != "" || c.DockerDenied {
+		t.Errorf("without a socket: %+v", c)
+	}
+	l, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // the end of the test
+	if c := siteContainers(t.Context(), host).Found; c.DockerSocket != "/run/docker.sock" || c.DockerDenied {
+		t.Errorf("with a socket: %+v", c)
+	}
+	if got := podmanLacks(host); got != "you have no range of IDs in /etc/subuid" {
+		t.Errorf("without a range: %q", got)
+	}
+	ranges := fmt.Sprintf("ann:100000:65536\n%d:200000:65536\n", os.Getuid())
+	for _, name := range []string{"subuid", "subgid"} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(ranges), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := podmanLacks(host); got != "" {
+		t.Errorf("with ranges: %q", got)
+	}
+	if err := os.Remove(filepath.Join(root, "usr/bin/newgidmap")); err != nil || podmanLacks(host) != "the program newgidmap is not" {
+		t.Errorf("without newgidmap: %v, %q", err, podmanLacks(host))
 	}
 }
 

@@ -38,10 +38,8 @@ func Of(host *machine.Host, c container.Call) (Engine, error) {
 		return Engine{}, err
 	}
 	prefix := append([]string{path}, c.Before[1:]...)
-	for _, word := range strings.Fields(c.Verb) { // the verb is the last word of Before
-		if n := len(prefix) - 1; prefix[n] == word {
-			prefix = prefix[:n]
-		}
+	if n := len(prefix) - 1; c.Verb != "" { // the last word of Before
+		prefix = prefix[:n-len(c.Compose)]
 	}
 	if n := len(prefix) - 1; n > 0 && prefix[n] == "container" {
 		prefix = prefix[:n]
@@ -235,9 +233,9 @@ const (
 	DevicesLabel = "gpuard.devices" // UUIDs, with commas
 )
 
-// WithLabel describes the containers of a lease.
-func (e Engine) WithLabel(ctx context.Context, lease string) ([]Container, error) {
-	text, err := e.ask(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+LeaseLabel+"="+lease)
+// WithLabel describes the containers that have a label of this value.
+func (e Engine) WithLabel(ctx context.Context, label, value string) ([]Container, error) {
+	text, err := e.ask(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label+"="+value)
 	if err != nil {
 		return nil, err
 	}

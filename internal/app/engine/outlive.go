@@ -81,5 +81,5 @@ func (w Watch) containers(ctx context.Context) ([]Container, error) {
 	if len(w.Names) > 0 {
 		return w.Inspect(ctx, w.Names...)
 	}
-	return w.WithLabel(ctx, w.Lease)
+	return w.WithLabel(ctx, LeaseLabel, w.Lease)
 }

@@ -22,11 +22,12 @@ import (
 // contained is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
 // container and not as long as the engine's command.
 type contained struct {
-	call   container.Call
-	engine engine.Engine
-	facts  container.Facts
-	names  []string // of a start: ids of the containers
-	notes  []string // for the plan
+	call     container.Call
+	engine   engine.Engine
+	facts    container.Facts
+	names    []string            // of a start: ids of the containers
+	notes    []string            // for the plan
+	services []container.Service // of a compose: those with GPUs
 }
 
 // InContainer reports whether a command is the command line of a container engine that starts a process in a container.
@@ -35,7 +36,7 @@ func InContainer(command []string) bool {
 		return false
 	}
 	c, err := container.Read(command)
-	return err != nil || c.Verb != "" && !strings.HasPrefix(c.Verb, "compose ")
+	return err != nil || c.Verb != ""
 }
 
 // readContainer asks the engine what is needed before a lease is taken. It returns the request: the devices of a start
@@ -45,7 +46,7 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if err != nil {
 		return nil, spec, exit.Usagef("cannot read the command line of %s: %v; see: %s %s --help", spec.Command[0], err, spec.Command[0], cmp.Or(call.Verb, "run"))
 	}
-	if call.Verb == "exec" || call.Verb == "restart" || call.Has("--help") {
+	if verb := strings.TrimPrefix(call.Verb, "compose "); verb == "exec" || verb == "restart" || call.Has("--help") {
 		return nil, spec, nil
 	}
 	if err := refuseInContainer(host, spec); err != nil {
@@ -55,11 +56,14 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if c.engine, err = engine.Of(host, call); err != nil {
 		return nil, spec, err
 	}
-	if spec.Name == "" {
+	if spec.Name == "" && call.Compose == nil {
 		spec.Name = call.Name()
 	}
-	if call.Verb == "start" {
+	switch {
+	case call.Verb == "start":
 		return c.started(ctx, spec)
+	case call.Compose != nil:
+		return c.composed(ctx, host, spec)
 	}
 	if err := call.Check(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
@@ -179,6 +183,9 @@ func (l *Launch) contain() error {
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}
 		}
+		if c.services != nil {
+			return l.compose(form)
+		}
 		if err := c.reachable(form); err != nil {
 			return err
 		}
@@ -195,13 +202,18 @@ func (l *Launch) contain() error {
 		}
 		l.argv, l.Plan.Notes = argv, append(l.Plan.Notes, notes...)
 	}
-	// Numbers of this machine mean nothing in the container, and podman --env-host passes on what is set here.
+	l.env = l.withoutNumbers()
+	return nil
+}
+
+// withoutNumbers is the environment of the engine's command: numbers of this machine mean nothing in the container, and
+// podman --env-host passes on what is set here.
+func (l *Launch) withoutNumbers() visible.Env {
 	var vars []visible.Var
-	for _, v := range visible.ForJob(l.host.Env, "", plan, job.UUIDs, gpu.Machine{}) {
+	for _, v := range visible.ForJob(l.host.Env, "", l.Plan, job.UUIDs, gpu.Machine{}) {
 		vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 	}
-	l.env = l.host.Unmasked().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
-	return nil
+	return l.host.Unmasked().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
 }
 
 // reachable is an error where a device file is missing that the engine is about to be given.

@@ -19,7 +19,7 @@ const (
 
 // containerChecks check how containers of this machine get GPUs and, inside a container, what it was given.
 func containerChecks() []Check {
-	return []Check{containerGiven(), containerTakesAll(), cdiSpecs(), cdiDriver(), dockerCgroup()}
+	return []Check{containerEngine(), containerGiven(), containerTakesAll(), cdiSpecs(), cdiDriver(), dockerCgroup()}
 }
 
 // outside runs a check of the host's container settings. Inside a container they cannot be read.

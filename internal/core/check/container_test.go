@@ -88,7 +88,21 @@ func containerSightings() []sighting {
 	fits := spec("/etc/cdi/nvidia.yaml", "550.54.14", "0", "1", first, second, "all")
 	wsl := driven(two, "550.54.14")
 	wsl.Driver.Found.WSL = true
+	usable, podman := toolkitHere(), hostinfo.Containers{Podman: true, PodmanLacks: "you have no range of IDs in /etc/subuid"}
+	usable.DockerSocket = "/run/docker.sock"
+	denied, bare := usable, usable
+	denied.DockerDenied, bare.Toolkit = true, false
+	byFile := bare
+	byFile.Specs = []hostinfo.CDISpec{fits}
 	return []sighting{
+		{"container-engine", "ready", engines(two, usable), OK},
+		{"container-engine", "no engine", engines(two, hostinfo.Containers{}), OK},
+		{"container-engine", "no daemon", engines(two, toolkitHere()), Info},
+		{"container-engine", "no right", engines(two, denied), Info},
+		{"container-engine", "no ranges", engines(two, podman), Info},
+		{"container-engine", "no toolkit", engines(two, bare), Info},
+		{"container-engine", "a CDI file in its place", engines(two, byFile), OK},
+		{"container-engine", "inside", within(two, "docker", hostinfo.Driver{}), OK},
 		{"container-takes-all", "the default, for every container", engines(two, defaultRuntime(toolkitHere())), Warning},
 		{"container-takes-all", "one GPU", engines(with(nil, a100), defaultRuntime(toolkitHere())), Info},
 		{"container-takes-all", "closed", engines(two, closed), OK},

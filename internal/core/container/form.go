@@ -26,6 +26,8 @@ type Form struct {
 	Kind  string // "cdi", "request" (docker --gpus), "nodes" (device files) or "none" (no device)
 	Words []string
 	Notes []string // what the person should know
+	ids   []string // the devices as CDI or a request names them
+	uuids []string // of the devices
 	nodes []string // device files that are the lease's
 	count int      // of devices
 	any   bool     // the lease's device files are not known yet
@@ -40,22 +42,19 @@ func Choose(f Facts, devices []gpu.Device) (Form, error) {
 	nvidia := !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
 	for _, d := range devices {
 		form.nodes = append(form.nodes, filesOf(d)...)
+		form.uuids = append(form.uuids, string(d.UUID))
 	}
 	switch {
 	case len(devices) == 0:
 		form.Kind = "none"
 	case f.CDI && listed:
-		form.Kind = "cdi"
+		form.Kind, form.ids = "cdi", names
 		for _, name := range names {
 			form.Words = append(form.Words, "--device", name)
 		}
 	case f.Engine == "docker" && f.Toolkit && nvidia:
-		var ids []string
-		for _, d := range devices {
-			ids = append(ids, string(d.UUID))
-		}
-		form.Kind = "request"
-		form.Words = []string{"--gpus", `"device=` + strings.Join(ids, ",") + `"`} // docker reads the value as CSV: the quotes belong to it
+		form.Kind, form.ids = "request", form.uuids
+		form.Words = []string{"--gpus", `"device=` + strings.Join(form.uuids, ",") + `"`} // docker reads the value as CSV: the quotes belong to it
 	default:
 		form.Kind = "nodes"
 		if err := form.addNodes(f, devices); err != nil {

@@ -17,13 +17,14 @@ import (
 
 // Call is the command line of an engine.
 type Call struct {
-	Engine string   // "docker", "podman"
-	Verb   string   // "run", "create", "start", "exec", "restart", "compose up"; "" any other command
-	Before []string // words up to and with the verb
+	Engine  string   // "docker", "podman"
+	Verb    string   // "run", "create", "start", "exec", "restart", "compose up"; "" any other command
+	Before  []string // words up to and with the verb
+	Compose []string // of Before, compose with its options
 
 	after   []string // all words after the verb
 	options []option // of run and create, in order
-	inside  []string // the image and what follows; of start the containers
+	inside  []string // the image and what follows; of start the containers, of compose the services
 }
 
 // option is one option as it was typed.
@@ -39,11 +40,12 @@ type option struct {
 // docker/cli: docs/reference/commandline/container_run.md; containers/podman: docs/source/markdown/podman-run.1.md.in
 func Plain(name string) bool {
 	return slices.Contains(strings.Fields("--detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --privileged --publish-all --quiet "+
-		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all"), name)
+		"--read-only --rm --sig-proxy --tty --use-api-socket --env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --rootfs --tls-verify --unsetenv-all "+
+		"--build --no-TTY --no-deps --quiet-build --quiet-pull --remove-orphans --service-ports --use-aliases"), name) // the last are of compose run, name)
 }
 
 // PlainLetters are the short forms of options without a value, in one word with others: -it.
-const PlainLetters = "ditPq"
+const PlainLetters = "ditPqT"
 
 // GlobalValues are the options before a verb that take a value.
 func GlobalValues() []string {
@@ -90,14 +92,16 @@ func Read(argv []string) (Call, error) {
 		sub := skip(argv, at+1, ComposeValues())
 		if sub < len(argv) && slices.Contains(append(Verbs(), "up"), argv[sub]) {
 			c.Verb = "compose " + argv[sub]
-			c.Before, c.after = argv[:sub+1], argv[sub+1:]
+			c.Before, c.Compose, c.after = argv[:sub+1], argv[at:sub], argv[sub+1:]
 		}
 	case slices.Contains(Verbs(), verb):
 		c.Verb = verb
 	}
 	switch c.Verb {
-	case "run", "create":
+	case "run", "create", "compose run":
 		return c, c.readOptions()
+	case "compose up":
+		c.readUp()
 	case "start":
 		valued := strings.Fields("--checkpoint --checkpoint-dir --detach-keys --filter -f")
 		for at := skip(c.after, 0, valued); at < len(c.after); at = skip(c.after, at+1, valued) {
@@ -105,6 +109,25 @@ func Read(argv []string) (Call, error) {
 		}
 	}
 	return c, nil
+}
+
+// readUp reads the options and the services of a compose up.
+func (c *Call) readUp() {
+	valued := strings.Fields("--attach --exit-code-from --no-attach --pull --scale -t --timeout --wait-timeout")
+	for words := c.after; len(words) > 0; {
+		name, value, given := strings.Cut(words[0], "=")
+		n := 1
+		switch {
+		case !strings.HasPrefix(name, "-"):
+			c.inside = append(c.inside, name)
+		case !given && slices.Contains(valued, name) && len(words) > 1:
+			n, value = 2, words[1]
+			fallthrough
+		default:
+			c.options = append(c.options, option{name: name, value: value, words: words[:n]})
+		}
+		words = words[n:]
+	}
 }
 
 // skip returns the position of the first word from at on that is no option.
@@ -150,7 +173,7 @@ func (c *Call) readOptions() error {
 		if slices.ContainsFunc(c.options, func(o option) bool { return o.name == "--help" }) {
 			return nil
 		}
-		return fmt.Errorf("there is no image")
+		return fmt.Errorf("there is no %s", map[bool]string{true: "service", false: "image"}[c.Compose != nil])
 	}
 	return nil
 }

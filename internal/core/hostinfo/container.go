@@ -14,6 +14,9 @@ type Containers struct {
 	Specs               []CDISpec
 	HookFile            string   // an OCI hook file, another way than CDI for Podman to give GPUs; "" none
 	Docker, Podman      bool     // their programs are installed
+	DockerSocket        string   // of the daemon; "" none is there
+	DockerDenied        bool     // this user may not open it
+	PodmanLacks         string   // what this user has not that Podman needs: "you have no range of user IDs in /etc/subuid"; "" nothing
 	DockerConfig        string   // path of daemon.json; "" when there is none
 	DefaultRuntime      string   // "nvidia" when every container gets it
 	CDIOff              bool     // Docker's configuration disables CDI

@@ -10,7 +10,7 @@ import (
 )
 
 func commandRules() []Rule {
-	return append([]Rule{gpusQuotes(), gpusZero(), gpusBesideMask(), hostIndexInside(), maskOutside(), nvidiaOutside(), cudaForContainer()}, launchRules()...)
+	return append([]Rule{beyondLease(), gpusQuotes(), gpusZero(), gpusBesideMask(), hostIndexInside(), maskOutside(), nvidiaOutside(), cudaForContainer()}, launchRules()...)
 }
 
 // eachContainer calls look for every command that starts a container.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // limit is the largest file that is read, in bytes.
@@ -101,6 +103,9 @@ func Is(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// Writable reports whether the caller may write to a file, or connect to a socket.
+func Writable(path string) bool { return unix.Access(path, unix.W_OK) == nil }
 
 // kind is what a file is that is no plain one.
 func kind(mode fs.FileMode) string {

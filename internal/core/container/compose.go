@@ -1,0 +1,355 @@
+package container
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Project is what docker compose config --no-interpolate --format json says of a project.
+type Project struct {
+	Name     string
+	Services []Service // by name
+}
+
+// Service is one service of a project, as far as GPUs are concerned.
+type Service struct {
+	Name  string
+	GPUs  int  // how many it asks for; 0: none
+	All   bool // it asks for all of them, and GPUs is 1
+	Ours  bool // its GPUs come from gpuard, by the file that gpuard setup docker writes
+	needs []string
+	reset []string // keys that choose GPUs in another way: "gpus", "runtime"
+	files []string // its devices that are no GPUs
+	named bool     // some of its devices are GPUs
+	wrong string   // why it cannot be kept to the GPUs of a lease; "" it can
+}
+
+// composed is the part of a service that is read. Compose leaves some values as they were typed, so these may have
+// several types.
+type composed struct {
+	DependsOn   any `json:"depends_on"`
+	GPUs        any
+	Runtime     string
+	Devices     []any
+	Environment any
+	Volumes     []any
+	Privileged  any
+	Scale       any
+	Deploy      struct {
+		Replicas  any
+		Resources struct {
+			Reservations struct{ Devices []any }
+		}
+	}
+}
+
+// ReadProject reads that answer.
+func ReadProject(text []byte) (Project, error) {
+	var all struct {
+		Name     string
+		Services map[string]composed
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
+		return Project{}, err
+	}
+	p := Project{Name: all.Name}
+	variables := map[string]string{}
+	for name, c := range all.Services {
+		s := c.read(name)
+		if other, taken := variables[s.variable("")]; taken && s.GPUs > 0 {
+			return p, fmt.Errorf("the services %s and %s cannot be told apart by a variable: rename one", min(name, other), max(name, other))
+		}
+		variables[s.variable("")] = name
+		p.Services = append(p.Services, s)
+	}
+	slices.SortFunc(p.Services, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+	return p, nil
+}
+
+func (c composed) read(name string) Service {
+	s := Service{Name: name, needs: keys(c.DependsOn)}
+	env := assignments(c.Environment)
+	wishes := append([]any{}, c.Deploy.Resources.Reservations.Devices...)
+	if c.GPUs != nil {
+		s.reset = append(s.reset, "gpus")
+		if list, ok := c.GPUs.([]any); ok {
+			wishes = append(wishes, list...)
+		} else {
+			wishes = append(wishes, map[string]any{"count": "all"})
+		}
+	}
+	for _, w := range wishes {
+		s.wish(w)
+	}
+	for _, d := range c.Devices {
+		file, _, _ := strings.Cut(source1(d), ":")
+		if kind, _, _ := strings.Cut(file, "="); slices.Contains([]string{"nvidia.com/gpu", "amd.com/gpu"}, kind) || opens(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") {
+			s.named = true
+			if strings.HasSuffix(file, "=all") {
+				s.All = true
+			} else if file != "/dev/kfd" && (strings.Contains(file, "=") || opens(file)) {
+				s.GPUs++
+			}
+			continue
+		}
+		s.files = append(s.files, deviceText(d))
+	}
+	if c.Runtime == "nvidia" {
+		s.reset = append(s.reset, "runtime")
+		if list := env["NVIDIA_VISIBLE_DEVICES"]; s.GPUs == 0 && !s.All && list != "void" && list != "none" {
+			s.All = list == "all" || list == ""
+			s.GPUs = strings.Count(list, ",") + 1
+		}
+	}
+	if s.All {
+		s.GPUs = 1
+	}
+	s.judge(c, env)
+	return s
+}
+
+// wish counts one entry of deploy.resources.reservations.devices or of gpus.
+func (s *Service) wish(entry any) {
+	e, _ := entry.(map[string]any)
+	driver, _ := e["driver"].(string)
+	capable, _ := e["capabilities"].([]any)
+	if len(capable) > 0 && !slices.Contains(capable, any("gpu")) && !slices.Contains(capable, any("nvidia")) && driver != "nvidia" && driver != "cdi" {
+		return // a device of another kind
+	}
+	ids, _ := e["device_ids"].([]any)
+	s.Ours = s.Ours || strings.HasPrefix(driver, "${"+driverVariable)
+	n, err := strconv.Atoi(fmt.Sprint(e["count"]))
+	switch {
+	case len(ids) > 0:
+		s.GPUs += len(ids)
+	case err == nil && n >= 0:
+		s.GPUs += n
+	default:
+		s.All = true
+	}
+}
+
+// judge sets why a service with GPUs cannot be kept to those of a lease.
+func (s *Service) judge(c composed, env map[string]string) {
+	if s.GPUs == 0 {
+		return
+	}
+	if s.GPUs > 1024 {
+		s.wrong = fmt.Sprintf("it asks for %d GPUs", s.GPUs)
+	}
+	if fmt.Sprint(c.Privileged) == "true" {
+		s.wrong = "privileged: true opens every device of the machine"
+	}
+	for _, v := range c.Volumes {
+		if file, _, _ := strings.Cut(source1(v), ":"); opens(file) || file == "/dev/kfd" {
+			s.wrong = file + " among its volumes shows the container devices that are not of the lease"
+		}
+	}
+	for _, many := range []any{c.Scale, c.Deploy.Replicas} {
+		if n, err := strconv.Atoi(fmt.Sprint(many)); err == nil && n > 1 {
+			s.wrong = fmt.Sprintf("%d containers of it would share the same GPUs: write a service for each", n)
+		}
+	}
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
+		if value, set := env[name]; set {
+			if why := (Form{count: s.GPUs}).env(name + "=" + value); why != "" {
+				s.wrong = fmt.Sprintf("it sets %s=%s: %s", name, value, why)
+			}
+		}
+	}
+}
+
+// source1 is the path of the machine in an entry of devices or volumes.
+func source1(entry any) string {
+	if e, ok := entry.(map[string]any); ok {
+		text, _ := e["source"].(string)
+		return text
+	}
+	text, _ := entry.(string)
+	return text
+}
+
+func deviceText(entry any) string {
+	e, ok := entry.(map[string]any)
+	if !ok {
+		return source1(entry)
+	}
+	text := source1(entry)
+	for _, key := range []string{"target", "permissions"} {
+		if part, _ := e[key].(string); part != "" {
+			text += ":" + part
+		}
+	}
+	return text
+}
+
+// keys are those of a mapping, or the entries of a list.
+func keys(v any) (names []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			names = append(names, name)
+		}
+	case []any:
+		for _, name := range v {
+			names = append(names, fmt.Sprint(name))
+		}
+	}
+	return names
+}
+
+// assignments reads an environment in both of its forms.
+func assignments(v any) map[string]string {
+	env := map[string]string{}
+	if table, ok := v.(map[string]any); ok {
+		for name, value := range table {
+			if env[name] = ""; value != nil {
+				env[name] = fmt.Sprint(value)
+			}
+		}
+		return env
+	}
+	for _, pair := range keys(v) {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// Variables of a project.
+const (
+	driverVariable = "GPUARD_COMPOSE_DRIVER"
+	leaseVariable  = "GPUARD_COMPOSE_LEASE"
+)
+
+// variable is the name of a variable of a service: GPUARD_MY_WEB_1.
+func (s Service) variable(what string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return unicode.ToUpper(r)
+		}
+		return '_'
+	}, s.Name)
+	return "GPUARD_" + name + "_" + what
+}
+
+// Override is the text of a file that, read after the project's own, gives each service the GPUs that variables name.
+// Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
+func (p Project) Override(command string) (string, error) {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
+	for _, s := range p.Services {
+		if s.wrong != "" {
+			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, s.wrong)
+		}
+		fmt.Fprintf(b, "  %q:\n", s.Name)
+		if s.GPUs == 0 { // an image may ask for all GPUs, where NVIDIA's runtime is the default
+			b.WriteString("    environment:\n      NVIDIA_VISIBLE_DEVICES: void\n")
+			continue
+		}
+		for _, key := range s.reset {
+			fmt.Fprintf(b, "    %s: !reset null\n", key)
+		}
+		if s.named {
+			var files []string
+			for _, file := range s.files {
+				files = append(files, strconv.Quote(file))
+			}
+			fmt.Fprintf(b, "    devices: !override [%s]\n", strings.Join(files, ", "))
+		}
+		var ids []string
+		for i := range s.GPUs {
+			ids = append(ids, fmt.Sprintf("%q", "${"+s.variable(strconv.Itoa(i+1))+":-none-"+strconv.Itoa(i+1)+"}"))
+		}
+		fmt.Fprintf(b, "    deploy:\n      resources:\n        reservations:\n          devices: !override\n            - driver: %q\n              device_ids: [%s]\n              capabilities: [gpu]\n",
+			"${"+driverVariable+":-start it by: "+command+"}", strings.Join(ids, ", "))
+		fmt.Fprintf(b, "    environment:\n      NVIDIA_VISIBLE_DEVICES: \"${%s:-void}\"\n", s.variable("VISIBLE"))
+		fmt.Fprintf(b, "    labels:\n      gpuard.lease: \"${%s:-}\"\n      gpuard.devices: \"${%s:-}\"\n", leaseVariable, s.variable("DEVICES"))
+	}
+	return b.String(), nil
+}
+
+// Starts are the services with GPUs that a compose up or run starts, by name.
+func (c Call) Starts(p Project) (list []Service, err error) {
+	names := c.inside
+	switch {
+	case c.Verb == "compose run":
+		names = names[:1]
+	case len(names) == 0:
+		for _, s := range p.Services {
+			names = append(names, s.Name)
+		}
+	}
+	todo, seen := slices.Clone(names), map[string]bool{}
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		i := slices.IndexFunc(p.Services, func(s Service) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("cannot start service %s: the project %s has none of that name, or it is in a profile that is not chosen (--profile)", name, p.Name)
+		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if s := p.Services[i]; s.GPUs > 0 {
+			list = append(list, s)
+		}
+		if !c.Has("--no-deps") {
+			todo = append(todo, p.Services[i].needs...)
+		}
+	}
+	slices.SortFunc(list, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+	return list, c.startable(list)
+}
+
+// startable is why the services cannot be started on a lease; nil they can.
+func (c Call) startable(list []Service) error {
+	for _, s := range list {
+		switch {
+		case !s.Ours:
+			return fmt.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: gpuard setup docker --compose FILE", s.Name)
+		case s.wrong != "":
+			return fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, s.wrong)
+		}
+	}
+	for _, o := range c.options {
+		if service, n, given := strings.Cut(o.value, "="); o.name == "--scale" && given && n != "0" && n != "1" && slices.ContainsFunc(list, func(s Service) bool { return s.Name == service }) {
+			return fmt.Errorf("cannot start %s containers of service %s: they would share the same GPUs; write a service for each", n, service)
+		}
+	}
+	return nil
+}
+
+// Values are the variables that give these services their GPUs: those of the form, in order.
+func Values(form Form, lease string, list []Service) (env []string, err error) {
+	driver := map[string]string{"cdi": "cdi", "request": "nvidia"}[form.Kind]
+	if driver == "" {
+		return nil, fmt.Errorf("cannot give GPUs to services of Compose: docker has neither NVIDIA's container toolkit nor CDI with a file that lists them; see: gpuard doctor --all")
+	}
+	env = append(env, driverVariable+"="+driver, leaseVariable+"="+lease)
+	ids, uuids := form.ids, form.uuids
+	for _, s := range list {
+		if len(ids) < s.GPUs {
+			return nil, fmt.Errorf("cannot give %d GPUs to service %s: the lease has fewer", s.GPUs, s.Name)
+		}
+		for i, id := range ids[:s.GPUs] {
+			env = append(env, s.variable(strconv.Itoa(i+1))+"="+id)
+		}
+		own := strings.Join(uuids[:s.GPUs], ",")
+		seen := "void"
+		if form.Kind == "request" {
+			seen = own
+		}
+		env = append(env, s.variable("VISIBLE")+"="+seen, s.variable("DEVICES")+"="+own)
+		ids, uuids = ids[s.GPUs:], uuids[s.GPUs:]
+	}
+	return env, nil
+}
