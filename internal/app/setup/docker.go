@@ -39,7 +39,7 @@ func (d Docker) Wish(ctx context.Context) (Wish, error) {
 	}
 	file := strings.TrimPrefix(key, "docker ")
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return Wish{}, exit.Usagef("cannot read %s: it is no file; name the project's file, such as compose.yaml", d.File)
+		return Wish{}, exit.Usagef("cannot set up %s: it is no file; name the project's file, such as compose.yaml", d.File)
 	}
 	project, err := d.project(ctx, file)
 	if err != nil {

@@ -229,7 +229,7 @@ const (
 	leaseVariable  = "GPUARD_COMPOSE_LEASE"
 )
 
-// variable is the name of a variable of a service: GPUARD_MY_WEB_1.
+// variable is the name of a variable of a service: GPUARD_, the name of service my-web as MY_WEB_, and 1 for its first GPU.
 func (s Service) variable(what string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
