@@ -22,6 +22,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
 	apprun "gpuard/internal/app/run"
+	"gpuard/internal/app/runs"
 	"gpuard/internal/app/sweep"
 	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
@@ -95,8 +96,8 @@ func start(root string, times machine.Times) int {
 		Run:   "/run", Tmp: "/var/tmp",
 	}
 	switch {
-	case sweep.Running():
-		sweep.Run(context.Background(), host, os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:
+		runs.Run(context.Background(), host, os.Args[2:], sweep.Work)
 		return 0
 	case verify.Verifier(host):
 		return exitCode(verify.RunVerifier(context.Background(), host, os.Args[2:]))

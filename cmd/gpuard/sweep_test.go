@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/sweep"
 	"gpuard/internal/gate"
 )
@@ -89,7 +90,7 @@ func (f *field) results() (rows []map[string]string) {
 }
 
 func (f *field) log(i int) string {
-	text, _ := os.ReadFile(filepath.Join(f.dir, sweep.Folder(i, 100), "log"))
+	text, _ := os.ReadFile(filepath.Join(f.dir, record.Folder(i, 100), "log"))
 	return string(text)
 }
 

@@ -13,7 +13,7 @@ func (s *Sweep) discard() {
 		return
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	mine, err := s.lock.Stat()
+	mine, err := s.Lock.Stat()
 	if err != nil {
 		return
 	}

@@ -15,12 +15,12 @@ import (
 const largest = 1 << 30
 
 // Table reads the runs from a CSV file, or from standard input for "-".
-func Table(path string) (core.Grid, error) { return runs(path, "--csv", core.Table) }
+func Table(path string) (core.Grid, error) { return readRuns(path, "--csv", core.Table) }
 
 // Lines reads the runs from a file of commands, or from standard input for "-".
-func Lines(path string) (core.Grid, error) { return runs(path, "--commands", core.Lines) }
+func Lines(path string) (core.Grid, error) { return readRuns(path, "--commands", core.Lines) }
 
-func runs(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
+func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
 	var data []byte
 	var err error
 	if path != "-" {

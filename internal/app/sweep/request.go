@@ -1,6 +1,5 @@
 // Package sweep runs one command many times, each time with other parameters and a lease of its own, on as many devices
-// as there are. Two processes do that: the one that people see, and the runner, which starts the commands. Whichever of
-// them is killed, the other writes down how the commands end, so that none is lost and none done twice.
+// as there are. It says what the runs are; package runs starts them.
 package sweep
 
 import (
@@ -20,6 +19,8 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 
+	"gpuard/internal/app/runs"
+	record "gpuard/internal/core/runs"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
@@ -37,7 +38,7 @@ type Request struct {
 	ElseCPU bool          `json:"fallback_cpu,omitempty"` // on the CPU where this machine can never give what Spec asks for
 	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
 	Jobs    int           `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
-	Retry   core.Retry    `json:"retry"`
+	Retry   record.Retry  `json:"retry"`
 	Machine string        `json:"machine,omitempty"`
 	Private bool          `json:"private_state,omitempty"`
 	Grace   time.Duration `json:"grace_ns"` // between SIGTERM and SIGKILL
@@ -56,18 +57,19 @@ func (q *Request) same(other *Request) bool {
 
 // Sweep is a question with its folder, which this process has locked.
 type Sweep struct {
-	Dir     string // absolute
+	*runs.Folder
 	Request *Request
 	Resumed bool // something was done before
 
-	fresh bool // the folder was made by this call
-
-	host    *machine.Host
-	lock    *os.File
-	journal *journal.Journal
-	state   *core.State
+	fresh   bool // the folder was made by this call
 	command *core.Command
 }
+
+// Flag is the first argument of a sweep's runner; the sweep's folder follows.
+const Flag = "__sweep"
+
+// mark is the variable in which a run has its folder.
+const mark = "GPUARD_SWEEP_DIR"
 
 // Files in the folder of a sweep.
 const (
@@ -238,7 +240,7 @@ func readRequest(dir string) (*Request, error) {
 
 // open locks the folder and reads what was done.
 func open(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Dir: dir, Request: q, fresh: fresh, host: host, command: command}
+	s := &Sweep{Folder: &runs.Folder{Dir: dir, Host: host, Flag: Flag, Mark: mark, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
 	if err := s.write(busy); err != nil {
 		s.Close()
 		return nil, err
@@ -260,7 +262,7 @@ func (s *Sweep) write(busy func()) (err error) {
 	case err == nil && !old.same(s.Request):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
 	}
-	if s.lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
+	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
@@ -290,63 +292,33 @@ func (q *Request) words() string {
 
 // history reads what was done.
 func (s *Sweep) history() (err error) {
-	s.state = core.NewState(s.Request.Grid.Len(), s.Request.Retry)
-	if s.journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
-		err = s.journal.Mend()
+	s.State = record.NewState(s.Request.Grid.Len(), s.Request.Retry)
+	if s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
+		err = s.Journal.Mend()
 	}
 	if err == nil {
-		err = s.journal.Next(func(line []byte) error {
-			s.Resumed = true
-			return s.state.Read(line)
-		})
+		err = s.CatchUp()
 	}
 	if err != nil {
 		s.Close()
+		return err
 	}
-	return err
-}
-
-// Close lets the folder go.
-func (s *Sweep) Close() {
-	for _, file := range []io.Closer{s.journal, s.lock} {
-		if file != (*journal.Journal)(nil) && file != (*os.File)(nil) {
-			_ = file.Close()
-		}
-	}
-}
-
-// folderOf is the folder of a run.
-func (s *Sweep) folderOf(run int) string {
-	return filepath.Join(s.Dir, core.Folder(run, len(s.state.Runs)))
+	s.Resumed = s.Journal.Offset() > 0
+	return nil
 }
 
 // Count is how many runs are where.
-func (s *Sweep) Count() core.Count { return s.state.Count }
+func (s *Sweep) Count() record.Count { return s.State.Count }
 
 // Unused are the parameters that no word of the command asks for.
 func (s *Sweep) Unused() []string { return s.command.Unused }
 
 // Again asks for those that failed once more.
 func (s *Sweep) Again() error {
-	for _, run := range s.state.In(core.Failed) {
-		if err := s.add(core.Event{Kind: core.Again, Run: run, At: time.Now()}); err != nil {
+	for _, run := range s.State.In(record.Failed) {
+		if err := s.Add(record.Event{Kind: record.Again, Run: run, At: time.Now()}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// add writes an event, and counts it when it is written. The runner must not be there.
-func (s *Sweep) add(e core.Event) error {
-	line, err := json.Marshal(e)
-	if err == nil {
-		err = s.journal.Append(line)
-	}
-	if err == nil {
-		err = s.catchUp()
-	}
-	return err
-}
-
-// catchUp reads what was written since.
-func (s *Sweep) catchUp() error { return s.journal.Next(s.state.Read) }

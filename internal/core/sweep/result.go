@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/runs"
 )
 
 // Result is one run in the tables.
@@ -20,35 +22,30 @@ type Result struct {
 	Signal     string            `json:"signal"`     // that ended it, such as "SIGKILL"; "" none
 	Starts     int               `json:"starts"`     // how often it was started
 	Seconds    float64           `json:"seconds"`    // duration of the last start
-	Devices    []Device          `json:"devices"`    // of the last start
+	Devices    []runs.Device     `json:"devices"`    // of the last start
 	Log        string            `json:"log"`        // its output, a path in the sweep's folder
 	Problem    string            `json:"problem"`    // why it could not be started, or a fault of the machine; "" none
 }
 
-// Folder is the folder of run i in the sweep's folder: its number, padded to the digits of the largest.
-func Folder(i, runs int) string {
-	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
-}
-
-// Result is the result of run i.
-func (s *State) Result(g *Grid, i int) Result {
+// ResultOf is the result of run i.
+func ResultOf(s *runs.State, g *Grid, i int) Result {
 	r := &s.Runs[i]
-	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []Device{}, Log: path.Join(Folder(i, len(s.Runs)), "log")}
+	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []runs.Device{}, Log: path.Join(runs.Folder(i, len(s.Runs)), "log")}
 	if g.Commands == nil {
 		for at, value := range g.Values(i) {
 			out.Parameters[g.Names[at]] = value
 		}
 	}
 	switch r.Phase {
-	case Waiting, Begun:
-	case Running:
+	case runs.Waiting, runs.Begun:
+	case runs.Running:
 		out.State = "running"
-	case OK:
+	case runs.OK:
 		out.State = "ok"
-	case Failed:
+	case runs.Failed, runs.Cancelled:
 		out.State = "failed"
 	}
-	if r.Last.Kind == End {
+	if r.Last.Kind == runs.End {
 		if out.Signal = r.Last.Signal; out.Signal == "" && !r.Last.Stopped {
 			out.Exit = &r.Last.Exit
 		}
@@ -65,7 +62,7 @@ func columns() []string {
 
 // WriteCSV writes the table of results: one line for each run, the parameters after its number. A parameter with the
 // name of another column gets the prefix "param_".
-func (s *State) WriteCSV(w io.Writer, g *Grid) error {
+func WriteCSV(w io.Writer, s *runs.State, g *Grid) error {
 	out := csv.NewWriter(w)
 	head := columns()[:1:1]
 	for _, name := range g.Names {
@@ -76,7 +73,7 @@ func (s *State) WriteCSV(w io.Writer, g *Grid) error {
 	}
 	_ = out.Write(append(head, columns()[1:]...)) // an error is kept, and returned by Error
 	for i := range s.Runs {
-		r := s.Result(g, i)
+		r := ResultOf(s, g, i)
 		row := []string{strconv.Itoa(i)}
 		for _, name := range g.Names {
 			row = append(row, r.Parameters[name])
@@ -96,12 +93,12 @@ func (s *State) WriteCSV(w io.Writer, g *Grid) error {
 }
 
 // WriteJSON writes the same as one object, a run on each line.
-func (s *State) WriteJSON(w io.Writer, g *Grid) error {
+func WriteJSON(w io.Writer, s *runs.State, g *Grid) error {
 	if _, err := io.WriteString(w, `{"schema":"gpuard.sweep-results/1","runs":[`); err != nil {
 		return err
 	}
 	for i := range s.Runs {
-		line, err := json.Marshal(s.Result(g, i))
+		line, err := json.Marshal(ResultOf(s, g, i))
 		if err != nil {
 			return err
 		}

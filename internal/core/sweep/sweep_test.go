@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"gpuard/internal/core/runs"
 	"reflect"
 	"strings"
 	"testing"
@@ -147,56 +148,22 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestState(t *testing.T) {
-	s := NewState(4, Retry{Times: 1})
-	add := func(want string, events ...Event) {
-		t.Helper()
-		for _, e := range events {
-			line, _ := json.Marshal(e)
-			if err := s.Read(line); (err == nil) == (want == "no") {
-				t.Errorf("%s: %v", line, err)
-			}
-		}
-	}
-	begin := func(i int) { add("", Event{Kind: Begin, Run: i}, Event{Kind: Start, Run: i, PID: 7}) }
-	begin(0)
-	add("", Event{Kind: End, Run: 0})
-	begin(1)
-	add("", Event{Kind: End, Run: 1, Exit: 3, Fault: "a fault"})
-	begin(1)
-	add("", Event{Kind: End, Run: 1, Exit: 3, Fault: "a fault"})
-	begin(2)
-	add("", Event{Kind: End, Run: 2, Signal: "SIGTERM", Exit: -1, Stopped: true})
-	add("", Event{Kind: Begin, Run: 3})
-	if s.Count != (Count{All: 4, Waiting: 1, Running: 1, OK: 1, Failed: 1}) || s.Runs[1].Starts != 2 {
-		t.Errorf("%+v", s.Count)
-	}
-	add("", Event{Kind: Gone, Run: 3}, Event{Kind: Again, Run: 1})
-	if s.Count != (Count{All: 4, Waiting: 3, OK: 1}) || !reflect.DeepEqual(s.In(Waiting), []int{1, 2, 3}) {
-		t.Errorf("%+v", s.Count)
-	}
-	add("no", Event{Kind: End, Run: 3}, Event{Kind: Begin, Run: 0}, Event{Kind: Start, Run: 1}, Event{Kind: Again, Run: 0}, Event{Kind: "x"}, Event{Kind: Begin, Run: 4}, Event{Kind: Begin, Run: -1})
-	if s.Read([]byte(`{"is":"end"`)) == nil {
-		t.Error("half an event was accepted")
-	}
-}
-
 func TestTables(t *testing.T) {
 	g, err := Product([]string{"lr=0.1,1", "exit=x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewState(g.Len(), Retry{})
-	for _, e := range []Event{
-		{Kind: Begin, Run: 0}, {Kind: Start, Run: 0}, {Kind: End, Run: 0, Seconds: 1.5, Devices: []Device{{3, "GPU-a"}, {0, "GPU-b"}}},
-		{Kind: Begin, Run: 1}, {Kind: Start, Run: 1}, {Kind: End, Run: 1, Exit: -1, Signal: "SIGKILL"},
+	s := runs.NewState(g.Len(), runs.Retry{})
+	for _, e := range []runs.Event{
+		{Kind: runs.Begin, Run: 0}, {Kind: runs.Start, Run: 0}, {Kind: runs.End, Run: 0, Seconds: 1.5, Devices: []runs.Device{{Index: 3, UUID: "GPU-a"}, {Index: 0, UUID: "GPU-b"}}},
+		{Kind: runs.Begin, Run: 1}, {Kind: runs.Start, Run: 1}, {Kind: runs.End, Run: 1, Exit: -1, Signal: "SIGKILL"},
 	} {
 		if err := s.Add(e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var out bytes.Buffer
-	if err := s.WriteCSV(&out, &g); err != nil {
+	if err := WriteCSV(&out, s, &g); err != nil {
 		t.Fatal(err)
 	}
 	want := "run,lr,param_exit,state,exit,signal,starts,seconds,devices,uuids,log\n" +
@@ -209,14 +176,14 @@ func TestTables(t *testing.T) {
 		t.Error(err)
 	}
 	out.Reset()
-	if err := s.WriteJSON(&out, &g); err != nil {
+	if err := WriteJSON(&out, s, &g); err != nil {
 		t.Fatal(err)
 	}
 	var read struct{ Runs []Result }
 	if err := json.Unmarshal(out.Bytes(), &read); err != nil || len(read.Runs) != 2 || read.Runs[0].Parameters["lr"] != "0.1" || read.Runs[1].Exit != nil {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	if Folder(7, 123456) != "runs/000007" || Folder(7, 10000) != "runs/0007" {
+	if runs.Folder(7, 123456) != "runs/000007" || runs.Folder(7, 10000) != "runs/0007" {
 		t.Error("the folders are wrong")
 	}
 }

@@ -10,20 +10,25 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Journal is an open journal. Only one goroutine at a time may use it.
 type Journal struct {
 	file     *os.File
 	read     int64 // offset up to which Next has returned the lines
+	changes  *sys.Inotify
 	reserved int64 // offset up to which disk space is allocated
 }
 
@@ -37,10 +42,19 @@ func Open(path string) (*Journal, error) {
 }
 
 // Close closes the file.
-func (j *Journal) Close() error { return j.file.Close() }
+func (j *Journal) Close() error {
+	if j.changes != nil {
+		_ = j.changes.Close()
+	}
+	return j.file.Close()
+}
 
-// Mend removes an incomplete last line, which a killed writer left. Only the holder of the lock may call it.
+// Mend removes an incomplete last line, which a killed writer left.
 func (j *Journal) Mend() error {
+	return j.exclusively(func(int64) error { return nil })
+}
+
+func (j *Journal) mend() error {
 	info, err := j.file.Stat()
 	if err != nil {
 		return j.failed(err)
@@ -85,13 +99,95 @@ func (j *Journal) Reserve(more int64) error {
 
 // Append writes a line, which must not contain a line break. After an error, no part of it is in the file.
 func (j *Journal) Append(line []byte) error {
-	n, err := j.file.Write(append(line, '\n'))
-	if err != nil && n > 0 {
-		if info, serr := j.file.Stat(); serr == nil {
-			_ = j.file.Truncate(info.Size() - int64(n)) // if that fails, the next Mend removes it
+	return j.Exclusive(func(int64) ([]byte, error) { return line, nil })
+}
+
+// Exclusive appends the line that f returns, while no other process appends. size is how long the journal is.
+func (j *Journal) Exclusive(f func(size int64) (line []byte, err error)) error {
+	return j.exclusively(func(size int64) error {
+		line, err := f(size)
+		if err != nil {
+			return err
 		}
+		n, err := j.file.Write(append(line, '\n'))
+		if err != nil && n > 0 {
+			_ = j.file.Truncate(size) // if that fails, the next writer removes it
+		}
+		return j.failed(err)
+	})
+}
+
+// exclusively calls f with the size of the journal, of which no incomplete line is left.
+func (j *Journal) exclusively(f func(size int64) error) error {
+	lock := &unix.Flock_t{Type: unix.F_WRLCK}
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLKW, lock)
 	}
-	return j.failed(err)
+	if err != nil {
+		return j.failed(err)
+	}
+	defer func() {
+		lock.Type = unix.F_UNLCK
+		_ = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLK, lock)
+	}()
+	size, err := j.whole()
+	if err != nil {
+		return j.failed(err)
+	}
+	return f(size)
+}
+
+// whole returns the size of the journal without an incomplete last line, which it removes: a writer was killed.
+func (j *Journal) whole() (int64, error) {
+	info, err := j.file.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, err
+	}
+	last := make([]byte, 1)
+	if _, err := j.file.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return info.Size(), err
+	}
+	if err := j.mend(); err != nil {
+		return 0, err
+	}
+	info, err = j.file.Stat()
+	return info.Size(), err
+}
+
+// Await returns when something was written, or after a second where the kernel cannot tell. Only one goroutine may call
+// it.
+func (j *Journal) Await() {
+	if j.changes == nil {
+		watch, err := sys.NewInotify()
+		if err == nil {
+			if _, err = watch.Add(j.file.Name(), unix.IN_MODIFY); err != nil {
+				_ = watch.Close()
+			}
+		}
+		if err != nil {
+			time.Sleep(time.Second)
+			return
+		}
+		j.changes = watch
+		return // what was written before it was watched
+	}
+	_, _ = j.changes.Read()
+}
+
+// Sync returns when everything is on the disk.
+func (j *Journal) Sync() error { return j.failed(j.file.Sync()) }
+
+// Offset is where the line begins that Next gives to its function.
+func (j *Journal) Offset() int64 { return j.read }
+
+// Line reads the line that begins at an offset.
+func (j *Journal) Line(offset int64) ([]byte, error) {
+	line, err := bufio.NewReader(io.NewSectionReader(j.file, offset, 1<<30)).ReadBytes('\n')
+	if err != nil {
+		return nil, j.failed(err)
+	}
+	return line, nil
 }
 
 // Next calls f for each complete line since the last call, until f returns an error.

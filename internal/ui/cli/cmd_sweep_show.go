@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/exit"
 
+	"gpuard/internal/app/runs"
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/sweep"
@@ -26,7 +27,7 @@ type sweepShow struct {
 	drawn bool      // the line is on the screen
 	last  time.Time // when progress was last shown
 	part  int       // tenths of the runs that were done then
-	now   sweeper.Progress
+	now   runs.Progress
 }
 
 func (p *Program) sweepShow(o *sweepOptions) *sweepShow {
@@ -62,7 +63,7 @@ func (s *sweepShow) wipe() {
 }
 
 // progress is called several times a second.
-func (s *sweepShow) progress(now sweeper.Progress) {
+func (s *sweepShow) progress(now runs.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
@@ -131,7 +132,7 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 	}
 	if out.Interrupted != nil {
 		s.Close()
-		sweeper.Die(out.Interrupted)
+		runs.Die(out.Interrupted)
 	}
 	if out.Count.Failed > 0 {
 		return &failure{&silent{errors.New("some runs failed")}, 1}

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/app/runs"
 )
 
 // SweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
 // failed and running runs, the estimated time left, and the place of a waiting run.
-func SweepLine(now sweeper.Progress, at time.Time, width int) string {
+func SweepLine(now runs.Progress, at time.Time, width int) string {
 	c := now.Count
 	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
 	parts := []string{}
@@ -42,7 +42,7 @@ func SweepLine(now sweeper.Progress, at time.Time, width int) string {
 }
 
 // remainingTime estimates the time left from the runs done so far: "about 7m left (14:02)".
-func remainingTime(now sweeper.Progress, at time.Time) string {
+func remainingTime(now runs.Progress, at time.Time) string {
 	done := now.Count.Done() - now.Before
 	left := now.Count.All - now.Count.Done()
 	if done <= 0 || left <= 0 {

@@ -1,4 +1,4 @@
-package sweep
+package runs
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
-	core "gpuard/internal/core/sweep"
+	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/sys"
 )
@@ -20,20 +20,20 @@ import (
 
 // inherit waits for the runs of a runner that is gone, and writes down how they end.
 func (c *conductor) inherit(runner int) error {
-	err := c.journal.Mend()
+	err := c.Journal.Mend()
 	if err == nil {
-		err = c.catchUp()
+		err = c.CatchUp()
 	}
-	open := c.state.In(core.Begun, core.Running)
+	open := slices.DeleteFunc(c.State.In(core.Begun, core.Running), c.isLeft) // those are awaited already
 	if err != nil || len(open) == 0 {
 		return err
 	}
 	children := c.settled(runner)
 	for _, run := range open {
-		born := c.state.Runs[run].Born()
+		born := c.State.Runs[run].Born()
 		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot}
 		i := slices.IndexFunc(children, func(p sys.Process) bool {
-			if c.state.Runs[run].Phase == core.Running {
+			if c.State.Runs[run].Phase == core.Running {
 				return p.PID == born.PID
 			}
 			return c.newborn(run, p)
@@ -41,32 +41,65 @@ func (c *conductor) inherit(runner int) error {
 		switch {
 		case i < 0:
 			e.Kind = core.Gone
-		case c.state.Runs[run].Phase == core.Running:
+		case c.State.Runs[run].Phase == core.Running:
 			continue
 		default:
 			e.PID, e.Ticks = children[i].PID, children[i].Start
 		}
-		if err := c.add(e); err != nil {
+		if err := c.Add(e); err != nil {
 			return err
 		}
 	}
-	if open = c.state.In(core.Running); len(open) > 0 && c.heard == nil {
-		c.host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
+	if open = slices.DeleteFunc(c.State.In(core.Running), c.isLeft); len(open) > 0 && c.heard == nil {
+		c.Host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
+	}
+	if c.Queue && c.heard == nil {
+		c.leaveTo(open)
+		return nil
 	}
 	return c.seeOff(open)
+}
+
+func (c *conductor) isLeft(run int) bool {
+	return slices.ContainsFunc(c.left, func(s stray) bool { return s.run == run })
+}
+
+// leaveTo has the ends of these children come as those of strays.
+func (c *conductor) leaveTo(open []int) {
+	strays := make(chan core.Event, len(open)+len(c.left))
+	if c.strays != nil { // those of before
+		go func(before <-chan core.Event, n int) {
+			for range n {
+				strays <- <-before
+			}
+		}(c.strays, len(c.left))
+	}
+	c.strays = strays
+	for _, run := range open {
+		born := c.State.Runs[run].Born()
+		c.left = append(c.left, stray{run, born.PID, born.Ticks})
+		go func() {
+			e, err := batch.Await(born.PID)
+			event := core.Event{Kind: core.End, Run: run, Exit: e.Code, Signal: e.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
+			if err != nil {
+				event.Exit, event.Problem = -1, err.Error()
+			}
+			strays <- event
+		}()
+	}
 }
 
 // newborn reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
 // folder of their run in the environment; one that has ended shows none, and one that is being started has the
 // runner's.
 func (c *conductor) newborn(run int, p sys.Process) bool {
-	if p.Session != p.PID || p.Start < c.state.Runs[run].Born().Ticks || c.state.Knows(p.PID, p.Start) {
+	if p.Session != p.PID || p.Start < c.State.Runs[run].Born().Ticks || c.State.Knows(p.PID, p.Start) {
 		return false
 	}
-	env, _ := c.host.Proc.Environ(p.PID) // none of one that has ended
+	env, _ := c.Host.Proc.Environ(p.PID) // none of one that has ended
 	for _, pair := range env {
-		if dir, ours := strings.CutPrefix(pair, "GPUARD_SWEEP_DIR="); ours && filepath.Dir(dir) == filepath.Dir(c.folderOf(run)) {
-			return dir == c.folderOf(run)
+		if dir, ours := strings.CutPrefix(pair, c.Mark+"="); ours && filepath.Dir(dir) == filepath.Dir(c.Path(run)) {
+			return dir == c.Path(run)
 		}
 	}
 	return true
@@ -81,7 +114,7 @@ func (c *conductor) settled(runner int) (children []sys.Process) {
 		for _, p := range batch.Processes() {
 			if p.Parent == os.Getpid() {
 				children = append(children, p)
-				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.host.Proc.Describe(p.PID).Command, Flag)
+				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.Host.Proc.Describe(p.PID).Command, c.Flag)
 			}
 		}
 		if !making || time.Now().After(end) {
@@ -101,7 +134,7 @@ type end struct {
 func (c *conductor) seeOff(runs []int) error {
 	ended := make(chan end)
 	for _, run := range runs {
-		pid := c.state.Runs[run].Born().PID
+		pid := c.State.Runs[run].Born().PID
 		go func() {
 			e, err := batch.Await(pid)
 			ended <- end{run, pid, e, err}
@@ -116,13 +149,13 @@ func (c *conductor) seeOff(runs []int) error {
 		select {
 		case e := <-ended:
 			left--
-			born := c.state.Runs[e.run].Born()
+			born := c.State.Runs[e.run].Born()
 			event := core.Event{Kind: core.End, Run: e.run, At: time.Now(), Exit: e.Code, Signal: e.Signal, Stopped: c.now.Stopped,
 				Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
 			if e.err != nil {
 				event.Exit, event.Problem = -1, e.err.Error()
 			}
-			if err := c.add(event); err != nil {
+			if err := c.Add(event); err != nil {
 				return err
 			}
 			batch.Bury(e.pid)
@@ -145,7 +178,7 @@ func (c *conductor) stopAll() {
 	}
 	c.tree.Signal("SIGTERM")
 	go func() {
-		time.Sleep(c.Request.Grace)
+		time.Sleep(c.Grace)
 		_ = c.tree.Kill(job.Dying)
 	}()
 }

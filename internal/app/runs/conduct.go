@@ -1,13 +1,15 @@
-package sweep
+package runs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -15,13 +17,57 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/status"
 
-	core "gpuard/internal/core/sweep"
+	core "gpuard/internal/core/runs"
+	"gpuard/internal/host/batch"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/proctree"
 )
 
-// Progress is how far a sweep is.
+// Folder is a folder with a journal, which this process has locked.
+type Folder struct {
+	Dir     string // absolute
+	Host    *machine.Host
+	Lock    *os.File
+	Journal *journal.Journal
+	State   *core.State
+	Flag    string        // the first argument of its runner, followed by Dir
+	Mark    string        // the variable in which a run has its own folder
+	Work    string        // the folder that the runner is started in
+	Grace   time.Duration // between SIGTERM and SIGKILL
+	Queue   bool          // runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays nothing
+}
+
+// Path is the folder of a run.
+func (f *Folder) Path(run int) string { return filepath.Join(f.Dir, f.State.Folder(run)) }
+
+// Add writes an event, and counts it when it is written. The runner must not be there.
+func (f *Folder) Add(e core.Event) error {
+	line, err := json.Marshal(e)
+	if err == nil {
+		err = f.Journal.Append(line)
+	}
+	if err == nil {
+		err = f.CatchUp()
+	}
+	return err
+}
+
+// CatchUp reads what was written since.
+func (f *Folder) CatchUp() error {
+	return f.Journal.Next(func(line []byte) error { return f.State.Read(line, f.Journal.Offset()) })
+}
+
+// Close lets the folder go.
+func (f *Folder) Close() {
+	for _, file := range []io.Closer{f.Journal, f.Lock} {
+		if file != (*journal.Journal)(nil) && file != (*os.File)(nil) {
+			_ = file.Close()
+		}
+	}
+}
+
+// Progress is how far the runs are.
 type Progress struct {
 	Count   core.Count
 	Began   time.Time        // when this process began
@@ -30,24 +76,13 @@ type Progress struct {
 	Stopped bool             // what runs is being ended
 }
 
-// Outcome is how it ended.
-type Outcome struct {
-	Count       core.Count
-	Failures    []core.Result // the first of those that failed
-	Interrupted os.Signal     // that ended it; nil none
-	Nothing     bool          // was done, and the folder is gone again
-}
-
-// shownFailures is how many failures are shown on the terminal.
-const shownFailures = 5
-
 // look is the time between two readings of the journal.
 const look = 250 * time.Millisecond
 
-// conductor is the foreground process of a sweep. It is the parent of the runs that a killed runner leaves behind, so
+// conductor is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner leaves behind, so
 // it records how they end.
 type conductor struct {
-	*Sweep
+	*Folder
 	show    func(Progress)
 	now     Progress
 	tree    *proctree.Tree
@@ -55,41 +90,34 @@ type conductor struct {
 	heard   os.Signal   // that ends the sweep
 	stopped atomic.Bool // what is left of a runner was asked to end
 	failure error
-	fruit   int // runners in a row that ended without having done anything
+	strays  chan core.Event // ends of runs that no runner waits for
+	left    []stray         // those runs
+	fruit   int             // runners in a row that ended without having done anything
 }
 
 // patience is how many of those there may be.
 const patience = 3
 
-// Conduct runs what is to be done. show is called at each change, and every now and then. The tables of results are
-// written in any case.
-func (s *Sweep) Conduct(ctx context.Context, show func(Progress)) (*Outcome, error) {
-	c := &conductor{Sweep: s, show: show, now: Progress{Began: time.Now(), Count: s.state.Count, Before: s.state.Count.Done()}}
+// Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that ended
+// it; nil none.
+func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
+	c := &conductor{Folder: f, show: show, now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
 	all := func(int) bool { return true } // all children are reaped below
 	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper), interrupt.Catch()
-	err := s.recover(c)
-	for err == nil && c.heard == nil && c.failure == nil && s.state.Count.Waiting > 0 {
-		err = c.employ(ctx)
+	err = c.recover()
+	for err == nil && c.heard == nil && c.failure == nil && (f.State.Startable() || f.Queue && len(c.left) > 0) {
+		if f.State.Startable() {
+			err = c.employ(ctx)
+		} else {
+			err = c.watch(nil, closed(), func() {})
+		}
 	}
 	c.caught.Stop()
 	c.tree.Leave()
 	if err == nil {
 		err = c.failure
 	}
-	out := &Outcome{Count: s.state.Count, Interrupted: c.heard}
-	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
-		s.discard() // what can never be is no sweep
-		return out, err
-	}
-	if terr := s.tables(); err == nil {
-		err = terr
-	}
-	for _, run := range s.state.In(core.Failed) {
-		if len(out.Failures) < shownFailures {
-			out.Failures = append(out.Failures, s.state.Result(&s.Request.Grid, run))
-		}
-	}
-	return out, err
+	return c.heard, err
 }
 
 // employ starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
@@ -105,8 +133,8 @@ func (c *conductor) employ(ctx context.Context) error {
 	}
 	defer theirs.Close() //nolint:errcheck // read only
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
-	cmd.Args = []string{"gpuard", Flag, c.Dir}
-	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Request.Folder, os.Stderr, []*os.File{life, messages, c.lock}
+	cmd.Args = []string{"gpuard", c.Flag, c.Dir}
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Work, os.Stderr, []*os.File{life, messages, c.Lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
 	err = cmd.Start()
 	_, _ = life.Close(), messages.Close()
@@ -119,15 +147,15 @@ func (c *conductor) employ(ctx context.Context) error {
 		_ = cmd.Wait() // cmd.ProcessState says how it ended
 		close(ended)
 	}()
-	done := c.state.Count.Done()
+	done := c.State.Count.Done()
 	err = c.watch(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	if err != nil || c.failure != nil || c.heard != nil && c.state.Count.Running == 0 {
+	if err != nil || c.failure != nil || c.heard != nil && c.State.Count.Running == 0 {
 		return err
 	}
 	if err := c.inherit(cmd.Process.Pid); err != nil {
 		return err
 	}
-	if c.fruit++; c.state.Count.Done() > done {
+	if c.fruit++; c.State.Count.Done() > done {
 		c.fruit = 0
 	}
 	if c.fruit == patience && c.heard == nil {
@@ -140,8 +168,20 @@ func (c *conductor) employ(ctx context.Context) error {
 func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop func()) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for over := false; !over || received != nil; {
+	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.Startable(); {
+		if c.Queue && len(c.left) == 0 {
+			tick.Stop()
+		}
 		select {
+		case e := <-c.strays:
+			if err := c.settle([]core.Event{e}); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(c.left, func(s stray) bool { return s.run == e.Run })
+			if born := c.left[i]; born.pid > 0 {
+				batch.Bury(born.pid) // a child of this process, if its runner was
+			}
+			c.left = slices.Delete(c.left, i, i+1)
 		case m, open := <-received:
 			if !open {
 				received = nil
@@ -161,13 +201,19 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 	return c.progress()
 }
 
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 // handle acts on what the runner says.
 func (c *conductor) handle(m message) {
 	switch {
 	case m.Say != "":
-		c.host.Say(m.Say)
+		c.Host.Say(m.Say)
 	case m.Loud != "":
-		c.host.Loud(m.Loud)
+		c.Host.Loud(m.Loud)
 	case m.Moves, m.Stand != nil:
 		c.now.Stand = m.Stand
 	case m.Refusal != nil:
@@ -193,7 +239,7 @@ func (c *conductor) signal(sig os.Signal, stop func()) {
 	switch sig {
 	case syscall.SIGCONT:
 	case syscall.SIGTSTP:
-		c.host.Say("stopped; the runs go on, and fg or bg shows them again")
+		c.Host.Say("stopped; the runs go on, and fg or bg shows them again")
 		interrupt.Suspend()
 	default:
 		c.heard, c.now.Stopped, c.now.Stand = sig, true, nil
@@ -202,20 +248,16 @@ func (c *conductor) signal(sig os.Signal, stop func()) {
 }
 
 func (c *conductor) progress() error {
-	err := c.catchUp()
-	c.now.Count = c.state.Count
+	err := c.CatchUp()
+	c.now.Count = c.State.Count
 	c.show(c.now)
-	return err
-}
-
-// tables writes the results of all runs.
-func (s *Sweep) tables() error {
-	err := journal.Replace(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return s.state.WriteCSV(w, &s.Request.Grid) })
-	if err == nil {
-		err = journal.Replace(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return s.state.WriteJSON(w, &s.Request.Grid) })
+	for _, s := range c.left { // the runner does not know them
+		if c.Queue && s.pid > 0 && !c.State.Wanted(s.run) && c.Host.Proc.Alive(s.pid, s.start) {
+			batch.End(s.pid, "SIGTERM", map[int]uint64{})
+		}
 	}
 	return err
 }
 
-// Die ends this process by the signal that ended the sweep.
+// Die ends this process by the signal that ended the runs.
 func Die(sig os.Signal) { interrupt.Die(sig) }

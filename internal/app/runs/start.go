@@ -1,4 +1,4 @@
-package sweep
+package runs
 
 import (
 	"context"
@@ -12,15 +12,16 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/core/job"
 
-	core "gpuard/internal/core/sweep"
+	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 )
 
 // start starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
 // Begin knows which child it may be.
-func (r *runner) start(run int, path string, words []string, seat *claim.Seat) error {
-	dir := filepath.Join(r.dir, core.Folder(run, len(r.state.Runs)))
-	log, err := openLog(dir)
+func (r *runner) start(run int, what Start, seat *claim.Seat) error {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	log, err := openLog(what.Log)
 	if err == nil {
 		err = r.journal.Reserve(r.room())
 	}
@@ -35,18 +36,18 @@ func (r *runner) start(run int, path string, words []string, seat *claim.Seat) e
 	if err != nil {
 		return err
 	}
-	env := append([]string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), "GPUARD_SWEEP_DIR=" + dir}, seat.Env...)
+	env := append(what.Env, seat.Env...)
 	began := time.Now()
 	r.mu.Lock() // a child must be known before it can be reaped
-	pid, err := batch.Start(batch.Command{Path: path, Dir: r.question.Folder, Argv: words, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
-	if err == nil {
+	pid, err := batch.Start(batch.Command{Path: what.Path, Dir: what.Folder, Argv: what.Argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
+	if r.claims--; err == nil {
 		r.live[pid] = seat
 	}
 	r.mu.Unlock()
 	if err != nil {
-		defer r.leave(run, 0)
+		defer r.leave(run, 0, what)
 		_ = seat.Leave()
-		why := fmt.Sprintf("cannot run %q: %v", words[0], err)
+		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
 	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: devices(seat.Plan)}
@@ -54,7 +55,7 @@ func (r *runner) start(run int, path string, words []string, seat *claim.Seat) e
 		e.Ticks = stat.Start
 	}
 	err = r.add(e)
-	r.attended.Go(func() { r.awaitRun(run, pid, seat, began) })
+	r.attended.Go(func() { r.awaitRun(run, pid, what, seat, began) })
 	if err != nil {
 		r.fail(err)
 	}
@@ -80,12 +81,12 @@ func first(env []string) []string {
 	return out
 }
 
-func openLog(dir string) (*os.File, error) {
-	err := os.Mkdir(dir, 0o700)
+func openLog(path string) (*os.File, error) {
+	err := os.Mkdir(filepath.Dir(path), 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of a run: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the log of a run: %w", err)
 	}
@@ -101,8 +102,8 @@ func devices(p job.Plan) (list []core.Device) {
 
 // awaitRun waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
 // foreground process does it.
-func (r *runner) awaitRun(run, pid int, seat *claim.Seat, began time.Time) {
-	limit := r.question.Spec.Timeout
+func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time.Time) {
+	limit := what.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {
 		defer close(entrusted)
@@ -116,7 +117,7 @@ func (r *runner) awaitRun(run, pid int, seat *claim.Seat, began time.Time) {
 	} else {
 		later = time.AfterFunc(short, entrust)
 	}
-	late := r.limit(pid, limit)
+	late := r.limit(run, pid, limit)
 	ended, err := batch.Await(pid)
 	if later == nil || !later.Stop() {
 		<-entrusted
@@ -137,52 +138,66 @@ func (r *runner) awaitRun(run, pid int, seat *claim.Seat, began time.Time) {
 	if lerr := seat.Leave(); lerr != nil {
 		r.host.Say(lerr.Error())
 	}
-	r.leave(run, pid)
+	r.leave(run, pid, what)
 	if err != nil {
 		r.fail(err)
 	}
 }
 
 // leave makes room for others.
-func (r *runner) leave(run, pid int) {
+func (r *runner) leave(run, pid int, what Start) {
 	r.mu.Lock()
 	delete(r.live, pid)
-	if r.state.Runs[run].Phase == core.Waiting && !r.stopping.Load() {
-		r.due = append(r.due, run)
-	}
+	delete(r.stops, run)
 	r.mu.Unlock()
-	<-r.slots
-	select {
-	case r.freed <- struct{}{}:
-	default:
+	if <-r.slots; what.CPU && r.work.Each {
+		<-r.cpus
 	}
+	r.wake()
 }
 
-// limit ends a run, and what it started, when its time is over. The answer, which is to be asked before the run is
-// buried, says whether that was so.
-func (r *runner) limit(pid int, most time.Duration) (late func() bool) {
-	if most == 0 {
+// limit ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be
+// asked before the run is buried, says whether its time was over.
+func (r *runner) limit(run, pid int, most time.Duration) (late func() bool) {
+	var over <-chan time.Time
+	if most > 0 {
+		over = time.After(most)
+	}
+	if most == 0 && !r.work.Each {
 		return func() bool { return false }
 	}
-	ended, over := make(chan struct{}), make(chan bool, 1)
+	ended, answer, stop := make(chan struct{}), make(chan bool, 1), make(chan struct{}, 1)
+	r.stoppable(run, func() {
+		select {
+		case stop <- struct{}{}:
+		default:
+		}
+	})
+	if r.mu.Lock(); !r.state.Wanted(run) { // cancelled before it could be ended
+		stop <- struct{}{}
+	}
+	r.mu.Unlock()
 	go func() {
+		late := false
 		select {
 		case <-ended:
-			over <- false
+			answer <- false
 			return
-		case <-time.After(most):
+		case <-stop:
+		case <-over:
+			late = true
 		}
 		known := map[int]uint64{}
 		batch.End(pid, "SIGTERM", known)
 		select {
 		case <-ended:
-		case <-time.After(r.question.Grace):
+		case <-time.After(r.grace):
 		}
 		batch.End(pid, "SIGKILL", known)
-		over <- true
+		answer <- late
 	}()
 	return func() bool {
 		close(ended)
-		return <-over
+		return <-answer
 	}
 }

@@ -1,4 +1,4 @@
-package sweep
+package runs
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"gpuard/internal/app/machine"
 
-	core "gpuard/internal/core/sweep"
+	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
@@ -21,20 +21,20 @@ import (
 // its steps.
 func left(t *testing.T) *conductor {
 	dir := t.TempDir()
-	j, err := journal.Open(filepath.Join(dir, journalFile))
+	j, err := journal.Open(filepath.Join(dir, "journal"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	s := &Sweep{Dir: dir, Request: &Request{}, host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, journal: j, state: core.NewState(3, core.Retry{})}
-	return &conductor{Sweep: s, show: func(Progress) {}, caught: &interrupt.Caught{}}
+	f := &Folder{Dir: dir, Mark: "GPUARD_SWEEP_DIR", Host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, Journal: j, State: core.NewState(3, core.Retry{})}
+	return &conductor{Folder: f, show: func(Progress) {}, caught: &interrupt.Caught{}}
 }
 
 // child is a process in a session of its own, which ends with 3 when stdin does; it is that of run number of.
 func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func()) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read x; exit 3")
-	cmd.Env = append(os.Environ(), "GPUARD_SWEEP_DIR="+c.folderOf(of))
+	cmd.Env = append(os.Environ(), "GPUARD_SWEEP_DIR="+c.Path(of))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
@@ -43,7 +43,7 @@ func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat, err := c.host.Proc.Stat(cmd.Process.Pid)
+	stat, err := c.Host.Proc.Stat(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func
 func (c *conductor) happened(t *testing.T, events ...core.Event) {
 	t.Helper()
 	for _, e := range events {
-		if err := c.add(e); err != nil {
+		if err := c.Add(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestInheritOther(t *testing.T) {
 	c.happened(t, core.Event{Kind: core.Begin, Run: 0, Ticks: born}, core.Event{Kind: core.Start, Run: 0, PID: ended, Ticks: born},
 		core.Event{Kind: core.End, Run: 0}, core.Event{Kind: core.Begin, Run: 1, Ticks: born})
 	c.inherits(t)
-	if got := c.state.Runs[1]; got.Phase != core.Waiting || got.Starts != 0 {
+	if got := c.State.Runs[1]; got.Phase != core.Waiting || got.Starts != 0 {
 		t.Errorf("a run that was never there: %+v", got)
 	}
 }
@@ -99,7 +99,7 @@ func TestInheritBegun(t *testing.T) {
 	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: before})
 	time.AfterFunc(50*time.Millisecond, end)
 	c.inherits(t)
-	if got := c.state.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last.Exit != 3 {
+	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last.Exit != 3 {
 		t.Errorf("a run that ended with 3: %+v", got)
 	}
 }

@@ -1,0 +1,506 @@
+// Package runs starts many commands, each with a lease of its own, on as many devices as there are: what a sweep and a
+// queue have in common. Two processes do that: the conductor, which keeps the folder, and the runner, which starts the
+// commands. Whichever of them is killed, the other writes down how the commands end, so that none is lost and none done
+// twice.
+package runs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+
+	core "gpuard/internal/core/runs"
+	"gpuard/internal/host/batch"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/proctree"
+)
+
+// Descriptors that a runner is started with.
+const (
+	lifeFD    = 3 // a pipe that ends with the process that people see
+	messageFD = 4 // a pipe to it
+	lockFD    = 5 // the folder's lock, of both
+)
+
+const (
+	mostAtOnce  = 200                    // leases of one user count up to 256
+	mostWaiting = 16                     // tickets of one user compete
+	short       = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
+	soon        = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
+	youth       = 6 * time.Hour          // between two touches of a lease
+)
+
+// Work is what a runner does.
+type Work struct {
+	State   *core.State
+	Journal *journal.Journal // of which State has read everything
+	AtOnce  int              // runs at the same time; 0 as many as there may be
+	Grace   time.Duration
+	Prepare func(run int) (Start, error)                            // an error says that this run cannot be started
+	Desk    func(ctx context.Context, run int) (*claim.Desk, error) // where it gets its lease
+	Each    bool                                                    // every run asks for its own: a refusal is its failure, and several wait at the same time
+}
+
+// Start is how a run is started.
+type Start struct {
+	Path    string
+	Argv    []string
+	Folder  string        // in which it runs
+	Env     []string      // before that of the lease; of two with one name the first counts
+	Log     string        // path of the file for its output, in a folder that is made
+	Timeout time.Duration // 0 without a limit
+	CPU     bool          // it gets no device: of a queue, as many of them run as there are processors
+}
+
+// runner starts the commands, one after the other as devices are free, and waits for them.
+type runner struct {
+	host     *machine.Host
+	work     *Work
+	grace    time.Duration
+	boot     string
+	cancel   context.CancelFunc // nothing new is started
+	null     *os.File
+	slots    chan struct{}
+	cpus     chan struct{} // of a queue, those that run without a device
+	waits    chan struct{} // of those that wait for a device at the same time
+	freed    chan struct{} // has a value when a run has ended, or another may be started
+	stopping atomic.Bool   // what runs is being ended
+	attended sync.WaitGroup
+	starting sync.Mutex // from a Begin to its Start
+
+	mu      sync.Mutex // of everything below
+	journal *journal.Journal
+	state   *core.State
+	due     []int               // runs to be started, in this order
+	live    map[int]*claim.Seat // by PID
+	claims  int                 // runs between due and live
+	stops   map[int]func()      // how a run that waits or runs is ended, by run
+	failure error               // that ends the sweep
+}
+
+// Run is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
+// conductor.
+func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*Work, error)) {
+	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
+	if len(args) != 1 || err != nil {
+		fmt.Fprintln(os.Stderr, "gpuard: cannot start a runner by hand: gpuard sweep and gpuard submit start theirs")
+		return
+	}
+	for fd := lifeFD; fd <= lockFD; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	batch.Patient(messageFD)
+	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
+	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
+	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
+	r := &runner{host: host, freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}}
+	if r.work, err = open(ctx, host, args[0]); err == nil {
+		err = r.open()
+	}
+	if err == nil {
+		err = r.run(ctx)
+	}
+	var refusal *job.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		sendMessage(messageFD, message{Refusal: refusal})
+	case err != nil:
+		sendMessage(messageFD, message{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
+	}
+}
+
+func (r *runner) open() (err error) {
+	r.journal, r.state, r.grace = r.work.Journal, r.work.State, r.work.Grace
+	if r.boot, err = r.host.Proc.BootID(); err != nil {
+		return err
+	}
+	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	r.slots, r.waits = make(chan struct{}, most(r.work.AtOnce)), make(chan struct{}, mostWaiting)
+	r.cpus = make(chan struct{}, runtime.NumCPU())
+	r.refill()
+	return nil
+}
+
+func most(atOnce int) int {
+	if atOnce == 0 || atOnce > mostAtOnce {
+		return mostAtOnce
+	}
+	return atOnce
+}
+
+// refill adds the runs that may be started by now. The lock is held, or nothing else runs yet.
+func (r *runner) refill() {
+	fresh := r.state.Fresh()
+	r.due = append(r.due, fresh...)
+	if r.work.Each && len(fresh) > 0 {
+		slices.SortStableFunc(r.due, func(a, b int) int {
+			return cmp.Or(cmp.Compare(r.state.Runs[a].Nice, r.state.Runs[b].Nice), cmp.Compare(a, b))
+		})
+	}
+}
+
+// run starts the runs until all are done, or the sweep is ended.
+func (r *runner) run(ctx context.Context) error {
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() { // the process that people see is gone: nothing new is started
+		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
+		r.cancel()
+	}()
+	if r.work.Each {
+		go r.listen()
+	}
+	all := proctree.Adopt(r.awaits, machine.OwnHelper)
+	dispatched, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		r.dispatch(ctx)
+		close(dispatched)
+		r.attended.Wait()
+		close(over)
+	}()
+	touch := time.NewTicker(youth)
+	defer touch.Stop()
+	for {
+		select {
+		case <-over:
+			all.Leave()
+			return r.failure
+		case <-touch.C:
+			r.touch()
+		case <-signals:
+			r.stopping.Store(true)
+			r.cancel()
+			select { // so that nothing more is started, unless a driver call hangs
+			case <-dispatched:
+			case <-time.After(time.Second):
+			}
+			r.endAll(all, over, signals)
+		}
+	}
+}
+
+// listen reads what others write into the journal: new runs, and what their owner asks for.
+func (r *runner) listen() {
+	for {
+		r.journal.Await()
+		r.mu.Lock()
+		err := r.catchUp()
+		r.mu.Unlock()
+		if r.wake(); err != nil {
+			r.fail(err)
+			return
+		}
+	}
+}
+
+// endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
+func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
+	grace := time.NewTimer(r.grace)
+	defer grace.Stop()
+	all.Signal("SIGTERM")
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			if len(all.Members()) > 0 {
+				continue
+			}
+		case <-grace.C:
+		case <-signals:
+		}
+		break
+	}
+	if err := all.Kill(job.Dying); err != nil {
+		r.host.Say(err.Error())
+	}
+	select {
+	case <-over:
+	case <-time.After(job.Dying):
+	}
+}
+
+// awaits reports whether a goroutine waits for the child.
+func (r *runner) awaits(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.live[pid]
+	return known
+}
+
+func (r *runner) touch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, seat := range r.live {
+		seat.Touch()
+	}
+}
+
+// dispatch starts one run after the other, each as soon as there is a device.
+func (r *runner) dispatch(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		run, more := r.next(ctx)
+		if !more {
+			return
+		}
+		if err := r.one(ctx, run); err != nil {
+			r.fail(err)
+			return
+		}
+	}
+}
+
+// next is the run to start now. While none is due but some run, one of those may be due again.
+func (r *runner) next(ctx context.Context) (run int, more bool) {
+	for {
+		r.mu.Lock()
+		busy := len(r.live) + r.claims
+		for len(r.due) > 0 && !more {
+			run, r.due = r.due[0], r.due[1:]
+			more = r.state.MayStart(run) // it may have been cancelled meanwhile
+		}
+		if more {
+			r.claims++
+		}
+		r.mu.Unlock()
+		if more || busy == 0 {
+			return run, more
+		}
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
+}
+
+// one leases for a run and starts it. An error ends all.
+func (r *runner) one(ctx context.Context, run int) error {
+	what, err := r.work.Prepare(run)
+	if err != nil {
+		return r.stillborn(run, err)
+	}
+	desk, err := r.work.Desk(ctx, run)
+	if err != nil {
+		return r.refused(run, err)
+	}
+	command := what.Argv[0]
+	if !r.work.Each {
+		seat, err := r.claim(ctx, desk, command)
+		return r.seated(ctx, run, what, seat, err)
+	}
+	if what.CPU {
+		select {
+		case r.cpus <- struct{}{}:
+		default:
+			return r.wait(ctx, run, what, func(ctx context.Context) (*claim.Seat, error) {
+				select {
+				case r.cpus <- struct{}{}:
+					return desk.TryNow(ctx, command)
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+		}
+	}
+	seat, err := desk.TryNow(ctx, command)
+	var refusal *job.Refusal
+	if err == nil || !errors.As(err, &refusal) || refusal.Never {
+		return r.seated(ctx, run, what, seat, err)
+	}
+	return r.wait(ctx, run, what, func(ctx context.Context) (*claim.Seat, error) { return desk.Wait(ctx, command) })
+}
+
+// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when few enough wait.
+func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context) (*claim.Seat, error)) error {
+	select {
+	case r.waits <- struct{}{}:
+	case <-ctx.Done():
+		return r.seated(ctx, run, what, nil, ctx.Err())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r.stoppable(run, cancel)
+	r.attended.Go(func() {
+		defer cancel()
+		seat, err := claim(ctx)
+		<-r.waits
+		if err := r.seated(ctx, run, what, seat, err); err != nil {
+			r.fail(err)
+		}
+	})
+	return nil
+}
+
+// stoppable notes how a run is ended that its owner cancels; nil: it is over.
+func (r *runner) stoppable(run int, stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if stop == nil {
+		delete(r.stops, run)
+	} else {
+		r.stops[run] = stop
+	}
+}
+
+// refused ends a run for which there is no lease; where all ask for the same, it ends all.
+func (r *runner) refused(run int, err error) error {
+	var refusal *job.Refusal
+	var usage *exit.Usage
+	if r.work.Each && (errors.As(err, &refusal) || errors.As(err, &usage)) {
+		return r.stillborn(run, err)
+	}
+	r.unclaim()
+	return err
+}
+
+// unclaim lets go of what a run had before it was started.
+func (r *runner) unclaim() {
+	r.mu.Lock()
+	r.claims--
+	r.mu.Unlock()
+	<-r.slots
+	r.wake()
+}
+
+// wake has dispatch look again.
+func (r *runner) wake() {
+	select {
+	case r.freed <- struct{}{}:
+	default:
+	}
+}
+
+// seated starts a run that has its lease.
+func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
+	if ctx.Err() != nil && err != nil {
+		r.stoppable(run, nil)
+		r.unclaim()
+		return nil //nolint:nilerr // ended meanwhile: that is no failure
+	}
+	if err != nil {
+		return r.refused(run, err)
+	}
+	if batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
+		r.cancel()
+	}
+	r.mu.Lock()
+	wanted := r.state.MayStart(run)
+	r.mu.Unlock()
+	if ctx.Err() != nil || !wanted {
+		r.unclaim()
+		return seat.Leave()
+	}
+	if err = r.start(run, what, seat); err != nil {
+		_ = seat.Leave()
+	}
+	return err
+}
+
+// claim takes what is free. Devices of our own runs will be free soon; for others it queues.
+func (r *runner) claim(ctx context.Context, desk *claim.Desk, command string) (*claim.Seat, error) {
+	for ctx.Err() == nil {
+		seat, err := desk.TryNow(ctx, command)
+		var refusal *job.Refusal
+		if !errors.As(err, &refusal) || refusal.Never {
+			return seat, err
+		}
+		if !r.another() {
+			return desk.Wait(ctx, command)
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// another reports whether one of our own runs has ended within a moment.
+func (r *runner) another() bool {
+	timer := time.NewTimer(soon)
+	defer timer.Stop()
+	select {
+	case <-r.freed:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stillborn writes down that a run cannot be started.
+func (r *runner) stillborn(run int, why error) error {
+	defer r.unclaim()
+	if err := r.journal.Reserve(r.room()); err != nil {
+		return err
+	}
+	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
+		return err
+	}
+	return r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
+}
+
+// room is what the events of one more run, and the ends of all that run, may take: a line names each device.
+func (r *runner) room() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(len(r.live)+16) << 12
+}
+
+// add writes an event.
+func (r *runner) add(e core.Event) error {
+	e.At = time.Now().Truncate(time.Millisecond)
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.journal.Append(line); err != nil {
+		return err
+	}
+	return r.catchUp()
+}
+
+// catchUp reads what was written since, also by others. The lock is held.
+func (r *runner) catchUp() error {
+	before := r.journal.Offset()
+	err := r.journal.Next(func(line []byte) error { return r.state.Read(line, r.journal.Offset()) })
+	if r.refill(); r.journal.Offset() > before && r.work.Each {
+		for run, stop := range r.stops {
+			if !r.state.Wanted(run) {
+				go stop()
+			}
+		}
+	}
+	return err
+}
+
+// fail ends all when what runs has ended.
+func (r *runner) fail(err error) {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure == nil {
+		r.failure = err
+	}
+}

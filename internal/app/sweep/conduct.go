@@ -1,0 +1,115 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/runs"
+	record "gpuard/internal/core/runs"
+	core "gpuard/internal/core/sweep"
+	"gpuard/internal/host/journal"
+)
+
+// Outcome is how a sweep ended.
+type Outcome struct {
+	Count       record.Count
+	Failures    []core.Result // the first of those that failed
+	Interrupted os.Signal     // that ended it; nil none
+	Nothing     bool          // was done, and the folder is gone again
+}
+
+// shownFailures is how many failures are shown on the terminal.
+const shownFailures = 5
+
+// Conduct runs what is to be done. show is called at each change, and every now and then. The tables of results are
+// written in any case.
+func (s *Sweep) Conduct(ctx context.Context, show func(runs.Progress)) (*Outcome, error) {
+	heard, err := s.Folder.Conduct(ctx, show)
+	out := &Outcome{Count: s.State.Count, Interrupted: heard}
+	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
+		s.discard() // what can never be is no sweep
+		return out, err
+	}
+	if terr := s.tables(); err == nil {
+		err = terr
+	}
+	for _, run := range s.State.In(record.Failed) {
+		if len(out.Failures) < shownFailures {
+			out.Failures = append(out.Failures, core.ResultOf(s.State, &s.Request.Grid, run))
+		}
+	}
+	return out, err
+}
+
+// tables writes the results of all runs.
+func (s *Sweep) tables() error {
+	err := journal.Replace(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return core.WriteCSV(w, s.State, &s.Request.Grid) })
+	if err == nil {
+		err = journal.Replace(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return core.WriteJSON(w, s.State, &s.Request.Grid) })
+	}
+	return err
+}
+
+// Work is what the runner of the sweep in a folder does.
+func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+	q, err := readRequest(dir)
+	if err != nil {
+		return nil, err
+	}
+	host.Machine, host.PrivateState = q.Machine, q.Private
+	command, err := core.Parse(q.Command, &q.Grid)
+	if err != nil {
+		return nil, err
+	}
+	w := &runs.Work{State: record.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
+	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
+		err = w.Journal.Next(func(line []byte) error { return w.State.Read(line, w.Journal.Offset()) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	desk, err := q.desk(ctx, host, w)
+	if err != nil {
+		return nil, err
+	}
+	w.Desk = func(context.Context, int) (*claim.Desk, error) { return desk, nil }
+	w.Prepare = func(run int) (runs.Start, error) {
+		words, err := command.Words(run)
+		path := ""
+		if err == nil {
+			path, err = find(q, words[0])
+		}
+		own := filepath.Join(dir, w.State.Folder(run))
+		return runs.Start{Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},
+			Log: filepath.Join(own, "log"), Timeout: q.Spec.Timeout}, err
+	}
+	return w, nil
+}
+
+// desk is where all runs get their leases.
+func (q *Request) desk(ctx context.Context, host *machine.Host, w *runs.Work) (*claim.Desk, error) {
+	spec := q.Spec
+	var err error
+	if q.ElseCPU {
+		if spec, err = claim.ElseCPU(ctx, host, spec); err != nil {
+			return nil, err
+		}
+	}
+	if w.AtOnce == 0 && spec.CPU {
+		w.AtOnce = runtime.NumCPU()
+	}
+	if q.PerGPU > 1 && !spec.CPU {
+		if spec.Share, err = claim.Portion(ctx, host, spec, q.PerGPU); err != nil {
+			return nil, err
+		}
+		host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", q.PerGPU, spec.Share))
+	}
+	spec.Grace = q.Grace
+	return claim.OpenDesk(ctx, host, spec)
+}

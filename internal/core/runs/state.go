@@ -1,0 +1,398 @@
+// Package runs is the record of commands that are started one after the other, as those of a sweep and of a queue: the
+// events of each, and the state that they add up to:
+//
+//	s := runs.NewState(3, runs.Retry{})
+//	err := s.Add(runs.Event{Kind: runs.Begin, Run: 0})
+//
+// It must not start processes or open files.
+package runs
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Kind is an event of a run.
+type Kind string
+
+// Kinds of events. The events of a run are Begin, Start, End; Gone if its end is unknown. Those of a queue also have
+// Submit, which makes a run, and what its owner asked for since.
+const (
+	Begin Kind = "begin" // its process is about to be created
+	Start Kind = "start" // its process exists
+	End   Kind = "end"   // its process has ended, or could not be created
+	Gone  Kind = "gone"  // its process does not exist, and its exit status is unknown: the run is repeated
+	Again Kind = "again" // it failed, and the user asked to repeat it
+
+	Submit Kind = "submit" // there is one run more
+	Cancel Kind = "cancel" // it is not to be started, or to be ended
+	Hold   Kind = "hold"   // it is not to be started for now
+	Unhold Kind = "unhold" // it may be started again
+)
+
+// Event is one line of the journal.
+type Event struct {
+	Kind    Kind      `json:"is"`
+	Run     int       `json:"run"`
+	At      time.Time `json:"at"`
+	PID     int       `json:"pid,omitempty"`
+	Ticks   uint64    `json:"ticks,omitempty"` // of Start: start time of the process, since boot (proc_pid_stat(5), field 22)
+	Boot    string    `json:"boot,omitempty"`
+	Lease   string    `json:"lease,omitempty"`
+	Devices []Device  `json:"devices,omitempty"`
+	Exit    int       `json:"exit,omitempty"`    // -1 when a signal ended it
+	Signal  string    `json:"signal,omitempty"`  // that ended it
+	Seconds float64   `json:"seconds,omitempty"` // from its start to its end
+	Stopped bool      `json:"stopped,omitempty"` // it was ended because the sweep was stopped: the run is not done
+	Fault   string    `json:"fault,omitempty"`   // of the machine while it ran
+	Problem string    `json:"problem,omitempty"` // why it could not be started
+	Job     *Job      `json:"job,omitempty"`     // of Submit
+}
+
+// Job is a run of a queue, as it was submitted.
+type Job struct {
+	Name  string          `json:"name"`
+	Nice  int             `json:"nice,omitempty"` // runs with a lower one start first
+	Held  bool            `json:"held,omitempty"`
+	After []After         `json:"after,omitempty"`
+	Retry Retry           `json:"retry"`
+	Data  json.RawMessage `json:"data,omitempty"` // for who starts it; not in the state
+}
+
+// After is another run that has to end before.
+type After struct {
+	Run int  `json:"run"`
+	Any bool `json:"any,omitempty"` // however it ends; else only with 0
+}
+
+// Device is a device of a run.
+type Device struct {
+	Index int      `json:"index"`
+	UUID  gpu.UUID `json:"uuid"`
+}
+
+// Phase is the progress of a run.
+type Phase uint8
+
+// Phases of a run.
+const (
+	Waiting Phase = iota // not started
+	Begun                // between Begin and Start
+	Running
+	OK        // ended with 0
+	Failed    // ended otherwise, and is not started again by itself
+	Cancelled // its owner wanted it to end, before its start or after it
+)
+
+// Run is the state of a run.
+type Run struct {
+	Phase  Phase
+	Starts int
+	Last   Event // End, or the last event of a run that has not ended
+
+	Submitted time.Time // of a queue, as Nice and the like
+	Name      string
+	Nice      int
+	Held      bool
+	Offset    int64 // of its Submit in the journal
+
+	after     []After
+	retry     Retry
+	cancelled bool
+	failures  int   // since it was last requested
+	begun     Event // its last Begin, or Start
+}
+
+// Born is the event that identifies the run's process, while its Phase is Begun or Running.
+func (r *Run) Born() Event { return r.begun }
+
+// Knows reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
+// sweep that was killed before it collected a child leaves it there.
+func (s *State) Knows(pid int, ticks uint64) bool {
+	for i := range s.Runs {
+		if e := &s.Runs[i].begun; e.Kind == Start && e.PID == pid && e.Ticks == ticks {
+			return true
+		}
+	}
+	return false
+}
+
+// Retry is what follows a failure.
+type Retry struct {
+	Times int  `json:"times,omitempty"`
+	Any   bool `json:"any,omitempty"` // also when the failure may not be the machine's fault
+}
+
+// State is the state of all runs: the sum of the events.
+type State struct {
+	Runs  []Run
+	Count Count
+
+	queue bool          // runs are submitted, and one whose end is unknown is not repeated by itself
+	fresh []int         // runs that may be started since Fresh was called
+	heirs map[int][]int // runs that wait for a run
+}
+
+// Count is the number of runs by phase.
+type Count struct{ All, Waiting, Running, OK, Failed, Cancelled int }
+
+// NewState is the state of a sweep without events.
+func NewState(runs int, retry Retry) *State {
+	s := &State{Runs: make([]Run, runs), Count: Count{All: runs, Waiting: runs}}
+	for i := range s.Runs {
+		s.Runs[i].retry = retry
+		s.fresh = append(s.fresh, i)
+	}
+	return s
+}
+
+// NewQueue is the state of a queue without events.
+func NewQueue() *State { return &State{queue: true, heirs: map[int][]int{}} }
+
+// Fresh lists the runs that may be started and could not when it was called before.
+func (s *State) Fresh() []int {
+	list := s.fresh
+	s.fresh = nil
+	return list
+}
+
+// MayStart reports whether a run waits for nothing but a device.
+func (s *State) MayStart(run int) bool {
+	r := &s.Runs[run]
+	if r.Phase != Waiting || r.Held {
+		return false
+	}
+	for _, a := range r.after {
+		if !s.over(a.Run) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *State) over(run int) bool { return s.Runs[run].Phase >= OK }
+
+// Unmet is a run that had to end with 0 before this one and did not; -1 none.
+func (s *State) Unmet(run int) int {
+	for _, a := range s.Runs[run].after {
+		if p := s.Runs[a.Run].Phase; !a.Any && (p == Failed || p == Cancelled) {
+			return a.Run
+		}
+	}
+	return -1
+}
+
+// Awaits lists the runs that have to end before this one.
+func (s *State) Awaits(run int) (open []int) {
+	for _, a := range s.Runs[run].after {
+		if !s.over(a.Run) {
+			open = append(open, a.Run)
+		}
+	}
+	return open
+}
+
+// Startable reports whether some run waits for nothing but a device.
+func (s *State) Startable() bool {
+	for i := range s.Runs {
+		if s.Runs[i].Phase == Waiting && s.MayStart(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// Wanted reports whether a run that was begun is still to run.
+func (s *State) Wanted(run int) bool { return !s.Runs[run].cancelled }
+
+// Folder is the folder of a run in the folder of all.
+func (s *State) Folder(run int) string {
+	if s.queue {
+		return path.Join("jobs", strconv.Itoa(run+1))
+	}
+	return Folder(run, len(s.Runs))
+}
+
+// Read adds a line of the journal, which begins at an offset in it.
+func (s *State) Read(line []byte, offset int64) error {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("it is no event: %w", err)
+	}
+	err := s.Add(e)
+	if err == nil && e.Kind == Submit {
+		s.Runs[e.Run].Offset = offset
+	}
+	return err
+}
+
+// Add adds an event. An impossible one is an error: the journal belongs to another sweep.
+func (s *State) Add(e Event) error {
+	if e.Kind == Submit {
+		return s.submit(e)
+	}
+	if e.Run < 0 || e.Run >= len(s.Runs) {
+		return fmt.Errorf("it names run %d, and there are %d", e.Run, len(s.Runs))
+	}
+	r := &s.Runs[e.Run]
+	open := r.Phase == Begun || r.Phase == Running
+	switch {
+	case e.Kind == Begin && r.Phase == Waiting, e.Kind == Start && r.Phase == Begun:
+		phase := Begun
+		if e.Kind == Start {
+			r.Starts++
+			phase = Running
+		}
+		r.begun = e
+		s.move(e.Run, phase)
+	case e.Kind == End && open:
+		s.end(e.Run, e)
+	case e.Kind == Gone && open:
+		s.gone(e.Run)
+	case e.Kind == Again && (r.Phase == Failed || r.Phase == Cancelled):
+		r.failures, r.cancelled = 0, false
+		s.move(e.Run, Waiting)
+	case s.queue && s.ask(e.Run, e.Kind):
+	default:
+		return fmt.Errorf("run %d cannot have the event %q now", e.Run, e.Kind)
+	}
+	if e.Kind != Hold && e.Kind != Unhold && (e.Kind != Cancel || !open) {
+		r.Last = e
+	}
+	return nil
+}
+
+// submit adds a run.
+func (s *State) submit(e Event) error {
+	if !s.queue || e.Job == nil || e.Run != len(s.Runs) {
+		return fmt.Errorf("run %d cannot be added to %d", e.Run, len(s.Runs))
+	}
+	for _, a := range e.Job.After {
+		if a.Run < 0 || a.Run >= e.Run {
+			return fmt.Errorf("run %d cannot wait for run %d", e.Run, a.Run)
+		}
+		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
+	}
+	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, after: e.Job.After, retry: e.Job.Retry})
+	s.Count.All++
+	s.Count.Waiting++
+	s.offer(e.Run)
+	return nil
+}
+
+// ask does what an owner asked for, also where it changes nothing.
+func (s *State) ask(run int, kind Kind) bool {
+	r := &s.Runs[run]
+	switch kind {
+	case Cancel:
+		if r.cancelled = !s.over(run); r.Phase == Waiting {
+			s.move(run, Cancelled)
+		}
+	case Hold, Unhold:
+		r.Held = kind == Hold && r.Phase == Waiting
+		s.offer(run)
+	default:
+		return false
+	}
+	return true
+}
+
+// offer adds a run to those that may be started, if it may.
+func (s *State) offer(run int) {
+	if s.MayStart(run) {
+		s.fresh = append(s.fresh, run)
+	}
+}
+
+func (s *State) end(run int, e Event) {
+	r := &s.Runs[run]
+	good := e.Exit == 0 && e.Signal == "" && e.Problem == ""
+	switch {
+	case r.cancelled && !good:
+		s.move(run, Cancelled)
+	case e.Stopped && !good: // a run that ended with 0 at that moment is done
+		s.move(run, Waiting)
+	case good:
+		s.move(run, OK)
+	default:
+		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
+	}
+}
+
+// gone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that was
+// asked for.
+func (s *State) gone(run int) {
+	switch {
+	case !s.queue:
+		s.move(run, Waiting)
+	case s.Runs[run].cancelled:
+		s.move(run, Cancelled)
+	default:
+		s.fail(run, true)
+	}
+}
+
+// fail counts a failure; again says whether it is of a kind that is repeated.
+func (s *State) fail(run int, again bool) {
+	r := &s.Runs[run]
+	if r.failures++; again && r.failures <= r.retry.Times {
+		s.move(run, Waiting)
+	} else {
+		s.move(run, Failed)
+	}
+}
+
+// move changes the phase, and the counts with it.
+func (s *State) move(run int, to Phase) {
+	r := &s.Runs[run]
+	*s.Count.of(r.Phase)--
+	r.Phase = to
+	*s.Count.of(to)++
+	if to == Waiting {
+		s.offer(run)
+	}
+	if s.over(run) {
+		for _, heir := range s.heirs[run] {
+			s.offer(heir)
+		}
+	}
+}
+
+func (c *Count) of(p Phase) *int {
+	switch p {
+	case Begun, Running:
+		return &c.Running
+	case OK:
+		return &c.OK
+	case Failed:
+		return &c.Failed
+	case Cancelled:
+		return &c.Cancelled
+	}
+	return &c.Waiting
+}
+
+// Done is the number of runs that are over.
+func (c Count) Done() int { return c.OK + c.Failed + c.Cancelled }
+
+// In lists the runs of a phase.
+func (s *State) In(phases ...Phase) (runs []int) {
+	for i := range s.Runs {
+		for _, p := range phases {
+			if s.Runs[i].Phase == p {
+				runs = append(runs, i)
+			}
+		}
+	}
+	return runs
+}
+
+// Folder is the folder of run i in the folder of all: its number, padded to the digits of the largest.
+func Folder(i, runs int) string {
+	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
+}

@@ -1,0 +1,41 @@
+package runs
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+func TestState(t *testing.T) {
+	s := NewState(4, Retry{Times: 1})
+	add := func(want string, events ...Event) {
+		t.Helper()
+		for _, e := range events {
+			line, _ := json.Marshal(e)
+			if err := s.Read(line, 0); (err == nil) == (want == "no") {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	begin := func(i int) { add("", Event{Kind: Begin, Run: i}, Event{Kind: Start, Run: i, PID: 7}) }
+	begin(0)
+	add("", Event{Kind: End, Run: 0})
+	begin(1)
+	add("", Event{Kind: End, Run: 1, Exit: 3, Fault: "a fault"})
+	begin(1)
+	add("", Event{Kind: End, Run: 1, Exit: 3, Fault: "a fault"})
+	begin(2)
+	add("", Event{Kind: End, Run: 2, Signal: "SIGTERM", Exit: -1, Stopped: true})
+	add("", Event{Kind: Begin, Run: 3})
+	if s.Count != (Count{All: 4, Waiting: 1, Running: 1, OK: 1, Failed: 1}) || s.Runs[1].Starts != 2 {
+		t.Errorf("%+v", s.Count)
+	}
+	add("", Event{Kind: Gone, Run: 3}, Event{Kind: Again, Run: 1})
+	if s.Count != (Count{All: 4, Waiting: 3, OK: 1}) || !reflect.DeepEqual(s.In(Waiting), []int{1, 2, 3}) {
+		t.Errorf("%+v", s.Count)
+	}
+	add("no", Event{Kind: End, Run: 3}, Event{Kind: Begin, Run: 0}, Event{Kind: Start, Run: 1}, Event{Kind: Again, Run: 0}, Event{Kind: "x"}, Event{Kind: Begin, Run: 4}, Event{Kind: Begin, Run: -1})
+	if s.Read([]byte(`{"is":"end"`), 0) == nil {
+		t.Error("half an event was accepted")
+	}
+}
