@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/app/holder"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
+	"gpuard/internal/app/queue"
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
 	"gpuard/internal/app/sweep"
@@ -99,6 +100,12 @@ func start(root string, times machine.Times) int {
 	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:
 		runs.Run(context.Background(), host, os.Args[2:], sweep.Work)
 		return 0
+	case len(os.Args) > 1 && os.Args[1] == queue.RunnerFlag:
+		runs.Run(context.Background(), host, os.Args[2:], queue.Work)
+		return 0
+	case len(os.Args) > 1 && os.Args[1] == queue.Flag:
+		host.Say = func(text string) { fmt.Fprintln(os.Stderr, "gpuard: "+text) }
+		return exitCode(queue.Keep(context.Background(), host, os.Args[2:]))
 	case verify.Verifier(host):
 		return exitCode(verify.RunVerifier(context.Background(), host, os.Args[2:]))
 	case measure.Measuring(host):

@@ -24,16 +24,22 @@ import (
 // Desk leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
 // would, and needs no holder, because this process stays. A Desk is for one goroutine; its seats are for any.
 type Desk struct {
-	host   *machine.Host
-	spec   job.Spec
-	self   proc.Stat
-	folder *store.Folder // nil until the first claim: closing it would release the folder lock of the whole process
+	host *machine.Host
+	spec job.Spec
+	self proc.Stat
+	*place
+}
+
+// place is the folder of the leases, of all desks of a process: closing one would release the folder lock of the whole
+// process.
+type place struct {
+	folder *store.Folder // nil until the first claim
 	boot   string
 }
 
 // OpenDesk gets ready to lease what spec asks for.
 func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
-	d := &Desk{host: host, spec: spec}
+	d := &Desk{host: host, spec: spec, place: &place{}}
 	if spec.CPU {
 		return d, nil
 	}
@@ -42,6 +48,15 @@ func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, er
 		d.spec, err = SettleQuota(ctx, host, spec)
 	}
 	return d, err
+}
+
+// For is a desk for another request of this process. The first claim of all is made by one goroutine alone.
+func (d *Desk) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
+	other, err := OpenDesk(ctx, host, spec)
+	if err == nil {
+		other.place = d.place
+	}
+	return other, err
 }
 
 // Seat is a lease for one command, together with what the command is to be given.

@@ -38,6 +38,9 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	}
 	env := append(what.Env, seat.Env...)
 	began := time.Now()
+	if r.work.Each {
+		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
+	}
 	r.mu.Lock() // a child must be known before it can be reaped
 	pid, err := batch.Start(batch.Command{Path: what.Path, Dir: what.Folder, Argv: what.Argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
 	if r.claims--; err == nil {

@@ -213,7 +213,7 @@ func (s *State) Wanted(run int) bool { return !s.Runs[run].cancelled }
 // Folder is the folder of a run in the folder of all.
 func (s *State) Folder(run int) string {
 	if s.queue {
-		return path.Join("jobs", strconv.Itoa(run+1))
+		return JobFolder(run)
 	}
 	return Folder(run, len(s.Runs))
 }
@@ -396,3 +396,6 @@ func (s *State) In(phases ...Phase) (runs []int) {
 func Folder(i, runs int) string {
 	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
 }
+
+// JobFolder is the folder of a run of a queue.
+func JobFolder(run int) string { return path.Join("jobs", strconv.Itoa(run+1)) }

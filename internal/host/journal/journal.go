@@ -117,6 +117,11 @@ func (j *Journal) Exclusive(f func(size int64) (line []byte, err error)) error {
 	})
 }
 
+// Alone calls f while no other process appends.
+func (j *Journal) Alone(f func() error) error {
+	return j.exclusively(func(int64) error { return f() })
+}
+
 // exclusively calls f with the size of the journal, of which no incomplete line is left.
 func (j *Journal) exclusively(f func(size int64) error) error {
 	lock := &unix.Flock_t{Type: unix.F_WRLCK}
@@ -224,6 +229,46 @@ func (j *Journal) failed(err error) error {
 		return nil
 	}
 	return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
+}
+
+// TryLock is Lock, but returns nil without an error if another process has the lock.
+func TryLock(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock: %w", err)
+	}
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	if err == nil {
+		return file, nil
+	}
+	_ = file.Close()
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil, nil //nolint:nilnil // that is the answer
+	}
+	return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+}
+
+// Locked reports whether a process has the lock.
+func Locked(path string) bool {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // read only
+	lock := &unix.Flock_t{Type: unix.F_RDLCK}
+	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
+}
+
+// AwaitFree returns when no process has the lock, or there is none.
+func AwaitFree(path string) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close() //nolint:errcheck // read only
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
+	}
 }
 
 // Lock locks the file at path. If another process has the lock, it calls busy once and waits. The lock belongs to the

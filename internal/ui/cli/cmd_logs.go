@@ -16,15 +16,16 @@ import (
 func (p *Program) logs() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
-		Use:   "logs [flags] [SERVICE...]",
-		Short: "Show what the services of a gpuard.yaml write",
+		Use:   "logs [flags] [SERVICE...|JOB...]",
+		Short: "Show what services of a gpuard.yaml, or jobs of your queue, write",
 		Long: `Shows what instances have written to standard output and standard error, also
-before a restart. With several instances each line begins with the name of its
+before a restart. A number is a job of gpuard submit. With several instances each line begins with the name of its
 instance. A log that is full (64M, or log_limit) is renamed; the file that was
 renamed before it is removed.`,
 		Example: `  gpuard logs --tail 20
   gpuard logs -f node                      and new lines, until Ctrl-C
-  gpuard logs node-0 | grep error          one instance: lines without its name`,
+  gpuard logs node-0 | grep error          one instance: lines without its name
+  gpuard logs -f 17                        job 17 of your queue, until it ends`,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.logsWith(cmd.Context(), o, args) })
@@ -58,6 +59,9 @@ func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) 
 			return usagef("cannot read --tail %q: write a number of lines, such as --tail 100, or --tail all", o.tail)
 		}
 		last = int(n)
+	}
+	if areJobs(names) {
+		return p.jobLogs(ctx, names, last, o.follow, o.json)
 	}
 	folder, view, err := p.found(ctx, o.file)
 	if err != nil {

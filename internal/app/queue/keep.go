@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/runs"
+	"gpuard/internal/core/job"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/journal"
+)
+
+// The first arguments of a keeper and of its runner; the folder of the queue follows.
+const (
+	Flag       = "__queue"
+	RunnerFlag = "__jobs"
+)
+
+// mark is the variable in which a job has its folder.
+const mark = "GPUARD_JOB_DIR"
+
+// grace is between SIGTERM and SIGKILL of a job that is cancelled.
+const grace = 10 * time.Second
+
+// Keep is the life of a keeper: it ends when there is nothing to do, or another one is there.
+func Keep(ctx context.Context, host *machine.Host, args []string) error {
+	if err := daemonize.Begin("gpuard"); err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return errors.New("cannot keep a queue by hand: gpuard submit starts its keeper itself")
+	}
+	dir := args[0]
+	lock, err := journal.TryLock(filepath.Join(dir, lockFile))
+	if err != nil || lock == nil {
+		return err
+	}
+	f := &runs.Folder{Dir: dir, Host: host, Lock: lock, State: record.NewQueue(), Flag: RunnerFlag, Mark: mark, Work: dir, Grace: grace, Queue: true}
+	defer f.Close()
+	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
+		return fmt.Errorf("cannot keep the queue: %w", err)
+	}
+	if f.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
+		return err
+	}
+	for {
+		if err := f.CatchUp(); err != nil {
+			return err
+		}
+		heard, err := f.Conduct(ctx, func(runs.Progress) {})
+		if err != nil || heard != nil {
+			return err
+		}
+		over := false
+		err = f.Journal.Alone(func() error { // who submits now finds no keeper, or this one has seen the job
+			if err := f.CatchUp(); err != nil || f.State.Startable() {
+				return err
+			}
+			over = true
+			return f.Lock.Close()
+		})
+		if err != nil || over {
+			return err
+		}
+	}
+}
+
+// Work is what the runner of a queue does.
+func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+	w := &runs.Work{State: record.NewQueue(), Grace: grace, Each: true}
+	var err error
+	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
+		err = w.Journal.Next(func(line []byte) error { return w.State.Read(line, w.Journal.Offset()) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := claim.OpenDesk(ctx, host, job.Spec{CPU: true})
+	if err != nil {
+		return nil, err
+	}
+	w.Desk = func(ctx context.Context, run int) (*claim.Desk, error) {
+		j, err := jobAt(w.Journal, w.State, run)
+		if err != nil {
+			return nil, err
+		}
+		own := *host
+		if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
+			return nil, err
+		}
+		j.Spec.Grace = grace
+		return first.For(ctx, &own, j.Spec)
+	}
+	w.Prepare = func(run int) (runs.Start, error) { return prepare(dir, w, run) }
+	return w, nil
+}
+
+// prepare is how a job is started, or why it cannot be.
+func prepare(dir string, w *runs.Work, run int) (start runs.Start, err error) {
+	if before := w.State.Unmet(run); before >= 0 {
+		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)
+	}
+	j, err := jobAt(w.Journal, w.State, run)
+	if err != nil {
+		return start, err
+	}
+	if info, err := os.Stat(j.Folder); err != nil || !info.IsDir() {
+		return start, fmt.Errorf("its folder %s is gone", j.Folder)
+	}
+	if _, err := os.Stat(j.Path); err != nil {
+		return start, fmt.Errorf("its program %s is gone", j.Path)
+	}
+	own := filepath.Join(dir, w.State.Folder(run))
+	return runs.Start{Path: j.Path, Argv: j.Command, Folder: j.Folder, Env: []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + own},
+		Log: logOf(dir, w.State, run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
+}

@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"time"
+
+	"gpuard/internal/core/job"
+	record "gpuard/internal/core/runs"
+)
+
+// State is where a job is.
+type State string
+
+// States of a job.
+const (
+	Held      State = "held"    // its owner does not want it to start for now
+	After     State = "after"   // other jobs have to end before
+	Waiting   State = "waiting" // for a device
+	Running   State = "running"
+	Done      State = "done"      // ended with 0
+	Failed    State = "failed"    // ended otherwise
+	Lost      State = "lost"      // it ran when the machine or both processes of the queue went down, and nobody saw its end
+	Cancelled State = "cancelled" // by its owner
+)
+
+// Over reports whether the job has ended.
+func (s State) Over() bool { return s == Done || s == Failed || s == Lost || s == Cancelled }
+
+// Entry is one job for people and programs.
+type Entry struct {
+	Number    int             `json:"job"`
+	Name      string          `json:"name"`
+	State     State           `json:"state"`
+	Command   []string        `json:"command"`
+	Folder    string          `json:"folder"`
+	Note      string          `json:"note,omitempty"`
+	Spec      job.Spec        `json:"-"`
+	Asks      string          `json:"asks"` // "2 GPUs, 20 GiB"
+	Nice      int             `json:"nice"`
+	Submitted time.Time       `json:"submitted"`
+	Awaits    []int           `json:"awaits"` // jobs that have to end before
+	Started   *time.Time      `json:"started"`
+	Ended     *time.Time      `json:"ended"`
+	Starts    int             `json:"starts"`
+	PID       int             `json:"pid"` // 0 while it does not run
+	Devices   []record.Device `json:"devices"`
+	Exit      *int            `json:"exit"` // null while there is none, and after a signal
+	Signal    string          `json:"signal"`
+	Seconds   float64         `json:"seconds"` // of the last start
+	Why       string          `json:"why"`     // it was not started, or what was wrong
+	Log       string          `json:"log"`
+}
+
+// List lists those jobs that which reports true for, in the order of their numbers.
+func (q *Queue) List(which func(State) bool) (list []Entry, err error) {
+	state, err := q.Read()
+	if err != nil {
+		return nil, err
+	}
+	for run := range state.Runs {
+		where := stateOf(state, run)
+		if !which(where) {
+			continue
+		}
+		e, err := q.entry(state, run, where)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+func stateOf(state *record.State, run int) State {
+	r := &state.Runs[run]
+	switch r.Phase {
+	case record.Begun, record.Running:
+		return Running
+	case record.OK:
+		return Done
+	case record.Cancelled:
+		return Cancelled
+	case record.Failed:
+		if r.Last.Kind == record.Gone {
+			return Lost
+		}
+		return Failed
+	case record.Waiting:
+	}
+	switch {
+	case r.Held:
+		return Held
+	case len(state.Awaits(run)) > 0:
+		return After
+	}
+	return Waiting
+}
+
+func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) {
+	j, err := q.Of(run)
+	if err != nil {
+		return Entry{}, err
+	}
+	r := &state.Runs[run]
+	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Nice: r.Nice,
+		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, r.Last.Devices...), Log: logOf(q.Dir, state, run, j)}
+	for _, other := range state.Awaits(run) {
+		e.Awaits = append(e.Awaits, other+1)
+	}
+	born := r.Born()
+	if !born.At.IsZero() {
+		e.Started = &born.At
+	}
+	switch {
+	case where == Running:
+		e.PID = born.PID
+	case where == Lost:
+		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
+	case r.Last.Kind == record.End:
+		if e.Signal = r.Last.Signal; e.Signal == "" {
+			e.Exit = &r.Last.Exit
+		}
+		e.Seconds, e.Why = r.Last.Seconds, r.Last.Problem+r.Last.Fault
+	}
+	if where.Over() {
+		e.Ended = &r.Last.At
+	}
+	return e, nil
+}
+
+// Code is the exit code of gpuard wait for a job that has ended.
+func (e *Entry) Code(number func(signal string) int) int {
+	switch {
+	case e.State == Done:
+		return 0
+	case e.Signal != "":
+		return 128 + number(e.Signal)
+	case e.Exit != nil && *e.Exit > 0:
+		return *e.Exit
+	}
+	return 1
+}

@@ -1,0 +1,315 @@
+// Package queue keeps the jobs that a user has handed in, and has them run while nobody looks. The jobs of a user lie in
+// a journal in a folder of the user's own. Two processes of that user run them, which are there while there is work: the
+// keeper, and the runner that it starts (package runs). Every gpuard submit and gpuard queue starts the keeper where it
+// is missing.
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/sys"
+)
+
+// Job is what a job of the queue is started with.
+type Job struct {
+	Command []string `json:"command"`
+	Path    string   `json:"path"`           // of its program
+	Folder  string   `json:"folder"`         // in which it runs
+	Env     string   `json:"env"`            // name of the file with its environment
+	Umask   int      `json:"umask"`          // of its files
+	Spec    job.Spec `json:"spec"`           // what it is given
+	Log     string   `json:"log"`            // file for its output; "" log in its own folder
+	Note    string   `json:"note,omitempty"` // for people
+}
+
+// Queue is the folder of a user's jobs.
+type Queue struct {
+	Dir string
+
+	host    *machine.Host
+	journal *journal.Journal
+	state   *record.State
+}
+
+// Files in the folder.
+const (
+	journalFile = "journal"
+	lockFile    = "lock"
+	countFile   = "count" // how many jobs were submitted up to which size of the journal
+	errorFile   = "errors"
+	envFolder   = "env"
+)
+
+// Folder is where the queue of this user is.
+func Folder(host *machine.Host) (string, error) {
+	own, _ := host.Env.Lookup("GPUARD_STATE")
+	home := host.StateHome()
+	switch {
+	case !host.Hardware():
+		return "", exit.Usagef("cannot queue jobs for an invented machine: nothing would run them; leave --machine out, or look at one job: gpuard run --machine %s --dry-run -- COMMAND", host.Machine)
+	case own != "" && !filepath.IsAbs(own):
+		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	case own != "":
+		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid())), nil
+	case home == "":
+		return "", exit.Usagef("cannot find a folder for the queue: set HOME or GPUARD_STATE")
+	}
+	return filepath.Join(home, "queue"), nil
+}
+
+// Open opens the queue of this user. Without create, nil and no error means that there is none.
+func Open(host *machine.Host, create bool) (*Queue, error) {
+	dir, err := Folder(host)
+	if err != nil {
+		return nil, err
+	}
+	if create {
+		if err = host.MakeParents(filepath.Dir(dir)); err == nil {
+			err = os.MkdirAll(filepath.Join(dir, envFolder), 0o700)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the folder of the queue: %w", err)
+		}
+	}
+	if err := sys.Guarded(dir); errors.Is(err, os.ErrNotExist) && !create {
+		return nil, nil //nolint:nilnil // an empty queue
+	} else if err != nil {
+		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, err)
+	}
+	q := &Queue{Dir: dir, host: host, state: record.NewQueue()}
+	if q.journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// Close lets the queue go; its jobs go on.
+func (q *Queue) Close() { _ = q.journal.Close() }
+
+// Read returns the state of all jobs. A job's number is one more than its run's.
+func (q *Queue) Read() (*record.State, error) {
+	return q.state, q.journal.Next(func(line []byte) error { return q.state.Read(line, q.journal.Offset()) })
+}
+
+// Changes sends a value when something was written, and is closed when the keeper has ended.
+func (q *Queue) Changes() <-chan struct{} {
+	changes, over := make(chan struct{}, 1), make(chan struct{})
+	q.journal.Await() // the first time it only begins to watch
+	go func() {
+		for {
+			q.journal.Await()
+			select {
+			case <-over:
+				return
+			case changes <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		journal.AwaitFree(filepath.Join(q.Dir, lockFile))
+		close(over)
+		close(ended)
+	}()
+	merged := make(chan struct{})
+	go func() {
+		defer close(merged)
+		for {
+			select {
+			case <-changes:
+				merged <- struct{}{}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return merged
+}
+
+// Of is what a job is started with.
+func (q *Queue) Of(run int) (Job, error) { return jobAt(q.journal, q.state, run) }
+
+func jobAt(j *journal.Journal, state *record.State, run int) (got Job, err error) {
+	line, err := j.Line(state.Runs[run].Offset)
+	var e record.Event
+	if err == nil {
+		err = json.Unmarshal(line, &e)
+	}
+	if err == nil && (e.Kind != record.Submit || e.Run != run || e.Job == nil) {
+		err = errors.New("the journal has another line there")
+	}
+	if err == nil {
+		err = json.Unmarshal(e.Job.Data, &got)
+	}
+	if err != nil {
+		return got, fmt.Errorf("cannot read job %d: %w", run+1, err)
+	}
+	return got, nil
+}
+
+// Log is the file that a job writes to.
+func (q *Queue) Log(run int, j Job) string { return logOf(q.Dir, q.state, run, j) }
+
+func logOf(dir string, state *record.State, run int, j Job) string {
+	if j.Log != "" {
+		return j.Log
+	}
+	return filepath.Join(dir, state.Folder(run), "log")
+}
+
+// Program is the path of the program of a command.
+func Program(command string) (string, error) {
+	path, err := launch.Find(command)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// Submit adds a job. When it returns, the job is on the disk. It returns the job's number and its log.
+func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log string, err error) {
+	if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), env); err != nil {
+		return 0, "", err
+	}
+	if what.Data, err = json.Marshal(j); err != nil {
+		return 0, "", err
+	}
+	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
+		n, err := q.count(size)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range what.After {
+			if a.Run >= n {
+				return nil, exit.Usagef("cannot wait for job %d: there is none of that number; see: gpuard queue", a.Run+1)
+			}
+		}
+		number = n + 1
+		return json.Marshal(record.Event{Kind: record.Submit, Run: n, At: time.Now().Truncate(time.Millisecond), Job: &what})
+	})
+	if err == nil {
+		err = q.journal.Sync()
+	}
+	var usage *exit.Usage
+	switch {
+	case errors.As(err, &usage):
+		return 0, "", err
+	case err != nil:
+		return 0, "", fmt.Errorf("cannot queue the job: %w", err)
+	}
+	if log = j.Log; log == "" {
+		log = filepath.Join(q.Dir, record.JobFolder(number-1), "log")
+	}
+	return number, log, nil
+}
+
+// count is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
+// that it does not matter whether that file could be written.
+func (q *Queue) count(size int64) (n int, err error) {
+	path, at := filepath.Join(q.Dir, countFile), int64(0)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	if _, err := fmt.Sscanf(string(text), "%d %d\n", &at, &n); err != nil || at < 0 || at > size {
+		at, n = 0, 0
+	}
+	for at < size {
+		line, err := q.journal.Line(at)
+		if err != nil {
+			return 0, err
+		}
+		var e record.Event
+		if json.Unmarshal(line, &e) == nil && e.Kind == record.Submit {
+			n = e.Run + 1
+		}
+		at += int64(len(line))
+	}
+	return n, os.WriteFile(path, fmt.Appendf(nil, "%d %d\n", size, n), 0o600)
+}
+
+// Ask records what the owner wants of jobs. Of those that it cannot be asked of, the error names the first; nothing is
+// asked then.
+func (q *Queue) Ask(kind record.Kind, numbers ...int) error {
+	state, err := q.Read()
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := possible(state, kind, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range numbers {
+		line, err := json.Marshal(record.Event{Kind: kind, Run: n - 1, At: time.Now().Truncate(time.Millisecond)})
+		if err == nil {
+			err = q.journal.Append(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return q.journal.Sync()
+}
+
+// possible is an error where a job cannot be asked for that.
+func possible(state *record.State, kind record.Kind, n int) error {
+	if n < 1 || n > len(state.Runs) {
+		return exit.Usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(state.Runs))
+	}
+	phase := state.Runs[n-1].Phase
+	over := phase >= record.OK
+	switch {
+	case kind == record.Again && (!over || phase == record.OK):
+		return exit.Usagef("cannot queue job %d again: %s", n, map[bool]string{true: "it ended well; hand it in again: gpuard submit", false: "it has not ended"}[over])
+	case kind != record.Again && over:
+		return exit.Usagef("cannot %s job %d: it has ended; see: gpuard history", kind, n)
+	case (kind == record.Hold || kind == record.Unhold) && phase != record.Waiting:
+		return exit.Usagef("cannot %s job %d: it runs already; end it: gpuard cancel %d", kind, n, n)
+	}
+	return nil
+}
+
+// Serve starts the keeper, if there is none and some job may start.
+func (q *Queue) Serve() error {
+	path := filepath.Join(q.Dir, errorFile)
+	errs, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot start the queue: %w", err)
+	}
+	defer errs.Close() //nolint:errcheck // the keeper has it
+	process, err := daemonize.Start(q.host.Name, q.host.Env, errs, Flag, q.Dir)
+	if err != nil {
+		return err
+	}
+	return process.Release()
+}
+
+// Kept reports whether a keeper is there.
+func (q *Queue) Kept() bool { return journal.Locked(filepath.Join(q.Dir, lockFile)) }
+
+// Problem is what the last keeper said before it ended; "" nothing.
+func (q *Queue) Problem() string {
+	text, _ := os.ReadFile(filepath.Join(q.Dir, errorFile))
+	return strings.TrimSpace(strings.TrimPrefix(string(text), "gpuard: "))
+}
+
+// Runs reports whether a process is the runner of this queue.
+func (q *Queue) Runs(pid int) bool {
+	return strings.Contains(q.host.Proc.Describe(pid).Command, RunnerFlag+" "+q.Dir)
+}

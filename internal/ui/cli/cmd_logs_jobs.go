@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/app/services"
+)
+
+// areJobs reports whether all words are numbers of jobs. No service is called so: a name begins with a letter.
+func areJobs(names []string) bool {
+	for _, name := range names {
+		if strings.Trim(name, "0123456789") != "" {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// jobLogs shows what jobs of the queue have written, and with follow what they write until they have ended.
+func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, asJSON bool) error {
+	numbers, err := jobNumbers(args)
+	if err != nil {
+		return err
+	}
+	q, err := p.openQueue()
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if err := p.revive(q); err != nil {
+		return err
+	}
+	list, err := q.List(func(queue.State) bool { return true })
+	if err != nil {
+		return err
+	}
+	out := p.newPrinter()
+	out.json, out.alone = asJSON, len(numbers) == 1
+	logs := services.NewLogs()
+	defer logs.Close()
+	for _, n := range numbers {
+		if n > len(list) {
+			return usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
+		}
+		row := services.Row{Log: list[n-1].Log}
+		row.Name = fmt.Sprint("job-", n)
+		out.name(row.Name)
+		logs.Add(row, last)
+	}
+	if !follow {
+		return out.rest(logs, true)
+	}
+	return p.followJobs(ctx, q, numbers, &out, logs)
+}
+
+func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs) error {
+	changes, alive := p.follow(q), true
+	for {
+		list, err := q.List(func(queue.State) bool { return true })
+		if err != nil {
+			return err
+		}
+		over := true
+		for _, n := range numbers {
+			over = over && list[n-1].State.Over()
+		}
+		logs.Look()
+		if err := out.rest(logs, over || !alive); err != nil || over {
+			return err
+		}
+		if !alive {
+			return fmt.Errorf("cannot follow any longer: nothing runs the queue; see: gpuard queue")
+		}
+		wait, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			_ = logs.Wait(wait)
+			close(ended)
+		}()
+		select {
+		case _, alive = <-changes:
+		case <-ended:
+		}
+		stop()
+		<-ended
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C just ends it
+		}
+	}
+}

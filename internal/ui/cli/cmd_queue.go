@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/queue"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/status"
+)
+
+func (p *Program) queue() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "queue [flags]",
+		Short: "Show your jobs that run or wait, and who else waits",
+		Long: `Shows the jobs of gpuard submit that run or wait, and the requests of other users
+that wait for a GPU. Jobs that have ended: gpuard history. If the processes that
+run your queue were killed, or the machine was started again, it starts them.`,
+		Example: `  gpuard queue
+  gpuard queue --json                      for scripts
+  gpuard queue hold 17                     do not start it for now
+  gpuard queue unhold 17
+  gpuard queue requeue 12                  again, after a failure`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error { return p.showQueue(cmd, asJSON) })
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	cmd.AddCommand(p.askQueue("hold", "Do not start jobs for now", record.Hold, "held"), p.askQueue("unhold", "Let held jobs start again", record.Unhold, "unheld"),
+		p.askQueue("requeue", "Run jobs again that failed, were lost or cancelled", record.Again, "queued again"))
+	return cmd
+}
+
+func (p *Program) cancel() *cobra.Command {
+	return p.askQueue("cancel", "End jobs of your queue, also before they start", record.Cancel, "cancelled")
+}
+
+// askQueue is a command that asks for something for some jobs.
+func (p *Program) askQueue(name, short string, kind record.Kind, done string) *cobra.Command {
+	path := name
+	if name != "cancel" {
+		path = "queue " + name
+	}
+	return &cobra.Command{
+		Use: name + " JOB...", Short: short, Long: short + ". JOB is the number that gpuard submit and gpuard queue\nshow. Either all are " + done + " or none.",
+		Example: "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: p.completeJobs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return report(func() error {
+				numbers, err := jobNumbers(args)
+				if err != nil {
+					return err
+				}
+				q, err := p.openQueue()
+				if err != nil {
+					return err
+				}
+				defer q.Close()
+				if err := q.Ask(kind, numbers...); err != nil {
+					return err
+				}
+				for _, n := range numbers {
+					fmt.Fprintf(p.Out, "job %d is %s\n", n, done)
+				}
+				return p.revive(q)
+			})
+		},
+	}
+}
+
+// openQueue opens the queue of this user, which has to be there.
+func (p *Program) openQueue() (*queue.Queue, error) {
+	q, err := queue.Open(p.Host, false)
+	if err == nil && q == nil {
+		err = exit.Usagef("cannot find a job: you have handed in none; see: gpuard submit --help")
+	}
+	return q, err
+}
+
+// revive starts the keeper of the queue where it is missing and something is to be done.
+func (p *Program) revive(q *queue.Queue) error {
+	state, err := q.Read()
+	if err != nil || q.Kept() || !state.Startable() && state.Count.Running == 0 {
+		return err
+	}
+	return q.Serve()
+}
+
+func jobNumbers(args []string) (numbers []int, err error) {
+	for _, word := range args {
+		n, err := strconv.Atoi(strings.TrimPrefix(word, "job"))
+		if err != nil || n < 1 {
+			return nil, usagef("cannot find job %q: write its number, such as 17; see: gpuard queue", word)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// completeJobs offers the jobs that have not ended.
+func (p *Program) completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	q, err := queue.Open(p.Host, false)
+	if err != nil || q == nil {
+		return nil, noFiles
+	}
+	defer q.Close()
+	list, _ := q.List(func(s queue.State) bool { return !s.Over() })
+	var words []string
+	for _, e := range list {
+		if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
+			words = append(words, n+"\t"+e.Name)
+		}
+	}
+	return words, noFiles
+}
+
+// queueAnswer is the JSON answer of queue.
+type queueAnswer struct {
+	Schema  string           `json:"schema"`  // "gpuard.queue/1"
+	Kept    bool             `json:"kept"`    // processes that run the jobs are there
+	Problem string           `json:"problem"` // why they ended; "" none
+	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
+	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+}
+
+func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
+	a := queueAnswer{Schema: schema(cmd), Kept: true, Jobs: []queue.Entry{}, Others: []status.Waiting{}}
+	q, err := queue.Open(p.Host, false)
+	if err != nil {
+		return err
+	}
+	if q != nil {
+		defer q.Close()
+		a.Kept = q.Kept()
+		if !a.Kept {
+			a.Problem = q.Problem()
+		}
+		if err := p.revive(q); err != nil {
+			return err
+		}
+		list, err := q.List(func(s queue.State) bool { return !s.Over() })
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			list[i].Asks = asked(&list[i].Spec)
+		}
+		a.Jobs = append(a.Jobs, list...)
+	}
+	if s, err := leases.Status(cmd.Context(), p.Host); err == nil {
+		for _, w := range s.Waiting {
+			if q == nil || !q.Runs(w.PID) {
+				a.Others = append(a.Others, w)
+			}
+		}
+	}
+	if asJSON {
+		return writeJSON(p.Out, a)
+	}
+	QueueView(p.Out, &a, time.Now(), p.term(p.Out))
+	return nil
+}
+
+func (p *Program) history() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "history [flags]",
+		Short: "Show the jobs of your queue that have ended",
+		Long: `Shows each job of gpuard submit that has ended: how, when, after what time, and on
+which GPUs. A job that ran when the machine went down is lost, because nobody saw
+its end.`,
+		Example: "  gpuard history\n  gpuard history --json                    for scripts",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error {
+				list := []queue.Entry{}
+				q, err := queue.Open(p.Host, false)
+				if q != nil {
+					defer q.Close()
+					list, err = q.List(queue.State.Over)
+				}
+				if err != nil {
+					return err
+				}
+				for i := range list {
+					list[i].Asks = asked(&list[i].Spec)
+				}
+				if asJSON {
+					return writeJSON(p.Out, historyAnswer{schema(cmd), append([]queue.Entry{}, list...)})
+				}
+				HistoryView(p.Out, list, time.Now(), p.term(p.Out))
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	return cmd
+}
+
+// historyAnswer is the JSON answer of history.
+type historyAnswer struct {
+	Schema string        `json:"schema"` // "gpuard.history/1"
+	Jobs   []queue.Entry `json:"jobs"`   // those that have ended, by number
+}
+
+func (p *Program) wait() *cobra.Command {
+	var first bool
+	cmd := &cobra.Command{
+		Use:   "wait [flags] JOB...",
+		Short: "Wait for the end of jobs, and end with their exit code",
+		Long: `Waits until these jobs have ended. The exit code is that of the first in the list
+that did not end with 0, as a shell counts it (128 and the signal's number), and
+1 for one that was cancelled, lost or never started. Ctrl-C ends only the waiting.`,
+		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: p.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := p.waitFor(cmd.Context(), args, first)
+			if err == nil && code != 0 {
+				err = &silent{fmt.Errorf("a job ended with %d", code)}
+			}
+			if err != nil {
+				if code == 0 {
+					code = exit.Run(err)
+				}
+				return &failure{err, code}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&first, "any", false, "until one of them has ended")
+	return cmd
+}
+
+// follow is q.Changes, when the keeper that was just started has the lock.
+func (p *Program) follow(q *queue.Queue) <-chan struct{} {
+	for begun := time.Now(); !q.Kept() && time.Since(begun) < time.Second; time.Sleep(5 * time.Millisecond) {
+		if state, err := q.Read(); err != nil || !state.Startable() && state.Count.Running == 0 {
+			break
+		}
+	}
+	return q.Changes()
+}
+
+func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code int, err error) {
+	numbers, err := jobNumbers(args)
+	if err != nil {
+		return 0, err
+	}
+	q, err := p.openQueue()
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close()
+	if err := p.revive(q); err != nil {
+		return 0, err
+	}
+	changes, alive := p.follow(q), true
+	for {
+		list, err := q.List(func(queue.State) bool { return true })
+		if err != nil {
+			return 0, err
+		}
+		var over []*queue.Entry
+		for _, n := range numbers {
+			if n > len(list) {
+				return 0, exit.Usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
+			}
+			if e := &list[n-1]; e.State.Over() {
+				over = append(over, e)
+			}
+		}
+		if len(over) == len(numbers) || first && len(over) > 0 {
+			for _, e := range over {
+				fmt.Fprintln(p.Err, "gpuard: "+endText(e))
+				if code == 0 {
+					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
+				}
+			}
+			return code, nil
+		}
+		if !alive {
+			return 0, fmt.Errorf("cannot wait any longer: nothing runs the queue; %s", cmp.Or(q.Problem(), "see: gpuard queue"))
+		}
+		select {
+		case _, alive = <-changes:
+		case <-ctx.Done():
+			return 0, errors.New("cannot wait any longer: it was ended")
+		}
+	}
+}

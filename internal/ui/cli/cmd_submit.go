@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/queue"
+	record "gpuard/internal/core/runs"
+)
+
+type submitOptions struct {
+	spec                          specFlags
+	name, note, after, log, retry string
+	timeout                       string
+	nice                          int
+	hold, json, quiet             bool
+}
+
+func (p *Program) submit() *cobra.Command {
+	o := &submitOptions{}
+	cmd := &cobra.Command{
+		Use:   "submit [flags] [--] COMMAND [ARG...]",
+		Short: "Hand in a job: it runs when a GPU is free, also after you have logged out",
+		Long: `Puts COMMAND at the end of your queue and returns. It will run in this folder, with
+the environment that this shell has now, on a GPU that is leased for it, as soon
+as it is its turn. Its output goes to the file that is named. Between users the
+line is that of gpuard run: nobody gets ahead by handing in more.
+
+Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
+not executable, 127 not found.`,
+		Example: `  gpuard submit --gpus 2 -- python train.py
+  gpuard submit --after 17 -- python eval.py     when job 17 has ended with 0
+  id=$(gpuard submit -q -- ./train.sh)           only the number
+  gpuard queue                                   what runs and what waits
+  gpuard logs -f 17`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: p.programs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.submitWith(cmd, o, args); err != nil {
+				return &failure{err, exit.Run(err)}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.spec.add(p, cmd)
+	f.StringVar(&o.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
+	f.StringVar(&o.note, "note", "", "`TEXT` for people")
+	f.StringVar(&o.after, "after", "", "start when these jobs have ended with 0: `N[:any],...`; any: however they end")
+	f.StringVar(&o.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
+	f.StringVar(&o.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
+	f.StringVar(&o.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
+	f.IntVar(&o.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
+	f.BoolVar(&o.hold, "hold", false, "do not start it before gpuard queue unhold")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
+	completeWords(cmd)
+	for _, name := range []string{"name", "note", "after", "nice"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// submitted is the JSON answer of submit.
+type submitted struct {
+	Schema string `json:"schema"` // "gpuard.submit/1"
+	Job    int    `json:"job"`    // its number
+	Log    string `json:"log"`    // file for its output
+}
+
+func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
+	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout"); err != nil {
+		return asUsage(err)
+	}
+	if err := p.fill(cmd); err != nil {
+		return err
+	}
+	what, j, err := p.jobOf(cmd, o, args)
+	if err != nil {
+		return asUsage(p.atDefault(err))
+	}
+	q, err := queue.Open(p.Host, true)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	number, log, err := q.Submit(what, j, p.Host.Env)
+	if err == nil && !q.Kept() {
+		err = q.Serve()
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return writeJSON(p.Out, submitted{schema(cmd), number, log})
+	case o.quiet:
+		_, err = fmt.Fprintln(p.Out, number)
+		return err
+	}
+	fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, log)
+	return nil
+}
+
+// jobOf checks the flags and returns the job that they describe.
+func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (what record.Job, j queue.Job, err error) {
+	spec, err := p.request(cmd, &o.spec, args)
+	if err != nil {
+		return what, j, err
+	}
+	if j.Folder, err = os.Getwd(); err != nil {
+		return what, j, fmt.Errorf("cannot queue anything: the folder that this is called in is gone: %w", err)
+	}
+	if j.Path, err = queue.Program(args[0]); err != nil {
+		return what, j, err
+	}
+	if o.timeout != "" {
+		if spec.Timeout, err = duration("timeout", o.timeout); err != nil {
+			return what, j, err
+		}
+	}
+	if o.retry != "" {
+		if what.Retry.Times, what.Retry.Any, err = retries(o.retry); err != nil {
+			return what, j, err
+		}
+	}
+	if o.log != "" {
+		if j.Log, err = filepath.Abs(o.log); err != nil {
+			return what, j, err
+		}
+		if info, serr := os.Stat(filepath.Dir(j.Log)); serr != nil || !info.IsDir() {
+			return what, j, fmt.Errorf("cannot write --log %s: there is no folder %s", o.log, filepath.Dir(j.Log))
+		}
+	}
+	if what.After, err = afters(o.after); err != nil {
+		return what, j, err
+	}
+	spec.Name = o.name
+	j.Command, j.Spec, j.Note = args, spec, o.note
+	j.Umask = syscall.Umask(0)
+	syscall.Umask(j.Umask)
+	what.Name, what.Nice, what.Held = machine.JobName(spec), o.nice, o.hold
+	return what, j, nil
+}
+
+// afters reads "17,18:any".
+func afters(text string) (list []record.After, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		number, how, given := strings.Cut(word, ":")
+		n, nerr := strconv.Atoi(number)
+		if nerr != nil || n < 1 || given && how != "any" && how != "ok" {
+			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, or --after 17:any,18", text)
+		}
+		list = append(list, record.After{Run: n - 1, Any: how == "any"})
+	}
+	return list, nil
+}
