@@ -95,7 +95,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
 			return nil, err
 		}
-		j.Spec.Grace = grace
+		j.Spec.Grace, own.PrivateState = grace, j.Private
 		return first.For(ctx, &own, j.Spec)
 	}
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(dir, w, run) }

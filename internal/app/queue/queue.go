@@ -34,6 +34,7 @@ type Job struct {
 	Spec    job.Spec `json:"spec"`           // what it is given
 	Log     string   `json:"log"`            // file for its output; "" log in its own folder
 	Note    string   `json:"note,omitempty"` // for people
+	Private bool     `json:"private_state,omitempty"`
 }
 
 // Queue is the folder of a user's jobs.

@@ -63,6 +63,7 @@ not executable, 127 not found.`,
 	f.BoolVar(&o.hold, "hold", false, "do not start it before gpuard queue unhold")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
+	p.privateState(cmd)
 	completeWords(cmd)
 	for _, name := range []string{"name", "note", "after", "nice"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -144,7 +145,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		return what, j, err
 	}
 	spec.Name = o.name
-	j.Command, j.Spec, j.Note = args, spec, o.note
+	j.Command, j.Spec, j.Note, j.Private = args, spec, o.note, p.Host.PrivateState
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
 	what.Name, what.Nice, what.Held = machine.JobName(spec), o.nice, o.hold

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/host/batch"
+)
+
+// jobLine is the queue of a user on a machine with fake GPUs.
+type jobLine struct {
+	*rack
+	marks string // folder in which jobs leave what they have done
+}
+
+func newJobLine(t *testing.T, n int) *jobLine {
+	l := &jobLine{newRack(t, a100s(n)...), t.TempDir()}
+	t.Cleanup(func() {
+		for range 3 { // the keeper may just start a runner
+			for _, flag := range []string{queue.Flag, queue.RunnerFlag} {
+				for _, pid := range l.processes(flag) {
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
+			for _, p := range batch.Processes() {
+				if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID)); strings.Contains(string(env), "GPUARD_JOB_DIR="+l.dir()) {
+					_ = unix.Kill(p.PID, unix.SIGKILL)
+				}
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return l
+}
+
+func (l *jobLine) dir() string { return filepath.Join(l.state, fmt.Sprint("queue-", os.Geteuid())) }
+
+// processes are those with this first argument that keep this queue.
+func (l *jobLine) processes(flag string) (pids []int) {
+	for _, p := range batch.Processes() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if words := strings.Split(string(text), "\x00"); len(words) > 2 && words[1] == flag && words[2] == l.dir() && !p.Dead() {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
+// submit hands a job in and returns its number.
+func (l *jobLine) submit(args ...string) int {
+	l.t.Helper()
+	got := run(l.t, l.submitting(args...))
+	n, err := strconv.Atoi(strings.TrimSpace(got.out))
+	if got.code != 0 || err != nil {
+		l.t.Fatalf("submit %q: %+v", args, got)
+	}
+	return n
+}
+
+func (l *jobLine) submitting(args ...string) *exec.Cmd {
+	words := []string{"submit", "-q"}
+	if contained() {
+		words = append(words, "--private-state")
+	}
+	return l.cmd(append(words, args...)...)
+}
+
+func (l *jobLine) queue() []queue.Entry {
+	var a struct{ Jobs []queue.Entry }
+	got := run(l.t, l.cmd("queue", "--json"))
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
+		l.t.Errorf("queue: %+v", got)
+	}
+	return a.Jobs
+}
+
+func (l *jobLine) history() []queue.Entry {
+	l.t.Helper()
+	var a struct{ Jobs []queue.Entry }
+	got := run(l.t, l.cmd("history", "--json"))
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
+		l.t.Fatalf("history: %+v", got)
+	}
+	return a.Jobs
+}
+
+// drained waits until nothing runs or waits. Every look revives the queue.
+func (l *jobLine) drained() {
+	l.t.Helper()
+	eventually(l.t, "all jobs have ended", func() bool { return len(l.queue()) == 0 })
+}
+
+// TestQueuePath is the way of a person: hand in five jobs, log out, log in again, look, follow, cancel, and see how they
+// ended.
+func TestQueuePath(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	gate := filepath.Join(l.marks, "gate")
+	login := l.cmd() // a shell that hands in the jobs, and everything that it started, gets SIGHUP at the logout
+	login.Path, login.Args = "/bin/sh", []string{"sh", "-c", `
+gpuard submit $PRIVATE --name first -- sh -c "echo begun; while ! test -e $1; do sleep 0.02; done; echo over"
+for n in 2 3 4; do gpuard submit $PRIVATE -- sh -c "echo job $n on \$GPUARD_GPUS"; done
+gpuard submit $PRIVATE --name bad --note "to be seen" -- sh -c "exit 7"
+kill -HUP 0`, "sh", gate}
+	login.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	got := run(t, login)
+	if strings.Count(got.out, " is queued; its output: ") != 5 {
+		t.Fatalf("%+v", got)
+	}
+	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 5 && q[0].State == queue.Running })
+	shown := l.run("queue").out
+	contains(t, shown, "1  running", "first", "2  waiting", "to be seen")
+	follow := l.cmd("logs", "-f", "1")
+	heard := &said{}
+	follow.Stdout = heard
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "logs -f shows the output", func() bool { return strings.Contains(heard.String(), "begun") })
+	same(t, "cancel", l.run("cancel", "3").out, "job 3 is cancelled\n")
+	writeFile(t, gate, "", 0)
+	if err := follow.Wait(); err != nil || heard.String() != "begun\nover\n" {
+		t.Errorf("logs -f: %v, %q", err, heard.String())
+	}
+	same(t, "wait", l.run("wait", "1", "2", "4", "5").code, 7)
+	l.drained()
+	var ended []string
+	for _, e := range l.history() {
+		ended = append(ended, string(e.State))
+		if e.State == queue.Done && (e.Exit == nil || *e.Exit != 0 || len(e.Devices) != 1 || e.Started == nil || e.Ended == nil) {
+			t.Errorf("%+v", e)
+		}
+	}
+	same(t, "history", strings.Join(ended, " "), "done done cancelled done failed")
+	contains(t, l.run("history").out, "exit 7", "cancelled", "GPU 0")
+	same(t, "what a job wrote", l.run("logs", "2").out, "job 2 on "+uuid(0)+"\n")
+	eventually(t, "nothing is left", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })
+}
+
+// TestQueueKill kills both processes of a queue, those that hand in, and jobs, at random moments while jobs come and go.
+// None that was acknowledged is lost or runs twice; those that nobody saw the end of are named.
+func TestQueueKill(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 4)
+	rounds := soaked(1000, 25)
+	var mu sync.Mutex
+	acknowledged := map[int]int{} // number to its mark
+	mark := 0
+	hand := func() {
+		mu.Lock()
+		mark++
+		own := mark
+		mu.Unlock()
+		file := filepath.Join(l.marks, strconv.Itoa(own))
+		what := []string{"--", "sh", "-c", fmt.Sprintf("echo $$ >> %s; sleep 0.0%d", file, own%9)}
+		if own%3 == 0 {
+			what = append([]string{"--cpu"}, what...)
+		}
+		cmd := l.submitting(what...)
+		out := &strings.Builder{}
+		cmd.Stdout = out
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+			return
+		}
+		if own%5 == 0 {
+			time.AfterFunc(time.Duration(rand.IntN(6000))*time.Microsecond, func() { _ = cmd.Process.Kill() })
+		}
+		_ = cmd.Wait()
+		if n, err := strconv.Atoi(strings.TrimSpace(out.String())); err == nil {
+			mu.Lock()
+			acknowledged[n] = own
+			mu.Unlock()
+		}
+	}
+	kills := 0
+	for range rounds {
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(hand)
+		}
+		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
+		flags := []string{queue.Flag, queue.RunnerFlag}
+		switch rand.IntN(4) {
+		case 0:
+			flags = flags[:1]
+		case 1:
+			flags = flags[1:]
+		case 2:
+			if jobs := l.queue(); len(jobs) > 0 && jobs[0].PID > 0 {
+				_ = unix.Kill(jobs[0].PID, unix.SIGKILL)
+			}
+			flags = nil
+		}
+		for _, flag := range flags {
+			for _, pid := range l.processes(flag) {
+				_ = unix.Kill(pid, unix.SIGKILL)
+				kills++
+			}
+		}
+		group.Wait()
+	}
+	l.drained()
+	states := map[queue.State]int{}
+	byNumber := map[int]queue.Entry{}
+	for _, e := range l.history() {
+		byNumber[e.Number] = e
+		states[e.State]++
+	}
+	for number, own := range acknowledged {
+		e, found := byNumber[number]
+		text, _ := os.ReadFile(filepath.Join(l.marks, strconv.Itoa(own)))
+		times := strings.Count(string(text), "\n")
+		switch {
+		case !found:
+			t.Errorf("job %d was acknowledged and is lost", number)
+		case times > 1:
+			t.Errorf("job %d ran %d times: %+v", number, times, e)
+		case times == 0 && e.State == queue.Done:
+			t.Errorf("job %d is done and never ran", number)
+		case e.State == queue.Lost && e.Why == "":
+			t.Errorf("job %d is lost without a word", number)
+		}
+	}
+	t.Logf("%d jobs, %d kills: %v", len(acknowledged), kills, states)
+	if states[queue.Done] < rounds {
+		t.Errorf("of %d jobs only %d are done", len(acknowledged), states[queue.Done])
+	}
+}
