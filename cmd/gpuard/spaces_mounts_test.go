@@ -62,10 +62,12 @@ func TestSpacesMounts(t *testing.T) {
 			r := newRack(t, fakegpu.A100(0))
 			program := r.forEverybody()
 			same(t, "makes the folder", r.run("run", "-q", "--", "true").code, 0)
+			// The shell stays an ancestor whose root folder can be read. The test process cannot be: Go starts a child
+			// in the memory of its parent, and a child that changes its user makes that memory not dumpable.
 			in := func(words string) result {
 				t.Helper()
 				set := strings.NewReplacer("$GO", program+" "+words, "$STATE", r.state, "$PARENT", filepath.Dir(r.state), "$DRIVER", r.Dir)
-				return run(t, r.inside(0, "env", "mkdir -p "+filepath.Dir(r.state)+"/../root; "+set.Replace(m.script)))
+				return run(t, r.inside(0, "env", "mkdir -p "+filepath.Dir(r.state)+"/../root; "+set.Replace(m.script)+"\nexit $?"))
 			}
 			// Here a lease of another is known, so there is no device; there it would be the first.
 			begin(t, r.cmd("run", "-q", "--", "sh", "-c", "echo started; exec sleep 300"))

@@ -27,27 +27,27 @@ func (s State) Over() bool { return s == Done || s == Failed || s == Lost || s =
 
 // Entry is one job for people and programs.
 type Entry struct {
-	Number    int             `json:"job"`
-	Name      string          `json:"name"`
-	State     State           `json:"state"`
-	Command   []string        `json:"command"`
-	Folder    string          `json:"folder"`
-	Note      string          `json:"note,omitempty"`
+	Number    int             `json:"job"`            // its number, from 1
+	Name      string          `json:"name"`           // of the job, or the base name of its program
+	State     State           `json:"state"`          // where it is
+	Command   []string        `json:"command"`        // its words
+	Folder    string          `json:"folder"`         // in which it runs
+	Note      string          `json:"note,omitempty"` // of its owner
 	Spec      job.Spec        `json:"-"`
-	Asks      string          `json:"asks"` // "2 GPUs, 20 GiB"
-	Nice      int             `json:"nice"`
-	Submitted time.Time       `json:"submitted"`
-	Awaits    []int           `json:"awaits"` // jobs that have to end before
-	Started   *time.Time      `json:"started"`
-	Ended     *time.Time      `json:"ended"`
-	Starts    int             `json:"starts"`
-	PID       int             `json:"pid"` // 0 while it does not run
-	Devices   []record.Device `json:"devices"`
-	Exit      *int            `json:"exit"` // null while there is none, and after a signal
-	Signal    string          `json:"signal"`
-	Seconds   float64         `json:"seconds"` // of the last start
-	Why       string          `json:"why"`     // it was not started, or what was wrong
-	Log       string          `json:"log"`
+	Asks      string          `json:"asks"`      // what it asks for, in words
+	Nice      int             `json:"nice"`      // jobs with a lower one start first
+	Submitted time.Time       `json:"submitted"` // when it was handed in
+	Awaits    []int           `json:"awaits"`    // jobs that have to end before
+	Started   *time.Time      `json:"started"`   // its last start; null before the first
+	Ended     *time.Time      `json:"ended"`     // null while it has not
+	Starts    int             `json:"starts"`    // how often it was started
+	PID       int             `json:"pid"`       // of its command; 0 while it does not run
+	Devices   []record.Device `json:"devices"`   // of the last start
+	Exit      *int            `json:"exit"`      // its exit code; null while there is none, and after a signal
+	Signal    string          `json:"signal"`    // that ended it, such as "SIGKILL"; "" for none
+	Seconds   float64         `json:"seconds"`   // duration of the last start
+	Why       string          `json:"why"`       // why it was not started, or what was wrong; "" nothing
+	Log       string          `json:"log"`       // file with its output
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.

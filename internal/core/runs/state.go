@@ -72,8 +72,8 @@ type After struct {
 
 // Device is a device of a run.
 type Device struct {
-	Index int      `json:"index"`
-	UUID  gpu.UUID `json:"uuid"`
+	Index int      `json:"index"` // of the device, as for status
+	UUID  gpu.UUID `json:"uuid"`  // of the device, or of the MIG slice
 }
 
 // Phase is the progress of a run.

@@ -96,7 +96,7 @@ func becomes(cmd *cobra.Command) bool {
 
 // takesCommand reports whether the words after the command's flags belong to another program.
 func takesCommand(cmd *cobra.Command) bool {
-	return becomes(cmd) || cmd != nil && cmd.Name() == "sweep"
+	return becomes(cmd) || cmd != nil && slices.Contains([]string{"sweep", "submit"}, cmd.Name())
 }
 
 // report runs f and gives its error the exit code of commands that do not start a program.

@@ -17,11 +17,11 @@ func (p *Program) logs() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
 		Use:   "logs [flags] [SERVICE...|JOB...]",
-		Short: "Show what services of a gpuard.yaml, or jobs of your queue, write",
+		Short: "Show what services of a gpuard.yaml, or jobs of a queue, write",
 		Long: `Shows what instances have written to standard output and standard error, also
-before a restart. A number is a job of gpuard submit. With several instances each line begins with the name of its
-instance. A log that is full (64M, or log_limit) is renamed; the file that was
-renamed before it is removed.`,
+before a restart. A number is a job of gpuard submit. With several instances
+each line begins with the name of its instance. A log that is full (64M, or
+log_limit) is renamed; the file that was renamed before it is removed.`,
 		Example: `  gpuard logs --tail 20
   gpuard logs -f node                      and new lines, until Ctrl-C
   gpuard logs node-0 | grep error          one instance: lines without its name

@@ -30,6 +30,10 @@ func manExits(cmd *cobra.Command) string {
 	case "sweep":
 		ends := []exit.Code{{Code: 0, Meaning: "all runs ended with 0"}, {Code: 1, Meaning: "some runs failed"}}
 		return table(append(ends, slices.DeleteFunc(exit.Codes(), func(e exit.Code) bool { return e.Code < 122 })...))
+	case "submit":
+		return table(append([]exit.Code{{Code: 0, Meaning: "the job is on the disk"}}, slices.DeleteFunc(exit.Codes(), func(e exit.Code) bool { return e.Code < 122 })...))
+	case "wait":
+		plain[0].Meaning, plain[1].Meaning, plain[2].Meaning = "all ended with 0", "a job was cancelled, lost or not run; else the code of the first that failed", "used wrongly"
 	case "doctor", "lint":
 		plain[0].Meaning, plain[1].Meaning = "no finding is a warning or an error", "a finding is a warning or an error"
 	case "explain":

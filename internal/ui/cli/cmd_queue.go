@@ -25,8 +25,8 @@ func (p *Program) queue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue [flags]",
 		Short: "Show your jobs that run or wait, and who else waits",
-		Long: `Shows the jobs of gpuard submit that run or wait, and the requests of other users
-that wait for a GPU. Jobs that have ended: gpuard history. If the processes that
+		Long: `Shows the jobs of gpuard submit that run or wait, and what else waits for a
+GPU. gpuard history shows jobs that have ended. If the processes that
 run your queue were killed, or the machine was started again, it starts them.`,
 		Example: `  gpuard queue
   gpuard queue --json                      for scripts
@@ -55,9 +55,9 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 		path = "queue " + name
 	}
 	return &cobra.Command{
-		Use: name + " JOB...", Short: short, Long: short + ". JOB is the number that gpuard submit and gpuard queue\nshow. Either all are " + done + " or none.",
-		Example: "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: p.completeJobs,
+		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none.",
+		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19",
+		ValidArgsFunction: p.completeJobs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report(func() error {
 				numbers, err := jobNumbers(args)
@@ -100,6 +100,9 @@ func (p *Program) revive(q *queue.Queue) error {
 }
 
 func jobNumbers(args []string) (numbers []int, err error) {
+	if len(args) == 0 {
+		return nil, usagef("cannot tell which job: write its number, such as 17; see: gpuard queue")
+	}
 	for _, word := range args {
 		n, err := strconv.Atoi(strings.TrimPrefix(word, "job"))
 		if err != nil || n < 1 {
@@ -179,8 +182,8 @@ func (p *Program) history() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [flags]",
 		Short: "Show the jobs of your queue that have ended",
-		Long: `Shows each job of gpuard submit that has ended: how, when, after what time, and on
-which GPUs. A job that ran when the machine went down is lost, because nobody saw
+		Long: `Shows each job of gpuard submit that has ended: how, after what time, and on
+which GPUs. A job that ran when the machine went down is lost: nobody saw
 its end.`,
 		Example: "  gpuard history\n  gpuard history --json                    for scripts",
 		Args:    noArguments,
@@ -221,11 +224,10 @@ func (p *Program) wait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [flags] JOB...",
 		Short: "Wait for the end of jobs, and end with their exit code",
-		Long: `Waits until these jobs have ended. The exit code is that of the first in the list
-that did not end with 0, as a shell counts it (128 and the signal's number), and
-1 for one that was cancelled, lost or never started. Ctrl-C ends only the waiting.`,
+		Long: `Waits until these jobs have ended. The exit code is that of the first of them
+that did not end with 0, as a shell counts it (128 and the number of a signal),
+and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.`,
 		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: p.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := p.waitFor(cmd.Context(), args, first)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,11 +29,11 @@ func (p *Program) submit() *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] COMMAND [ARG...]",
-		Short: "Hand in a job: it runs when a GPU is free, also after you have logged out",
-		Long: `Puts COMMAND at the end of your queue and returns. It will run in this folder, with
-the environment that this shell has now, on a GPU that is leased for it, as soon
-as it is its turn. Its output goes to the file that is named. Between users the
-line is that of gpuard run: nobody gets ahead by handing in more.
+		Short: "Hand in a job, which runs when a GPU is free, also after a logout",
+		Long: `Puts COMMAND into your queue and returns. It will run in this folder, with the
+environment that this shell has now, on a GPU that is leased for it. Its output
+goes to the file that is named. Between users the line is that of gpuard run:
+nobody gets ahead by handing in more jobs.
 
 Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
 not executable, 127 not found.`,
@@ -41,13 +42,14 @@ not executable, 127 not found.`,
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.submitWith(cmd, o, args); err != nil {
-				return &failure{err, exit.Run(err)}
+			err := p.submitWith(cmd, o, args)
+			var own *failure
+			if err == nil || errors.As(err, &own) {
+				return err
 			}
-			return nil
+			return &failure{err, exit.Run(err)}
 		},
 	}
 	f := cmd.Flags()
@@ -79,6 +81,9 @@ type submitted struct {
 }
 
 func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
+	if len(args) == 0 {
+		return usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
+	}
 	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout"); err != nil {
 		return asUsage(err)
 	}
@@ -88,6 +93,9 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	what, j, err := p.jobOf(cmd, o, args)
 	if err != nil {
 		return asUsage(p.atDefault(err))
+	}
+	if j.Path, err = queue.Program(args[0]); err != nil {
+		return err
 	}
 	q, err := queue.Open(p.Host, true)
 	if err != nil {
@@ -119,9 +127,6 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	}
 	if j.Folder, err = os.Getwd(); err != nil {
 		return what, j, fmt.Errorf("cannot queue anything: the folder that this is called in is gone: %w", err)
-	}
-	if j.Path, err = queue.Program(args[0]); err != nil {
-		return what, j, err
 	}
 	if o.timeout != "" {
 		if spec.Timeout, err = duration("timeout", o.timeout); err != nil {

@@ -110,6 +110,7 @@ func exitCodesPage() string {
 	}
 	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not read or fix a file.\n")
 	b.WriteString("\n`sweep` ends with 0 when all runs ended with 0 and with 1 when some failed; its own failures have the codes of `run` from 122 on, and a signal that ends it is passed on.\n")
+	b.WriteString("\n`submit` ends with 0 when the job is on the disk. `wait` ends with the code of the first job that failed, with 128 and the number of a signal, or with 1 for a job that was cancelled, lost or not run; the failures of both have the codes of `run` from 122 on.\n")
 	b.WriteString(`
 Every other command:
 

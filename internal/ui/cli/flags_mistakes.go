@@ -37,8 +37,8 @@ func hintFor(word string) string {
 		return "it needs no set-up; for all users of a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
 	case "ls", "list", "show", "info", "top":
 		return "who is on which GPU: gpuard status"
-	case "wait", "queue", "tickets":
-		return "gpuard run waits by itself; who waits for what: gpuard status"
+	case "tickets", "batch", "sbatch", "enqueue", "add":
+		return "to hand in a job: gpuard submit -- COMMAND; who waits for what: gpuard queue"
 	case "watch":
 		return "write gpuard status --watch"
 	case "exec", "start", "launch":

@@ -20,10 +20,10 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
-		{"Waiting", []string{"wait", "no-wait", "fallback"}},
+		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "hold", "nice"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
 		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
-		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "name"}},
+		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "name", "note"}},
 		{"Answer", []string{"dry-run", "quiet", "json", "alert", "lease", "login", "format", "save", "restore"}},
 		{"Other", []string{"machine", "private-state", "help"}},
 	}
@@ -32,7 +32,7 @@ func flagGroups() []flagGroup {
 // oftenUsed are the flags of a short help.
 func oftenUsed() []string {
 	return strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun " +
-		"verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
+		"after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
 }
 
 // manyFlags is the number of flags from which they are grouped.
