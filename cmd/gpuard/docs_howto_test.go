@@ -50,6 +50,7 @@ func sets() []set {
 	return []set{
 		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
 		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
+		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
 		{pattern: `gpuard setup conda`, before: environment},

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/queue"
+	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
 )
 
@@ -56,17 +57,6 @@ func (l *jobLine) processes(flag string) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// submit hands a job in and returns its number.
-func (l *jobLine) submit(args ...string) int {
-	l.t.Helper()
-	got := run(l.t, l.submitting(args...))
-	n, err := strconv.Atoi(strings.TrimSpace(got.out))
-	if got.code != 0 || err != nil {
-		l.t.Fatalf("submit %q: %+v", args, got)
-	}
-	return n
 }
 
 func (l *jobLine) submitting(args ...string) *exec.Cmd {
@@ -147,6 +137,105 @@ kill -HUP 0`, "sh", gate}
 	contains(t, l.run("history").out, "exit 7", "cancelled", "GPU 0")
 	same(t, "what a job wrote", l.run("logs", "2").out, "job 2 on "+uuid(0)+"\n")
 	eventually(t, "nothing is left", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })
+}
+
+// TestQueueReboot: after a boot of the machine what waited runs, and what ran is lost, by name and time, and started
+// again only if that was asked for.
+func TestQueueReboot(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	jobs := [][]string{{"--name", "ran", "--", "sleep", "300"}, {"--", "true"}, {"--hold", "--", "true"}, {"--after", "1:any", "--", "true"}}
+	for _, words := range jobs {
+		same(t, "submit", run(t, l.submitting(words...)).code, 0)
+	}
+	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 4 && q[0].State == queue.Running && q[0].PID > 0 })
+	running := l.queue()[0].PID
+	for _, pid := range append(append(l.processes(queue.Flag), l.processes(queue.RunnerFlag)...), running) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	eventually(t, "all are dead", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })
+	path := filepath.Join(l.dir(), "journal")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before = "00000000-0000-4000-8000-000000000000"
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), strings.TrimSpace(string(boot)), before)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what waited has run", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Held })
+	var ended []string
+	for _, e := range l.history() {
+		ended = append(ended, string(e.State))
+	}
+	same(t, "history", strings.Join(ended, " "), "lost done done")
+	contains(t, l.run("history").out, "1  lost", "ran", "the machine, or both processes of the queue, went down while it ran")
+	same(t, "requeue", l.run("queue", "requeue", "1").code, 0)
+	eventually(t, "it runs again", func() bool { q := l.queue(); return len(q) == 2 && q[0].State == queue.Running && q[0].Starts == 2 })
+	same(t, "cancel", l.run("cancel", "1", "3").code, 0)
+	l.drained()
+}
+
+// TestQueueUsers: three users hand in 60 jobs for 4 devices. The first job of each starts before the third of any, and
+// nobody reads, changes or cancels what is another's.
+func TestQueueUsers(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root", "cc")
+	l := newJobLine(t, 4)
+	for _, path := range []string{filepath.Dir(filepath.Dir(l.state)), filepath.Dir(l.marks)} {
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // other users read it
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(l.marks, 0o777); err != nil { //nolint:gosec // other users write there
+		t.Fatal(err)
+	}
+	program := l.forEverybody()
+	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
+	users := []uint32{41001, 41002, 41003}
+	const each = 20
+	order := filepath.Join(l.marks, "order")
+	if err := os.WriteFile(order, nil, 0o666); err != nil { //nolint:gosec // all write there
+		t.Fatal(err)
+	}
+	if err := os.Chmod(order, 0o666); err != nil { //nolint:gosec // all write there
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for _, uid := range users {
+		group.Go(func() {
+			for n := range each {
+				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c 'echo %d %d >> %s; sleep 0.05'", program, uid, n+1, order)))
+				if got.code != 0 || got.out != fmt.Sprintln(n+1) {
+					t.Errorf("uid %d, job %d: %+v", uid, n+1, got)
+				}
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, "all have run", func() bool {
+		text, _ := os.ReadFile(order)
+		return strings.Count(string(text), "\n") == each*len(users)
+	})
+	text, _ := os.ReadFile(order)
+	begun, last := map[string]int{}, strings.Fields("")
+	for line := range strings.Lines(string(text)) {
+		last = strings.Fields(line)
+		if begun[last[0]]++; begun[last[0]] == 3 && len(begun) < len(users) {
+			t.Errorf("the third job of uid %s started before the first of another:\n%s", last[0], text)
+		}
+	}
+	own := filepath.Join(l.state, fmt.Sprint("queue-", users[0]))
+	for _, script := range []string{"cat " + own + "/journal", "ls " + own, "echo x >> " + own + "/journal", "mv " + own + " " + own + "2", "cat " + own + "/env/*", "cat " + own + "/jobs/1/log"} {
+		if got := run(t, l.inside(users[1], "env", script+" 2>/dev/null")); got.code == 0 || got.out != "" {
+			t.Errorf("another user can %s: %q", script, got.out)
+		}
+	}
+	same(t, "jobs of another", run(t, l.inside(users[1], "env", program+" cancel 21")).code, 2)
 }
 
 // TestQueueKill kills both processes of a queue, those that hand in, and jobs, at random moments while jobs come and go.

@@ -95,7 +95,10 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
 			return nil, err
 		}
-		j.Spec.Grace, own.PrivateState = grace, j.Private
+		j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
+		if j.Machine != "" { // its leases have a folder of their own
+			return claim.OpenDesk(ctx, &own, j.Spec)
+		}
 		return first.For(ctx, &own, j.Spec)
 	}
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(dir, w, run) }

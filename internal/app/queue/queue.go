@@ -35,6 +35,7 @@ type Job struct {
 	Log     string   `json:"log"`            // file for its output; "" log in its own folder
 	Note    string   `json:"note,omitempty"` // for people
 	Private bool     `json:"private_state,omitempty"`
+	Machine string   `json:"machine,omitempty"` // --machine; "" for the hardware
 }
 
 // Queue is the folder of a user's jobs.
@@ -60,8 +61,6 @@ func Folder(host *machine.Host) (string, error) {
 	own, _ := host.Env.Lookup("GPUARD_STATE")
 	home := host.StateHome()
 	switch {
-	case !host.Hardware():
-		return "", exit.Usagef("cannot queue jobs for an invented machine: nothing would run them; leave --machine out, or look at one job: gpuard run --machine %s --dry-run -- COMMAND", host.Machine)
 	case own != "" && !filepath.IsAbs(own):
 		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	case own != "":
@@ -184,12 +183,6 @@ func Program(command string) (string, error) {
 
 // Submit adds a job. When it returns, the job is on the disk. It returns the job's number and its log.
 func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log string, err error) {
-	if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), env); err != nil {
-		return 0, "", err
-	}
-	if what.Data, err = json.Marshal(j); err != nil {
-		return 0, "", err
-	}
 	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
 		n, err := q.count(size)
 		if err != nil {
@@ -199,6 +192,12 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log
 			if a.Run >= n {
 				return nil, exit.Usagef("cannot wait for job %d: there is none of that number; see: gpuard queue", a.Run+1)
 			}
+		}
+		if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), env); err != nil {
+			return nil, err
+		}
+		if what.Data, err = json.Marshal(j); err != nil {
+			return nil, err
 		}
 		number = n + 1
 		return json.Marshal(record.Event{Kind: record.Submit, Run: n, At: time.Now().Truncate(time.Millisecond), Job: &what})

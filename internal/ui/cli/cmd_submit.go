@@ -97,9 +97,12 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if j.Path, err = queue.Program(args[0]); err != nil {
 		return err
 	}
-	q, err := queue.Open(p.Host, true)
-	if err != nil {
+	q, err := queue.Open(p.Host, len(what.After) == 0)
+	switch {
+	case err != nil:
 		return err
+	case q == nil:
+		return exit.Usagef("cannot wait for job %d: you have handed in none", what.After[0].Run+1)
 	}
 	defer q.Close()
 	number, log, err := q.Submit(what, j, p.Host.Env)
@@ -153,6 +156,11 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	j.Command, j.Spec, j.Note, j.Private = args, spec, o.note, p.Host.PrivateState
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
+	if j.Machine = p.Host.Machine; j.Machine != "" && j.Machine != "demo" && !strings.HasPrefix(j.Machine, "demo:") {
+		if j.Machine, err = filepath.Abs(j.Machine); err != nil {
+			return what, j, err
+		}
+	}
 	what.Name, what.Nice, what.Held = machine.JobName(spec), o.nice, o.hold
 	return what, j, nil
 }
