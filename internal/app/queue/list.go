@@ -34,6 +34,7 @@ type Entry struct {
 	Folder    string          `json:"folder"`         // in which it runs
 	Note      string          `json:"note,omitempty"` // of its owner
 	Spec      job.Spec        `json:"-"`
+	Machine   string          `json:"-"`         // --machine; "" for the hardware
 	Asks      string          `json:"asks"`      // what it asks for, in words
 	Nice      int             `json:"nice"`      // jobs with a lower one start first
 	Submitted time.Time       `json:"submitted"` // when it was handed in
@@ -46,7 +47,7 @@ type Entry struct {
 	Exit      *int            `json:"exit"`      // its exit code; null while there is none, and after a signal
 	Signal    string          `json:"signal"`    // that ended it, such as "SIGKILL"; "" for none
 	Seconds   float64         `json:"seconds"`   // duration of the last start
-	Why       string          `json:"why"`       // why it was not started, or what was wrong; "" nothing
+	Why       string          `json:"why"`       // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
 	Log       string          `json:"log"`       // file with its output
 }
 
@@ -101,7 +102,7 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		return Entry{}, err
 	}
 	r := &state.Runs[run]
-	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Nice: r.Nice,
+	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
 		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, r.Last.Devices...), Log: logOf(q.Dir, state, run, j)}
 	for _, other := range state.Awaits(run) {
 		e.Awaits = append(e.Awaits, other+1)

@@ -13,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/status"
 )
@@ -136,11 +138,12 @@ type queueAnswer struct {
 	Kept    bool             `json:"kept"`    // processes that run the jobs are there
 	Problem string           `json:"problem"` // why they ended; "" none
 	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
+	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
 	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
-	a := queueAnswer{Schema: schema(cmd), Kept: true, Jobs: []queue.Entry{}, Others: []status.Waiting{}}
+	a := queueAnswer{Schema: schema(cmd), Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
 	q, err := queue.Open(p.Host, false)
 	if err != nil {
 		return err
@@ -162,6 +165,7 @@ func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
 			list[i].Asks = asked(&list[i].Spec)
 		}
 		a.Jobs = append(a.Jobs, list...)
+		p.whyWaits(cmd.Context(), &a)
 	}
 	if s, err := leases.Status(cmd.Context(), p.Host); err == nil {
 		for _, w := range s.Waiting {
@@ -175,6 +179,27 @@ func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
 	}
 	QueueView(p.Out, &a, time.Now(), p.term(p.Out))
 	return nil
+}
+
+// whyWaits says of the first job that waits what gpuard run would say of it now.
+func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
+	i := slices.IndexFunc(a.Jobs, func(e queue.Entry) bool { return e.State == queue.Waiting })
+	if i < 0 {
+		return
+	}
+	e := &a.Jobs[i]
+	host := *p.Host
+	host.Machine = e.Machine
+	spec := e.Spec
+	spec.Any = true // its mask is that of another shell
+	_, err := claim.Decide(ctx, &host, spec)
+	var refusal *job.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		e.Why, a.Reasons = refusal.Summary, append(a.Reasons, relevant(refusal.Reasons)...)
+	case err != nil:
+		e.Why = err.Error()
+	}
 }
 
 func (p *Program) history() *cobra.Command {

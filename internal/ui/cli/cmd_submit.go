@@ -39,6 +39,7 @@ Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
 not executable, 127 not found.`,
 		Example: `  gpuard submit --gpus 2 -- python train.py
   gpuard submit --after 17 -- python eval.py     when job 17 has ended with 0
+  gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
@@ -83,6 +84,9 @@ type submitted struct {
 func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
 	if len(args) == 0 {
 		return usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
+	}
+	if err := p.scriptFlags(cmd, args[0]); err != nil {
+		return asUsage(err)
 	}
 	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout"); err != nil {
 		return asUsage(err)

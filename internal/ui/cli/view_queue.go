@@ -58,6 +58,12 @@ func QueueView(w io.Writer, a *queueAnswer, now time.Time, t Term) {
 		}
 		v.job(e, span{style, state}, where, age(now.Sub(since)))
 	}
+	for i := range a.Jobs {
+		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
+			v.paragraph(span{dim, fmt.Sprintf("job %d waits: ", e.Number)}, normal, v.text(e.Why))
+			v.reasons(a.Reasons)
+		}
+	}
 	if a.Problem != "" && !a.Kept {
 		v.sentence("the processes of the queue had ended: " + a.Problem)
 	}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/queue"
+)
+
+// TestQueueScript: a script's own flags count where the command line has none, and a mistake in them is one line with
+// its place.
+func TestQueueScript(t *testing.T) {
+	t.Parallel()
+	state, dir := t.TempDir(), t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		writeFile(t, path, text, 0o755)
+		return path
+	}
+	submit := func(args ...string) result {
+		return run(t, program(t, state, nil, append([]string{"submit", "--machine", "demo", "-q"}, args...)...))
+	}
+	wide := script("wide.sh", "#!/bin/sh\n\n# what it is\n#GPUARD --gpus 2 --name 'my job' # why\n#GPUARD\n#GPUARDED --gpus 4\n#GPUARD --exclude 0 --exclude 1\ntrue\n#GPUARD --cpu\n")
+	for _, words := range [][]string{{wide}, {"--gpus", "1", "--name", "narrow", "--", wide, "--cpu"}, {"--", script("plain", "#GPUARD --gpus 2\ntrue\n")}} {
+		same(t, strings.Join(words, " "), submit(words...).code, 0)
+	}
+	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1", "2", "3")).code, 0)
+	var a struct{ Jobs []queue.Entry }
+	if err := json.Unmarshal([]byte(run(t, program(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 3 {
+		t.Fatalf("%v, %+v", err, a)
+	}
+	for i, want := range []struct {
+		name string
+		gpus int
+	}{{"my job", 2}, {"narrow", 1}, {"plain", 1}} {
+		if e := a.Jobs[i]; e.Name != want.name || len(e.Devices) != want.gpus || want.gpus == 2 && e.Devices[0].Index != 2 {
+			t.Errorf("%+v, want %+v", e, want)
+		}
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"flag":    {"#GPUARD --gpu 2\n", "line 2: unknown flag: --gpu"},
+		"value":   {"#GPUARD --gpus many\n", "line 2: "},
+		"command": {"# x\n#GPUARD --gpus 1\n#GPUARD train.py\n", `line 4: "train.py" is no flag; the command is the script itself`},
+		"quote":   {"#GPUARD --name 'x\n", "line 2: the quote ' is never closed"},
+	} {
+		path := script(name, "#!/bin/sh\n"+c.text)
+		got := submit(path)
+		if got.code != 125 || !strings.Contains(got.err, "cannot read "+path+", "+c.want) || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%s: exit %d\n%s", name, got.code, got.err)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/core/shellquote"
+)
+
+// scriptSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
+const scriptSize = 64 << 10
+
+// scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch. Flags
+// of the command line count more.
+func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // a program of PATH; whether it is there is asked later
+	}
+	defer file.Close() //nolint:errcheck // read only
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // likewise
+	}
+	text := make([]byte, scriptSize)
+	n, _ := file.Read(text)
+	if !strings.HasPrefix(string(text[:n]), "#!") {
+		return nil
+	}
+	asked, number := p.submit(), 0
+	for line := range strings.Lines(string(text[:n])) {
+		number++
+		line = strings.TrimSpace(line)
+		if line != "" && line[0] != '#' {
+			break
+		}
+		rest, ours := strings.CutPrefix(line, "#GPUARD")
+		if !ours || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
+			continue
+		}
+		if err := scriptLine(asked, rest); err != nil {
+			return fmt.Errorf("cannot read %s, line %d: %w", path, number, err)
+		}
+	}
+	asked.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if err == nil && !cmd.Flags().Changed(f.Name) {
+			err = cmd.Flags().Set(f.Name, value)
+		}
+	})
+	return err
+}
+
+// scriptLine reads the flags of one line.
+func scriptLine(asked *cobra.Command, line string) error {
+	words, err := shellquote.Split(line, func(rest string, begins bool) error {
+		if rest[0] == '#' && begins {
+			return errComment
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errComment) {
+		return err
+	}
+	if err := asked.ParseFlags(words); err != nil {
+		return err
+	}
+	if extra := asked.Flags().Args(); len(extra) > 0 {
+		return fmt.Errorf("%q is no flag; the command is the script itself", extra[0])
+	}
+	return nil
+}
+
+// errComment ends the words of a line.
+var errComment = errors.New("a comment")
