@@ -86,27 +86,12 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	if err != nil {
 		return nil, err
 	}
-	w.Desk = func(ctx context.Context, run int) (*claim.Desk, error) {
-		j, err := jobAt(w.Journal, w.State, run)
-		if err != nil {
-			return nil, err
-		}
-		own := *host
-		if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
-			return nil, err
-		}
-		j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
-		if j.Machine != "" { // its leases have a folder of their own
-			return claim.OpenDesk(ctx, &own, j.Spec)
-		}
-		return first.For(ctx, &own, j.Spec)
-	}
-	w.Prepare = func(run int) (runs.Start, error) { return prepare(dir, w, run) }
+	w.Prepare = func(run int) (runs.Start, error) { return prepare(host, first, dir, w, run) }
 	return w, nil
 }
 
 // prepare is how a job is started, or why it cannot be.
-func prepare(dir string, w *runs.Work, run int) (start runs.Start, err error) {
+func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, run int) (start runs.Start, err error) {
 	if before := w.State.Unmet(run); before >= 0 {
 		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)
 	}
@@ -120,7 +105,22 @@ func prepare(dir string, w *runs.Work, run int) (start runs.Start, err error) {
 	if _, err := os.Stat(j.Path); err != nil {
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
-	own := filepath.Join(dir, w.State.Folder(run))
-	return runs.Start{Path: j.Path, Argv: j.Command, Folder: j.Folder, Env: []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + own},
+	folder := filepath.Join(dir, w.State.Folder(run))
+	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command,
+		Folder: j.Folder, Env: []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + folder},
 		Log: logOf(dir, w.State, run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
+}
+
+// desk is where a job gets its lease: in the environment that it was handed in with.
+func desk(ctx context.Context, host *machine.Host, first *claim.Desk, dir string, j Job) (*claim.Desk, error) {
+	own := *host
+	var err error
+	if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
+		return nil, err
+	}
+	j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
+	if j.Machine != "" { // its leases have a folder of their own
+		return claim.OpenDesk(ctx, &own, j.Spec)
+	}
+	return first.For(ctx, &own, j.Spec)
 }

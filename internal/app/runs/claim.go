@@ -13,11 +13,13 @@ import (
 
 // one leases for a run and starts it. An error ends all.
 func (r *runner) one(ctx context.Context, run int) error {
+	r.mu.Lock()
 	what, err := r.work.Prepare(run)
+	r.mu.Unlock()
 	if err != nil {
 		return r.stillborn(run, err)
 	}
-	desk, err := r.work.Desk(ctx, run)
+	desk, err := what.Desk(ctx)
 	if err != nil {
 		return r.refused(run, err)
 	}

@@ -53,13 +53,14 @@ type Work struct {
 	Journal *journal.Journal // of which State has read everything
 	AtOnce  int              // runs at the same time; 0 as many as there may be
 	Grace   time.Duration
-	Prepare func(run int) (Start, error)                            // an error says that this run cannot be started
-	Desk    func(ctx context.Context, run int) (*claim.Desk, error) // where it gets its lease
-	Each    bool                                                    // every run asks for its own: a refusal is its failure, and several wait at the same time
+	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
+	Prepare func(run int) (Start, error)
+	Each    bool // every run asks for its own: a refusal is its failure, and several wait at the same time
 }
 
 // Start is how a run is started.
 type Start struct {
+	Desk    func(ctx context.Context) (*claim.Desk, error) // where it gets its lease
 	Path    string
 	Argv    []string
 	Folder  string        // in which it runs
@@ -302,7 +303,7 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 // stillborn writes down that a run cannot be started.
 func (r *runner) stillborn(run int, why error) error {
 	defer r.unclaim()
-	if err := r.journal.Reserve(r.room()); err != nil {
+	if err := r.reserve(); err != nil {
 		return err
 	}
 	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
@@ -311,11 +312,12 @@ func (r *runner) stillborn(run int, why error) error {
 	return r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
 }
 
-// room is what the events of one more run, and the ends of all that run, may take: a line names each device.
-func (r *runner) room() int64 {
+// reserve sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line names
+// each device.
+func (r *runner) reserve() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return int64(len(r.live)+16) << 12
+	return r.journal.Reserve(int64(len(r.live)+16) << 12)
 }
 
 // add writes an event.

@@ -23,7 +23,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	defer r.starting.Unlock()
 	log, err := openLog(what.Log)
 	if err == nil {
-		err = r.journal.Reserve(r.room())
+		err = r.reserve()
 	}
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	if err != nil {
 		return nil, err
 	}
-	w.Desk = func(context.Context, int) (*claim.Desk, error) { return desk, nil }
+	ofAll := func(context.Context) (*claim.Desk, error) { return desk, nil }
 	w.Prepare = func(run int) (runs.Start, error) {
 		words, err := command.Words(run)
 		path := ""
@@ -86,7 +86,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 			path, err = find(q, words[0])
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
-		return runs.Start{Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},
+		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},
 			Log: filepath.Join(own, "log"), Timeout: q.Spec.Timeout}, err
 	}
 	return w, nil
