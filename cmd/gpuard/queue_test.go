@@ -125,15 +125,22 @@ kill -HUP 0`, "sh", gate}
 		t.Errorf("logs -f: %v, %q", err, heard.String())
 	}
 	same(t, "wait", l.run("wait", "1", "2", "4", "5").code, 7)
+	inLease := run(t, l.cmd("run", "-q", "--", "gpuard", "submit", "-q", "--hold", "--cpu", "--", "env"))
+	same(t, "a job that is handed in inside of a lease: "+inLease.err, inLease.out, "6\n")
+	same(t, "unhold", l.run("queue", "unhold", "6").code, 0)
+	same(t, "wait", l.run("wait", "6").code, 0)
+	if got := l.run("logs", "6").out; strings.Contains(got, "GPUARD_LEASE=") || strings.Contains(got, "GPUARD_GPUS="+uuid(0)) || !strings.Contains(got, "GPUARD_JOB=6\n") {
+		t.Errorf("it has the lease's environment:\n%s", got)
+	}
 	l.drained()
 	var ended []string
 	for _, e := range l.history() {
 		ended = append(ended, string(e.State))
-		if e.State == queue.Done && (e.Exit == nil || *e.Exit != 0 || len(e.Devices) != 1 || e.Started == nil || e.Ended == nil) {
+		if e.State == queue.Done && e.Number < 6 && (e.Exit == nil || *e.Exit != 0 || len(e.Devices) != 1 || e.Started == nil || e.Ended == nil) {
 			t.Errorf("%+v", e)
 		}
 	}
-	same(t, "history", strings.Join(ended, " "), "done done cancelled done failed")
+	same(t, "history", strings.Join(ended, " "), "done done cancelled done failed done")
 	contains(t, l.run("history").out, "exit 7", "cancelled", "GPU 0")
 	same(t, "what a job wrote", l.run("logs", "2").out, "job 2 on "+uuid(0)+"\n")
 	eventually(t, "nothing is left", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })

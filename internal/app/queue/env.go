@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
@@ -30,6 +32,21 @@ func keepEnv(dir string, env visible.Env) (name string, err error) {
 		return err
 	})
 	return name, err
+}
+
+// ofShell is an environment without what belongs to the lease, the job or the run that the shell is in: all of them end
+// before the job begins, and the devices of that lease are not the job's.
+func ofShell(env visible.Env) visible.Env {
+	var vars []visible.Var
+	if _, in := env.Lookup("GPUARD_LEASE"); in {
+		for _, v := range visible.ForJob(env, "", job.Plan{}, job.UUIDs, gpu.Machine{}) {
+			vars = append(vars, visible.Var{Name: v.Name, Unset: true})
+		}
+	}
+	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", mark, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
+		vars = append(vars, visible.Var{Name: name, Unset: true})
+	}
+	return env.With(vars)
 }
 
 // environment reads what keepEnv wrote.

@@ -193,7 +193,7 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log
 				return nil, exit.Usagef("cannot wait for job %d: there is none of that number; see: gpuard queue", a.Run+1)
 			}
 		}
-		if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), env); err != nil {
+		if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), ofShell(env)); err != nil {
 			return nil, err
 		}
 		if what.Data, err = json.Marshal(j); err != nil {
