@@ -74,7 +74,7 @@ func BenchmarkQueue(b *testing.B) {
 			b.ReportMetric(float64(over.Microseconds())/1000, fmt.Sprintf("ms-over-env-%d", n))
 		}
 		env, journal := newQueue(b, gpuard, 100_000)
-		spent := timed(b, command([]string{gpuard, "queue", "--json"}, env))
+		spent := timed(b, command([]string{gpuard, "queue"}, env))
 		fmt.Printf("gpuard queue with 100,000 jobs: %s (goal: 1 s: %s)\n", ms(spent), verdict(spent < time.Second))
 		rate(b, gpuard, env, journal)
 	}

@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -53,22 +56,44 @@ type Entry struct {
 
 // List lists those jobs that which reports true for, in the order of their numbers.
 func (q *Queue) List(which func(State) bool) (list []Entry, err error) {
+	list, _, err = q.list(which, math.MaxInt)
+	return list, err
+}
+
+// Next lists the jobs that run and the first that wait, and says how many more wait: of a hundred thousand jobs nobody
+// reads all.
+func (q *Queue) Next(most int) (list []Entry, more int, err error) {
+	list, _, err = q.list(func(s State) bool { return s == Running }, math.MaxInt)
+	if err != nil {
+		return nil, 0, err
+	}
+	rest, more, err := q.list(func(s State) bool { return s != Running && !s.Over() }, most)
+	list = append(list, rest...)
+	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
+	return list, more, err
+}
+
+func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, err error) {
 	state, err := q.Read()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for run := range state.Runs {
 		where := stateOf(state, run)
-		if !which(where) {
+		switch {
+		case !which(where):
+			continue
+		case len(list) == most:
+			more++
 			continue
 		}
 		e, err := q.entry(state, run, where)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		list = append(list, e)
 	}
-	return list, nil
+	return list, more, nil
 }
 
 func stateOf(state *record.State, run int) State {

@@ -151,6 +151,9 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if next, more, err := q.Next(2); err != nil || more != 1 || len(next) != 3 || next[2].State != Running {
+		t.Errorf("the next: %+v, %d more, %v", next, more, err)
+	}
 	for _, e := range list {
 		if string(e.State) != e.Name {
 			t.Errorf("%+v", e)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,9 @@ func (p *Program) completeJobs(_ *cobra.Command, args []string, _ string) ([]str
 	return words, noFiles
 }
 
+// shownJobs is how many of the jobs that wait are shown to people.
+const shownJobs = 50
+
 // queueAnswer is the JSON answer of queue.
 type queueAnswer struct {
 	Schema  string           `json:"schema"`  // "gpuard.queue/1"
@@ -143,6 +147,7 @@ type queueAnswer struct {
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
+	more := 0 // jobs that are not shown
 	a := queueAnswer{Schema: schema(cmd), Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
 	q, err := queue.Open(p.Host, false)
 	if err != nil {
@@ -157,10 +162,15 @@ func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
 		if err := p.revive(q); err != nil {
 			return err
 		}
-		list, err := q.List(func(s queue.State) bool { return !s.Over() })
+		most := shownJobs
+		if asJSON {
+			most = math.MaxInt
+		}
+		list, left, err := q.Next(most)
 		if err != nil {
 			return err
 		}
+		more = left
 		for i := range list {
 			list[i].Asks = asked(&list[i].Spec)
 		}
@@ -177,7 +187,7 @@ func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.Out, a)
 	}
-	QueueView(p.Out, &a, time.Now(), p.term(p.Out))
+	QueueView(p.Out, &a, more, time.Now(), p.term(p.Out))
 	return nil
 }
 

@@ -33,8 +33,8 @@ func asked(s *job.Spec) string {
 	return text
 }
 
-// QueueView writes what gpuard queue shows.
-func QueueView(w io.Writer, a *queueAnswer, now time.Time, t Term) {
+// QueueView writes what gpuard queue shows; more jobs wait than are in the answer.
+func QueueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 	v := &page{term: t}
 	if len(a.Jobs) == 0 {
 		v.sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
@@ -57,6 +57,9 @@ func QueueView(w io.Writer, a *queueAnswer, now time.Time, t Term) {
 			state = "after " + joinNumbers(e.Awaits)
 		}
 		v.job(e, span{style, state}, where, age(now.Sub(since)))
+	}
+	if more > 0 {
+		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
 	}
 	for i := range a.Jobs {
 		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
