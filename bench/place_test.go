@@ -19,6 +19,7 @@ import (
 
 // place is a machine and a state folder of its own.
 type place struct {
+	driver *fakegpu.Driver // nil for an invented machine
 	env    []string
 	leases string
 	flags  []string // what run needs where the benchmarks run in a container
@@ -53,7 +54,9 @@ func overFake(b *testing.B, n int) place {
 	for i := range n {
 		devices = append(devices, fakegpu.A100(i))
 	}
-	p := newPlace(b, fakegpu.New(b, devices...).Env()...)
+	driver := fakegpu.New(b, devices...)
+	p := newPlace(b, driver.Env()...)
+	p.driver = driver
 	processes := proc.New("/proc")
 	pids, err := processes.InitialPIDNamespace()
 	mounts, merr := processes.InitialMountNamespace()
@@ -79,11 +82,16 @@ func (p place) settle() {
 
 func buildProgram(b testing.TB) string {
 	b.Helper()
-	out := filepath.Join(b.TempDir(), "gpuard")
-	build := exec.Command("go", "build", "-trimpath", "-o", out, "gpuard/cmd/gpuard")
+	return build(b, filepath.Join(b.TempDir(), "gpuard"))
+}
+
+// build makes the program of that name there.
+func build(b testing.TB, out string) string {
+	b.Helper()
+	build := exec.Command("go", "build", "-trimpath", "-o", out, "gpuard/cmd/"+filepath.Base(out))
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("cannot build gpuard: %v\n%s", err, text)
+		b.Fatalf("cannot build %s: %v\n%s", filepath.Base(out), err, text)
 	}
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gpuard/test/slurm"
 )
 
 // newQueue is a queue on a disk with n held jobs.
@@ -76,12 +78,92 @@ func BenchmarkQueue(b *testing.B) {
 		env, journal := newQueue(b, gpuard, 100_000)
 		spent := timed(b, command([]string{gpuard, "queue"}, env))
 		fmt.Printf("gpuard queue with 100,000 jobs: %s (goal: 1 s: %s)\n", ms(spent), verdict(spent < time.Second))
-		rate(b, gpuard, env, journal)
+		runnerMemory(b, gpuard, env, journal)
+		rate(b, gpuard)
+		array(b, gpuard)
 	}
 }
 
+// runnerMemory measures the runner while 100,000 jobs wait behind one that runs.
+func runnerMemory(b *testing.B, gpuard string, env []string, journal string) {
+	b.Helper()
+	timed(b, command([]string{gpuard, "submit", "-q", "--cpu", "--nice", "-1", "--", "sleep", "3"}, env))
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if text, _ := os.ReadFile(journal); bytes.Contains(text, []byte(`"is":"start"`)) {
+			break
+		}
+		if time.Now().After(deadline) {
+			b.Fatal("the job did not start within 20 s")
+		}
+	}
+	dir := strings.TrimPrefix(env[0], "XDG_STATE_HOME=")
+	kib := 0
+	for _, path := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
+		if words, _ := os.ReadFile(path); bytes.Contains(words, []byte("__jobs\x00"+dir)) {
+			status, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "status"))
+			_, rest, _ := strings.Cut(string(status), "VmHWM:")
+			_, _ = fmt.Sscan(rest, &kib)
+		}
+	}
+	fmt.Printf("the runner with 100,000 jobs: %d MB (goal: 100 MB: %s)\n", kib>>10, verdict(kib > 0 && kib < 100<<10))
+	b.ReportMetric(float64(kib>>10), "MB-runner")
+}
+
+func must[T any](value T, _ error) T { return value }
+
+// array hands in 1,000 durable jobs with one command, and waits until all have run.
+func array(b *testing.B, gpuard string) {
+	b.Helper()
+	env := []string{"XDG_STATE_HOME=" + b.TempDir()}
+	began := time.Now()
+	timed(b, command([]string{gpuard, "submit", "-q", "--cpu", "--array", "1-1000", "--", "true"}, env))
+	timed(b, command([]string{gpuard, "wait", "1-1000"}, env))
+	each := 1000 / time.Since(began).Seconds()
+	fmt.Printf("%-40s %8.0f jobs/s (goal: 500: %s)\n", "gpuard submit --array, end to end", each, verdict(each >= 500))
+	b.ReportMetric(each, "jobs/s-array")
+	spoolerRate(b)
+	clusterRate(b)
+}
+
+// spoolerRate measures task-spooler, where it is installed: its queue is in memory.
+func spoolerRate(b *testing.B) {
+	b.Helper()
+	if _, err := exec.LookPath("tsp"); err != nil {
+		fmt.Println("task-spooler is not installed: apt-get install task-spooler")
+		return
+	}
+	const n = 200
+	env := []string{"TS_SOCKET=" + filepath.Join(b.TempDir(), "socket"), "TMPDIR=" + b.TempDir()}
+	timed(b, command([]string{"tsp", "-S", "2"}, env))
+	began := time.Now()
+	for range n {
+		timed(b, command([]string{"tsp", "true"}, env))
+	}
+	timed(b, command([]string{"tsp", "-w"}, env))
+	fmt.Printf("%-40s %8.0f jobs/s\n", "task-spooler, not durable", n/time.Since(began).Seconds())
+	timed(b, command([]string{"tsp", "-K"}, env))
+}
+
+// clusterRate measures a real Slurm on this machine, where it can be started: handing in, and an array to its end.
+func clusterRate(b *testing.B) {
+	b.Helper()
+	if why := slurm.Missing(); why != "" {
+		fmt.Println(why)
+		return
+	}
+	cluster := slurm.Start(b)
+	const n = 40
+	var each []time.Duration
+	for range n {
+		each = append(each, timed(b, cluster.Command("sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")))
+	}
+	spent := timed(b, cluster.Command("sbatch", "--wait", "-o", "/dev/null", "--array", fmt.Sprintf("1-%d", n), "--wrap", "true"))
+	fmt.Printf("%-40s %8.1f jobs/s\n", "Slurm, sbatch --array, end to end", n/spent.Seconds())
+	fmt.Printf("%-40s %10s p50 %10s p99\n", "Slurm, sbatch --hold", ms(quantile(each, 0.5)), ms(quantile(each, 0.99)))
+}
+
 // rate lets jobs that were handed in before run.
-func rate(b *testing.B, gpuard string, _ []string, _ string) {
+func rate(b *testing.B, gpuard string) {
 	b.Helper()
 	const n = 1000
 	env, journal := newQueue(b, gpuard, n)

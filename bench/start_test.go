@@ -40,6 +40,9 @@ func BenchmarkStart(b *testing.B) {
 		{name: "an empty Go program", argv: []string{installed(b, buildEmpty(b))}},
 		{name: "the same with purego", argv: []string{installed(b, buildEmpty(b, "github.com/ebitengine/purego"))}},
 	}
+	// What gpuard would cost with the libraries of its page and its full screen: decision 0030.
+	view := installed(b, build(b, filepath.Join(b.TempDir(), "gpuard-view")))
+	programs = append(programs, &program{name: "gpuard-view --version", argv: []string{view, "--version"}})
 	started := []*program{}
 	for _, p := range []struct{ name, path string }{{"gpuard", gpuard}, {"before", os.Getenv("GPUARD_BEFORE")}} {
 		if p.path == "" {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // dockyard is a Docker engine of its own.
@@ -34,9 +35,7 @@ func newDocker(t *testing.T, r *rack, program string) *dockyard {
 	if err := os.MkdirAll(filepath.Dir(hook), 0o755); err != nil { //nolint:gosec // programs
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil { //nolint:gosec // a program
-		t.Fatal(err)
-	}
+	executable.Write(t, hook, []byte("#!/bin/sh\nexit 0\n"))
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user looks for the socket
 		t.Fatal(err)
 	}

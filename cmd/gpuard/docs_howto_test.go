@@ -51,6 +51,7 @@ func sets() []set {
 		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
 		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
 		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
+		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
 		{pattern: `gpuard setup conda`, before: environment},
@@ -66,6 +67,8 @@ func sets() []set {
 		{pattern: `setup shell`, before: "export SHELL=/bin/bash"},
 		{pattern: `setup github`, before: "mkdir .git"},
 		{pattern: `gpuard (docker|podman)`, skip: "needs an engine: TestPodman and TestDocker do that"},
+		{pattern: `^gpuard top`, skip: "needs a terminal: TestTop does that"},
+		{pattern: `^gpuard serve`, skip: "stays until Ctrl-C: TestServe does that"},
 		{pattern: `git diff`, skip: "in a repository of the reader"},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // notebook is a Jupyter client with one kernel.
@@ -451,7 +452,10 @@ func TestJupyterGuide(t *testing.T) {
 func writeFile(t testing.TB, path, text string, mode os.FileMode) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
+	switch {
+	case err == nil && mode&0o100 != 0:
+		executable.Write(t, path, []byte(text))
+	case err == nil:
 		err = os.WriteFile(path, []byte(text), 0o644)
 	}
 	if err == nil && mode != 0 {

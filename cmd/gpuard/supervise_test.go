@@ -403,7 +403,7 @@ func TestLog(t *testing.T) {
 func TestEndLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
-	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "head -c 60000000 /dev/zero | tail -c 60000000 >/dev/null; exit 3"))
+	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null; exit 3"))
 	same(t, "exit", got.code, 3)
 	contains(t, got.err, "gpuard: GPU 0 (NVIDIA L4); ran ", " s; exit 3; at most ", " MiB of host memory in one process\n")
 	r.freed()

@@ -68,6 +68,8 @@ func probes() []probe {
 		{"procps", program("ps", "pkill"), installed},
 		{"systemd", program("systemd-analyze", "systemd-tmpfiles", "systemd-socket-activate"), installed},
 		{"gio", program("gio"), installed},
+		{"prometheus", program("prometheus", "promtool"), installed},
+		{"chromium", program("chromium"), installed},
 		{"desktop-file-validate", program("desktop-file-validate"), installed},
 		{"man", program("man", "groff"), installed},
 		{"nfpm", nfpm, installed},

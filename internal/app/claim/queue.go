@@ -133,7 +133,7 @@ func (q *request) ticket(in pick.Context, now time.Time) job.Ticket {
 	}
 	return job.Ticket{
 		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
-		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Parent: parent, Allocation: in.Allocation,
+		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Time: q.spec.Time, Nice: q.spec.Nice, Parent: parent, Allocation: in.Allocation,
 		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 	}
 }

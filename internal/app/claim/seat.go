@@ -93,15 +93,15 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 	})
 }
 
-// Wait leases as gpuard run does: it queues until a device is free, or ctx ends.
-func (d *Desk) Wait(ctx context.Context, command string) (*Seat, error) {
+// Wait leases as gpuard run does: it queues until a device is free, or ctx ends. queued is called when it is in the line.
+func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		got, err := c.claimNow(ctx)
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
 			return got, err
 		}
-		w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+		w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}, queued: queued}
 		defer w.showProgress(false)
 		return w.queue(ctx, &interrupt.Caught{}) // signals are the caller's
 	})

@@ -23,7 +23,7 @@ func TestDeskLeavesNoWatch(t *testing.T) {
 	for range 5 {
 		d, give := lend(t, host, job.Spec{GPUs: len(ids)})
 		timer := time.AfterFunc(20*time.Millisecond, give)
-		seat, err := desk.Wait(t.Context(), "true")
+		seat, err := desk.Wait(t.Context(), "true", nil)
 		timer.Stop()
 		if err != nil || len(seat.Plan.Devices) != len(d.Plan.Devices) {
 			t.Fatalf("the seat: %+v, %v", seat, err)

@@ -112,6 +112,7 @@ type waiting struct {
 	watcher *store.Watcher // nil where the system has none left
 	awake   chan struct{}  // has a value when this process was continued
 	refusal *job.Refusal   // of the last attempt
+	queued  func()         // called when the ticket is in the line; may be nil
 	exits   map[blocking]<-chan struct{}
 	gone    chan struct{} // has a value when one of the blocking processes has ended
 	fading  patience
@@ -192,6 +193,9 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 	var err error
 	if w.mine, err = w.folder.Queue(ticket); err != nil {
 		return nil, err
+	}
+	if w.queued != nil {
+		w.queued()
 	}
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
 	if err := w.sleepBehind(ctx, len(q.machine.Devices)+4); err != nil {

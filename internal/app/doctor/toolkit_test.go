@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 )
 
 // TestToolkitAsked: an nvcc whose folder has no file with a version is asked. One that hangs, fails or belongs to
@@ -33,9 +34,7 @@ func TestToolkitAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			program := filepath.Join(bin, "nvcc")
-			if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil { //nolint:gosec // a program
-				t.Fatal(err)
-			}
+			executable.Write(t, program, []byte("#!/bin/sh\n"+c.script+"\n"))
 			if c.file != "" {
 				if err := os.WriteFile(filepath.Join(root, "usr/local/cuda-x/version.json"), []byte(c.file), 0o600); err != nil {
 					t.Fatal(err)

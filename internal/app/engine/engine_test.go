@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/container"
+	"gpuard/test/executable"
 )
 
 // scripted is an engine whose command is a shell script, on a machine with a CDI file.
@@ -15,9 +16,7 @@ func scripted(t *testing.T, name, script string, env ...string) (Engine, *machin
 	t.Helper()
 	root := t.TempDir()
 	path := filepath.Join(root, name)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil { //nolint:gosec // a program
-		t.Fatal(err)
-	}
+	executable.Write(t, path, []byte("#!/bin/sh\n"+script+"\n"))
 	if err := os.MkdirAll(filepath.Join(root, "etc/cdi"), 0o755); err != nil { //nolint:gosec // a test's folder
 		t.Fatal(err)
 	}

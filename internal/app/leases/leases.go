@@ -138,7 +138,11 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 	if err := releasable(host, folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
-	return l, registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
+	err = registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
+	if err == nil {
+		wakeSleeper(host, l)
+	}
+	return l, err
 }
 
 // NoLease says that a lease that is to be released is not there, or not any more.

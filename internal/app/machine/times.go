@@ -15,6 +15,9 @@ type Times struct {
 	Verify  time.Duration // between two readings of verify: 500 ms
 	Drift   time.Duration // between two readings of the devices of a job that may be moved: 5 s
 	Minute  time.Duration // what the policy of such moves counts as a minute: one minute
+	Observe time.Duration // between two reports of the machine for serve and top: 1 s
+	Late    time.Duration // without a report, the process that reads the machine is replaced: 10 s
+	Sample  time.Duration // between two measurements of what the jobs of a queue use
 	Measure time.Duration // between two readings of the memory of a shared lease: 1 s
 	Grace   time.Duration // for a job above its share to free memory, and then to end: 3 s
 	Reach   time.Duration // for a job on a device to appear as a client of MPS: 30 s

@@ -17,10 +17,9 @@ import (
 	"gpuard/internal/host/journal"
 )
 
-// keepEnv writes an environment into a file that is named by its content, so that a thousand jobs of one shell need one.
-// It is durable, because the job is.
-func keepEnv(dir string, env visible.Env) (name string, err error) {
-	text := strings.Join(env, "\x00")
+// keep writes an environment, or limits, into a file that is named by its content, so that a thousand jobs of one shell
+// need one. It is durable, because the job is.
+func keep(dir string, text string) (name string, err error) {
 	sum := sha256.Sum256([]byte(text))
 	name = hex.EncodeToString(sum[:16])
 	path := filepath.Join(dir, name)
@@ -43,20 +42,28 @@ func ofShell(env visible.Env) visible.Env {
 			vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 		}
 	}
-	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", mark, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
+	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", "GPUARD_ARRAY_TASK", mark, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
 	return env.With(vars)
 }
 
-// environment reads what keepEnv wrote.
+// environment reads what keep wrote.
 func environment(dir, name string) (visible.Env, error) {
+	text, err := kept(dir, name)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	return strings.Split(text, "\x00"), nil
+}
+
+func kept(dir, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
 	text, err := files.Named(filepath.Join(dir, filepath.Base(name)), 16<<20)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read its environment: %w", err)
+		return "", fmt.Errorf("cannot read its environment: %w", err)
 	}
-	if len(text) == 0 {
-		return nil, nil
-	}
-	return strings.Split(string(text), "\x00"), nil
+	return string(text), nil
 }

@@ -87,6 +87,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		return nil, err
 	}
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(host, first, dir, w, run) }
+	w.Ended = func(run int) error { return notify(dir, w, run) }
 	return w, nil
 }
 
@@ -106,9 +107,23 @@ func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, ru
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
 	folder := filepath.Join(dir, w.State.Folder(run))
+	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + folder}
+	if j.Log != "" { // else who makes the log makes it
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return start, fmt.Errorf("cannot make the folder of the job: %w", err)
+		}
+	}
+	if j.Task != nil {
+		env = append(env, "GPUARD_ARRAY_TASK="+fmt.Sprint(*j.Task))
+	}
+	limits, err := kept(filepath.Join(dir, envFolder), j.Limits)
+	if err != nil {
+		return start, err
+	}
+	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
 	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command,
-		Folder: j.Folder, Env: []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + folder},
-		Log: logOf(dir, w.State, run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
+		Folder: j.Folder, Env: env,
+		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
 // desk is where a job gets its lease: in the environment that it was handed in with.

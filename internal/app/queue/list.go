@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 )
@@ -37,21 +38,30 @@ type Entry struct {
 	Folder    string          `json:"folder"`         // in which it runs
 	Note      string          `json:"note,omitempty"` // of its owner
 	Spec      job.Spec        `json:"-"`
-	Machine   string          `json:"-"`         // --machine; "" for the hardware
-	Asks      string          `json:"asks"`      // what it asks for, in words
-	Nice      int             `json:"nice"`      // jobs with a lower one start first
-	Submitted time.Time       `json:"submitted"` // when it was handed in
-	Awaits    []int           `json:"awaits"`    // jobs that have to end before
-	Started   *time.Time      `json:"started"`   // its last start; null before the first
-	Ended     *time.Time      `json:"ended"`     // null while it has not
-	Starts    int             `json:"starts"`    // how often it was started
-	PID       int             `json:"pid"`       // of its command; 0 while it does not run
-	Devices   []record.Device `json:"devices"`   // of the last start
-	Exit      *int            `json:"exit"`      // its exit code; null while there is none, and after a signal
-	Signal    string          `json:"signal"`    // that ended it, such as "SIGKILL"; "" for none
-	Seconds   float64         `json:"seconds"`   // duration of the last start
-	Why       string          `json:"why"`       // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
-	Log       string          `json:"log"`       // file with its output
+	Machine   string          `json:"-"`                // --machine; "" for the hardware
+	Asks      string          `json:"asks"`             // what it asks for, in words
+	Nice      int             `json:"nice"`             // jobs with a lower one start first
+	Submitted time.Time       `json:"submitted"`        // when it was handed in
+	Awaits    []int           `json:"awaits"`           // jobs that have to end before
+	Started   *time.Time      `json:"started"`          // its last start; null before the first
+	Ended     *time.Time      `json:"ended"`            // null while it has not
+	Starts    int             `json:"starts"`           // how often it was started
+	PID       int             `json:"pid"`              // of its command; 0 while it does not run
+	Devices   []record.Device `json:"devices"`          // of the last start
+	Exit      *int            `json:"exit"`             // its exit code; null while there is none, and after a signal
+	Signal    string          `json:"signal"`           // that ended it, such as "SIGKILL"; "" for none
+	Seconds   float64         `json:"seconds"`          // duration of the last start
+	Peak      *gpu.Bytes      `json:"peak"`             // most memory of one device that was measured, in bytes; null nothing was measured
+	Load      *float64        `json:"load"`             // mean of the measured utilisation of its devices, 0..1; null nothing was measured
+	Waited    float64         `json:"waited"`           // seconds from submit to the last start, or until now
+	Granted   float64         `json:"granted"`          // seconds of one device, over all starts
+	Used      float64         `json:"used"`             // of these, by the measured load
+	Idle      float64         `json:"idle"`             // likewise; what is neither used nor idle was not measured
+	Estimate  float64         `json:"estimate_seconds"` // how long it may take: by --time, else by the last runs of the same command, else by those of the queue; 0 unknown
+	Expected  *time.Time      `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
+	Remedy    string          `json:"remedy"`           // what would start it sooner; "" unknown
+	Why       string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
+	Log       string          `json:"log"`              // file with its output
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.
@@ -60,8 +70,8 @@ func (q *Queue) List(which func(State) bool) (list []Entry, err error) {
 	return list, err
 }
 
-// Next lists the jobs that run and the first that wait, and says how many more wait: of a hundred thousand jobs nobody
-// reads all.
+// Next lists the jobs that run and the first that wait, and says how many more wait, because nobody reads a list of
+// 100,000 jobs.
 func (q *Queue) Next(most int) (list []Entry, more int, err error) {
 	list, _, err = q.list(func(s State) bool { return s == Running }, math.MaxInt)
 	if err != nil {
@@ -106,7 +116,7 @@ func stateOf(state *record.State, run int) State {
 	case record.Cancelled:
 		return Cancelled
 	case record.Failed:
-		if r.Last.Kind == record.Gone {
+		if r.Last().Kind == record.Gone {
 			return Lost
 		}
 		return Failed
@@ -127,28 +137,36 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		return Entry{}, err
 	}
 	r := &state.Runs[run]
+	last := r.Last()
 	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
-		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, r.Last.Devices...), Log: logOf(q.Dir, state, run, j)}
+		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, last.Devices...), Log: q.logPath(run, j), Estimate: state.Estimate(run).Seconds()}
 	for _, other := range state.Awaits(run) {
 		e.Awaits = append(e.Awaits, other+1)
 	}
 	born := r.Born()
+	e.Waited = time.Since(r.Submitted).Seconds()
 	if !born.At.IsZero() {
 		e.Started = &born.At
+		e.Waited = born.At.Sub(r.Submitted).Seconds()
+	}
+	e.Granted, e.Used, e.Idle = r.Spent.Granted, r.Spent.Used, r.Spent.Idle
+	if r.Spent.Peak > 0 {
+		e.Peak = &r.Spent.Peak
 	}
 	switch {
 	case where == Running:
 		e.PID = born.PID
 	case where == Lost:
 		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
-	case r.Last.Kind == record.End:
-		if e.Signal = r.Last.Signal; e.Signal == "" {
-			e.Exit = &r.Last.Exit
+	case last.Kind == record.End:
+		if e.Signal = last.Signal; e.Signal == "" {
+			e.Exit = &last.Exit
 		}
-		e.Seconds, e.Why = r.Last.Seconds, r.Last.Problem+r.Last.Fault
+		e.Load = last.Load
+		e.Seconds, e.Why = last.Seconds, last.Problem+last.Fault
 	}
 	if where.Over() {
-		e.Ended = &r.Last.At
+		e.Ended = &last.At
 	}
 	return e, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,13 +28,16 @@ import (
 // Job is what a job of the queue is started with.
 type Job struct {
 	Command []string `json:"command"`
-	Path    string   `json:"path"`           // of its program
-	Folder  string   `json:"folder"`         // in which it runs
-	Env     string   `json:"env"`            // name of the file with its environment
-	Umask   int      `json:"umask"`          // of its files
-	Spec    job.Spec `json:"spec"`           // what it is given
-	Log     string   `json:"log"`            // file for its output; "" log in its own folder
-	Note    string   `json:"note,omitempty"` // for people
+	Path    string   `json:"path"`             // of its program
+	Folder  string   `json:"folder"`           // in which it runs
+	Env     string   `json:"env"`              // name of the file with its environment
+	Umask   int      `json:"umask"`            // of its files
+	Spec    job.Spec `json:"spec"`             // what it is given
+	Log     string   `json:"log"`              // file for its output; "" log in its own folder
+	Task    *int     `json:"task,omitempty"`   // of an array
+	Limits  string   `json:"limits,omitempty"` // name of the file with the limits of its processes (host/limits); for Submit the limits themselves
+	Notify  string   `json:"notify,omitempty"` // who is told of its end
+	Note    string   `json:"note,omitempty"`   // for people
 	Private bool     `json:"private_state,omitempty"`
 	Machine string   `json:"machine,omitempty"` // --machine; "" for the hardware
 }
@@ -163,14 +167,7 @@ func jobAt(j *journal.Journal, state *record.State, run int) (got Job, err error
 }
 
 // Log is the file that a job writes to.
-func (q *Queue) Log(run int, j Job) string { return logOf(q.Dir, q.state, run, j) }
-
-func logOf(dir string, state *record.State, run int, j Job) string {
-	if j.Log != "" {
-		return j.Log
-	}
-	return filepath.Join(dir, state.Folder(run), "log")
-}
+func (q *Queue) Log(run int, j Job) string { return q.logPath(run, j) }
 
 // Program is the path of the program of a command.
 func Program(command string) (string, error) {
@@ -181,8 +178,9 @@ func Program(command string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Submit adds a job. When it returns, the job is on the disk. It returns the job's number and its log.
-func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log string, err error) {
+// Submit adds a job, or one for each task of an array, of which most run at the same time; 0 any number. When it returns,
+// they are on the disk. It returns the number of the first, and the log of each.
+func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, most int) (number int, logs []string, err error) {
 	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
 		n, err := q.count(size)
 		if err != nil {
@@ -193,14 +191,31 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log
 				return nil, exit.Usagef("cannot wait for job %d: there is none of that number; see: gpuard queue", a.Run+1)
 			}
 		}
-		if j.Env, err = keepEnv(filepath.Join(q.Dir, envFolder), ofShell(env)); err != nil {
-			return nil, err
+		dir := filepath.Join(q.Dir, envFolder)
+		if j.Env, err = keep(dir, strings.Join(ofShell(env), "\x00")); err == nil && j.Limits != "" {
+			j.Limits, err = keep(dir, j.Limits)
 		}
-		if what.Data, err = json.Marshal(j); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		number = n + 1
-		return json.Marshal(record.Event{Kind: record.Submit, Run: n, At: time.Now().Truncate(time.Millisecond), Job: &what})
+		if len(tasks) == 0 {
+			logs = []string{q.logPath(n, j)}
+			return line(n, what, j)
+		}
+		var text []byte
+		name, log := what.Name, j.Log
+		what.Array = &record.Array{First: n, Most: most}
+		for i, task := range tasks {
+			what.Name, j.Task, j.Log = fmt.Sprintf("%s[%d]", name, task), &task, strings.ReplaceAll(log, "%a", strconv.Itoa(task))
+			one, err := line(n+i, what, j)
+			if err != nil {
+				return nil, err
+			}
+			logs = append(logs, q.logPath(n+i, j))
+			text = append(append(text, one...), '\n')
+		}
+		return text[:len(text)-1], nil
 	})
 	if err == nil {
 		err = q.journal.Sync()
@@ -208,14 +223,26 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env) (number int, log
 	var usage *exit.Usage
 	switch {
 	case errors.As(err, &usage):
-		return 0, "", err
+		return 0, nil, err
 	case err != nil:
-		return 0, "", fmt.Errorf("cannot queue the job: %w", err)
+		return 0, nil, fmt.Errorf("cannot queue the job: %w", err)
 	}
-	if log = j.Log; log == "" {
-		log = filepath.Join(q.Dir, record.JobFolder(number-1), "log")
+	return number, logs, nil
+}
+
+// line is the line of the journal of a job that is submitted.
+func line(run int, what record.Job, j Job) (text []byte, err error) {
+	if what.Data, err = json.Marshal(j); err != nil {
+		return nil, err
 	}
-	return number, log, nil
+	return json.Marshal(record.Event{Kind: record.Submit, Run: run, At: time.Now().Truncate(time.Millisecond), Job: &what})
+}
+
+func (q *Queue) logPath(run int, j Job) string {
+	if j.Log != "" {
+		return j.Log
+	}
+	return filepath.Join(q.Dir, record.JobFolder(run), "log")
 }
 
 // count is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
@@ -241,6 +268,22 @@ func (q *Queue) count(size int64) (n int, err error) {
 		at += int64(len(line))
 	}
 	return n, os.WriteFile(path, fmt.Appendf(nil, "%d %d\n", size, n), 0o600)
+}
+
+// Pause lets nothing start, or again what may.
+func (q *Queue) Pause(on bool) error {
+	kind := record.Resume
+	if on {
+		kind = record.Pause
+	}
+	text, err := json.Marshal(record.Event{Kind: kind, At: time.Now().Truncate(time.Millisecond)})
+	if err == nil {
+		err = q.journal.Append(text)
+	}
+	if err == nil {
+		err = q.journal.Sync()
+	}
+	return err
 }
 
 // Ask records what the owner wants of jobs. Of those that it cannot be asked of, the error names the first; nothing is

@@ -21,9 +21,9 @@ func folder(t testing.TB, n int) *Queue {
 	t.Helper()
 	q := open(t, filepath.Join(t.TempDir(), "state"))
 	for i := range n {
-		number, log, err := q.Submit(record.Job{Name: fmt.Sprint("job ", i)}, Job{Command: []string{"true"}, Path: "/bin/true", Folder: "/"}, visible.Env{"A=b"})
-		if err != nil || number != i+1 || !strings.HasSuffix(log, fmt.Sprintf("jobs/%d/log", i+1)) {
-			t.Fatalf("job %d: number %d, %s, %v", i+1, number, log, err)
+		number, logs, err := q.Submit(record.Job{Name: fmt.Sprint("job ", i)}, Job{Command: []string{"true"}, Path: "/bin/true", Folder: "/"}, visible.Env{"A=b"}, nil, 0)
+		if err != nil || number != i+1 || !strings.HasSuffix(logs[0], fmt.Sprintf("jobs/%d/log", i+1)) {
+			t.Fatalf("job %d: number %d, %s, %v", i+1, number, logs, err)
 		}
 		if i%3 == 0 {
 			events(t, q, record.Event{Kind: record.Begin, Run: i}, record.Event{Kind: record.Start, Run: i, PID: 7}, record.Event{Kind: record.End, Run: i})
@@ -81,7 +81,7 @@ func TestCut(t *testing.T) {
 		}
 		whole := text[:bytes.LastIndexByte(text[:at], '\n')+1]
 		want := bytes.Count(whole, []byte(`"is":"submit"`))
-		number, _, err := other.Submit(record.Job{Name: "later"}, Job{Command: []string{"true"}}, nil)
+		number, _, err := other.Submit(record.Job{Name: "later"}, Job{Command: []string{"true"}}, nil, nil, 0)
 		if err != nil || number != want+1 {
 			t.Fatalf("cut at %d: number %d, want %d, %v", at, number, want+1, err)
 		}
@@ -108,7 +108,7 @@ func TestManyWriters(t *testing.T) {
 		q := open(t, home)
 		go func() {
 			for range each {
-				n, _, err := q.Submit(record.Job{Name: "x"}, Job{Command: []string{"true"}}, nil)
+				n, _, err := q.Submit(record.Job{Name: "x"}, Job{Command: []string{"true"}}, nil, nil, 0)
 				if err != nil {
 					t.Error(err)
 				}
@@ -135,7 +135,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	q := open(t, filepath.Join(t.TempDir(), "state"))
 	for i, what := range []record.Job{{Name: "done"}, {Name: "failed"}, {Name: "lost"}, {Name: "cancelled"}, {Name: "held", Held: true}, {Name: "after", After: []record.After{{Run: 5 - 1}}}, {Name: "running"}, {Name: "waiting"}} {
-		if _, _, err := q.Submit(what, Job{Command: []string{"true"}}, nil); err != nil {
+		if _, _, err := q.Submit(what, Job{Command: []string{"true"}}, nil, nil, 0); err != nil {
 			t.Fatal(i, err)
 		}
 	}
@@ -200,7 +200,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		_, err := q.List(func(State) bool { return true })
 		if err == nil {
-			_, _, err = q.Submit(record.Job{}, Job{Command: []string{"true"}}, nil)
+			_, _, err = q.Submit(record.Job{}, Job{Command: []string{"true"}}, nil, nil, 0)
 		}
 		if err == nil {
 			_, _ = q.Read()

@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"errors"
+	"os"
+	"sync"
 	"time"
 
 	"gpuard/internal/app/claim"
@@ -19,6 +21,11 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return r.stillborn(run, err)
 	}
+	// A file system may take as long for the log as the claim takes.
+	what.log = sync.OnceValues(func() (*os.File, error) { return openLog(what.Log) })
+	if !r.work.Each {
+		go func() { _, _ = what.log() }() // start has its error
+	}
 	desk, err := what.Desk(ctx)
 	if err != nil {
 		return r.refused(run, err)
@@ -26,13 +33,13 @@ func (r *runner) one(ctx context.Context, run int) error {
 	command := what.Argv[0]
 	if !r.work.Each {
 		seat, err := r.claim(ctx, desk, command)
-		return r.seated(ctx, run, what, seat, err)
+		return r.meanwhile(ctx, run, what, seat, err)
 	}
 	if what.CPU {
 		select {
 		case r.cpus <- struct{}{}:
 		default:
-			return r.wait(ctx, run, what, func(ctx context.Context) (*claim.Seat, error) {
+			return r.wait(ctx, run, what, func(ctx context.Context, _ func()) (*claim.Seat, error) {
 				select {
 				case r.cpus <- struct{}{}:
 					return desk.TryNow(ctx, command)
@@ -45,13 +52,29 @@ func (r *runner) one(ctx context.Context, run int) error {
 	seat, err := desk.TryNow(ctx, command)
 	var refusal *job.Refusal
 	if err == nil || !errors.As(err, &refusal) || refusal.Never {
-		return r.seated(ctx, run, what, seat, err)
+		return r.meanwhile(ctx, run, what, seat, err)
 	}
-	return r.wait(ctx, run, what, func(ctx context.Context) (*claim.Seat, error) { return desk.Wait(ctx, command) })
+	return r.wait(ctx, run, what, func(ctx context.Context, queued func()) (*claim.Seat, error) { return desk.Wait(ctx, command, queued) })
 }
 
-// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when few enough wait.
-func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context) (*claim.Seat, error)) error {
+// meanwhile starts a run that has its lease while the next one asks for its own. One is started at a time.
+func (r *runner) meanwhile(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
+	if err != nil {
+		return r.seated(ctx, run, what, seat, err)
+	}
+	r.starts <- struct{}{}
+	r.attended.Go(func() {
+		err := r.seated(ctx, run, what, seat, nil)
+		if <-r.starts; err != nil {
+			r.fail(err)
+		}
+	})
+	return nil
+}
+
+// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when few enough wait
+// and this one has its place in the line, so that the next one does not get in front of it.
+func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context, queued func()) (*claim.Seat, error)) error {
 	select {
 	case r.waits <- struct{}{}:
 	case <-ctx.Done():
@@ -59,14 +82,23 @@ func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx c
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.stoppable(run, cancel)
+	placed, done := make(chan struct{}), make(chan struct{})
 	r.attended.Go(func() {
 		defer cancel()
-		seat, err := claim(ctx)
+		seat, err := claim(ctx, sync.OnceFunc(func() { close(placed) }))
+		close(done)
 		<-r.waits
 		if err := r.seated(ctx, run, what, seat, err); err != nil {
 			r.fail(err)
 		}
 	})
+	if what.CPU {
+		return nil
+	}
+	select {
+	case <-placed:
+	case <-done:
+	}
 	return nil
 }
 
@@ -88,14 +120,16 @@ func (r *runner) refused(run int, err error) error {
 	if r.work.Each && (errors.As(err, &refusal) || errors.As(err, &usage)) {
 		return r.stillborn(run, err)
 	}
-	r.unclaim()
+	r.unclaim(run)
 	return err
 }
 
 // unclaim lets go of what a run had before it was started.
-func (r *runner) unclaim() {
+func (r *runner) unclaim(run int) {
 	r.mu.Lock()
 	r.claims--
+	r.state.Untake(run)
+	r.refill()
 	r.mu.Unlock()
 	<-r.slots
 	r.wake()
@@ -113,7 +147,7 @@ func (r *runner) wake() {
 func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
 	if ctx.Err() != nil && err != nil {
 		r.stoppable(run, nil)
-		r.unclaim()
+		r.unclaim(run)
 		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
 	if err != nil {
@@ -126,7 +160,7 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	wanted := r.state.MayStart(run)
 	r.mu.Unlock()
 	if ctx.Err() != nil || !wanted {
-		r.unclaim()
+		r.unclaim(run)
 		return seat.Leave()
 	}
 	if err = r.start(run, what, seat); err != nil {
@@ -144,7 +178,7 @@ func (r *runner) claim(ctx context.Context, desk *claim.Desk, command string) (*
 			return seat, err
 		}
 		if !r.another() {
-			return desk.Wait(ctx, command)
+			return desk.Wait(ctx, command, nil)
 		}
 	}
 	return nil, ctx.Err()

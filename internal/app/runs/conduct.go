@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -133,7 +134,7 @@ func (c *conductor) employ(ctx context.Context) error {
 	}
 	defer theirs.Close() //nolint:errcheck // read only
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
-	cmd.Args = []string{"gpuard", c.Flag, c.Dir}
+	cmd.Args = []string{cmp.Or(c.Host.Name, "gpuard"), c.Flag, c.Dir}
 	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Work, os.Stderr, []*os.File{life, messages, c.Lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
 	err = cmd.Start()

@@ -99,7 +99,7 @@ func TestInheritBegun(t *testing.T) {
 	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: before})
 	time.AfterFunc(50*time.Millisecond, end)
 	c.inherits(t)
-	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last.Exit != 3 {
+	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last().Exit != 3 {
 		t.Errorf("a run that ended with 3: %+v", got)
 	}
 }

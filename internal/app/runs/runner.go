@@ -5,7 +5,6 @@
 package runs
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,9 +25,11 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 
+	"gpuard/internal/core/queue"
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
+	"gpuard/internal/host/limits"
 	"gpuard/internal/host/proctree"
 )
 
@@ -55,7 +56,8 @@ type Work struct {
 	Grace   time.Duration
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
 	Prepare func(run int) (Start, error)
-	Each    bool // every run asks for its own: a refusal is its failure, and several wait at the same time
+	Ended   func(run int) error // called when a run is over; may be nil
+	Each    bool                // every run asks for its own: a refusal is its failure, and several wait at the same time
 }
 
 // Start is how a run is started.
@@ -63,12 +65,14 @@ type Start struct {
 	Desk    func(ctx context.Context) (*claim.Desk, error) // where it gets its lease
 	Path    string
 	Argv    []string
-	Folder  string        // in which it runs
-	Env     []string      // before that of the lease; of two with one name the first counts
-	Log     string        // path of the file for its output, in a folder that is made
-	Timeout time.Duration // 0 without a limit
-	Umask   int           // of a queue
-	CPU     bool          // it gets no device: of a queue, as many of them run as there are processors
+	Folder  string                   // in which it runs
+	Env     []string                 // before that of the lease; of two with one name the first counts
+	Log     string                   // path of the file for its output, in a folder that is made
+	Timeout time.Duration            // 0 without a limit
+	Umask   int                      // of a queue
+	Limits  string                   // of its processes (host/limits); "" those of this process
+	log     func() (*os.File, error) // opens Log, once
+	CPU     bool                     // it gets no device: of a queue, as many of them run as there are processors
 }
 
 // runner starts the commands, one after the other as devices are free, and waits for them.
@@ -82,17 +86,21 @@ type runner struct {
 	slots    chan struct{}
 	cpus     chan struct{} // of a queue, those that run without a device
 	waits    chan struct{} // of those that wait for a device at the same time
+	starts   chan struct{} // has a value while a run is being started beside the next claim
 	freed    chan struct{} // has a value when a run has ended, or another may be started
 	stopping atomic.Bool   // what runs is being ended
+	limits   func() string // that the runs get
 	attended sync.WaitGroup
 	starting sync.Mutex // from a Begin to its Start
 
 	mu      sync.Mutex // of everything below
 	journal *journal.Journal
 	state   *core.State
-	due     []int               // runs to be started, in this order
+	due     queue.Line          // runs to be started
+	added   int64               // how many were added to it
 	live    map[int]*claim.Seat // by PID
 	claims  int                 // runs between due and live
+	uses    map[int]*use        // what was measured of them, by PID
 	stops   map[int]func()      // how a run that waits or runs is ended, by run
 	failure error               // that ends the sweep
 }
@@ -112,8 +120,10 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, freed: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}}
-	if r.work, err = open(ctx, host, args[0]); err == nil {
+	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
+	r.work, err = open(ctx, host, args[0])
+	if debug.SetMemoryLimit(usual); err == nil {
 		err = r.open()
 	}
 	if err == nil {
@@ -149,14 +159,20 @@ func most(atOnce int) int {
 	return atOnce
 }
 
-// refill adds the runs that may be started by now. The lock is held, or nothing else runs yet.
+// refill adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
+// the order of core/queue, those of a sweep as they come.
 func (r *runner) refill() {
 	fresh := r.state.Fresh()
-	r.due = append(r.due, fresh...)
-	if r.work.Each && len(fresh) > 0 {
-		slices.SortStableFunc(r.due, func(a, b int) int {
-			return cmp.Or(cmp.Compare(r.state.Runs[a].Nice, r.state.Runs[b].Nice), cmp.Compare(a, b))
-		})
+	if r.work.Each && r.state.News() { // other runs of that command have another estimate now
+		fresh = append(fresh, r.due.All()...)
+	}
+	for _, run := range fresh {
+		r.added++
+		arrival := r.added
+		if r.work.Each {
+			arrival = r.state.Runs[run].Submitted.UnixNano()
+		}
+		r.due.Add(r.state.Class(run), arrival, run)
 	}
 }
 
@@ -172,11 +188,13 @@ func (r *runner) run(ctx context.Context) error {
 	}()
 	if r.work.Each {
 		go r.listen()
+		go r.sample(ctx)
 	}
 	all := proctree.Adopt(r.awaits, machine.OwnHelper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
+		r.starts <- struct{}{} // the last one is started
 		close(dispatched)
 		r.attended.Wait()
 		close(over)
@@ -281,9 +299,9 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 	for {
 		r.mu.Lock()
 		busy := len(r.live) + r.claims
-		for len(r.due) > 0 && !more {
-			run, r.due = r.due[0], r.due[1:]
-			more = r.state.MayStart(run) // it may have been cancelled meanwhile
+		for left := true; left && !more; {
+			run, left = r.due.Take(time.Now().UnixNano(), r.state.EstimateOf)
+			more = left && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
 		}
 		if more {
 			r.claims++
@@ -302,7 +320,7 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 
 // stillborn writes down that a run cannot be started.
 func (r *runner) stillborn(run int, why error) error {
-	defer r.unclaim()
+	defer r.unclaim(run)
 	if err := r.reserve(); err != nil {
 		return err
 	}
@@ -332,7 +350,13 @@ func (r *runner) add(e core.Event) error {
 	if err := r.journal.Append(line); err != nil {
 		return err
 	}
-	return r.catchUp()
+	err = r.catchUp()
+	if err == nil && e.Kind == core.End && r.work.Ended != nil && r.state.Over(e.Run) {
+		if err := r.work.Ended(e.Run); err != nil {
+			go r.host.Say(err.Error())
+		}
+	}
+	return err
 }
 
 // catchUp reads what was written since, also by others. The lock is held.

@@ -21,14 +21,14 @@ import (
 func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	r.starting.Lock()
 	defer r.starting.Unlock()
-	log, err := openLog(what.Log)
-	if err == nil {
-		err = r.reserve()
-	}
+	log, err := what.log()
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the run has its own
+	if err := r.reserve(); err != nil {
+		return err
+	}
 	up, err := r.host.Proc.Uptime()
 	if err == nil {
 		err = r.add(core.Event{Kind: core.Begin, Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
@@ -41,14 +41,17 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	if r.work.Each {
 		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
 	}
+	path, argv := r.limited(what)
 	r.mu.Lock() // a child must be known before it can be reaped
-	pid, err := batch.Start(batch.Command{Path: what.Path, Dir: what.Folder, Argv: what.Argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
+	pid, err := batch.Start(batch.Command{Path: path, Dir: what.Folder, Argv: argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
 	if r.claims--; err == nil {
-		r.live[pid] = seat
+		r.live[pid], r.uses[pid] = seat, &use{}
 	}
+	r.state.Untake(run)
+	r.refill()
 	r.mu.Unlock()
 	if err != nil {
-		defer r.leave(run, 0, what)
+		defer r.leave(0, what)
 		_ = seat.Leave()
 		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
@@ -64,6 +67,17 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	}
 	return nil
 }
+
+// limited is the command line that gives a run its limits, where they are not those that it gets anyway.
+func (r *runner) limited(what Start) (path string, argv []string) {
+	if what.Limits == "" || what.Limits == r.limits() {
+		return what.Path, what.Argv
+	}
+	return "/proc/self/exe", append([]string{"gpuard", LimitsFlag, what.Limits, what.Path}, what.Argv...)
+}
+
+// LimitsFlag is the first argument of the process that becomes a run with limits of its own.
+const LimitsFlag = "__limits"
 
 // first keeps the first of each name.
 func first(env []string) []string {
@@ -136,22 +150,25 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	if (e.Exit != 0 || e.Signal != "") && !e.Stopped {
 		e.Fault = seat.Fault(context.Background())
 	}
+	r.mu.Lock()
+	r.measured(pid, &e)
+	delete(r.stops, run) // before the event, after which the run may be started again
+	r.mu.Unlock()
 	err = r.add(e)
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {
 		r.host.Say(lerr.Error())
 	}
-	r.leave(run, pid, what)
+	r.leave(pid, what)
 	if err != nil {
 		r.fail(err)
 	}
 }
 
 // leave makes room for others.
-func (r *runner) leave(run, pid int, what Start) {
+func (r *runner) leave(pid int, what Start) {
 	r.mu.Lock()
 	delete(r.live, pid)
-	delete(r.stops, run)
 	r.mu.Unlock()
 	if <-r.slots; what.CPU && r.work.Each {
 		<-r.cpus
@@ -170,14 +187,15 @@ func (r *runner) limit(run, pid int, most time.Duration) (late func() bool) {
 		return func() bool { return false }
 	}
 	ended, answer, stop := make(chan struct{}), make(chan bool, 1), make(chan struct{}, 1)
-	r.stoppable(run, func() {
+	end := func() { // it may be asked twice
 		select {
 		case stop <- struct{}{}:
 		default:
 		}
-	})
+	}
+	r.stoppable(run, end)
 	if r.mu.Lock(); !r.state.Wanted(run) { // cancelled before it could be ended
-		stop <- struct{}{}
+		end()
 	}
 	r.mu.Unlock()
 	go func() {

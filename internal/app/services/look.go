@@ -2,6 +2,8 @@ package services
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"gpuard/internal/app/machine"
@@ -36,6 +38,30 @@ func (r *Row) Settled() bool {
 // over reports whether a state is an end.
 func over(s service.State) bool {
 	return s == service.Done || s == service.Failed || s == service.Refused
+}
+
+// Views are all projects of this user that are up. What cannot be read is left out.
+func Views(ctx context.Context, host *machine.Host) []*View {
+	list := []*View{}
+	top, err := folderOfProjects(host, false)
+	if err != nil {
+		return list
+	}
+	entries, _ := os.ReadDir(top)
+	for _, entry := range entries {
+		f := &Folder{host: host, path: filepath.Join(top, entry.Name())}
+		folder, err := f.open()
+		if err != nil || folder == nil {
+			continue
+		}
+		if wanted, err := folder.Wanted(); err == nil {
+			f.file = wanted.File
+		}
+		if v, err := f.Look(ctx); err == nil && len(v.Rows) > 0 {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // Look reads the state of all instances.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 const inventLimit = 64 // devices
@@ -81,27 +82,40 @@ func Invent(spec string) (Machine, error) {
 	return m, nil
 }
 
+// splitKind splits "4xL4" into "4" and "L4"; the number may be missing. A sweep reads a machine for each run, and would
+// compile a regular expression each time.
+func splitKind(s string) (count, name string, ok bool) {
+	name = strings.TrimLeft(s, "0123456789")
+	if count = s[:len(s)-len(name)]; count != "" {
+		if name == "" || name[0] != 'x' && name[0] != 'X' {
+			return "", "", false
+		}
+		name = name[1:]
+	}
+	return count, name, strings.IndexFunc(name, unicode.IsLetter) == 0
+}
+
 // parseKind reads "4xA100-80GB" or "1xA100-80GB:1g.10gb*7".
 func parseKind(spec, part string) (int, model, []string, error) {
 	fail := func(format string, args ...any) (int, model, []string, error) {
 		return 0, model{}, nil, fmt.Errorf("cannot invent the machine %q: %s", spec, fmt.Sprintf(format, args...))
 	}
 	whole, layout, split := strings.Cut(part, ":")
-	got := regexp.MustCompile(`^(?:([0-9]+)[xX])?([A-Za-z][A-Za-z0-9-]*)$`).FindStringSubmatch(whole)
-	if got == nil {
+	number, name, ok := splitKind(whole)
+	if !ok {
 		return fail("%q is not a kind of device: write a number, an x and a model, such as 4xA100-80GB", whole)
 	}
 	count := 1
-	if got[1] != "" {
-		n, err := strconv.Atoi(got[1])
+	if number != "" {
+		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > inventLimit {
-			return fail("%s devices of a kind are outside 1 to %d", got[1], inventLimit)
+			return fail("%s devices of a kind are outside 1 to %d", number, inventLimit)
 		}
 		count = n
 	}
 	var words []string
 	for _, k := range models() {
-		if !strings.EqualFold(k.word, got[2]) {
+		if !strings.EqualFold(k.word, name) {
 			words = append(words, k.word)
 			continue
 		}
@@ -114,7 +128,7 @@ func parseKind(spec, part string) (int, model, []string, error) {
 		}
 		return count, k, slices, nil
 	}
-	return fail("the model %q is not known: write one of %s", got[2], strings.Join(words, ", "))
+	return fail("the model %q is not known: write one of %s", name, strings.Join(words, ", "))
 }
 
 // layout reads "1g.10gb*3,3g.40gb" and refuses more slices than the device has.

@@ -30,6 +30,7 @@ type Spec struct {
 	Require    Quota           // --require-quota: refuse one that is less hard; "" takes any
 	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
 	Time       time.Duration   // --time: estimate, plans only; 0 unknown
+	Nice       int             // --nice: of the requests of one user, a lower one goes first
 	Timeout    time.Duration   // --timeout: enforced; 0 none
 	Grace      time.Duration   // --grace: how long it may take to end after that
 	Place      Place           // --place

@@ -21,6 +21,8 @@ type Ticket struct {
 	Share      gpu.Bytes     `json:"share,omitempty"`      // a share of this size on each; 0: whole devices
 	Max        int           `json:"max,omitempty"`        // limit of devices for its owner at the same time, over all leases; 0 no limit
 	Timeout    time.Duration `json:"timeout_ns,omitempty"` // Spec.Limit
+	Time       time.Duration `json:"time_ns,omitempty"`    // Spec.Time: orders only the tickets of its owner
+	Nice       int           `json:"nice,omitempty"`       // Spec.Nice, likewise
 	Parent     string        `json:"parent,omitempty"`     // lease inside which it waits
 	Allocation string        `json:"allocation,omitempty"` // allocation of another scheduler inside which it waits
 	PID        int           `json:"pid"`                  // the waiting process

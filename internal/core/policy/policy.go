@@ -41,6 +41,7 @@ type Rule struct {
 	GPUs    *int          // devices at the same time, over all leases of the user; nil: any number
 	Memory  gpu.Bytes     // of a device; 0: all of it
 	Time    time.Duration // of a lease; 0: without a limit
+	Queue   *int          // jobs of gpuard submit that wait at the same time; nil: any number
 }
 
 // String names the rule and its place: `rule "students" (/etc/gpuard/config.yaml:4)`.
@@ -166,6 +167,16 @@ func (l Limits) Size() *Rule {
 // Longest is the rule with the shortest time; nil when none limits it.
 func (l Limits) Longest() *Rule {
 	return l.least(func(r *Rule) (int64, bool) { return int64(r.Time), r.Time > 0 })
+}
+
+// Queue is the rule with the fewest jobs that may wait; nil when none limits them.
+func (l Limits) Queue() *Rule {
+	return l.least(func(r *Rule) (int64, bool) {
+		if r.Queue == nil {
+			return 0, false
+		}
+		return int64(*r.Queue), true
+	})
 }
 
 // least is the first of the rules with the smallest value.

@@ -138,6 +138,7 @@ func (q *Input) compete() (in, out []job.Ticket) {
 	slices.SortFunc(in, func(a, b job.Ticket) int {
 		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.Key()]), ordinal(q.Passed[b.Key()])), q.beforeArrival(a, b, holds), byArrival(a, b))
 	})
+	q.among(in)
 	return in, out
 }
 

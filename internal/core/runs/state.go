@@ -33,6 +33,8 @@ const (
 	Cancel Kind = "cancel" // it is not to be started, or to be ended
 	Hold   Kind = "hold"   // it is not to be started for now
 	Unhold Kind = "unhold" // it may be started again
+	Pause  Kind = "pause"  // nothing is to be started for now; of no run
+	Resume Kind = "resume" // likewise again
 )
 
 // Event is one line of the journal.
@@ -48,6 +50,8 @@ type Event struct {
 	Exit    int       `json:"exit,omitempty"`    // -1 when a signal ended it
 	Signal  string    `json:"signal,omitempty"`  // that ended it
 	Seconds float64   `json:"seconds,omitempty"` // from its start to its end
+	Peak    gpu.Bytes `json:"peak,omitempty"`    // most memory of one device that was measured; 0 nothing was measured
+	Load    *float64  `json:"load,omitempty"`    // mean of the measured utilisation, 0..1; nil: nothing was measured
 	Stopped bool      `json:"stopped,omitempty"` // it was ended because the sweep was stopped: the run is not done
 	Fault   string    `json:"fault,omitempty"`   // of the machine while it ran
 	Problem string    `json:"problem,omitempty"` // why it could not be started
@@ -59,7 +63,10 @@ type Job struct {
 	Name  string          `json:"name"`
 	Nice  int             `json:"nice,omitempty"` // runs with a lower one start first
 	Held  bool            `json:"held,omitempty"`
+	Time  time.Duration   `json:"time_ns,omitempty"` // how long it takes by its owner's guess; 0 none
+	Kind  uint32          `json:"kind,omitempty"`    // the same for the same command
 	After []After         `json:"after,omitempty"`
+	Array *Array          `json:"array,omitempty"`
 	Retry Retry           `json:"retry"`
 	Data  json.RawMessage `json:"data,omitempty"` // for who starts it; not in the state
 }
@@ -93,29 +100,60 @@ const (
 type Run struct {
 	Phase  Phase
 	Starts int
-	Last   Event // End, or the last event of a run that has not ended
 
 	Submitted time.Time // of a queue, as Nice and the like
 	Name      string
 	Nice      int
 	Held      bool
 	Offset    int64 // of its Submit in the journal
+	Time      time.Duration
+	Kind      uint32
+	Spent     Spent // over all starts
 
+	array     *group
 	after     []After
 	retry     Retry
 	cancelled bool
-	failures  int   // since it was last requested
-	begun     Event // its last Begin, or Start
+	failures  int    // since it was last requested
+	begun     *Event // its last Begin, or Start; nil before
+	last      *Event // End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait
+}
+
+// Spent is how long a run had devices, in seconds of one device.
+type Spent struct {
+	Granted float64
+	Used    float64 // of Measured, by the measured load
+	Idle    float64 // likewise
+	Peak    gpu.Bytes
+}
+
+func (s *Spent) add(e Event) {
+	granted := e.Seconds * float64(len(e.Devices))
+	s.Granted += granted
+	if s.Peak = max(s.Peak, e.Peak); e.Load != nil {
+		s.Used += granted * *e.Load
+		s.Idle += granted * (1 - *e.Load)
+	}
 }
 
 // Born is the event that identifies the run's process, while its Phase is Begun or Running.
-func (r *Run) Born() Event { return r.begun }
+func (r *Run) Born() Event { return event(r.begun) }
+
+// Last is its End, or the last event of a run that has not ended.
+func (r *Run) Last() Event { return event(r.last) }
+
+func event(e *Event) Event {
+	if e == nil {
+		return Event{}
+	}
+	return *e
+}
 
 // Knows reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
 // sweep that was killed before it collected a child leaves it there.
 func (s *State) Knows(pid int, ticks uint64) bool {
 	for i := range s.Runs {
-		if e := &s.Runs[i].begun; e.Kind == Start && e.PID == pid && e.Ticks == ticks {
+		if e := s.Runs[i].begun; e != nil && e.Kind == Start && e.PID == pid && e.Ticks == ticks {
 			return true
 		}
 	}
@@ -133,6 +171,10 @@ type State struct {
 	Runs  []Run
 	Count Count
 
+	Paused bool // nothing is to be started for now
+
+	array map[int]*group // those whose number at the same time is limited, by their first run
+	past  past
 	queue bool          // runs are submitted, and one whose end is unknown is not repeated by itself
 	fresh []int         // runs that may be started since Fresh was called
 	heirs map[int][]int // runs that wait for a run
@@ -152,7 +194,9 @@ func NewState(runs int, retry Retry) *State {
 }
 
 // NewQueue is the state of a queue without events.
-func NewQueue() *State { return &State{queue: true, heirs: map[int][]int{}} }
+func NewQueue() *State {
+	return &State{queue: true, heirs: map[int][]int{}, past: past{kinds: map[uint32][2]time.Duration{}}}
+}
 
 // Fresh lists the runs that may be started and could not when it was called before.
 func (s *State) Fresh() []int {
@@ -164,18 +208,19 @@ func (s *State) Fresh() []int {
 // MayStart reports whether a run waits for nothing but a device.
 func (s *State) MayStart(run int) bool {
 	r := &s.Runs[run]
-	if r.Phase != Waiting || r.Held {
+	if r.Phase != Waiting || r.Held || s.Paused {
 		return false
 	}
 	for _, a := range r.after {
-		if !s.over(a.Run) {
+		if !s.Over(a.Run) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *State) over(run int) bool { return s.Runs[run].Phase >= OK }
+// Over reports whether a run has ended and is not started again by itself.
+func (s *State) Over(run int) bool { return s.Runs[run].Phase >= OK }
 
 // Unmet is a run that had to end with 0 before this one and did not; -1 none.
 func (s *State) Unmet(run int) int {
@@ -190,7 +235,7 @@ func (s *State) Unmet(run int) int {
 // Awaits lists the runs that have to end before this one.
 func (s *State) Awaits(run int) (open []int) {
 	for _, a := range s.Runs[run].after {
-		if !s.over(a.Run) {
+		if !s.Over(a.Run) {
 			open = append(open, a.Run)
 		}
 	}
@@ -207,8 +252,11 @@ func (s *State) Startable() bool {
 	return false
 }
 
-// Wanted reports whether a run that was begun is still to run.
-func (s *State) Wanted(run int) bool { return !s.Runs[run].cancelled }
+// Wanted reports whether a run that is about to start, or runs, is still to run.
+func (s *State) Wanted(run int) bool {
+	r := &s.Runs[run]
+	return !r.cancelled && (r.Phase != Waiting || !r.Held && !s.Paused)
+}
 
 // Folder is the folder of a run in the folder of all.
 func (s *State) Folder(run int) string {
@@ -233,8 +281,12 @@ func (s *State) Read(line []byte, offset int64) error {
 
 // Add adds an event. An impossible one is an error: the journal belongs to another sweep.
 func (s *State) Add(e Event) error {
-	if e.Kind == Submit {
+	switch {
+	case e.Kind == Submit:
 		return s.submit(e)
+	case s.queue && (e.Kind == Pause || e.Kind == Resume):
+		s.pause(e.Kind == Pause)
+		return nil
 	}
 	if e.Run < 0 || e.Run >= len(s.Runs) {
 		return fmt.Errorf("it names run %d, and there are %d", e.Run, len(s.Runs))
@@ -248,7 +300,8 @@ func (s *State) Add(e Event) error {
 			r.Starts++
 			phase = Running
 		}
-		r.begun = e
+		begun := e
+		r.begun = &begun
 		s.move(e.Run, phase)
 	case e.Kind == End && open:
 		s.end(e.Run, e)
@@ -262,7 +315,8 @@ func (s *State) Add(e Event) error {
 		return fmt.Errorf("run %d cannot have the event %q now", e.Run, e.Kind)
 	}
 	if e.Kind != Hold && e.Kind != Unhold && (e.Kind != Cancel || !open) {
-		r.Last = e
+		last := e
+		r.last = &last
 	}
 	return nil
 }
@@ -278,11 +332,22 @@ func (s *State) submit(e Event) error {
 		}
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
-	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, after: e.Job.After, retry: e.Job.Retry})
+	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
 	s.Count.Waiting++
+	s.join(e.Run, e.Job.Array)
 	s.offer(e.Run)
 	return nil
+}
+
+// pause lets nothing start, or again what may.
+func (s *State) pause(on bool) {
+	was := s.Paused
+	if s.Paused = on; was && !on {
+		for run := range s.Runs {
+			s.offer(run)
+		}
+	}
 }
 
 // ask does what an owner asked for, also where it changes nothing.
@@ -290,7 +355,7 @@ func (s *State) ask(run int, kind Kind) bool {
 	r := &s.Runs[run]
 	switch kind {
 	case Cancel:
-		if r.cancelled = !s.over(run); r.Phase == Waiting {
+		if r.cancelled = !s.Over(run); r.Phase == Waiting {
 			s.move(run, Cancelled)
 		}
 	case Hold, Unhold:
@@ -311,6 +376,7 @@ func (s *State) offer(run int) {
 
 func (s *State) end(run int, e Event) {
 	r := &s.Runs[run]
+	r.Spent.add(e)
 	good := e.Exit == 0 && e.Signal == "" && e.Problem == ""
 	switch {
 	case r.cancelled && !good:
@@ -318,6 +384,7 @@ func (s *State) end(run int, e Event) {
 	case e.Stopped && !good: // a run that ended with 0 at that moment is done
 		s.move(run, Waiting)
 	case good:
+		s.past.add(r.Kind, time.Duration(e.Seconds*float64(time.Second)))
 		s.move(run, OK)
 	default:
 		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
@@ -351,12 +418,14 @@ func (s *State) fail(run int, again bool) {
 func (s *State) move(run int, to Phase) {
 	r := &s.Runs[run]
 	*s.Count.of(r.Phase)--
+	before := r.Phase
 	r.Phase = to
+	s.regroup(r, before)
 	*s.Count.of(to)++
 	if to == Waiting {
 		s.offer(run)
 	}
-	if s.over(run) {
+	if s.Over(run) {
 		for _, heir := range s.heirs[run] {
 			s.offer(heir)
 		}

@@ -45,13 +45,14 @@ func ResultOf(s *runs.State, g *Grid, i int) Result {
 	case runs.Failed, runs.Cancelled:
 		out.State = "failed"
 	}
-	if r.Last.Kind == runs.End {
-		if out.Signal = r.Last.Signal; out.Signal == "" && !r.Last.Stopped {
-			out.Exit = &r.Last.Exit
+	last := r.Last()
+	if last.Kind == runs.End {
+		if out.Signal = last.Signal; out.Signal == "" && !last.Stopped {
+			out.Exit = &last.Exit
 		}
-		out.Seconds, out.Problem = r.Last.Seconds, r.Last.Problem+r.Last.Fault
+		out.Seconds, out.Problem = last.Seconds, last.Problem+last.Fault
 	}
-	out.Devices = append(out.Devices, r.Last.Devices...)
+	out.Devices = append(out.Devices, last.Devices...)
 	return out
 }
 

@@ -30,6 +30,7 @@ type Journal struct {
 	read     int64 // offset up to which Next has returned the lines
 	changes  *sys.Inotify
 	reserved int64 // offset up to which disk space is allocated
+	part     []byte
 }
 
 // Open opens a journal, and makes it with mode 0600 if it is missing. Next begins with the first line.
@@ -195,10 +196,13 @@ func (j *Journal) Line(offset int64) ([]byte, error) {
 	return line, nil
 }
 
-// Next calls f for each complete line since the last call, until f returns an error.
+// Next calls f for each complete line since the last call, until f returns an error. f must not keep the line.
 func (j *Journal) Next(f func(line []byte) error) error {
-	part := make([]byte, 64<<10)
+	if j.part == nil {
+		j.part = make([]byte, 64<<10)
+	}
 	for {
+		part := j.part
 		n, err := j.file.ReadAt(part, j.read)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return j.failed(err)
@@ -219,7 +223,7 @@ func (j *Journal) Next(f func(line []byte) error) error {
 		case !full:
 			return nil
 		case len(rest) == n: // one line is longer than the part
-			part = make([]byte, 2*len(part))
+			j.part = make([]byte, 2*len(part))
 		}
 	}
 }

@@ -97,8 +97,12 @@ func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 // Open locks the record, and makes its folder if there is none. Close unlocks it. busy is called if another process
 // still holds the lock after a second.
 func Open(path string, busy func()) (*Manifest, error) {
-	for {
+	for lost := 0; ; {
 		m, err := tryOpen(path, busy)
+		if errors.Is(err, os.ErrNotExist) && lost < 100 { // another setup has just removed a folder that this one needs
+			lost++
+			continue
+		}
 		if m != nil || err != nil {
 			return m, err
 		}

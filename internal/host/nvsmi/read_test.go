@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/test/executable"
 )
 
 // script puts a program called nvidia-smi first on PATH.
 func script(t *testing.T, body string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+body))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
@@ -103,9 +102,7 @@ func TestRunStopsATalkativeProgram(t *testing.T) {
 func TestReadWithABrokenProgram(t *testing.T) {
 	script(t, "")
 	path := filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "nvidia-smi")
-	if err := os.WriteFile(path, []byte("\x7fELF rubbish"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, path, []byte("\x7fELF rubbish"))
 	_, err := Read(t.Context(), gpu.Identity)
 	if c := cause(t, err); c != gpu.DriverError {
 		t.Errorf("%s: %v", c, err)

@@ -27,7 +27,7 @@ func TestExample(t *testing.T) {
 	if *f.Tolerate.Memory != 256*gpu.MiB || *f.Tolerate.Display != 2*gpu.GiB || *f.Tolerate.Utilization != 0.05 || f.Login != policy.LoginAll {
 		t.Errorf("%+v %s", f.Tolerate, f.Login)
 	}
-	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:28 --wait 10m is the default of /etc/gpuard/config.yaml:29 --place packed is the default of /etc/gpuard/config.yaml:30]" {
+	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:29 --wait 10m is the default of /etc/gpuard/config.yaml:30 --place packed is the default of /etc/gpuard/config.yaml:31]" {
 		t.Error(got)
 	}
 	for _, key := range append(AllKeys().File, append(AllKeys().Rule, AllKeys().Tolerate...)...) {

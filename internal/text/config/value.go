@@ -53,6 +53,10 @@ func (r *reader) rule(n *yamltree.Node, number int) policy.Rule {
 			}
 		case "mem":
 			rule.Memory, _ = r.size(e, of, gpu.MiB)
+		case "queue":
+			if n, ok := r.number(e, of); ok {
+				rule.Queue = &n
+			}
 		default:
 			rule.Time, _ = r.time(e, of)
 		}

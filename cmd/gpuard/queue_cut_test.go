@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestQueuePowerCut: the power fails after each write into the journal, and in the middle of each. What was acknowledged
+// by then is run once after the boot; what ran is lost and named; what had ended is not run again.
+func TestQueuePowerCut(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	for i, words := range [][]string{{"--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"`}, {"--retry", "1:any", "--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"; exit 3`},
+		{"--after", "2:any", "--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"`}} {
+		same(t, fmt.Sprint("submit ", i+1), run(t, l.submitting(append([]string{"--cpu"}, words...)...)).code, 0)
+	}
+	l.drained()
+	eventually(t, "its processes are gone", func() bool { return len(l.processes("__queue"))+len(l.processes("__jobs")) == 0 })
+	journal, err := os.ReadFile(filepath.Join(l.dir(), "journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal = bytes.ReplaceAll(journal, bytes.TrimSpace(boot), []byte("00000000-0000-4000-8000-000000000000"))
+	at, cuts := 0, 0
+	for _, line := range bytes.SplitAfter(journal, []byte("\n")) {
+		for _, end := range []int{at + len(line)/2, at + len(line)} {
+			if end > at {
+				l.cut(journal[:end])
+				cuts++
+			}
+		}
+		at += len(line)
+	}
+	if cuts < 20 {
+		t.Errorf("only %d cuts: %s", cuts, journal)
+	}
+}
+
+// cut starts a copy of the queue with this journal on a machine that was started again, and checks how its jobs end.
+func (l *jobLine) cut(journal []byte) {
+	l.t.Helper()
+	copied := &jobLine{&rack{Driver: l.Driver, t: l.t, state: l.t.TempDir(), env: l.env}, l.marks}
+	if err := os.CopyFS(copied.dir(), os.DirFS(l.dir())); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, path := range []string{copied.dir(), filepath.Join(copied.dir(), "env")} {
+		if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder
+			l.t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(copied.dir(), "jobs")); err != nil {
+		l.t.Fatal(err)
+	}
+	writeFile(l.t, filepath.Join(copied.dir(), "journal"), string(journal), 0)
+	whole := string(journal[:bytes.LastIndexByte(journal, '\n')+1])
+	copied.drained()
+	ended := copied.history()
+	if want := strings.Count(whole, `"is":"submit"`); len(ended) != want {
+		l.t.Fatalf("%d jobs were acknowledged, and %d are there:\n%s", want, len(ended), whole)
+	}
+	for _, e := range ended {
+		text, _ := os.ReadFile(filepath.Join(copied.dir(), "jobs", fmt.Sprint(e.Number), "ran"))
+		ran := strings.Count(string(text), "ran")
+		of := func(kind string) int { return strings.Count(whole, fmt.Sprintf(`"is":%q,"run":%d,`, kind, e.Number-1)) }
+		begun, over := of("begin"), of("end")
+		tries := 1
+		if e.Number == 2 {
+			tries = 2
+		}
+		want := tries - begun
+		if lost := begun > over && begun == tries; lost != (e.State == "lost") || ran != want {
+			l.t.Errorf("job %d is %s and ran %d times after the cut, want %d:\n%s", e.Number, e.State, ran, want, whole)
+		}
+	}
+}

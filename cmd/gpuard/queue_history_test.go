@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"gpuard/internal/app/queue"
+)
+
+// TestQueueHistory: what was measured of a job's devices is in the history, and adds up by user, GPU and command.
+func TestQueueHistory(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 2)
+	l.Set(0, "utilization", "75 10")
+	l.Set(1, "utilization", "75 10")
+	measured := func(words ...string) {
+		t.Helper()
+		c := l.submitting(words...)
+		c.Args[0] = "hasty" // measures every few milliseconds
+		same(t, "submit", run(t, c).code, 0)
+	}
+	measured("--gpus", "2", "--name", "train", "--", "sleep", "1.5")
+	eventually(t, "it runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
+	l.Set(0, "memory_used", "10737418240")
+	same(t, "wait", l.run("wait", "1").code, 0)
+	l.drained()
+	h := l.history()
+	if len(h) != 1 || h[0].Load == nil || *h[0].Load < 0.7 || *h[0].Load > 0.8 || h[0].Peak == nil || h[0].Peak.String() != "10 GiB" && h[0].Peak.String() != "10.0 GiB" {
+		t.Fatalf("%+v", h)
+	}
+	if h[0].Granted < 2*1.4 || h[0].Used < 0.7*h[0].Granted || h[0].Used > 0.8*h[0].Granted || h[0].Idle+h[0].Used < 0.99*h[0].Granted {
+		t.Errorf("%+v", h[0])
+	}
+	contains(t, l.run("history").out, "load 75 %", "10")
+	for by, want := range map[string]int{"user": 1, "gpu": 2, "command": 1} {
+		var a struct{ Use []queue.Use }
+		got := l.run("history", "--by", by, "--since", "1h", "--json")
+		if err := json.Unmarshal([]byte(got.out), &a); err != nil || len(a.Use) != want || a.Use[0].Granted <= 0 || a.Use[0].Idle <= 0 {
+			t.Errorf("%s: %+v, %v", by, got, err)
+		}
+	}
+	contains(t, l.run("history", "--by", "command").out, "train")
+	same(t, "by what", l.run("history", "--by", "moon").code, 2)
+	same(t, "nothing since", l.run("history", "--since", "1s", "--by", "user").code, 0)
+}

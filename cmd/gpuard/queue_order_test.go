@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/gate"
+)
+
+// TestQueueOrder: short jobs go before long ones of the same user, by --time and by what the same command took before;
+// the queue says when each may start; paused, nothing starts.
+func TestQueueOrder(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	order := filepath.Join(l.marks, "order")
+	note := func(name string) []string { return []string{"--", "sh", "-c", "echo " + name + " >>" + order} }
+	stop := filepath.Join(l.marks, "stop")
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
+	same(t, "pause", l.run("queue", "pause").code, 0)
+	for _, words := range [][]string{{"--time", "30h", "long"}, {"--time", "1m", "short"}, {"--time", "1m", "--nice", "-1", "favourite"}} {
+		same(t, "submit", run(t, l.submitting(append(words[:len(words)-1], note(words[len(words)-1])...)...)).code, 0)
+	}
+	shown := l.run("queue")
+	contains(t, shown.out, "the queue is paused", "2  waiting")
+	writeFile(t, stop, "", 0)
+	eventually(t, "only the paused ones are left", func() bool { return len(l.queue()) == 3 })
+	for _, e := range l.queue() {
+		if e.State != queue.Waiting || e.Expected == nil || e.Estimate <= 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if _, err := os.Stat(order); err == nil {
+		t.Error("a paused queue started a job")
+	}
+	same(t, "resume", l.run("queue", "resume").code, 0)
+	l.drained()
+	text, _ := os.ReadFile(order)
+	same(t, "order", string(text), "favourite\nshort\nlong\n")
+}
+
+// TestQueueArray: one job for each number, so many at a time, each with its number, its log and its limits; and who is
+// told of the end.
+func TestQueueArray(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 4)
+	live := filepath.Join(l.marks, "live")
+	most := filepath.Join(l.marks, "most")
+	if err := os.Mkdir(live, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script := `touch "$1/$GPUARD_ARRAY_TASK"; ls "$1" | wc -l >>"$2"; sleep 0.2; rm "$1/$GPUARD_ARRAY_TASK"; echo "task $GPUARD_ARRAY_TASK $(ulimit -n) $(test -d "$GPUARD_JOB_DIR" && echo folder)"`
+	words := []string{"--array", "3-9%2", "--name", "part", "--log", filepath.Join(l.marks, "out-%a"), "--notify", "echo \"$GPUARD_JOB_TEXT\" >>" + filepath.Join(l.marks, "told"),
+		"--", "sh", "-c", script, "sh", live, most}
+	submit := l.submitting(words...)
+	submit.Path, submit.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -n 333; exec gpuard "$@"`, "sh"}, submit.Args[1:]...)
+	same(t, "submit", run(t, submit).out, "1\n")
+	same(t, "wait", l.run("wait", "1-7").code, 0)
+	text, _ := os.ReadFile(most)
+	if counts := strings.Fields(string(text)); len(counts) != 7 || strings.Trim(strings.Join(counts, ""), "12") != "" || !strings.Contains(string(text), "2") {
+		t.Errorf("at the same time ran %q", counts)
+	}
+	out, _ := os.ReadFile(filepath.Join(l.marks, "out-7"))
+	same(t, "its output", string(out), "task 7 333 folder\n")
+	eventually(t, "all ends are told", func() bool {
+		told, _ := os.ReadFile(filepath.Join(l.marks, "told"))
+		return strings.Count(string(told), "\n") == 7 && strings.Contains(string(told), "job 5 (part[7]): done\n")
+	})
+	for _, bad := range [][]string{{"--array", "9-3"}, {"--array", "x"}, {"--array", "1-3%0"}, {"--array", "1-99999"}, {"--array", "1-3", "--log", "/tmp/x"}, {"--notify", "https://example.org"}} {
+		got := run(t, l.submitting(append(bad, "--", "true")...))
+		if bad[0] == "--notify" {
+			got.code = map[bool]int{true: 125, false: got.code}[got.code == 0] // where curl is installed
+		}
+		same(t, strings.Join(bad, " ")+": "+got.err, got.code, 125)
+	}
+	l.run("cancel", "8")
+	l.drained()
+}
+
+// TestQueueRules: what a rule never allows is refused when it is handed in, with the place of the rule.
+func TestQueueRules(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	l := newJobLine(t, 2)
+	config := t.TempDir()
+	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), "rules:\n  - name: all\n    users: [root]\n    gpus: 1\n    time: 1h\n    queue: 2\n", 0)
+	l.env = append(l.env, "XDG_CONFIG_HOME="+config)
+	for words, want := range map[string]string{"--gpus 2": "ask for 1 GPU (--gpus 1)", "--timeout 2h": "at most 1h"} {
+		got := run(t, l.submitting(append(strings.Fields(words), "--", "true")...))
+		if got.code != 122 {
+			t.Errorf("%s: %+v", words, got)
+		}
+		contains(t, got.err, want, `rule "all" (`, "config.yaml:2")
+	}
+	for range 2 {
+		same(t, "submit", run(t, l.submitting("--hold", "--", "true")).code, 0)
+	}
+	got := run(t, l.submitting("--hold", "--", "true"))
+	same(t, "one too many", got.code, 122)
+	contains(t, got.err, "lets 2 of your", "config.yaml:2")
+	var a struct{ Jobs []queue.Entry }
+	if err := json.Unmarshal([]byte(l.run("queue", "--json").out), &a); err != nil || len(a.Jobs) != 2 {
+		t.Error(err, a)
+	}
+	l.run("cancel", "1", "2")
+}

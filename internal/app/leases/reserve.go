@@ -1,0 +1,130 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+)
+
+// ReserveFlag is the first argument of the process that a reservation is for: it sleeps until the time is over.
+const ReserveFlag = "__reserve"
+
+// Reservation is a lease without a command, which ends by itself.
+type Reservation struct {
+	Schema string    `json:"schema"` // "gpuard.reserve/1"
+	Lease  string    `json:"lease"`
+	Until  time.Time `json:"until"` // when it ends
+	PID    int       `json:"pid"`   // of the process that sleeps until then
+	job.Plan
+}
+
+// Reserve leases for spec.Timeout, or until Release. spec.Name is what others see of it.
+func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Reservation, error) {
+	self, err := host.Proc.Stat(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	if spec, err = claim.SettleQuota(ctx, host, spec); err != nil {
+		return nil, err
+	}
+	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: spec.Name, Apart: true})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Folder.Close() //nolint:errcheck // the holder has its own
+	d.Unwatch()
+	r := &Reservation{Schema: "gpuard.reserve/1", Lease: d.Held.Lease.ID, Plan: d.Plan, Until: time.Now().Add(spec.Timeout).Truncate(time.Second)}
+	if r.PID, err = handOver(host, d, spec.Timeout); err != nil {
+		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
+		return nil, err
+	}
+	return r, nil
+}
+
+// handOver gives the lease to a process that sleeps for so long.
+func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close() //nolint:errcheck // nothing was written
+	p, err := daemonize.Start(host.Name, host.Env, null, ReserveFlag, strconv.FormatInt(int64(most/time.Millisecond), 10))
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = p.Kill()
+		}
+		_ = p.Release()
+	}()
+	pidfd, err := launch.Pidfd(p.Pid)
+	if err != nil {
+		return 0, err
+	}
+	defer pidfd.Close() //nolint:errcheck // the holder has its own
+	stat, err := host.Proc.Stat(p.Pid)
+	if err != nil {
+		return 0, err
+	}
+	lease, err := d.Folder.Entrust(d.Held.Lease, p.Pid, stat.Start, most)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := launch.Inherit(d.Held.Lock)
+	if err == nil {
+		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, lease.ID)
+	}
+	return p.Pid, err
+}
+
+// SleepOut is the life of the process of a reservation. A machine that sleeps does not stop its time.
+func SleepOut(args []string) error {
+	if err := daemonize.Begin("gpu-reserved"); err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return errors.New("cannot sleep by hand: gpuard reserve starts what does")
+	}
+	most, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("cannot sleep: %w", err)
+	}
+	processes := proc.New("/proc")
+	began, err := processes.Uptime()
+	for err == nil {
+		var now time.Duration
+		now, err = processes.Uptime()
+		left := began + time.Duration(most)*time.Millisecond - now
+		if left <= 0 {
+			break
+		}
+		time.Sleep(min(left, time.Minute))
+	}
+	return err
+}
+
+// Reserved reports whether it is the lease of a reservation: of the leases without a command only those have an end.
+func Reserved(l job.Lease) bool { return l.Apart && l.Until > 0 }
+
+// wakeSleeper ends the process of a reservation that was given back.
+func wakeSleeper(host *machine.Host, l job.Lease) {
+	p, err := os.FindProcess(l.PID)
+	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !strings.Contains(host.Proc.Describe(l.PID).Command, " "+ReserveFlag+" ") || !host.Proc.Alive(l.PID, l.Start) {
+		return
+	}
+	_ = p.Signal(syscall.SIGTERM)
+	_ = p.Release()
+}

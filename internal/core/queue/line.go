@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Line is the requests of one user that have no ticket yet, however many. Requests with the same estimate are of one
+// Class, which is in the order of arrival, so that Take looks only at the first of each class. The zero value is empty.
+type Line struct{ classes map[Class][]place }
+
+// Class is what the estimate of a request depends on.
+type Class struct {
+	Nice int
+	Kind uint64 // of the same estimate
+}
+
+type place struct {
+	arrival int64
+	id      int
+}
+
+// Add puts a request into the line.
+func (l *Line) Add(c Class, arrival int64, id int) {
+	if l.classes == nil {
+		l.classes = map[Class][]place{}
+	}
+	p := place{arrival, id}
+	at, _ := slices.BinarySearchFunc(l.classes[c], p, func(a, b place) int { return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.id, b.id)) })
+	l.classes[c] = slices.Insert(l.classes[c], at, p)
+}
+
+// Take takes the request that is next out of the line; false where there is none.
+func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
+	var best Class
+	var first Own
+	for c, list := range l.classes {
+		o := Own{c.Nice, list[0].arrival, estimate(c.Kind)}
+		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
+			best, first, id, ok = c, o, list[0].id, true
+		}
+	}
+	if ok {
+		if l.classes[best] = l.classes[best][1:]; len(l.classes[best]) == 0 {
+			delete(l.classes, best)
+		}
+	}
+	return id, ok
+}
+
+// All takes everything out of the line, in no order.
+func (l *Line) All() (ids []int) {
+	for _, list := range l.classes {
+		for _, p := range list {
+			ids = append(ids, p.id)
+		}
+	}
+	l.classes = nil
+	return ids
+}
+
+// Forecast is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as there
+// are as many devices as it needs, and without a delay for those before it. free is when each device is expected to be
+// free, or Unknown. A start that depends on an unknown time is Unknown too.
+func Forecast(free []int64, requests []Asked) (starts []int64) {
+	free = slices.Clone(free)
+	for _, r := range requests {
+		slices.Sort(free)
+		if r.Count < 1 || r.Count > len(free) {
+			starts = append(starts, Unknown)
+			continue
+		}
+		start := free[r.Count-1]
+		starts = append(starts, start)
+		end := int64(Unknown)
+		if start < Unknown && r.Estimate > 0 {
+			end = start + int64(r.Estimate)
+		}
+		for i := range r.Count {
+			free[i] = end
+		}
+	}
+	return starts
+}
+
+// Asked is a request of a forecast.
+type Asked struct {
+	Count    int           // devices
+	Estimate time.Duration // 0 unknown
+}
+
+// Unknown stands for a time that is not known.
+const Unknown = never

@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/job"
+)
+
+// Own is what orders the requests of one user among themselves. Nothing of it counts between users: its owner can write
+// all of it.
+type Own struct {
+	Nice     int           // lower goes first
+	Arrival  int64         // ns since 1970
+	Estimate time.Duration // how long it may take; 0 unknown
+}
+
+// Before compares two requests of one user, negative where a goes first: by Nice; then those that have waited longer
+// than Patience, by arrival; then by the response ratio, the time from arrival to the expected end over the estimate,
+// so that short ones go first and long ones not last for ever; then by arrival. Without estimates it is the arrival.
+func (a Own) Before(b Own, now int64) int {
+	if c := cmp.Compare(a.Nice, b.Nice); c != 0 {
+		return c
+	}
+	old, other := now-a.Arrival > int64(Patience), now-b.Arrival > int64(Patience)
+	if old || other {
+		return cmp.Or(cmp.Compare(ordinal(other), ordinal(old)), cmp.Compare(a.Arrival, b.Arrival))
+	}
+	return cmp.Or(cmp.Compare(b.ratio(now), a.ratio(now)), cmp.Compare(a.Arrival, b.Arrival))
+}
+
+// ratio is the response ratio less one. A request that has not waited has none, so that of two that come together the
+// order would be open: a second is added.
+func (a Own) ratio(now int64) float64 {
+	if a.Estimate <= 0 {
+		return 0
+	}
+	return float64(max(0, now-a.Arrival)+int64(time.Second)) / float64(a.Estimate)
+}
+
+// among puts the tickets of each user, on the places that they have together, into the order of that user. Those that
+// were passed over, and those that are older than Patience, keep their places.
+func (q *Input) among(order []job.Ticket) {
+	places := map[uint32][]int{}
+	for i, t := range order {
+		if !q.Passed[t.Key()] && !q.impatient(t) {
+			places[t.UID] = append(places[t.UID], i)
+		}
+	}
+	for _, at := range places {
+		var own []job.Ticket
+		var known []time.Duration
+		for _, i := range at {
+			if own = append(own, order[i]); order[i].Time > 0 {
+				known = append(known, order[i].Time)
+			}
+		}
+		usual := Median(known)
+		of := func(t job.Ticket) Own { return Own{t.Nice, t.Arrival, cmp.Or(t.Time, usual)} }
+		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Before(of(b), q.Now) })
+		for k, i := range at {
+			order[i] = own[k]
+		}
+	}
+}
+
+// Median is the middle one, 0 of none.
+func Median(list []time.Duration) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}

@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+func TestOwn(t *testing.T) {
+	const minute = int64(time.Minute)
+	now := 1000 * minute
+	long, short := Own{Arrival: now - 60*minute, Estimate: 10 * time.Hour}, Own{Arrival: now - 10*minute, Estimate: time.Minute}
+	old := Own{Arrival: now - 13*60*minute, Estimate: 100 * time.Hour}
+	nice := Own{Nice: 1, Arrival: now - 20*60*minute}
+	for _, pair := range [][2]Own{{short, long}, {old, short}, {old, long}, {short, nice}, {{Nice: -1, Arrival: now}, old},
+		{{Arrival: 1, Estimate: time.Hour}, {Arrival: 2, Estimate: time.Hour}}, {{Arrival: 1}, {Arrival: 2}},
+		{{Arrival: now - 20*60*minute, Estimate: time.Hour}, old},                                                 // both beyond Patience: by arrival, whatever they take
+		{{Arrival: now - 100*minute, Estimate: time.Hour}, {Arrival: now - minute, Estimate: 50 * time.Minute}}} { // what has waited gets ahead of what is a little shorter
+		if pair[0].Before(pair[1], now) >= 0 || pair[1].Before(pair[0], now) <= 0 {
+			t.Errorf("%+v is not before %+v", pair[0], pair[1])
+		}
+	}
+}
+
+// TestOwnPlaces: whatever a user writes into tickets, the places of others stay theirs.
+func TestOwnPlaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	for range 2000 {
+		q := Input{Now: int64(20 * time.Hour), Rooms: map[gpu.UUID]pick.Room{"a": {Whole: true}}}
+		for i := range 12 {
+			q.Tickets = append(q.Tickets, job.Ticket{ID: string(rune('a' + i)), UID: uint32(random.IntN(3)), Arrival: random.Int64N(int64(20 * time.Hour)), //nolint:gosec // small
+				Devices: []gpu.UUID{"a"}, Count: 1})
+		}
+		before := Order(q)
+		forged := uint32(random.IntN(3)) //nolint:gosec // small
+		for i := range q.Tickets {
+			if q.Tickets[i].UID == forged {
+				q.Tickets[i].Nice, q.Tickets[i].Time = random.IntN(9)-4, time.Duration(random.Int64())
+			}
+		}
+		after := Order(q)
+		for i := range before {
+			if before[i].UID != after[i].UID || before[i].UID != forged && before[i].ID != after[i].ID {
+				t.Fatalf("place %d was %s, and is %s", i, before[i].Key(), after[i].Key())
+			}
+		}
+	}
+	q := Input{Now: int64(time.Hour), Tickets: []job.Ticket{{ID: "long", UID: 1, Arrival: 1, Time: 9 * time.Hour}, {ID: "other", UID: 2, Arrival: 2}, {ID: "short", UID: 1, Arrival: 3, Time: time.Minute}}}
+	var ids []string
+	for _, t := range Order(q) {
+		ids = append(ids, t.ID)
+	}
+	if !slices.Equal(ids, []string{"short", "other", "long"}) {
+		t.Error(ids)
+	}
+}
+
+// TestLine: the line of classes gives the order that sorting all gives.
+func TestLine(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	estimates := []time.Duration{0, time.Minute, time.Hour, 30 * time.Hour}
+	of := func(kind uint64) time.Duration { return estimates[kind] }
+	for range 300 {
+		var l Line
+		type one struct {
+			Own
+			id int
+		}
+		var all []one
+		now := int64(40 * time.Hour)
+		for id := range 30 {
+			c := Class{Nice: random.IntN(2), Kind: random.Uint64N(4)}
+			arrival := random.Int64N(now)
+			l.Add(c, arrival, id)
+			all = append(all, one{Own{c.Nice, arrival, of(c.Kind)}, id})
+		}
+		slices.SortFunc(all, func(a, b one) int { return a.Before(b.Own, now) })
+		for _, want := range all {
+			if id, ok := l.Take(now, of); !ok || id != want.id {
+				t.Fatalf("%d, want %d", id, want.id)
+			}
+		}
+		if _, ok := l.Take(now, of); ok {
+			t.Fatal("something is left")
+		}
+	}
+}
+
+func TestForecast(t *testing.T) {
+	const h = int64(time.Hour)
+	got := Forecast([]int64{2 * h, h}, []Asked{{1, time.Hour}, {2, time.Hour}, {1, 0}, {1, time.Hour}, {2, time.Hour}, {3, time.Hour}})
+	if want := []int64{h, 2 * h, 3 * h, 3 * h, Unknown, Unknown}; !reflect.DeepEqual(got, want) {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,77 @@
+package runs
+
+// Array is what a run that was submitted together with others has in common with them.
+type Array struct {
+	First int `json:"first"` // the first of them
+	Most  int `json:"most"`  // so many at the same time
+}
+
+// group is the runs of an array.
+type group struct {
+	most   int
+	live   int   // begun and not ended
+	taken  int   // about to be begun (Take)
+	parked []int // could have been taken and was not
+}
+
+func (s *State) join(run int, a *Array) {
+	if a == nil || a.Most < 1 {
+		return
+	}
+	if s.array == nil {
+		s.array = map[int]*group{}
+	}
+	if s.array[a.First] == nil {
+		s.array[a.First] = &group{most: a.Most}
+	}
+	s.Runs[run].array = s.array[a.First]
+}
+
+// regroup counts a run whose phase has changed. When one of an array ends, another may start.
+func (s *State) regroup(r *Run, before Phase) {
+	if r.array == nil {
+		return
+	}
+	was, is := before == Begun || before == Running, r.Phase == Begun || r.Phase == Running
+	switch {
+	case is && !was:
+		r.array.live++
+	case was && !is:
+		r.array.live--
+		s.unpark(r.array)
+	}
+}
+
+// Take reserves a place among those of its array for a run that is about to start; false where all are taken: Fresh
+// lists the run again when one is free. Untake is to be called when the run has begun, or is not to.
+func (s *State) Take(run int) bool {
+	g := s.Runs[run].array
+	switch {
+	case g == nil:
+		return true
+	case g.live+g.taken >= g.most:
+		g.parked = append(g.parked, run)
+		return false
+	}
+	g.taken++
+	return true
+}
+
+// Untake gives the place of Take back.
+func (s *State) Untake(run int) {
+	if g := s.Runs[run].array; g != nil {
+		g.taken--
+		s.unpark(g)
+	}
+}
+
+// unpark offers as many of those that found no place as there are now.
+func (s *State) unpark(g *group) {
+	for free := g.most - g.live - g.taken; free > 0 && len(g.parked) > 0; {
+		run := g.parked[0]
+		if g.parked = g.parked[1:]; s.MayStart(run) {
+			s.fresh = append(s.fresh, run)
+			free--
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package limits
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// resources are the names of proc_pid_limits(5).
+func resources() map[string]int {
+	return map[string]int{"Max cpu time": unix.RLIMIT_CPU, "Max file size": unix.RLIMIT_FSIZE, "Max data size": unix.RLIMIT_DATA, "Max stack size": unix.RLIMIT_STACK,
+		"Max core file size": unix.RLIMIT_CORE, "Max resident set": unix.RLIMIT_RSS, "Max processes": unix.RLIMIT_NPROC, "Max open files": unix.RLIMIT_NOFILE,
+		"Max locked memory": unix.RLIMIT_MEMLOCK, "Max address space": unix.RLIMIT_AS, "Max file locks": unix.RLIMIT_LOCKS, "Max pending signals": unix.RLIMIT_SIGPENDING,
+		"Max msgqueue size": unix.RLIMIT_MSGQUEUE, "Max nice priority": unix.RLIMIT_NICE, "Max realtime priority": unix.RLIMIT_RTPRIO, "Max realtime timeout": unix.RLIMIT_RTTIME}
+}
+
+// OfProcess are the limits of a process as one word for Set, "" if they cannot be read: setrlimit(2). Those of this
+// process are not what its children get, because Go raises its own number of open files.
+func OfProcess(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+	return word(string(text))
+}
+
+// OfChildren are the limits that the children of this process get.
+func OfChildren() string {
+	text, _ := exec.Command("cat", "/proc/self/limits").Output()
+	return word(string(text))
+}
+
+func word(text string) string {
+	known := resources()
+	var words []string
+	for line := range strings.Lines(text) {
+		if len(line) < 68 {
+			continue
+		}
+		if number, ok := known[strings.TrimSpace(line[:26])]; ok {
+			if f := strings.Fields(line[26:]); len(f) > 1 {
+				words = append(words, fmt.Sprintf("%d:%s:%s", number, f[0], f[1]))
+			}
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// Set sets the limits of this process, which cannot raise what the kernel does not let it raise.
+func Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		f := strings.Split(one, ":")
+		if len(f) != 3 {
+			return fmt.Errorf("cannot set the limit %q", one)
+		}
+		number, err := strconv.Atoi(f[0])
+		var now unix.Rlimit
+		if err == nil {
+			err = unix.Getrlimit(number, &now)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot set the limit %q: %w", one, err)
+		}
+		want := unix.Rlimit{Cur: value(f[1]), Max: value(f[2])}
+		if unix.Setrlimit(number, &want) == nil {
+			continue
+		}
+		want = unix.Rlimit{Cur: min(want.Cur, now.Max), Max: min(want.Max, now.Max)}
+		_ = unix.Setrlimit(number, &want)
+	}
+	return nil
+}
+
+func value(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return unix.RLIM_INFINITY
+	}
+	return n
+}
+
+// Exec becomes the program args[1] with the words args[2:] and the limits args[0].
+func Exec(args []string) error {
+	if len(args) < 3 {
+		return fmt.Errorf("cannot start nothing")
+	}
+	if err := Set(args[0]); err != nil {
+		return err
+	}
+	err := unix.Exec(args[1], args[2:], os.Environ())
+	if err == unix.ENOEXEC { //nolint:errorlint // as execvp(3)
+		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", args[1]}, args[3:]...), os.Environ())
+	}
+	return fmt.Errorf("cannot run %s: %w", args[1], err)
+}
