@@ -11,12 +11,16 @@ COMPOSE_VERSION := v2.32.4
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build test race lint vet fuzz bench shape docs check soak gpu-check release compose clean
+.PHONY: all build pages test race lint vet fuzz bench shape docs check soak gpu-check release compose clean
 
 all: build test
 
-build: ## the program, in bin/
-	$(GO) build -trimpath -o bin/gpuard ./cmd/gpuard
+build: ## the programs, in bin/
+	$(GO) build -trimpath -o bin/ ./cmd/gpuard ./cmd/gpuard-view
+
+pages: ## pictures of the page of gpuard serve in a browser, in dist/pages
+	mkdir -p dist/pages
+	GPUARD_GATES=chromium GPUARD_PICTURES=$(CURDIR)/dist/pages $(GO) test -tags browser -count 1 -run TestServeBrowser ./cmd/gpuard
 
 test: ## what a fresh machine runs
 	$(GO) test ./...

@@ -45,6 +45,7 @@ func (h heedful) Run() int {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	defer os.RemoveAll(viewFolder())
 	return h.M.Run()
 }
 

@@ -63,15 +63,22 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// build is the program for one architecture. Without the flags it would know the folder in which it was built.
+// programs are what a release has for each architecture.
+func programs() []string { return []string{"gpuard", "gpuard-view"} }
+
+// build is the folder with the programs for one architecture. Without the flags they would know the folder in which they
+// were built.
 func (r *release) build(ctx context.Context, arch string) (string, error) {
-	program := filepath.Join(r.work, "gpuard-"+arch)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X gpuard/internal/ui/cli.released="+r.version, "-o", program, "./cmd/gpuard")
+	folder := filepath.Join(r.work, "programs-"+arch)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X gpuard/internal/ui/cli.released="+r.version, "-o", folder+"/")
+	for _, name := range programs() {
+		cmd.Args = append(cmd.Args, "./cmd/"+name)
+	}
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=") // for every processor, whatever the builder's own is
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build for %s: %w: %s", arch, err, out)
 	}
-	return program, nil
+	return folder, nil
 }
 
 // common are all files but the program.
@@ -129,9 +136,9 @@ func squeezed(text string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// licences are those of the modules in the program, and of Go's own library: they ask to be passed on with it.
+// licences are those of the modules in the programs, and of Go's own library: they ask to be passed on with it.
 func licences(ctx context.Context) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Module", "./cmd/gpuard")
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Module", "./cmd/gpuard", "./cmd/gpuard-view")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	out, err := cmd.Output()
 	if err != nil {

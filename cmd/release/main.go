@@ -46,15 +46,15 @@ func (r *release) make(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
-	programs := map[string]string{}
+	folders := map[string]string{}
 	for _, arch := range architectures() {
-		program, err := r.build(ctx, arch)
+		folder, err := r.build(ctx, arch)
 		if err != nil {
 			return err
 		}
-		programs[arch] = program
+		folders[arch] = folder
 	}
-	return r.replace(ctx, programs)
+	return r.replace(ctx, folders)
 }
 
 // begin checks the conditions, and makes the folder for unfinished files.
@@ -81,12 +81,12 @@ func (r *release) begin(ctx context.Context) (err error) {
 }
 
 // replace puts the release into its place in one step: a reader finds all of it, or the one before.
-func (r *release) replace(ctx context.Context, programs map[string]string) error {
+func (r *release) replace(ctx context.Context, folders map[string]string) error {
 	done := filepath.Join(r.work, "done")
 	if err := os.Mkdir(done, 0o755); err != nil {
 		return err
 	}
-	if err := r.fill(ctx, done, programs); err != nil {
+	if err := r.fill(ctx, done, folders); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(r.out); err != nil {
@@ -95,18 +95,18 @@ func (r *release) replace(ctx context.Context, programs map[string]string) error
 	return os.Rename(done, r.out)
 }
 
-// fill puts what is given to people into a folder, with these programs by their architectures.
-func (r *release) fill(ctx context.Context, dir string, programs map[string]string) error {
+// fill puts what is given to people into a folder, with the folders of programs by their architectures.
+func (r *release) fill(ctx context.Context, dir string, folders map[string]string) error {
 	common, err := r.common(ctx)
 	if err != nil {
 		return err
 	}
 	for _, arch := range architectures() {
-		if err := r.archive(dir, arch, programs[arch], common); err != nil {
+		if err := r.archive(dir, arch, folders[arch], common); err != nil {
 			return err
 		}
 		for _, kind := range []string{"deb", "rpm"} {
-			if err := r.pack(ctx, dir, arch, kind, programs[arch], common); err != nil {
+			if err := r.pack(ctx, dir, arch, kind, folders[arch], common); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // sums is the file with the checksums of the others, as sha256sum -c reads it.
 const sums = "SHA256SUMS"
 
-func (r *release) archive(dir, arch, program string, files []content) (err error) {
+func (r *release) archive(dir, arch, folder string, files []content) (err error) {
 	name := fmt.Sprintf("gpuard-%s-linux-%s", r.version, arch)
 	out, err := os.Create(filepath.Join(dir, name+".tar.gz"))
 	if err != nil {
@@ -27,11 +27,14 @@ func (r *release) archive(dir, arch, program string, files []content) (err error
 	defer func() { err = errors.Join(err, out.Close()) }()
 	squeeze := gzip.NewWriter(out)
 	w := tar.NewWriter(squeeze)
-	text, err := os.ReadFile(program)
-	if err != nil {
-		return fmt.Errorf("cannot read what was built: %w", err)
+	files = slices.Clone(files)
+	for _, program := range programs() {
+		text, err := os.ReadFile(filepath.Join(folder, program))
+		if err != nil {
+			return fmt.Errorf("cannot read what was built: %w", err)
+		}
+		files = append(files, content{archive: program, text: text, mode: 0o755})
 	}
-	files = append([]content{{archive: "gpuard", text: text, mode: 0o755}}, files...)
 	slices.SortStableFunc(files, func(a, b content) int { return strings.Compare(a.archive, b.archive) })
 	for _, f := range files {
 		if f.archive == "" {
@@ -52,7 +55,7 @@ func (r *release) archive(dir, arch, program string, files []content) (err error
 }
 
 // pack has nfpm make a package. Its description is JSON, which is YAML, too (nfpm.goreleaser.com/docs/configuration).
-func (r *release) pack(ctx context.Context, dir, arch, kind, program string, files []content) error {
+func (r *release) pack(ctx context.Context, dir, arch, kind, folder string, files []content) error {
 	stage, err := os.MkdirTemp(r.work, kind+"-")
 	if err != nil {
 		return err
@@ -61,7 +64,10 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, program string, fil
 	info := func(mode int) object {
 		return object{"mode": mode, "owner": "root", "group": "root", "mtime": r.when}
 	}
-	contents := []object{{"src": program, "dst": "/usr/bin/gpuard", "file_info": info(0o755)}}
+	var contents []object
+	for _, program := range programs() {
+		contents = append(contents, object{"src": filepath.Join(folder, program), "dst": "/usr/bin/" + program, "file_info": info(0o755)})
+	}
 	if kind == "rpm" { // a folder that no package owns stays when this one goes
 		contents = append(contents, object{"dst": strings.TrimSuffix(doc, "/"), "type": "dir", "file_info": info(0o755)})
 	}

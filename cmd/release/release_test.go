@@ -38,21 +38,25 @@ func released(t *testing.T, out string) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(r.work)
-	programs := map[string]string{}
+	folders := map[string]string{}
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
-		program, err := r.build(t.Context(), arch)
+		folder, err := r.build(t.Context(), arch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs(t, program, machine)
-		if programs[arch] = program; arch != runtime.GOARCH {
-			err = os.WriteFile(program, []byte(stub), 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
+		folders[arch] = folder
+		for _, name := range programs() {
+			program := filepath.Join(folder, name)
+			runs(t, program, machine)
+			if arch != runtime.GOARCH {
+				err = os.WriteFile(program, []byte(stub), 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if err := r.replace(t.Context(), programs); err != nil {
+	if err := r.replace(t.Context(), folders); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,11 +126,16 @@ func sameAgain(t *testing.T) {
 	var made []string
 	for range 2 {
 		r.work = t.TempDir()
-		program, dir := filepath.Join(r.work, "program"), filepath.Join(r.work, "another", "name")
-		if err := errors.Join(os.WriteFile(program, []byte(stub), 0o700), os.MkdirAll(dir, 0o700)); err != nil {
+		dir := filepath.Join(r.work, "another", "name")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.fill(t.Context(), dir, map[string]string{"amd64": program, "arm64": program}); err != nil {
+		for _, name := range programs() {
+			if err := os.WriteFile(filepath.Join(r.work, name), []byte(stub), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.fill(t.Context(), dir, map[string]string{"amd64": r.work, "arm64": r.work}); err != nil {
 			t.Fatal(err)
 		}
 		made = append(made, dir)
@@ -167,7 +176,7 @@ func unpacked(t *testing.T, file, arch string) {
 		top, name, _ := strings.Cut(h.Name, "/")
 		names = append(names, name)
 		mode := int64(0o644)
-		if name == "gpuard" {
+		if slices.Contains(programs(), name) {
 			mode = 0o755
 			text, err := io.ReadAll(r)
 			if err != nil {
@@ -179,7 +188,7 @@ func unpacked(t *testing.T, file, arch string) {
 			t.Errorf("%+v", h)
 		}
 	}
-	for _, want := range []string{"gpuard", "README.md", "LICENSE", "LICENSES-of-others", "config.yaml", "man/gpuard.1", "man/gpuard-setup-machine.1", "completions/gpuard.bash", "completions/_gpuard", "completions/gpuard.fish"} {
+	for _, want := range []string{"gpuard", "gpuard-view", "README.md", "LICENSE", "LICENSES-of-others", "config.yaml", "man/gpuard.1", "man/gpuard-setup-machine.1", "completions/gpuard.bash", "completions/_gpuard", "completions/gpuard.fish"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not in the archive: %q", want, names)
 		}
@@ -248,7 +257,7 @@ func debian(t *testing.T, file, arch string) {
 	}
 	const file644, file755 = `-rw-r--r-- root/root +\d+ 2023-11-1\d \d\d:\d\d \.`, `-rwxr-xr-x root/root +\d+ 2023-11-1\d \d\d:\d\d \.`
 	lacks(t, "dpkg-deb -c", tool(t, "/", "dpkg-deb", "-c", file),
-		file755+`/usr/bin/gpuard\n`,
+		file755+`/usr/bin/gpuard\n`, file755+`/usr/bin/gpuard-view\n`,
 		file644+`/usr/lib/tmpfiles\.d/gpuard\.conf\n`,
 		file644+`/usr/share/man/man1/gpuard\.1\.gz\n`, file644+`/usr/share/man/man1/gpuard-run\.1\.gz\n`, file644+`/usr/share/man/man5/gpuard\.yaml\.5\.gz\n`,
 		file644+`/usr/share/bash-completion/completions/gpuard\n`,
@@ -262,7 +271,7 @@ func redHat(t *testing.T, file, kin, arch string) {
 	lacks(t, "rpm -qp", tool(t, "/", "rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE}\n%{SUMMARY}\n", "--requires", file), `^gpuard 1\.2\.3-1 `+kin+` Apache-2\.0\nChoose, lease`, `\nglibc\n`)
 	const file644 = `-rw-r--r-- +1 root +root +\d+ Nov 1\d  ?\d+ `
 	lacks(t, "rpm -qplv", tool(t, "/", "rpm", "-qplv", file),
-		`drwxr-xr-x +\d+ root +root .* /usr/share/doc/gpuard\n`, `-rwxr-xr-x +1 root +root +`+size+` Nov 1\d  ?\d+ /usr/bin/gpuard\n`,
+		`drwxr-xr-x +\d+ root +root .* /usr/share/doc/gpuard\n`, `-rwxr-xr-x +1 root +root +`+size+` Nov 1\d  ?\d+ /usr/bin/gpuard\n`, `/usr/bin/gpuard-view\n`,
 		file644+`/usr/lib/tmpfiles\.d/gpuard\.conf\n`, file644+`/usr/share/man/man1/gpuard-run\.1\.gz\n`,
 		file644+`/usr/share/zsh/site-functions/_gpuard\n`, file644+`/usr/share/doc/gpuard/LICENSE\n`)
 }

@@ -65,10 +65,13 @@ type Device struct {
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
-	Utilization    *float64     `json:"utilization"` // 0..1
-	Temperature    *int         `json:"temperature"` // Celsius
-	Power          *float64     `json:"power"`       // watts
-	PowerLimit     *float64     `json:"power_limit"` // watts
+	Utilization    *float64     `json:"utilization"`        // 0..1
+	Temperature    *int         `json:"temperature"`        // Celsius
+	Power          *float64     `json:"power"`              // watts
+	PowerLimit     *float64     `json:"power_limit"`        // watts
+	Margin         *int         `json:"temperature_margin"` // Celsius left until the driver slows it down
+	Clock          *int         `json:"clock"`              // MHz, of the multiprocessors
+	Throttled      []string     `json:"throttled"`          // why the driver lowers its clocks, in its own words; idle ones are not listed
 	Leases         []Lease      `json:"leases"`
 	Processes      []Process    `json:"processes"`
 	MIG            []Device     `json:"mig"` // slices
@@ -93,6 +96,7 @@ type Lease struct {
 	PID        int        `json:"pid"`
 	Apart      bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
 	Since      *time.Time `json:"since"`
+	Until      *time.Time `json:"until"`               // when it is certainly over (--timeout, reserve --for); null unknown
 	Parent     string     `json:"parent,omitempty"`    // lease that this one is a part of
 	Memory     *gpu.Bytes `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
 	Share      gpu.Bytes  `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
@@ -204,7 +208,7 @@ func (v statusView) device(d *gpu.Device) Device {
 		Index: d.Index, UUID: d.UUID, Name: gpu.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
 		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved,
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
-		MIG: []Device{},
+		Margin: margin(d), Clock: d.ClockSM, Throttled: throttled(d), MIG: []Device{},
 	}
 	out.Health, out.Why = health.Of(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
@@ -218,7 +222,7 @@ func (v statusView) device(d *gpu.Device) Device {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
-			Health: out.Health, Why: out.Why, Drained: out.Drained, XIDs: []XID{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
+			Health: out.Health, Why: out.Why, Drained: out.Drained, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
 		v.fill(&slice)
 		out.MIG = append(out.MIG, slice)
@@ -227,6 +231,25 @@ func (v statusView) device(d *gpu.Device) Device {
 		out.Use = out.MIG[0].Use
 	}
 	return out
+}
+
+// margin is what the driver says, else the distance to the temperature at which it slows the device down.
+func margin(d *gpu.Device) *int {
+	if d.TempMargin == nil && d.TempSlowdown != nil && d.Temperature != nil {
+		return new(*d.TempSlowdown - *d.Temperature)
+	}
+	return d.TempMargin
+}
+
+// throttled are the events that lower the clocks of a device that has work: settings and idleness are none.
+func throttled(d *gpu.Device) []string {
+	events := []string{}
+	for _, e := range d.ClockEvents {
+		if !slices.Contains([]string{"gpu_idle", "applications_clocks", "sync_boost", "display_clock_setting"}, e) {
+			events = append(events, gpu.Clean(e))
+		}
+	}
+	return events
 }
 
 // fill adds the use of the device: leases, processes, and what follows from them.
@@ -271,7 +294,7 @@ func (v statusView) fill(d *Device) {
 
 func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
-		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Parent: l.Parent,
+		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
 		KeptUntil: known(l.Awaited(now)),
 	}
@@ -391,4 +414,13 @@ func known(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// until is the enforced end of a lease by the wall clock; nil: it has none.
+func until(l job.Lease) *time.Time {
+	if l.Until <= l.SinceBoot || l.Since.IsZero() {
+		return nil
+	}
+	end := l.Since.Add(time.Duration(l.Until - l.SinceBoot))
+	return &end
 }

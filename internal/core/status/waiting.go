@@ -9,21 +9,22 @@ import (
 
 // Waiting is one request in the queue.
 type Waiting struct {
-	Place   int        `json:"place"` // from 1, among those inside the same lease or allocation
-	ID      string     `json:"id"`    // of its ticket
-	User    string     `json:"user"`
-	Command string     `json:"command"`                       // base name
-	PID     int        `json:"pid"`                           // of the gpuard that waits
-	Apart   bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Count   int        `json:"count"`                         // how many devices it needs
-	Devices []gpu.UUID `json:"devices"`                       // that could serve it
-	Memory  gpu.Bytes  `json:"memory,omitempty"`
-	Share   gpu.Bytes  `json:"share,omitempty"`
-	Parent  string     `json:"parent,omitempty"` // lease inside which it waits
-	Since   *time.Time `json:"since"`
-	Stopped bool       `json:"stopped"`        // the waiting process is stopped
-	Passed  bool       `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
-	Most    int        `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
+	Place   int           `json:"place"` // from 1, among those inside the same lease or allocation
+	ID      string        `json:"id"`    // of its ticket
+	User    string        `json:"user"`
+	Command string        `json:"command"`                       // base name
+	PID     int           `json:"pid"`                           // of the gpuard that waits
+	Apart   bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
+	Count   int           `json:"count"`                         // how many devices it needs
+	Devices []gpu.UUID    `json:"devices"`                       // that could serve it
+	Memory  gpu.Bytes     `json:"memory,omitempty"`
+	Share   gpu.Bytes     `json:"share,omitempty"`
+	Parent  string        `json:"parent,omitempty"` // lease inside which it waits
+	Since   *time.Time    `json:"since"`
+	Stopped bool          `json:"stopped"`        // the waiting process is stopped
+	Passed  bool          `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
+	Time    time.Duration `json:"-"`              // estimate of its owner; 0 none
+	Most    int           `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
 }
 
 // Queue adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
@@ -36,7 +37,7 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 		}
 		s.Waiting = append(s.Waiting, Waiting{
 			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
-			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most,
+			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		})
 	}

@@ -25,6 +25,7 @@ type Program struct {
 	Host     *machine.Host
 	Out, Err io.Writer
 	Args     []string // without the program's name
+	Views    Views    // what only gpuard-view has
 
 	filling filling  // flags that configuration files set
 	said    []string // remarks for the JSON answer
@@ -82,7 +83,9 @@ func Main(ctx context.Context, p *Program) int {
 }
 
 // starts reports whether the command leases for another program. Then gpuard's own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool { return takesCommand(cmd) || cmd != nil && cmd.Name() == "hold" }
+func starts(cmd *cobra.Command) bool {
+	return takesCommand(cmd) || cmd != nil && (cmd.Name() == "hold" || cmd.Name() == "reserve")
+}
 
 // leases reports whether env has --lease. It reads the arguments, because the parser may have stopped before that flag.
 func (p *Program) leases(cmd *cobra.Command) bool {
@@ -114,10 +117,7 @@ func (p *Program) root() *cobra.Command {
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
 so that no other job gets it, sets the right variables and starts your command.
 Without a command it shows the machine.`,
-		Example: `  gpuard                                   what is free, and who has what
-  gpuard run --mem 20G -- python train.py  run on a free GPU
-  gpuard run --gpus 2 -- torchrun train.py
-  gpuard explain CUDA_VISIBLE_DEVICES=0,0  what a program would see
+		Example: `  gpuard run --mem 20G -- python train.py  run on a free GPU
   gpuard doctor                            will GPU programs run here?`,
 		Version:       version(),
 		Args:          unknownCommand,
@@ -168,9 +168,9 @@ type command struct {
 // commands lists all commands in the order of the help. The hidden ones, which gpuard starts itself, are last.
 func (p *Program) commands() []command {
 	return []command{
-		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"submit", p.submit}, {"queue", p.queue}, {"wait", p.wait}, {"cancel", p.cancel}, {"history", p.history}, {"hold", p.hold}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
+		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"submit", p.submit}, {"queue", p.queue}, {"wait", p.wait}, {"cancel", p.cancel}, {"history", p.history}, {"hold", p.hold}, {"reserve", p.reserve}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
 		{"up", p.up}, {"ps", p.ps}, {"logs", p.logs}, {"restart", p.restart}, {"down", p.down},
-		{"status", p.status}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
+		{"status", p.status}, {"top", p.top}, {"serve", p.serve}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
 		{"cdi", p.cdi}, {"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},
 		{"project-supervise", p.superviseProject}, {"project-keep", p.keepInstance},
 	}

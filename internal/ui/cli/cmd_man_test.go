@@ -111,7 +111,7 @@ func TestManualSections(t *testing.T) {
 		{"gpuard-ps.1", "FILES", "gpuard.yaml(5)", ""},
 		{"gpuard-run.1", "FILES", "/run/gpuard ", "gpuard.yaml(5)"},
 		{"gpuard-run.1", "SEE ALSO", "gpuard(1), ", "gpuard-setup-conda"},
-		{"gpuard-setup-conda.1", "SEE ALSO", "gpuard-run(1), gpuard-setup(1), gpuard-setup-cdi(1), gpuard-setup-desktop(1), ", "gpuard-setup-conda"},
+		{"gpuard-setup-conda.1", "SEE ALSO", "gpuard-run(1), gpuard-serve(1), gpuard-setup(1), gpuard-setup-cdi(1), gpuard-setup-desktop(1), ", "gpuard-setup-conda"},
 		{"gpuard.1", "SEE ALSO", "gpuard-run(1)", "gpuard-setup-conda"},
 	} {
 		_, text, _ := strings.Cut(pages[c.page], "\n"+c.section+"\n")

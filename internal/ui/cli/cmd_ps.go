@@ -79,7 +79,12 @@ type psInstance struct {
 }
 
 func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
-	answer := psAnswer{schema(cmd), view.Name, view.File, view.Machine, view.Supervised, []psInstance{}}
+	return writeJSON(p.Out, instances(schema(cmd), view, which))
+}
+
+// instances is the JSON answer about a project.
+func instances(schema string, view *services.View, which func(*services.Row) bool) psAnswer {
+	answer := psAnswer{schema, view.Name, view.File, view.Machine, view.Supervised, []psInstance{}}
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		if !which(row) {
@@ -93,7 +98,7 @@ func (p *Program) psJSON(cmd *cobra.Command, view *services.View, which func(*se
 		}
 		answer.Instances = append(answer.Instances, out)
 	}
-	return writeJSON(p.Out, answer)
+	return answer
 }
 
 // stateWord is the state of an instance in one or two words, and its colour.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,27 +23,88 @@ import (
 )
 
 func (p *Program) queue() *cobra.Command {
-	var asJSON bool
+	o := &queueOptions{}
 	cmd := &cobra.Command{
 		Use:   "queue [flags]",
 		Short: "Show your jobs that run or wait, and who else waits",
-		Long: `Shows the jobs of gpuard submit that run or wait, and what else waits for a
-GPU. gpuard history shows jobs that have ended. If the processes that
-run your queue were killed, or the machine was started again, it starts them.`,
+		Long: `Shows the jobs of gpuard submit that run or wait, why the first waits, when each
+may start, and what else waits for a GPU. The times are estimates: of --time,
+else of the last runs of the same command, else of those of the queue. gpuard
+history shows jobs that have ended. If the processes that run your queue were
+killed, or the machine was started again, it starts them.`,
 		Example: `  gpuard queue
+  gpuard queue --watch                     again every 2 seconds
   gpuard queue --json                      for scripts
   gpuard queue hold 17                     do not start it for now
   gpuard queue unhold 17
+  gpuard queue pause                       start nothing before queue resume
   gpuard queue requeue 12                  again, after a failure`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(func() error { return p.showQueue(cmd, asJSON) })
+			return report(func() error { return p.showQueues(cmd, o) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
-	cmd.AddCommand(p.askQueue("hold", "Do not start jobs for now", record.Hold, "held"), p.askQueue("unhold", "Let held jobs start again", record.Unhold, "unheld"),
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.BoolVar(&o.mine, "mine", false, "only your own jobs")
+	f.StringVar(&o.watch, "watch", "", "show it again every `TIME` (default 2s)")
+	f.Lookup("watch").NoOptDefVal = everyTwoSeconds
+	cmd.AddCommand(p.pauseQueue("pause", "Start no more jobs for now; what runs goes on", "no more jobs are started; again: gpuard queue resume"),
+		p.pauseQueue("resume", "Start jobs again after queue pause", "jobs are started again"), p.askQueue("hold", "Do not start jobs for now", record.Hold, "held"), p.askQueue("unhold", "Let held jobs start again", record.Unhold, "unheld"),
 		p.askQueue("requeue", "Run jobs again that failed, were lost or cancelled", record.Again, "queued again"))
 	return cmd
+}
+
+// queueOptions are the flags of queue.
+type queueOptions struct {
+	json, mine bool
+	watch      string
+}
+
+func (p *Program) pauseQueue(name, short, done string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: short + ".", Example: "  gpuard queue " + name, Args: noArguments, RunE: func(*cobra.Command, []string) error {
+		return report(func() error {
+			q, err := queue.Open(p.Host, true)
+			if err != nil {
+				return err
+			}
+			defer q.Close()
+			if err := q.Pause(name == "pause"); err != nil {
+				return err
+			}
+			fmt.Fprintln(p.Out, done)
+			return p.revive(q)
+		})
+	}}
+}
+
+// showQueues shows the queue once, or again and again.
+func (p *Program) showQueues(cmd *cobra.Command, o *queueOptions) error {
+	if o.watch == "" {
+		return p.showQueue(cmd, o)
+	}
+	if o.json {
+		return usagef("cannot use --watch with --json: leave one of them out")
+	}
+	every, err := interval(o.watch)
+	if err != nil {
+		return asUsage(err)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if p.term(p.Out).TTY {
+			fmt.Fprint(p.Out, "\x1b[H\x1b[2J")
+		}
+		if err := p.showQueue(cmd, o); err != nil {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 func (p *Program) cancel() *cobra.Command {
@@ -102,18 +162,18 @@ func (p *Program) revive(q *queue.Queue) error {
 	return q.Serve()
 }
 
-func jobNumbers(args []string) (numbers []int, err error) {
+func jobNumbers(args []string) (list []int, err error) {
 	if len(args) == 0 {
 		return nil, usagef("cannot tell which job: write its number, such as 17; see: gpuard queue")
 	}
 	for _, word := range args {
-		n, err := strconv.Atoi(strings.TrimPrefix(word, "job"))
-		if err != nil || n < 1 {
-			return nil, usagef("cannot find job %q: write its number, such as 17; see: gpuard queue", word)
+		some, err := numbers(word, mostTasks)
+		if err != nil || some[0] < 1 || len(some) > mostTasks {
+			return nil, usagef("cannot find job %q: write its number, such as 17, or 17-36; see: gpuard queue", word)
 		}
-		numbers = append(numbers, n)
+		list = append(list, some...)
 	}
-	return numbers, nil
+	return list, nil
 }
 
 // completeJobs offers the jobs that have not ended.
@@ -140,55 +200,77 @@ const shownJobs = 50
 type queueAnswer struct {
 	Schema  string           `json:"schema"`  // "gpuard.queue/1"
 	Kept    bool             `json:"kept"`    // processes that run the jobs are there
+	Paused  bool             `json:"paused"`  // nothing is started before gpuard queue resume
 	Problem string           `json:"problem"` // why they ended; "" none
 	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
 	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
 	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
 }
 
-func (p *Program) showQueue(cmd *cobra.Command, asJSON bool) error {
-	more := 0 // jobs that are not shown
-	a := queueAnswer{Schema: schema(cmd), Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
-	q, err := queue.Open(p.Host, false)
-	if err != nil {
+func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
+	if q, err := queue.Open(p.Host, false); err != nil {
 		return err
-	}
-	if q != nil {
+	} else if q != nil {
 		defer q.Close()
-		a.Kept = q.Kept()
-		if !a.Kept {
-			a.Problem = q.Problem()
-		}
 		if err := p.revive(q); err != nil {
 			return err
 		}
-		most := shownJobs
-		if asJSON {
-			most = math.MaxInt
+	}
+	most := shownJobs
+	if o.json {
+		most = math.MaxInt
+	}
+	a, more, err := p.queued(cmd.Context(), most)
+	if err != nil {
+		return err
+	}
+	if o.mine {
+		a.Others = []status.Waiting{}
+	}
+	if o.json {
+		return writeJSON(p.Out, a)
+	}
+	queueView(p.Out, &a, more, time.Now(), p.term(p.Out))
+	return nil
+}
+
+// queued is the queue as it is now, with at most so many jobs that wait; more wait besides.
+func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int, err error) {
+	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
+	q, err := queue.Open(p.Host, false)
+	if err != nil {
+		return a, 0, err
+	}
+	if q != nil {
+		defer q.Close()
+		if a.Kept = q.Kept(); !a.Kept {
+			a.Problem = q.Problem()
 		}
 		list, left, err := q.Next(most)
 		if err != nil {
-			return err
+			return a, 0, err
 		}
 		more = left
 		for i := range list {
 			list[i].Asks = asked(&list[i].Spec)
 		}
 		a.Jobs = append(a.Jobs, list...)
-		p.whyWaits(cmd.Context(), &a)
+		p.whyWaits(ctx, &a)
+		state, err := q.Read()
+		if err != nil {
+			return a, 0, err
+		}
+		a.Paused = state.Paused
 	}
-	if s, err := leases.Status(cmd.Context(), p.Host); err == nil {
+	if s, err := leases.Status(ctx, p.Host); err == nil {
 		for _, w := range s.Waiting {
 			if q == nil || !q.Runs(w.PID) {
 				a.Others = append(a.Others, w)
 			}
 		}
+		queue.Forecast(a.Jobs, a.Others, &s)
 	}
-	if asJSON {
-		return writeJSON(p.Out, a)
-	}
-	QueueView(p.Out, &a, more, time.Now(), p.term(p.Out))
-	return nil
+	return a, more, nil
 }
 
 // whyWaits says of the first job that waits what gpuard run would say of it now.
@@ -206,52 +288,11 @@ func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
 	var refusal *job.Refusal
 	switch {
 	case errors.As(err, &refusal):
+		e.Remedy = refusal.Remedy
 		e.Why, a.Reasons = refusal.Summary, append(a.Reasons, relevant(refusal.Reasons)...)
 	case err != nil:
 		e.Why = err.Error()
 	}
-}
-
-func (p *Program) history() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "history [flags]",
-		Short: "Show the jobs of your queue that have ended",
-		Long: `Shows each job of gpuard submit that has ended: how, after what time, and on
-which GPUs. A job that ran when the machine went down is lost: nobody saw
-its end.`,
-		Example: "  gpuard history\n  gpuard history --json                    for scripts",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(func() error {
-				list := []queue.Entry{}
-				q, err := queue.Open(p.Host, false)
-				if q != nil {
-					defer q.Close()
-					list, err = q.List(queue.State.Over)
-				}
-				if err != nil {
-					return err
-				}
-				for i := range list {
-					list[i].Asks = asked(&list[i].Spec)
-				}
-				if asJSON {
-					return writeJSON(p.Out, historyAnswer{schema(cmd), append([]queue.Entry{}, list...)})
-				}
-				HistoryView(p.Out, list, time.Now(), p.term(p.Out))
-				return nil
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
-	return cmd
-}
-
-// historyAnswer is the JSON answer of history.
-type historyAnswer struct {
-	Schema string        `json:"schema"` // "gpuard.history/1"
-	Jobs   []queue.Entry `json:"jobs"`   // those that have ended, by number
 }
 
 func (p *Program) wait() *cobra.Command {

@@ -52,7 +52,7 @@ even if its folder or program no longer exists.`,
 	cmd.Flags().BoolVar(&t.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("remove", cobra.NoFileCompletions)
 	cmd.AddCommand(p.setupConda(), p.setupDesktop(), p.setupDirenv(), p.setupJupyter(), p.setupSystemd())
-	cmd.AddCommand(p.setupMachine(), p.setupCDI(), p.setupDocker())
+	cmd.AddCommand(p.setupMachine(), p.setupCDI(), p.setupDocker(), p.setupQueue(), p.setupServe(), p.setupPrometheus())
 	cmd.AddCommand(p.setupShell(), p.setupGitHub())
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 type submitOptions struct {
 	spec                          specFlags
 	name, note, after, log, retry string
-	timeout                       string
+	timeout, time, array, notify  string
 	nice                          int
 	hold, json, quiet             bool
 }
@@ -39,6 +39,8 @@ Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
 not executable, 127 not found.`,
 		Example: `  gpuard submit --gpus 2 -- python train.py
   gpuard submit --after 17 -- python eval.py     when job 17 has ended with 0
+  gpuard submit --array 1-20%4 -- ./one.sh       20 jobs, 4 at a time; each has
+                                                 its $GPUARD_ARRAY_TASK
   gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard queue                                   what runs and what waits
@@ -62,13 +64,16 @@ not executable, 127 not found.`,
 	f.StringVar(&o.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
 	f.StringVar(&o.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.StringVar(&o.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
+	f.StringVar(&o.time, "time", "", "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing")
+	f.StringVar(&o.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
+	f.StringVar(&o.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
 	f.IntVar(&o.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
 	f.BoolVar(&o.hold, "hold", false, "do not start it before gpuard queue unhold")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	p.privateState(cmd)
 	completeWords(cmd)
-	for _, name := range []string{"name", "note", "after", "nice"} {
+	for _, name := range []string{"name", "note", "after", "nice", "array"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	return cmd
@@ -77,8 +82,9 @@ not executable, 127 not found.`,
 // submitted is the JSON answer of submit.
 type submitted struct {
 	Schema string `json:"schema"` // "gpuard.submit/1"
-	Job    int    `json:"job"`    // its number
-	Log    string `json:"log"`    // file for its output
+	Job    int    `json:"job"`    // its number; of --array, that of the first
+	Jobs   int    `json:"jobs"`   // how many they are; their numbers follow each other
+	Log    string `json:"log"`    // file for the output of the first
 }
 
 func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
@@ -88,7 +94,7 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err := p.scriptFlags(cmd, args[0]); err != nil {
 		return asUsage(err)
 	}
-	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout"); err != nil {
+	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout", "time", "array", "notify"); err != nil {
 		return asUsage(err)
 	}
 	if err := p.fill(cmd); err != nil {
@@ -98,7 +104,14 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}
+	tasks, most, err := arrayTasks(o.array, o.log)
+	if err != nil {
+		return asUsage(err)
+	}
 	if j.Path, err = queue.Program(args[0]); err != nil {
+		return err
+	}
+	if err := p.mayQueue(cmd.Context(), j.Spec); err != nil {
 		return err
 	}
 	q, err := queue.Open(p.Host, len(what.After) == 0)
@@ -109,7 +122,10 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 		return exit.Usagef("cannot wait for job %d: you have handed in none", what.After[0].Run+1)
 	}
 	defer q.Close()
-	number, log, err := q.Submit(what, j, p.Host.Env)
+	if err := p.queueRoom(q, max(1, len(tasks))); err != nil {
+		return err
+	}
+	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
 	if err == nil && !q.Kept() {
 		err = q.Serve()
 	}
@@ -117,12 +133,16 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	case err != nil:
 		return err
 	case o.json:
-		return writeJSON(p.Out, submitted{schema(cmd), number, log})
+		return writeJSON(p.Out, submitted{schema(cmd), number, len(logs), logs[0]})
 	case o.quiet:
 		_, err = fmt.Fprintln(p.Out, number)
 		return err
 	}
-	fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, log)
+	if len(tasks) > 0 {
+		fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
+		return nil
+	}
+	fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
 	return nil
 }
 
@@ -139,6 +159,14 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		if spec.Timeout, err = duration("timeout", o.timeout); err != nil {
 			return what, j, err
 		}
+	}
+	if o.time != "" {
+		if what.Time, err = duration("time", o.time); err != nil {
+			return what, j, err
+		}
+	}
+	if err := queue.CanNotify(o.notify); err != nil {
+		return what, j, err
 	}
 	if o.retry != "" {
 		if what.Retry.Times, what.Retry.Any, err = retries(o.retry); err != nil {
@@ -157,7 +185,8 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		return what, j, err
 	}
 	spec.Name = o.name
-	j.Command, j.Spec, j.Note, j.Private = args, spec, o.note, p.Host.PrivateState
+	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, o.notify, p.Host.PrivateState
+	j.Limits = queue.Limits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
 	if j.Machine = p.Host.Machine; j.Machine != "" && j.Machine != "demo" && !strings.HasPrefix(j.Machine, "demo:") {
@@ -165,7 +194,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 			return what, j, err
 		}
 	}
-	what.Name, what.Nice, what.Held = machine.JobName(spec), o.nice, o.hold
+	what.Name, what.Nice, what.Held, what.Kind = machine.JobName(spec), o.nice, o.hold, queue.Kind(args)
 	return what, j, nil
 }
 

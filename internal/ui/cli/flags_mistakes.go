@@ -35,7 +35,7 @@ func hintFor(word string) string {
 		return "write gpuard --version"
 	case "init", "install":
 		return "it needs no set-up; for all users of a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
-	case "ls", "list", "show", "info", "top":
+	case "ls", "list", "show", "info":
 		return "who is on which GPU: gpuard status"
 	case "tickets", "batch", "sbatch", "enqueue", "add":
 		return "to hand in a job: gpuard submit -- COMMAND; who waits for what: gpuard queue"

@@ -34,7 +34,7 @@ func (c *careFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
 	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
 	f.Lookup("drift").NoOptDefVal = "all"
-	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: --drift moves it only if that saves time")
+	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: orders your own waiting runs, and --drift moves it only if that saves time")
 	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
 	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
 	completeWords(cmd)
@@ -111,7 +111,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 		return nil, errs[i]
 	}
 	if !slices.ContainsFunc(superviseFlags(), set) {
-		for flag, of := range map[string]string{"log-limit": "--log FILE", "time": "--drift", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
+		for flag, of := range map[string]string{"log-limit": "--log FILE", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
 			if set(flag) && (!ranks || flag != "grace") {
 				return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
 			}

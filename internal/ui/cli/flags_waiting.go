@@ -27,7 +27,7 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
 	f.BoolVar(&w.noWait, "no-wait", false, "do not wait: exit with 120 if no device is free")
 	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
-	if cmd.Name() == "hold" { // a process that runs keeps the variables that it has
+	if cmd.Name() == "hold" || cmd.Name() == "reserve" { // a process that runs keeps the variables that it has
 		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
 	}
 	f.StringSliceVar(&w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
@@ -104,8 +104,8 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.fallback, ","), word)
 		case word != "other" && i < last:
 			return fmt.Errorf("cannot use --fallback %s: nothing is tried after %s; write it last", strings.Join(w.fallback, ","), word)
-		case word == "cpu" && cmd.Name() == "hold":
-			return fmt.Errorf("cannot use --fallback cpu with hold: there is no GPU to lease; leave cpu out")
+		case word == "cpu" && (cmd.Name() == "hold" || cmd.Name() == "reserve"):
+			return fmt.Errorf("cannot use --fallback cpu with %s: there is no GPU to lease; leave cpu out", cmd.Name())
 		case word == "wait" && w.noWait:
 			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.fallback, ","))
 		}

@@ -20,10 +20,10 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
-		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "hold", "nice"}},
+		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "array", "hold", "nice"}},
 		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
 		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
-		{"While it runs", []string{"verify", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "name", "note"}},
+		{"While it runs", []string{"verify", "for", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "notify", "name", "note"}},
 		{"Answer", []string{"dry-run", "quiet", "json", "alert", "lease", "login", "format", "save", "restore"}},
 		{"Other", []string{"machine", "private-state", "help"}},
 	}

@@ -28,8 +28,8 @@ func TestHelpGroups(t *testing.T) {
 			}
 		})
 	}
-	if grouped != 7 {
-		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, hold and env", grouped)
+	if grouped != 8 {
+		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, hold, reserve and env", grouped)
 	}
 	var names []string
 	for _, g := range flagGroups() {

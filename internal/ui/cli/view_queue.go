@@ -33,8 +33,8 @@ func asked(s *job.Spec) string {
 	return text
 }
 
-// QueueView writes what gpuard queue shows; more jobs wait than are in the answer.
-func QueueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
+// queueView writes what gpuard queue shows; more jobs wait than are in the answer.
+func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 	v := &page{term: t}
 	if len(a.Jobs) == 0 {
 		v.sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
@@ -56,7 +56,7 @@ func QueueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		case queue.After:
 			state = "after " + joinNumbers(e.Awaits)
 		}
-		v.job(e, span{style, state}, where, age(now.Sub(since)))
+		v.job(e, span{style, state}, where, age(now.Sub(since)), startText(e, now))
 	}
 	if more > 0 {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
@@ -65,7 +65,13 @@ func QueueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
 			v.paragraph(span{dim, fmt.Sprintf("job %d waits: ", e.Number)}, normal, v.text(e.Why))
 			v.reasons(a.Reasons)
+			if e.Remedy != "" {
+				v.paragraph(span{dim, "sooner: "}, normal, v.text(e.Remedy))
+			}
 		}
+	}
+	if a.Paused {
+		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
 	}
 	if a.Problem != "" && !a.Kept {
 		v.sentence("the processes of the queue had ended: " + a.Problem)
@@ -85,9 +91,21 @@ func QueueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 }
 
 // job is one line of a job.
-func (p *page) job(e *queue.Entry, state span, where, when string) {
+func (p *page) job(e *queue.Entry, state span, where, when, more string) {
 	p.line(span{normal, pad(strconv.Itoa(e.Number), 4, true, "")}, span{normal, "  "}, span{state.style, pad(state.text, 10, false, "")}, span{normal, " " + pad(where, 16, false, "…") + " " + pad(when, 8, true, "") + "  "},
-		span{normal, p.text(e.Name)}, span{dim, noteOf(p, e)})
+		span{normal, p.text(e.Name)}, span{normal, more}, span{dim, noteOf(p, e)})
+}
+
+// startText is when a job may start.
+func startText(e *queue.Entry, now time.Time) string {
+	if e.Expected == nil || e.State != queue.Waiting {
+		return ""
+	}
+	left := e.Expected.Sub(now)
+	if left < time.Minute {
+		return ", may start now"
+	}
+	return ", in about " + age(left)
 }
 
 func noteOf(v *page, e *queue.Entry) string {
@@ -100,8 +118,8 @@ func noteOf(v *page, e *queue.Entry) string {
 // sentence is text of its own, cut at the width of the terminal.
 func (p *page) sentence(text string) { p.line(span{normal, p.text(text)}) }
 
-// HistoryView writes what gpuard history shows.
-func HistoryView(w io.Writer, list []queue.Entry, now time.Time, t Term) {
+// historyView writes what gpuard history shows.
+func historyView(w io.Writer, list []queue.Entry, t Term) {
 	v := &page{term: t}
 	if len(list) == 0 {
 		v.sentence("no job of yours has ended; what runs or waits: gpuard queue")
@@ -119,31 +137,43 @@ func HistoryView(w io.Writer, list []queue.Entry, now time.Time, t Term) {
 		if e.Seconds > 0 {
 			took = elapsed(time.Duration(e.Seconds * float64(time.Second)))
 		}
-		v.job(e, span{style, howJobEnded(e)}, gpusOf(e), took)
+		v.job(e, span{style, e.Ending()}, gpusOf(e), took, usedText(e))
 		if e.Why != "" {
 			v.sentence("        " + e.Why)
 		}
 	}
 	_, _ = io.WriteString(w, v.out.String())
-	_ = now
 }
 
-// howJobEnded is the state of a job that has ended, in a word or two.
-func howJobEnded(e *queue.Entry) string {
-	switch {
-	case e.State == queue.Failed && e.Starts == 0:
-		return "not run"
-	case e.State == queue.Failed && e.Signal != "":
-		return e.Signal
-	case e.State == queue.Failed && e.Exit != nil:
-		return fmt.Sprintf("exit %d", *e.Exit)
+// usedText is what was measured of a job.
+func usedText(e *queue.Entry) string {
+	text := ""
+	if e.Peak != nil {
+		text += ", " + e.Peak.String()
 	}
-	return string(e.State)
+	if e.Load != nil {
+		text += fmt.Sprintf(", load %.0f %%", *e.Load*100)
+	}
+	return text
+}
+
+// useView writes what gpuard history --by shows.
+func useView(w io.Writer, list []queue.Use, t Term) {
+	v := &page{term: t}
+	if len(list) == 0 {
+		v.sentence("no job of yours has ended in that time")
+	} else {
+		v.line(span{dim, "  jobs   granted      used      idle  in hours of one GPU"})
+	}
+	for _, u := range list {
+		v.line(span{normal, fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)}, span{normal, v.text(u.Name)})
+	}
+	_, _ = io.WriteString(w, v.out.String())
 }
 
 // endText says in one line how a job ended.
 func endText(e *queue.Entry) string {
-	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), howJobEnded(e))
+	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), e.Ending())
 	if e.Seconds > 0 {
 		text += " after " + elapsed(time.Duration(e.Seconds*float64(time.Second)))
 	}

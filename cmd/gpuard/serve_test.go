@@ -1,0 +1,501 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/status"
+	"gpuard/test/fakegpu"
+)
+
+// viewFolder is where this process builds gpuard-view: its libraries would make every other program of the tests slower.
+func viewFolder() string { return filepath.Join(os.TempDir(), fmt.Sprint("gpuard-view-", os.Getpid())) }
+
+// view is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast.
+func (r *rack) view(args ...string) *exec.Cmd {
+	r.t.Helper()
+	cmd := r.cmd(args...)
+	cmd.Env = append(cmd.Env, "PATH="+buildView(r.t)+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// buildView builds it once, and returns its folder.
+func buildView(t testing.TB) string {
+	t.Helper()
+	folder := viewFolder()
+	program := filepath.Join(folder, "gpuard-view")
+	if err := os.Mkdir(folder, 0o755); err != nil { // another test does
+		eventually(t, "gpuard-view is built", func() bool { _, err := os.Stat(program); return err == nil })
+		return folder
+	}
+	args := []string{"build", "-o", program + ".new", "gpuard/test/view"}
+	if raced {
+		args = slices.Insert(args, 1, "-race")
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("cannot build gpuard-view: %v\n%s", err, out)
+	}
+	if err := os.Rename(program+".new", program); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// website is a gpuard serve that runs.
+type website struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	base string // its address
+	said *said
+}
+
+// serve starts gpuard serve on a port of its own.
+func (r *rack) serve(args ...string) *website {
+	r.t.Helper()
+	return servePage(r.t, r.view(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...))
+}
+
+func servePage(t testing.TB, cmd *exec.Cmd) *website {
+	t.Helper()
+	p := &website{t: t, cmd: cmd, said: &said{}}
+	cmd.Stderr = p.said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	eventually(t, "the page has an address: "+p.said.String(), func() bool {
+		p.base = address.FindString(p.said.String())
+		return p.base != ""
+	})
+	eventually(t, "the devices were read", func() bool { return p.get("/api/status").code == http.StatusOK })
+	return p
+}
+
+type response struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+func (p *website) get(path string, headers ...string) response {
+	p.t.Helper()
+	return p.ask(http.MethodGet, path, "", headers...)
+}
+
+// ask makes a request; headers are names and values in turn.
+func (p *website) ask(method, path, body string, headers ...string) response {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(p.t.Context(), method, p.base+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			request.Host = headers[i+1]
+		}
+	}
+	got, err := (&http.Client{Timeout: 20 * time.Second}).Do(request)
+	if err != nil {
+		return response{body: err.Error()}
+	}
+	defer got.Body.Close()
+	text, _ := io.ReadAll(got.Body)
+	return response{got.StatusCode, got.Header, string(text)}
+}
+
+func (p *website) status() (s status.Report) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(p.get("/api/status").body), &s); err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// TestServe: devices and leases are on the page, in the metrics and in the JSON answers, the same as in status; a change
+// is seen within two seconds.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	p := r.serve()
+	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 1 --mem 2G"))
+	began := time.Now()
+	eventually(t, "the lease is on the page", func() bool { return strings.Contains(p.get("/").body, lease) })
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the lease was on the page after %v", took)
+	}
+	eventually(t, "its memory is known", func() bool {
+		return strings.Contains(p.get("/metrics").body, `gpuard_lease_memory_used_bytes{lease="`+lease+`"`)
+	})
+	here, _ := r.status()
+	there := p.status()
+	for i, d := range here.Devices {
+		o := there.Devices[i]
+		same(t, "device "+strconv.Itoa(i), []any{o.UUID, o.Use, o.Health, len(o.Leases), o.MemoryTotal}, []any{d.UUID, d.Use, d.Health, len(d.Leases), d.MemoryTotal})
+		contains(t, p.get("/metrics").body,
+			fmt.Sprintf(`gpuard_gpu_state{state="%s",uuid="%s"} 1`, d.Use, d.UUID),
+			fmt.Sprintf(`gpuard_gpu_memory_total_bytes{uuid="%s"} %s`, d.UUID, strconv.FormatFloat(float64(*d.MemoryTotal), 'g', -1, 64)))
+	}
+	for _, path := range []string{"/api/queue", "/api/services", "/api/findings", "/api/history", "/api/day", "/api/"} {
+		got := p.get(path)
+		var object struct{ Schema string }
+		if err := json.Unmarshal([]byte(got.body), &object); err != nil || !strings.HasPrefix(object.Schema, "gpuard.") || got.code != http.StatusOK {
+			t.Errorf("%s: %d, %v\n%s", path, got.code, err, got.body)
+		}
+	}
+	contains(t, p.get("/", "Accept-Language", "zh-CN,zh;q=0.9").body, `<html lang="zh">`, "设备", "队列")
+}
+
+// TestServeGuards: only who means this machine gets an answer, and only who has the token may ask for something.
+func TestServeGuards(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	file := filepath.Join(t.TempDir(), "token")
+	p := r.serve("--token-file", file, "--name", "box.example.org")
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _ := os.Stat(file)
+	same(t, "mode of the token", info.Mode().Perm(), os.FileMode(0o600))
+	bearer := "Bearer " + strings.TrimSpace(string(token))
+	for _, test := range []struct {
+		what    string
+		headers []string
+		code    int
+	}{
+		{"its address", nil, 200},
+		{"localhost", []string{"Host", "localhost:8470"}, 200},
+		{"a name it was told", []string{"Host", "BOX.example.org"}, 200},
+		{"another name", []string{"Host", "evil.example.org"}, 421},
+		{"its own origin", []string{"Origin", p.base}, 200},
+		{"another origin", []string{"Origin", "http://evil.example.org"}, 403},
+		{"another port", []string{"Origin", "http://127.0.0.1:1"}, 403},
+		{"no origin at all", []string{"Origin", "null"}, 403},
+		{"another site", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+	} {
+		for _, path := range []string{"/", "/metrics", "/api/status", "/events"} {
+			if path == "/events" && test.code == 200 {
+				continue // never ends
+			}
+			if got := p.get(path, test.headers...); got.code != test.code {
+				t.Errorf("%s asked by %s: %d, want %d: %s", path, test.what, got.code, test.code, got.body)
+			}
+		}
+	}
+	const jsonType, body = "application/json", `{"arguments": ["0"]}`
+	for _, test := range []struct {
+		what, path, body string
+		headers          []string
+		code             int
+	}{
+		{"without a token", "/api/drain", body, []string{"Content-Type", jsonType}, 401},
+		{"with a wrong one", "/api/drain", body, []string{"Content-Type", jsonType, "Authorization", bearer + "x"}, 401},
+		{"by another site", "/api/drain", body, []string{"Content-Type", jsonType, "Authorization", bearer, "Origin", "http://evil.example.org"}, 403},
+		{"as a form", "/api/drain", "arguments=0", []string{"Content-Type", "application/x-www-form-urlencoded", "Authorization", bearer}, 415},
+		{"without words", "/api/drain", `{}`, []string{"Content-Type", jsonType, "Authorization", bearer}, 400},
+		{"with too much", "/api/drain", `{"arguments": ["` + strings.Repeat("x", 70_000) + `"]}`, []string{"Content-Type", jsonType, "Authorization", bearer}, 400},
+		{"of what is not there", "/api/drain", `{"arguments": ["7"]}`, []string{"Content-Type", jsonType, "Authorization", bearer}, 409},
+		{"of a lease that is not there", "/api/release", `{"arguments": ["zzzz"]}`, []string{"Content-Type", jsonType, "Authorization", bearer}, 409},
+		{"as it should be", "/api/drain", body, []string{"Content-Type", jsonType, "Authorization", bearer}, 200},
+	} {
+		if got := p.ask(http.MethodPost, test.path, test.body, test.headers...); got.code != test.code {
+			t.Errorf("%s %s: %d, want %d: %s", test.path, test.what, got.code, test.code, got.body)
+		}
+	}
+	eventually(t, "it is drained", func() bool { return p.status().Devices[0].Use == status.Draining })
+	if got := p.get("/", "Accept", "text/html"); !strings.Contains(got.header.Get("Content-Security-Policy"), "default-src 'none'") || strings.Contains(got.body, strings.TrimSpace(string(token))) {
+		t.Errorf("%v", got.header)
+	}
+
+	plain := r.serve()
+	got := plain.ask(http.MethodPost, "/api/drain", body, "Content-Type", jsonType, "Authorization", bearer)
+	same(t, "drain without --token-file", got.code, 403)
+}
+
+// TestServeKilled: gpuard serve may be killed at any moment; leases, jobs and the line go on, and the next one has the
+// last day.
+func TestServeKilled(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+t.TempDir())
+	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
+	same(t, "submit", run(t, r.cmd("submit", "-q", "--hold", "--cpu", "--", "true")).code, 0)
+	waiter := r.cmd("run", "-q", "--device", "1", "--", "true")
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = waiter.Process.Kill(), waiter.Wait() })
+	rest := func() []any {
+		s, _ := r.status()
+		var q struct{ Jobs []struct{ Job int } }
+		if err := json.Unmarshal([]byte(run(t, r.cmd("queue", "--mine", "--json")).out), &q); err != nil {
+			t.Fatal(err)
+		}
+		tickets := []string{}
+		for _, w := range s.Waiting {
+			tickets = append(tickets, w.ID)
+		}
+		return []any{len(s.Devices[0].Leases), s.Devices[1].Leases[0].ID, tickets, q.Jobs}
+	}
+	eventually(t, "it waits", func() bool { return len(rest()[2].([]string)) == 1 })
+	before := rest()
+	same(t, "lease", before[1], any(lease))
+	minutes := 0
+	for range soaked(1000, 10) {
+		p := r.serve()
+		time.Sleep(time.Duration(time.Now().UnixNano() % int64(time.Second)))
+		_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
+	}
+	p := r.serve()
+	var day struct{ Minutes []struct{ At time.Time } }
+	if err := json.Unmarshal([]byte(p.get("/api/day").body), &day); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range day.Minutes {
+		if i > 0 && !m.At.After(day.Minutes[i-1].At) {
+			t.Errorf("minute %d is not after the one before it", i)
+		}
+		minutes++
+	}
+	if minutes == 0 {
+		t.Error("nothing of the last day is left")
+	}
+	same(t, "leases, line and jobs", rest(), before)
+	eventually(t, "no reader is left but the last", func() bool {
+		n := 0
+		for _, words := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
+			text, _ := os.ReadFile(words)
+			env, _ := os.ReadFile(filepath.Join(filepath.Dir(words), "environ"))
+			if bytes.HasPrefix(text, []byte("gpuard-view\x00__observe\x00")) && bytes.Contains(env, []byte(r.state+"\x00")) {
+				n++
+			}
+		}
+		return n == 1
+	})
+}
+
+func must[T any](value T, _ error) T { return value }
+
+// TestServeHangingDriver: a call for one device that does not return leaves the page, the metrics and the other devices
+// working, and the process that reads them is replaced.
+func TestServeHangingDriver(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.env = append(r.env, "TIMES=10")
+	p := r.serve()
+	r.Hang("nvmlDeviceGetUtilizationRates", 0)
+	eventually(t, "device 0 does not answer", func() bool { return strings.Contains(p.get("/").body, "no answer") })
+	for range 20 {
+		began := time.Now()
+		for _, path := range []string{"/", "/metrics", "/api/status"} {
+			if got := p.get(path); got.code != http.StatusOK {
+				t.Errorf("%s: %d", path, got.code)
+			}
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the answers took %v", took)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.Set(1, "margin", "1")
+	eventually(t, "its heat is told", func() bool { return strings.Contains(p.said.String(), "gpuard: GPU 1 is so hot") })
+	before := p.status().Taken
+	r.Set(1, "temperature", "77")
+	eventually(t, "device 1 is read", func() bool {
+		d := p.status().Devices[1]
+		return d.Temperature != nil && *d.Temperature == 77
+	})
+	if !p.status().Taken.After(before) {
+		t.Error("no newer reading")
+	}
+	eventually(t, "the reader is replaced", func() bool { return !strings.Contains(p.get("/metrics").body, "gpuard_reader_starts_total 1\n") })
+	r.Answer()
+	eventually(t, "device 0 answers again", func() bool {
+		d := p.status().Devices[0]
+		return d.Utilization != nil
+	})
+}
+
+// TestServeEvents: an open page gets what changes.
+func TestServeEvents(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	p := r.serve()
+	response, err := http.Get(p.base + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := make(chan string, 100)
+	go func() {
+		for s := bufio.NewScanner(response.Body); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	r.Set(0, "temperature", "66")
+	deadline := time.After(20 * time.Second)
+	for found := false; !found; {
+		select {
+		case line := <-lines:
+			found = strings.Contains(line, `"part":"devices"`) && strings.Contains(line, "66 °C")
+		case <-deadline:
+			t.Fatal("the change did not come")
+		}
+	}
+}
+
+// TestServeMisused: what cannot be served is said.
+func TestServeMisused(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	p := r.serve()
+	dir := t.TempDir()
+	open, short := filepath.Join(dir, "open"), filepath.Join(dir, "short")
+	for name, text := range map[string]string{open: "0123456789abcdef0123", short: "x"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(short, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--listen", strings.TrimPrefix(p.base, "http://")}, 1, "something does already"},
+		{[]string{"--listen", "nowhere"}, 2, "write an address and a port"},
+		{[]string{"--token-file", open}, 2, "others can read it"},
+		{[]string{"--token-file", short}, 2, "shorter than 16"},
+		{[]string{"--token-file", filepath.Join(dir, "link")}, 2, "cannot read the token"},
+		{[]string{"--token-file", dir}, 2, "no file of yours"},
+		{[]string{"--tls-cert", open}, 2, "cannot use --tls-cert without --tls-key"},
+		{[]string{"--tls-cert", open, "--tls-key", open}, 1, "cannot serve with TLS"},
+		{[]string{"now"}, 2, "now"},
+	} {
+		args := append([]string{"serve"}, test.args...)
+		if test.args[0] != "--listen" {
+			args = append(args, "--listen", "127.0.0.1:0")
+		}
+		got := run(t, r.view(args...))
+		if got.code != test.code || !strings.Contains(got.err, test.says) {
+			t.Errorf("%v: exit %d, %s", test.args, got.code, got.err)
+		}
+	}
+	bare := r.cmd("serve")
+	bare.Path = must(filepath.EvalSymlinks("/proc/self/exe"))
+	bare.Args[0] = "gpuard"
+	bare.Env = append(bare.Env, "PATH="+dir)
+	if got := run(t, bare); got.code != 1 || !strings.Contains(got.err, "cannot find gpuard-view") {
+		t.Errorf("without gpuard-view: exit %d, %s", got.code, got.err)
+	}
+	if err := p.cmd.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+}
+
+// TestServeScript: what others can choose (the name of a process) is text on the page.
+func TestServeScript(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	p := r.serve()
+	name := filepath.Join(t.TempDir(), "<script>alert(1)<")
+	if err := os.Symlink(must(exec.LookPath("sleep")), name); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(name, "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	r.AddProcess(0, cmd.Process.Pid, 2<<30, fakegpu.Compute)
+	eventually(t, "the process is on the page", func() bool { return strings.Contains(p.get("/").body, "&lt;script&gt;alert(1)&lt;") })
+	if text := p.get("/").body; strings.Contains(text, "<script>alert") {
+		t.Error("its name is run as a script")
+	}
+	same(t, "the picture of nothing", p.get("/chart/%3Cscript%3E/load.svg").code, 404)
+}
+
+// TestServeUse: of each lease that has ended there is a line with what it used, also after a kill, and history adds up.
+func TestServeUse(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+t.TempDir())
+	r.Set(1, "utilization", "40")
+	p := r.serve()
+	job := r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
+	lease := begin(t, job)
+	eventually(t, "it is seen", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	time.Sleep(time.Second)
+	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
+	p = r.serve()
+	eventually(t, "it is seen again", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	time.Sleep(time.Second)
+	_ = job.Process.Kill()
+	var answer struct {
+		Use []struct {
+			Name                string
+			Jobs                int
+			Granted, Used, Idle float64
+		}
+	}
+	eventually(t, "it has ended", func() bool {
+		got := run(t, r.cmd("history", "--by", "command", "--json"))
+		if err := json.Unmarshal([]byte(got.out), &answer); err != nil {
+			t.Fatal(err, got.out, got.err)
+		}
+		return len(answer.Use) > 0
+	})
+	u := answer.Use[0]
+	if granted := u.Granted * 3600; u.Name != "train" || u.Jobs != 1 || granted < 2 || granted > 30 {
+		t.Errorf("%+v, %.1f s granted", u, granted)
+	}
+	if measured := u.Used + u.Idle; u.Used <= 0 || measured > u.Granted || math.Abs(u.Used/measured-0.4) > 0.01 {
+		t.Errorf("%+v, want 40 %% of what was measured", u)
+	}
+	eventually(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, `"train"`) })
+	same(t, "of an hour ago", strings.Contains(run(t, r.cmd("history", "--by", "user", "--since", "1ms", "--json")).out, `"use": []`), true)
+}
+
+// TestServeDCGM: the names of dcgm-exporter, and the files that it reads.
+func TestServeDCGM(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	jobs := t.TempDir()
+	p := r.serve("--dcgm-jobs", jobs)
+	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
+	file := filepath.Join(jobs, "1")
+	eventually(t, "its file is there", func() bool { text, _ := os.ReadFile(file); return strings.HasPrefix(string(text), "train "+lease+" (") })
+	contains(t, p.get("/metrics/dcgm").body, `DCGM_FI_DEV_GPU_UTIL{DCGM_FI_DRIVER_VERSION="550.54.15"`, `UUID="`+string(p.status().Devices[1].UUID)+`"`, `modelName="NVIDIA A100-SXM4-80GB"`, "DCGM_FI_DEV_FB_USED{", "DCGM_FI_DEV_FB_FREE{", "DCGM_FI_DEV_GPU_TEMP{", "DCGM_FI_DEV_POWER_USAGE{")
+	_ = p.cmd.Process.Signal(unix.SIGTERM)
+	_ = p.cmd.Wait()
+	same(t, "files after the end", len(must(os.ReadDir(jobs))), 0)
+	if got := run(t, r.view("serve", "--dcgm-jobs", filepath.Join(jobs, "none"))); got.code != 2 || !strings.Contains(got.err, "make the folder first") {
+		t.Errorf("%+v", got)
+	}
+}

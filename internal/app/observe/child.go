@@ -1,0 +1,90 @@
+package observe
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	lateAfter = 10 * time.Second // without a reading, a child is replaced
+	lineMost  = 16 << 20         // bytes of a reading
+)
+
+// child starts a reader and takes its readings until it ends or is given up; it returns why.
+func (o *Observer) child(ctx context.Context) (why string) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", Flag, o.Host.Machine)
+	cmd.Args[0] = filepath.Base(os.Args[0])
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Sprintf("cannot start the process that reads the devices: %v", err)
+	}
+	o.mu.Lock()
+	o.seen.Children++
+	o.mu.Unlock()
+	messages := make(chan message)
+	go func() {
+		defer close(messages)
+		listen(ctx, pipe, messages)
+		_ = cmd.Wait() // may last: a process inside the driver cannot be killed
+	}()
+	return o.follow(ctx, messages)
+}
+
+// listen sends what the child prints, until it prints no more.
+func listen(ctx context.Context, pipe io.Reader, messages chan<- message) {
+	lines := bufio.NewScanner(pipe)
+	lines.Buffer(make([]byte, 64<<10), lineMost)
+	for lines.Scan() {
+		var m message
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			return
+		}
+		select {
+		case messages <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow takes messages in until there are no more, or none comes, or the driver holds the child for long.
+func (o *Observer) follow(ctx context.Context, messages <-chan message) (why string) {
+	patience := cmp.Or(o.Host.Times.Late, lateAfter)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	var stuck time.Time
+	for {
+		select {
+		case m, more := <-messages:
+			late.Reset(patience)
+			if !more {
+				return "the process that reads the devices has ended; another one is started"
+			}
+			o.take(ctx, m)
+			switch {
+			case m.Machine == nil || !m.Machine.Stuck:
+				stuck = time.Time{}
+			case stuck.IsZero():
+				stuck = time.Now()
+			case time.Since(stuck) > 6*patience:
+				return "a call of the driver hangs; the process that reads the devices is replaced"
+			}
+		case <-late.C:
+			return lateText(patience)
+		}
+	}
+}

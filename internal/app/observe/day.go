@@ -1,0 +1,111 @@
+package observe
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/core/trend"
+	"gpuard/internal/host/sys"
+)
+
+// dayFile has the minutes of the last day, a line each. It is written anew when it has become twice as long as a day.
+type dayFile struct {
+	path  string
+	file  *os.File // open for appending, and locked
+	lines int
+}
+
+// most is how many lines the file has at most.
+const most = 2 * 24 * 60
+
+// openDay reads the file in folder, which is made if it is missing. Lines that are none are left out: the last one may
+// be cut.
+func openDay(folder string) (*dayFile, []trend.Minute, error) {
+	mode := uint32(0o700)
+	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") { // of the machine: all may see who used what, as in gpuard status
+		mode = 0o755
+	}
+	if err := sys.MkdirAll(folder, mode); err != nil {
+		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
+	}
+	d := &dayFile{path: filepath.Join(folder, "day")}
+	file, err := os.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("cannot keep the last day: another gpuard serve of yours keeps it in %s", d.path)
+	}
+	d.file = file
+	var minutes []trend.Minute
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var m trend.Minute
+		if json.Unmarshal(lines.Bytes(), &m) == nil && (len(minutes) == 0 || minutes[len(minutes)-1].At.Before(m.At)) {
+			minutes = append(minutes, m)
+		}
+		d.lines++
+	}
+	if err := lines.Err(); err != nil {
+		d.close()
+		return nil, nil, fmt.Errorf("cannot read the last day in %s: %w", d.path, err)
+	}
+	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
+		d.close()
+		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
+	}
+	return d, minutes, nil
+}
+
+// add writes one minute; all are those to keep, with it.
+func (d *dayFile) add(m trend.Minute, all []trend.Minute) error {
+	switch {
+	case d == nil:
+		return nil
+	case d.lines >= most:
+		return d.anew(all)
+	}
+	line, err := json.Marshal(m)
+	if err == nil {
+		_, err = d.file.Write(append(line, '\n')) // a minute that a power cut takes is a gap in a picture
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path, err)
+	}
+	d.lines++
+	return nil
+}
+
+// anew writes the file with only these minutes. It keeps the file, because that is locked.
+func (d *dayFile) anew(all []trend.Minute) error {
+	var text []byte
+	for _, m := range all {
+		line, err := json.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", d.path, err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	err := d.file.Truncate(0)
+	if err == nil {
+		_, err = d.file.Write(text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path, err)
+	}
+	d.lines = len(all)
+	return nil
+}
+
+func (d *dayFile) close() {
+	if d != nil {
+		_ = d.file.Close()
+	}
+}

@@ -1,0 +1,169 @@
+package observe
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/trend"
+)
+
+// Files of leases in the folder of the last day: those that have ended, a line each, and those that are followed.
+const (
+	endedFile = "leases-ended"
+	openFile  = "leases"
+	mostEnded = 50_000 // lines; the older half goes when there are so many
+)
+
+// endedLog writes what becomes of leases. The lock of the dayFile is its lock too.
+type endedLog struct {
+	folder string
+	file   *os.File
+	lines  int
+}
+
+func openEnded(folder string) (*endedLog, []trend.Ended, error) {
+	file, err := os.OpenFile(filepath.Join(folder, endedFile), os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
+	}
+	e := &endedLog{folder: folder, file: file}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		e.lines++
+	}
+	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
+	}
+	var open []trend.Ended
+	text, err := os.ReadFile(filepath.Join(folder, openFile))
+	if err == nil {
+		_ = json.Unmarshal(text, &open) // what cannot be read was written by nobody who is here
+	}
+	return e, open, nil
+}
+
+// add writes the leases that have ended, and those that have not.
+func (e *endedLog) add(ended, open []trend.Ended) error {
+	if e == nil {
+		return nil
+	}
+	var text []byte
+	for _, one := range ended {
+		line, err := json.Marshal(one)
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", endedFile, err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if _, err := e.file.Write(text); err != nil {
+		return fmt.Errorf("cannot write %s: %w", endedFile, err)
+	}
+	if e.lines += len(ended); e.lines > mostEnded {
+		if err := e.halve(); err != nil {
+			return err
+		}
+	}
+	kept, err := json.Marshal(open)
+	if err == nil {
+		path := filepath.Join(e.folder, openFile)
+		if err = os.WriteFile(path+".new", kept, 0o600); err == nil {
+			err = os.Rename(path+".new", path)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", openFile, err)
+	}
+	return nil
+}
+
+// halve forgets the older half.
+func (e *endedLog) halve() error {
+	path := filepath.Join(e.folder, endedFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("cannot shorten %s: %w", path, err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	lines = lines[len(lines)/2:]
+	err = os.WriteFile(path+".new", []byte(strings.Join(lines, "")), 0o644) //nolint:gosec // everybody may see who used what
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot shorten %s: %w", path, err)
+	}
+	_ = e.file.Close()
+	e.file, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+	e.lines = len(lines)
+	return err
+}
+
+func (e *endedLog) close() {
+	if e != nil {
+		_ = e.file.Close()
+	}
+}
+
+// Folder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
+func Folder(host *machine.Host) string {
+	if home := host.StateHome(); home != "" && host.Hardware() {
+		return filepath.Join(home, "serve")
+	}
+	return ""
+}
+
+// Leases are those of this machine that have ended while a gpuard serve looked: root's if there is one, else that of this
+// user. found is false if there was none.
+func Leases(host *machine.Host) (list []trend.Ended, found bool, err error) {
+	if !host.Hardware() {
+		return nil, false, nil
+	}
+	for _, folder := range []string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)} {
+		if folder == "" {
+			continue
+		}
+		list, err := readEnded(folder)
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+			return list, err == nil, err
+		}
+	}
+	return nil, false, nil
+}
+
+// readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.
+func readEnded(folder string) (list []trend.Ended, err error) {
+	file, err := os.OpenFile(filepath.Join(folder, endedFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return nil, os.ErrPermission // somebody else's
+	}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e trend.Ended
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Lease != "" {
+			list = append(list, e)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file.Name(), err)
+	}
+	return list, nil
+}

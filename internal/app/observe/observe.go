@@ -1,0 +1,233 @@
+// Package observe reads the machine again and again for those who look at it: the page, its metrics and top. The
+// reading is done by a child, because a call of a driver can hang: the child is then replaced, and what was read before
+// stays. It changes no lease, and nothing that leases need depends on it.
+//
+//	o, err := observe.New(host, folder)
+//	go o.Run(ctx)
+//	seen := o.Now()
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+// Seen is what there was to see at one moment. It is not changed any more.
+type Seen struct {
+	Report   status.Report
+	At       time.Time      // when the report came; zero: none has come yet
+	Trouble  string         // why there is no newer report; "" if this one is new
+	Counts   trend.Counts   // since this process began
+	Minutes  []trend.Minute // of the last day, oldest first
+	Width    time.Duration  // of a minute
+	Children int            // how many readers were started
+}
+
+// Observer keeps what was seen last.
+type Observer struct {
+	Host *machine.Host // reads what the child has read: no call of the driver happens in this process
+
+	file *dayFile // nil: the last day is only kept in memory
+	day  *trend.Day
+	uses trend.Uses
+	log  *endedLog // nil: what becomes of leases is not kept
+	jobs *jobMap   // nil: no files for dcgm-exporter
+
+	watch trend.Watch // of what the owner of the machine should know
+
+	mu        sync.Mutex
+	last      message // of the child
+	came      time.Time
+	seen      Seen
+	listeners map[chan struct{}]bool
+}
+
+// interval is between two reports.
+func interval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Observe, time.Second) }
+
+// New makes an observer. folder is where the last day is kept, and continued; "" nowhere. A folder that cannot be used
+// is told by the error, and the observer works without it.
+func New(host *machine.Host, folder string) (*Observer, error) {
+	own := *host
+	o := &Observer{Host: &own, listeners: map[chan struct{}]bool{}}
+	width := cmp.Or(host.Times.Minute, time.Minute)
+	o.day = trend.NewDay(width)
+	if host.Hardware() {
+		own.Reader = o.read
+	}
+	o.seen.Width = width
+	o.seen.Trouble = "the machine is being read"
+	if folder == "" {
+		return o, nil
+	}
+	file, minutes, err := openDay(folder)
+	if err != nil {
+		return o, err
+	}
+	o.file = file
+	o.day.Restore(minutes)
+	o.seen.Minutes = o.day.Minutes()
+	log, open, err := openEnded(folder)
+	if err != nil {
+		return o, err
+	}
+	o.log = log
+	o.uses.Restore(open)
+	return o, nil
+}
+
+// MapJobs keeps files with the leases of each device in a folder, for dcgm-exporter. Call it before Run.
+func (o *Observer) MapJobs(folder string) { o.jobs = &jobMap{folder: folder} }
+
+// Now is what was seen last.
+func (o *Observer) Now() Seen {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen
+}
+
+// Listen returns a channel that is filled after each change, until leave is called. It holds one notice: a slow listener
+// misses moments and gets the last.
+func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
+	c := make(chan struct{}, 1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.listeners[c] = true
+	return c, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.listeners, c)
+	}
+}
+
+// Run observes until ctx ends.
+func (o *Observer) Run(ctx context.Context) {
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		_ = o.log.add(nil, o.uses.Open())  // the next one goes on with them
+		_ = o.jobs.write(&status.Report{}) // else dcgm-exporter would show them for ever
+		o.log.close()
+		o.file.close()
+	}()
+	for pause := time.Second; ctx.Err() == nil; {
+		began := time.Now()
+		why := o.child(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > 10*time.Minute {
+			pause = time.Second
+		}
+		o.trouble(why)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause): // what hangs once hangs again: not a new process each second
+		}
+		pause = min(2*pause, time.Minute)
+	}
+}
+
+// read is the reader of this process: it gives what the child read last.
+func (o *Observer) read(context.Context, gpu.What) (gpu.Machine, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.came.IsZero():
+		return gpu.Machine{}, errors.New("cannot read the devices: no reading has come yet")
+	case o.last.Unavailable != nil:
+		return gpu.Machine{}, o.last.Unavailable
+	case o.last.Machine == nil:
+		return gpu.Machine{}, errors.New(o.last.Error)
+	}
+	m := *o.last.Machine
+	m.Devices, m.Processes, m.Problems = slices.Clone(m.Devices), slices.Clone(m.Processes), slices.Clone(m.Problems)
+	return m, nil
+}
+
+// take takes one reading in, and reports the use of the machine that it shows.
+func (o *Observer) take(ctx context.Context, m message) {
+	o.mu.Lock()
+	o.last, o.came = m, time.Now()
+	o.mu.Unlock()
+	report, err := leases.Status(ctx, o.Host)
+	if err != nil {
+		o.trouble(err.Error())
+		return
+	}
+	for _, text := range o.show(&report) { // not under the lock: standard error may be a pipe that nobody reads
+		o.Host.Say(text)
+	}
+}
+
+// show makes a report what is seen now, and returns what the owner of the machine should know.
+func (o *Observer) show(s *status.Report) (say []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var before *status.Report
+	if !o.seen.At.IsZero() {
+		before = &o.seen.Report
+	}
+	o.seen.Counts = o.seen.Counts.After(before, s)
+	for _, t := range o.watch.Add(s) {
+		say = append(say, t.Text)
+	}
+	if err := o.jobs.write(s); err != nil {
+		say = append(say, err.Error())
+		o.jobs = nil
+	}
+	over := o.day.Add(s)
+	if ended := o.uses.Add(s); len(ended) > 0 || over != nil {
+		if err := o.log.add(ended, o.uses.Open()); err != nil {
+			say = append(say, err.Error()+"; the use of leases is not kept")
+			o.log.close()
+			o.log = nil
+		}
+	}
+	if over != nil {
+		o.seen.Minutes = o.day.Minutes()
+		if err := o.file.add(*over, o.seen.Minutes); err != nil {
+			say = append(say, err.Error()+"; the last day is kept in memory only")
+			o.file.close()
+			o.file = nil
+		}
+	}
+	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
+	o.notice()
+	return say
+}
+
+// trouble notes why there is no report.
+func (o *Observer) trouble(why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if why != o.seen.Trouble {
+		o.seen.Trouble = why
+		o.notice()
+	}
+}
+
+func (o *Observer) notice() {
+	for c := range o.listeners {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lateText says that the driver does not answer.
+func lateText(since time.Duration) string {
+	return fmt.Sprintf("the driver has not answered for %d s: the readings are old", int(since.Seconds()))
+}

@@ -1,0 +1,154 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+)
+
+// Flag is the first argument of the child that reads the devices; --machine of its parent follows.
+const Flag = "__observe"
+
+// message is one line from the child: a reading, or why there is none.
+type message struct {
+	Machine     *gpu.Machine     `json:"machine,omitempty"`
+	Unavailable *gpu.Unavailable `json:"unavailable,omitempty"`
+	Error       string           `json:"error,omitempty"`
+}
+
+// Readings is the life of the child: it reads the devices at each interval and prints them, until the parent is gone.
+func Readings(ctx context.Context, host *machine.Host, args []string) error {
+	if len(args) != 1 {
+		return errors.New("cannot observe by hand: gpuard serve starts what it needs itself")
+	}
+	host.Machine = args[0]
+	every := interval(host)
+	read := func(ctx context.Context, _ gpu.What) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
+	if host.Hardware() {
+		read = paced(host.Reader, 5*every, max(every, time.Second))
+	}
+	var errs errorsSeen
+	out := json.NewEncoder(os.Stdout)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		var m message
+		found, err := read(ctx, gpu.Everything)
+		switch {
+		case errors.As(err, &m.Unavailable):
+		case err != nil:
+			m.Error = err.Error()
+		default:
+			errs.watch(ctx, host, found)
+			errs.add(&found)
+			m.Machine = &found
+		}
+		if err := out.Encode(m); err != nil {
+			return nil //nolint:nilerr // the parent is gone, and with it all that there was to do
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// errorsSeen are the errors of the driver that this process was told of.
+type errorsSeen struct {
+	once   sync.Once
+	mu     sync.Mutex
+	events []gpu.Event
+}
+
+// watch begins to listen, once.
+func (e *errorsSeen) watch(ctx context.Context, host *machine.Host, m gpu.Machine) {
+	if !host.Hardware() {
+		return
+	}
+	e.once.Do(func() {
+		var ids []gpu.UUID
+		for _, d := range m.Devices {
+			ids = append(ids, d.UUID)
+		}
+		heard := host.Listening(func(string) {}).WatchErrors(ctx, m, ids, time.Now())
+		go func() {
+			for event := range heard {
+				e.mu.Lock()
+				if e.events = append(e.events, event); len(e.events) > 1000 { // a device that fails in a loop
+					e.events = slices.Delete(e.events, 0, 500)
+				}
+				e.mu.Unlock()
+			}
+		}()
+	})
+}
+
+// add notes the errors at the devices.
+func (e *errorsSeen) add(m *gpu.Machine) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.events {
+		if d, _, ok := m.Find(event.Device); ok {
+			d.XIDs = append(slices.Clip(d.XIDs), event.XID)
+		}
+	}
+}
+
+// paced reads all of the machine only now and then, and what changes from second to second each time. Lists of
+// processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
+// asked often slows the jobs down. What was not asked for keeps its last value.
+func paced(read machine.Reader, now, patience time.Duration) machine.Reader {
+	var last gpu.Machine
+	var at time.Time
+	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+		whole := time.Since(at) >= now
+		if !whole {
+			what &^= gpu.Processes | gpu.Health | gpu.Links
+		}
+		if strings.Contains(last.Source, "nvml") { // nvidia-smi needs more; a device that is late is shown as such
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, patience)
+			defer cancel()
+		}
+		began := time.Now()
+		m, err := read(ctx, what)
+		switch {
+		case err != nil:
+			at = time.Time{}
+		case whole:
+			last, at = m, began
+		default:
+			m = filled(m, last)
+		}
+		return m, err
+	}
+}
+
+// filled is m with what only last has.
+func filled(m, last gpu.Machine) gpu.Machine {
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		j := slices.IndexFunc(last.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID && o.Index == d.Index })
+		if j < 0 || d.Problem != "" {
+			continue
+		}
+		old := last.Devices[j]
+		d.ECC, d.ECCCorrected, d.ECCUncorrected = old.ECC, old.ECCCorrected, old.ECCUncorrected
+		d.RemappedRows, d.RetiredPages, d.RecoveryAction = old.RemappedRows, old.RetiredPages, old.RecoveryAction
+		d.Persistence, d.ComputeMode, d.Unlisted, d.Links = old.Persistence, old.ComputeMode, old.Unlisted, old.Links
+	}
+	m.Processes = slices.Clone(last.Processes)
+	m.Problems = append(m.Problems, last.Problems...)
+	slices.Sort(m.Problems)
+	m.Problems = slices.Compact(m.Problems)
+	return m
+}

@@ -1,0 +1,41 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"gpuard/internal/app/machine"
+)
+
+// Source is something besides the devices that a view shows, such as the queue.
+type Source struct {
+	Name  string        // of its path: "queue"
+	Title string        // in English
+	Every time.Duration // between two readings while somebody looks
+	Read  func(ctx context.Context) (any, error)
+}
+
+// Action is something that a view may be asked for.
+type Action struct {
+	Name string // "cancel"
+	Do   func(ctx context.Context, words []string) error
+}
+
+// View is what a command that shows the machine all the time gets from the command line. The functions take the host
+// that an Observer reads for.
+type View struct {
+	Host    *machine.Host
+	Sources func(*machine.Host) []Source
+	Actions func(*machine.Host) []Action
+	Version string
+}
+
+// Serving is what gpuard serve was asked for.
+type Serving struct {
+	Listen    string   // address and port
+	TokenFile string   // "" forbids actions
+	Token     string   // in that file
+	Names     []string // by which this machine is asked
+	Cert, Key string   // files for TLS; "" for none
+	Jobs      string   // folder for files with the leases of each device, for dcgm-exporter; "" for none
+}

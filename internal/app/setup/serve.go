@@ -1,0 +1,54 @@
+package setup
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/core/edit"
+	"gpuard/internal/text/unit"
+)
+
+// serveUnit is the name of its units without the ending.
+const serveUnit = "gpuard-serve"
+
+// Serve has systemd start gpuard serve, with the machine or with the login of the user. The socket is systemd's, so no
+// request is lost while gpuard serve is replaced.
+func (s *Setup) Serve(listen, token string, user bool) (Wish, error) {
+	program, err := Program()
+	if err != nil {
+		return Wish{}, err
+	}
+	words := []string{program, "serve"}
+	if token != "" {
+		if token, err = filepath.Abs(token); err != nil {
+			return Wish{}, fmt.Errorf("cannot find the token: %w", err)
+		}
+		words = append(words, "--token-file", token)
+	}
+	line := ""
+	for _, word := range words {
+		if strings.ContainsAny(word, "$\"'\\\n") {
+			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name; choose another place", word)}
+		}
+		line += unit.Word(word, true) + " "
+	}
+	if strings.ContainsAny(listen, " \t\n%\"'\\") || !strings.Contains(listen, ":") {
+		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot listen on %q: write an address and a port, such as 127.0.0.1:8470", listen)}
+	}
+	where, err := s.unitFolders(user)
+	if err != nil {
+		return Wish{}, err
+	}
+	manager, place, kept := "systemctl", "multi-user.target", "Environment=XDG_STATE_HOME=/var/lib\n"
+	if user {
+		manager, place, kept = "systemctl --user", "default.target", ""
+	}
+	const head = "# Written by gpuard setup serve; taken away by gpuard setup serve --remove.\n[Unit]\nDescription=%s\n"
+	socket := fmt.Sprintf(head+"\n[Socket]\nListenStream=%s\n\n[Install]\nWantedBy=sockets.target\n", "The page of gpuard", listen)
+	service := fmt.Sprintf(head+"\n[Service]\nType=notify\nNotifyAccess=all\n%sExecStart=%s\nRestart=on-failure\n\n[Install]\nWantedBy=%s\n", "The page and the metrics of gpuard", kept, strings.TrimSpace(line), place)
+	return Wish{Key: "serve",
+		Changes: []edit.Change{{Path: filepath.Join(where.own, serveUnit+".socket"), Content: socket}, {Path: filepath.Join(where.own, serveUnit+".service"), Content: service}},
+		Try:     []string{manager + " daemon-reload", manager + " enable --now " + serveUnit + ".socket " + serveUnit + ".service", "curl http://" + listen + "/metrics"}}, nil
+}

@@ -1,0 +1,203 @@
+package trend
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+)
+
+// Counts add up what the reports of one process show, since its first.
+type Counts struct {
+	Throttled map[Reason]time.Duration // how long the clocks of a device were lowered, by reason
+	XIDs      map[XID]Seen             // errors of the driver
+	Foreign   int                      // processes that appeared on a device that somebody else has leased
+	Over      int                      // leases that went above their share
+	Waits     Waits                    // of requests that got their devices
+	Reports   int                      // how many there were
+}
+
+// Reason is why the clocks of one device are lowered.
+type Reason struct {
+	Device gpu.UUID
+	Why    string // as gpu.Device.ClockEvents has it
+}
+
+// XID is one kind of error of one device.
+type XID struct {
+	Device gpu.UUID
+	Code   int
+}
+
+// Seen is how often an error was reported, and when last.
+type Seen struct {
+	Times int
+	Last  time.Time // zero: not known
+}
+
+// Waits is a histogram of how long requests waited.
+type Waits struct {
+	Below []int // by the bounds of WaitBounds; each contains those before it
+	Sum   time.Duration
+	N     int
+}
+
+// WaitBounds are the upper bounds of the histogram.
+func WaitBounds() []time.Duration {
+	return []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+}
+
+// After are the counts when now follows before; the first report has no before. c is not changed.
+func (c Counts) After(before, now *status.Report) Counts {
+	out := Counts{maps.Clone(c.Throttled), maps.Clone(c.XIDs), c.Foreign, c.Over, c.Waits, c.Reports + 1}
+	out.Waits.Below = slices.Clone(c.Waits.Below)
+	if out.Throttled == nil {
+		out.Throttled, out.XIDs, out.Waits.Below = map[Reason]time.Duration{}, map[XID]Seen{}, make([]int, len(WaitBounds()))
+	}
+	out.errors(before, now)
+	if before == nil {
+		return out
+	}
+	passed := now.Taken.Sub(before.Taken)
+	if passed < 0 || passed > time.Minute { // nobody looked meanwhile
+		passed = 0
+	}
+	for i := range now.Devices {
+		d := &now.Devices[i]
+		for _, why := range d.Throttled {
+			out.Throttled[Reason{d.UUID, why}] += passed
+		}
+	}
+	out.violations(before, now)
+	out.waited(before, now)
+	return out
+}
+
+// errors counts the XIDs that before has not.
+func (c *Counts) errors(before, now *status.Report) {
+	known := map[gpu.UUID]map[int]int{}
+	if before != nil {
+		for i := range before.Devices {
+			known[before.Devices[i].UUID] = codes(&before.Devices[i])
+		}
+	}
+	for i := range now.Devices {
+		d := &now.Devices[i]
+		for code, n := range codes(d) {
+			had := known[d.UUID][code]
+			seen := c.XIDs[XID{d.UUID, code}]
+			seen.Times += max(0, n-had)
+			for _, x := range d.XIDs {
+				if x.Code == code && x.At != nil && x.At.After(seen.Last) {
+					seen.Last = *x.At
+				}
+			}
+			c.XIDs[XID{d.UUID, code}] = seen
+		}
+	}
+}
+
+func codes(d *status.Device) map[int]int {
+	n := map[int]int{}
+	for _, x := range d.XIDs {
+		n[x.Code]++
+	}
+	return n
+}
+
+// violations counts what before has not: processes on devices of others, and leases above their share.
+func (c *Counts) violations(before, now *status.Report) {
+	foreign, over := offenders(before)
+	alien, above := offenders(now)
+	for p := range alien {
+		if !foreign[p] {
+			c.Foreign++
+		}
+	}
+	for l := range above {
+		if !over[l] {
+			c.Over++
+		}
+	}
+}
+
+type place struct {
+	device gpu.UUID
+	pid    int
+}
+
+func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) {
+	foreign, over = map[place]bool{}, map[string]bool{}
+	EachDevice(s, func(d *status.Device) {
+		for _, p := range d.Processes {
+			if p.Foreign && len(d.Leases) > 0 {
+				foreign[place{d.UUID, p.PID}] = true
+			}
+		}
+		for _, l := range d.Leases {
+			if l.Share > 0 && l.Memory != nil && *l.Memory > l.Share {
+				over[l.ID+" "+string(d.UUID)] = true
+			}
+		}
+	})
+	return foreign, over
+}
+
+// EachDevice calls f for every device and every slice.
+func EachDevice(s *status.Report, f func(*status.Device)) {
+	for i := range s.Devices {
+		f(&s.Devices[i])
+		for j := range s.Devices[i].MIG {
+			f(&s.Devices[i].MIG[j])
+		}
+	}
+}
+
+// waited takes a request that is not in the line any more as served if a new lease of its user has its command.
+func (c *Counts) waited(before, now *status.Report) {
+	still := map[string]bool{}
+	for _, w := range now.Waiting {
+		still[w.ID] = true
+	}
+	type whose struct{ user, command string }
+	old, fresh := map[string]bool{}, map[whose]map[string]bool{}
+	EachDevice(before, func(d *status.Device) {
+		for _, l := range d.Leases {
+			old[l.ID] = true
+		}
+	})
+	EachDevice(now, func(d *status.Device) {
+		for _, l := range d.Leases {
+			if by := (whose{l.User, l.Command}); !old[l.ID] {
+				if fresh[by] == nil {
+					fresh[by] = map[string]bool{}
+				}
+				fresh[by][l.ID] = true
+			}
+		}
+	})
+	for _, w := range before.Waiting {
+		mine := fresh[whose{w.User, w.Command}]
+		if still[w.ID] || w.Since == nil || len(mine) == 0 {
+			continue
+		}
+		for id := range mine { // each lease serves one request
+			delete(mine, id)
+			break
+		}
+		c.Waits.add(now.Taken.Sub(*w.Since))
+	}
+}
+
+func (w *Waits) add(d time.Duration) {
+	d = max(0, d)
+	for i, bound := range WaitBounds() {
+		if d <= bound {
+			w.Below[i]++
+		}
+	}
+	w.Sum += d
+	w.N++
+}

@@ -1,0 +1,141 @@
+// Package trend is what the devices did over time, from the reports of status: one mean per minute of the last day, and
+// counts since somebody began to look.
+//
+//	day := trend.NewDay(time.Minute)
+//	if minute := day.Add(&report); minute != nil { … } // it is over: keep it
+package trend
+
+import (
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+)
+
+// minutesOfDay is how many minutes a Day keeps.
+const minutesOfDay = 24 * 60
+
+// Mean is what one device did in one minute. A reading that is absent is nil.
+type Mean struct {
+	Load        *float64 `json:"load,omitempty"`        // 0..1
+	Memory      *float64 `json:"memory,omitempty"`      // bytes in use
+	Temperature *float64 `json:"temperature,omitempty"` // Celsius
+	Power       *float64 `json:"power,omitempty"`       // watts
+}
+
+// Minute is the means of all devices in one minute.
+type Minute struct {
+	At      time.Time         `json:"at"` // its begin
+	Devices map[gpu.UUID]Mean `json:"devices"`
+}
+
+// Day keeps the minutes of the last day. The zero value is not usable.
+type Day struct {
+	width   time.Duration
+	minutes []Minute // oldest first
+	open    Minute   // the present one; Devices is not set
+	sums    map[gpu.UUID]*sums
+}
+
+// sums add up the readings of the present minute.
+type sums [4]struct {
+	sum float64
+	n   int
+}
+
+// NewDay is an empty day, whose minutes are as long as width.
+func NewDay(width time.Duration) *Day { return &Day{width: width, sums: map[gpu.UUID]*sums{}} }
+
+// Restore puts minutes of an earlier process before those of this one.
+func (d *Day) Restore(minutes []Minute) {
+	d.minutes = append(slices.Clone(minutes), d.minutes...)
+	d.forget()
+}
+
+// Add takes one report in. It returns the minute that was over before it, if one was.
+func (d *Day) Add(s *status.Report) *Minute {
+	at := s.Taken.Truncate(d.width)
+	var over *Minute
+	if !d.open.At.IsZero() && !at.Equal(d.open.At) {
+		over = d.close()
+	}
+	d.open.At = at
+	for i := range s.Devices {
+		device := &s.Devices[i]
+		if device.UUID == "" {
+			continue
+		}
+		all := d.sums[device.UUID]
+		if all == nil {
+			all = &sums{}
+			d.sums[device.UUID] = all
+		}
+		for j, value := range readings(device) {
+			if value != nil {
+				all[j].sum += *value
+				all[j].n++
+			}
+		}
+	}
+	return over
+}
+
+// readings are those of a device in the order of sums.
+func readings(d *status.Device) [4]*float64 {
+	r := [4]*float64{0: d.Utilization, 3: d.Power}
+	if d.MemoryUsed != nil {
+		r[1] = new(float64(*d.MemoryUsed))
+	}
+	if d.Temperature != nil {
+		r[2] = new(float64(*d.Temperature))
+	}
+	return r
+}
+
+// close ends the present minute.
+func (d *Day) close() *Minute {
+	m := Minute{At: d.open.At, Devices: map[gpu.UUID]Mean{}}
+	for id, all := range d.sums {
+		var mean [4]*float64
+		for i, s := range all {
+			if s.n > 0 {
+				mean[i] = new(s.sum / float64(s.n))
+			}
+		}
+		if mean != [4]*float64{} { // a device that did not answer has a gap here
+			m.Devices[id] = Mean{mean[0], mean[1], mean[2], mean[3]}
+		}
+	}
+	clear(d.sums)
+	d.minutes = append(d.minutes, m)
+	d.forget()
+	return &m
+}
+
+// forget drops what is older than a day before the last minute.
+func (d *Day) forget() {
+	if len(d.minutes) == 0 {
+		return
+	}
+	first := d.minutes[len(d.minutes)-1].At.Add(-(minutesOfDay - 1) * d.width)
+	old := 0
+	for old < len(d.minutes) && d.minutes[old].At.Before(first) {
+		old++
+	}
+	d.minutes = slices.Delete(d.minutes, 0, old)
+}
+
+// Minutes are those of the last day that are over, oldest first. There is none for a time in which nobody looked.
+func (d *Day) Minutes() []Minute { return slices.Clone(d.minutes) }
+
+// Grid is one reading of a device in each minute up to the one that begins at last, n in all; nil where it was not read.
+func Grid(minutes []Minute, width time.Duration, last time.Time, n int, of func(Minute) *float64) []*float64 {
+	out := make([]*float64, n)
+	for _, m := range minutes {
+		if back := int(last.Sub(m.At) / width); back >= 0 && back < n {
+			out[n-1-back] = of(m)
+		}
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package trend
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+)
+
+// Ended is one lease that has ended, with what was measured while somebody looked. Seconds are of one device: a lease of
+// two devices for an hour was granted 7200. Of a device that several leases share, each was granted its part.
+type Ended struct {
+	Lease   string    `json:"lease"`
+	User    string    `json:"user"`
+	Command string    `json:"command"` // name of the job, or base name of its command
+	Devices []Used    `json:"devices"`
+	Share   gpu.Bytes `json:"share,omitempty"` // of each device; 0: all of it
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`          // when it was seen last
+	Peak    gpu.Bytes `json:"peak,omitempty"` // most memory of one device that its processes used; 0 not measured
+}
+
+// Used is what a lease did on one device, in seconds.
+type Used struct {
+	UUID    gpu.UUID `json:"uuid"`
+	Index   int      `json:"index"`
+	Granted float64  `json:"granted"`
+	Busy    float64  `json:"busy"` // of these, by the measured load
+	Idle    float64  `json:"idle"` // likewise; what is neither was not measured
+}
+
+// Uses follow the leases of a machine until they end. The zero value is ready.
+type Uses struct {
+	open map[string]*Ended
+	last time.Time // when the machine was read
+}
+
+// Restore takes leases that an earlier process has followed.
+func (u *Uses) Restore(open []Ended) {
+	u.open = map[string]*Ended{}
+	for i := range open {
+		u.open[key(&open[i])] = &open[i]
+	}
+}
+
+// Open are the leases that have not ended, in a fixed order.
+func (u *Uses) Open() []Ended {
+	out := []Ended{}
+	for _, name := range slices.Sorted(maps.Keys(u.open)) {
+		out = append(out, *u.open[name])
+	}
+	return out
+}
+
+// key tells a lease from a later one with the same ID.
+func key(e *Ended) string { return e.Lease + " " + e.Since.UTC().Format(time.RFC3339Nano) }
+
+// Add takes one report in, and returns the leases that have ended since the one before.
+func (u *Uses) Add(s *status.Report) (ended []Ended) {
+	if u.open == nil {
+		u.open = map[string]*Ended{}
+	}
+	passed := s.Taken.Sub(u.last)
+	if u.last.IsZero() || passed < 0 || passed > time.Minute { // nobody looked meanwhile
+		passed = 0
+	}
+	u.last = s.Taken
+	live := map[string]bool{}
+	EachDevice(s, func(d *status.Device) {
+		n := 0
+		for _, l := range d.Leases {
+			if counts(l) {
+				n++
+			}
+		}
+		for _, l := range d.Leases {
+			if counts(l) {
+				live[u.follow(d, l, s.Taken, passed.Seconds()/float64(n))] = true
+			}
+		}
+	})
+	for name, e := range u.open {
+		if !live[name] {
+			ended = append(ended, *e)
+			delete(u.open, name)
+		}
+	}
+	slices.SortFunc(ended, func(a, b Ended) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Lease, b.Lease))
+	})
+	return ended
+}
+
+// counts: a part of another lease has that one's devices.
+func counts(l status.Lease) bool { return l.Parent == "" && l.Since != nil }
+
+// follow adds so many seconds to a lease on a device, and returns its key.
+func (u *Uses) follow(d *status.Device, l status.Lease, now time.Time, seconds float64) string {
+	name := key(&Ended{Lease: l.ID, Since: *l.Since})
+	e := u.open[name]
+	if e == nil {
+		e = &Ended{Lease: l.ID, User: l.User, Command: l.Command, Share: l.Share, Since: *l.Since}
+		u.open[name] = e
+	}
+	e.Until = now
+	if l.Memory != nil {
+		e.Peak = max(e.Peak, *l.Memory)
+	}
+	i := slices.IndexFunc(e.Devices, func(o Used) bool { return o.UUID == d.UUID })
+	if i < 0 {
+		before := max(0, now.Sub(*l.Since).Seconds()) // until it was seen first, nothing was measured
+		e.Devices = append(e.Devices, Used{UUID: d.UUID, Index: d.Index, Granted: before})
+		return name
+	}
+	e.Devices[i].Granted += seconds
+	if d.Utilization != nil {
+		e.Devices[i].Busy += seconds * *d.Utilization
+		e.Devices[i].Idle += seconds * (1 - *d.Utilization)
+	}
+	return name
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/observe"
+)
+
+type serveOptions struct {
+	listen, token, cert, key, jobs string
+	names                          []string
+}
+
+func (p *Program) serve() *cobra.Command {
+	o := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Show the machine as a page, and as metrics for Prometheus",
+		Long: `Serves a page with the devices, the last day, who uses what, your queue,
+services and findings; /metrics for Prometheus; and the same as JSON below
+/api/. It only looks: leases, jobs and the line do not need it. Other users of
+this machine can open the page too; it shows them what gpuard status would.
+
+With --token-file, who has the token may also cancel, release, drain and evict
+by the page, as far as your own command line could. The file is made if it is
+missing, and only you can read it. Ctrl-C ends gpuard serve.`,
+		Example: `  gpuard serve                             http://127.0.0.1:8470
+  gpuard serve --token-file ~/.gpuard-token
+  ssh -L 8470:127.0.0.1:8470 box           then open it on your own machine`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report(func() error { return p.serveWith(cmd, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
+	f.StringVar(&o.token, "token-file", "", "allow actions to those who have the token in `FILE`")
+	f.StringSliceVar(&o.names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
+	f.StringVar(&o.cert, "tls-cert", "", "certificate `FILE` (PEM), for HTTPS")
+	f.StringVar(&o.key, "tls-key", "", "`FILE` with the key of the certificate (PEM)")
+	f.StringVar(&o.jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
+	return cmd
+}
+
+func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
+	if err := refuseEmpty(cmd, "listen", "token-file", "name", "tls-cert", "tls-key", "dcgm-jobs"); err != nil {
+		return asUsage(err)
+	}
+	if (o.cert == "") != (o.key == "") {
+		return usagef("cannot use --tls-cert without --tls-key, nor the other way round: name both files")
+	}
+	if p.Views.Serve == nil {
+		return p.view()
+	}
+	if info, err := os.Stat(o.jobs); o.jobs != "" && (err != nil || !info.IsDir()) {
+		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.jobs)
+	}
+	token, err := tokenIn(o.token)
+	if err != nil {
+		return err
+	}
+	return p.Views.Serve(cmd.Context(), p.watched(), observe.Serving{Listen: o.listen, TokenFile: o.token, Token: token, Names: o.names, Cert: o.cert, Key: o.key, Jobs: o.jobs})
+}
+
+// Views are the commands that gpuard-view has; those that are nil are started there.
+type Views struct {
+	Serve func(context.Context, observe.View, observe.Serving) error
+	Top   func(context.Context, observe.View) error
+}
+
+// view becomes gpuard-view, with the same arguments.
+func (p *Program) view() error {
+	const name = "gpuard-view"
+	var places []string
+	if self, err := os.Executable(); err == nil {
+		places = append(places, filepath.Join(filepath.Dir(self), name))
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		places = append(places, found)
+	}
+	for _, path := range places {
+		err := unix.Exec(path, append([]string{name}, p.Args...), os.Environ())
+		if !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot start %s: %w", path, err)
+		}
+	}
+	return fmt.Errorf("cannot find %s, which shows the page and the full screen: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+}
+
+// watched is what a view may show and do: what this command line can.
+func (p *Program) watched() observe.View {
+	of := func(host *machine.Host) *Program {
+		q, own := *p, *host
+		own.Say, own.Loud = func(string) {}, func(string) {} // what they say is for the caller of one command
+		q.Host = &own
+		return &q
+	}
+	return observe.View{Host: p.Host, Version: version(),
+		Sources: func(host *machine.Host) []observe.Source { return of(host).sources() },
+		Actions: func(host *machine.Host) []observe.Action { return of(host).actions() }}
+}
+
+// tokenIn reads the token, which only its owner may be able to read; a missing file is made.
+func tokenIn(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		secret := make([]byte, 24)
+		_, _ = rand.Read(secret)
+		token := base64.RawURLEncoding.EncodeToString(secret)
+		if err := writeSecret(path, token+"\n"); err != nil {
+			return "", fmt.Errorf("cannot write the token: %w", err)
+		}
+		return token, nil
+	}
+	if err != nil {
+		return "", usagef("cannot read the token: %v; name a file of your own", err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	owner, _ := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular() || owner == nil || int(owner.Uid) != os.Geteuid():
+		return "", usagef("cannot use the token in %s: it is no file of yours; name another one", path)
+	case info.Mode().Perm()&0o077 != 0:
+		return "", usagef("cannot use the token in %s: others can read it; make a new one: rm %[1]s, or: chmod 600 %[1]s", path)
+	}
+	text := make([]byte, 1024)
+	n, _ := file.Read(text)
+	token := strings.TrimSpace(string(text[:n]))
+	if len(token) < 16 {
+		return "", usagef("cannot use the token in %s: it is shorter than 16 characters; remove the file, and a new one is made", path)
+	}
+	return token, nil
+}
+
+// writeSecret makes a file that only its owner can read.
+func writeSecret(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
+
+// within bounds what a page asks for.
+func within[T any](limit time.Duration, f func(context.Context) (T, error)) func(context.Context) (any, error) {
+	return func(ctx context.Context) (any, error) {
+		ctx, end := context.WithTimeout(ctx, limit)
+		defer end()
+		return f(ctx)
+	}
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+func (p *Program) setupServe() *cobra.Command {
+	var t target
+	listen, token, user := "", "", false
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "The page of gpuard serve, started by systemd",
+		Long: `Writes a socket and a service for systemd: as root for the machine, otherwise for
+your own manager; --user is root's own. gpuard serve then starts with the
+machine, or your login.`,
+		Example: "  sudo gpuard setup serve\n  gpuard setup serve --listen 127.0.0.1:9000\n  gpuard setup serve --remove",
+		Args:    noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			return report(func() error {
+				user = user || os.Geteuid() != 0
+				t.system = !user
+				s := &setup.Setup{Host: p.Host, System: t.system}
+				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.After
+				return p.do(&t, part{func() (string, error) { return "serve", nil }, func() (setup.Wish, error) { return s.Serve(listen, token, user) }})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port of the page")
+	cmd.Flags().StringVar(&token, "token-file", "", "allow actions to those who have the token in `FILE`")
+	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
+	t.add(cmd)
+	return cmd
+}
+
+func (p *Program) setupPrometheus() *cobra.Command {
+	var t target
+	address := ""
+	cmd := &cobra.Command{
+		Use:   "prometheus [flags] FOLDER",
+		Short: "Scrape config, alert rules and a dashboard for gpuard serve",
+		Long: `Writes three files into FOLDER: what Prometheus reads, when it alerts, and a
+dashboard for Grafana. It says which lines to add to prometheus.yml.`,
+		Example: "  sudo gpuard setup prometheus /etc/prometheus\n  gpuard setup prometheus . --target box:8470\n  gpuard setup prometheus . --remove",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("cannot tell where to write: name one folder, such as gpuard setup prometheus /etc/prometheus")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			return report(func() error {
+				s := &setup.Setup{Host: p.Host}
+				wish := func() (setup.Wish, error) { return s.Prometheus(args[0], address) }
+				key := func() (string, error) {
+					w, err := wish()
+					return w.Key, err
+				}
+				return p.do(&t, part{key, wish})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&address, "target", "127.0.0.1:8470", "`ADDRESS` and port of gpuard serve, as Prometheus reaches it")
+	t.add(cmd)
+	return cmd
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/machine"
+)
+
+// TestScriptFlags: of 10,000 malformed scripts each is read, or refused with one error that names the file and the line.
+func TestScriptFlags(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
+	pieces := []string{"#!/bin/sh\n", "#GPUARD ", "#GPUARD", "--gpus 2", "--gpus", "--mem 20G", "--mem=", "'", "\"", "\\", "\n", " ", "\t", "\x00", "é", "\xff", "$(reboot)", "`x`", "#", "--name 'a b'",
+		"--timeout 8h", "--array 1-9", "--help", "--json", "-q", "--", "python train.py", "--no-such-flag", "-x", "--note \"$HOME\"", "--after 1:any", "=", "-", "--log", "\r\n"}
+	path := filepath.Join(t.TempDir(), "job.sh")
+	refused := 0
+	for range 10_000 {
+		var text strings.Builder
+		if random.IntN(8) > 0 {
+			text.WriteString("#!/bin/sh\n#GPUARD ")
+		}
+		for range random.IntN(12) {
+			text.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		if err := os.WriteFile(path, []byte(text.String()), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		p := &Program{Host: &machine.Host{}}
+		cmd := p.submit()
+		err := p.scriptFlags(cmd, path)
+		if err == nil {
+			continue
+		}
+		refused++
+		if !strings.HasPrefix(err.Error(), fmt.Sprintf("cannot read %s, line ", path)) {
+			t.Fatalf("%q: %v", text.String(), err)
+		}
+	}
+	if refused < 1000 || refused > 9900 {
+		t.Errorf("%d of 10,000 were refused", refused)
+	}
+}

@@ -1,0 +1,141 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+)
+
+// busy is a screen with two devices, three rows and a request.
+func busy(width, height int, done *[]string) model {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	hour, total, used, load, degrees := now.Add(-time.Hour), gpu.Bytes(80<<30), gpu.Bytes(20<<30), 0.5, 64
+	device := func(index int, use status.Use) status.Device {
+		return status.Device{Index: index, UUID: gpu.UUID(fmt.Sprint("GPU-", index)), Name: "NVIDIA A100-SXM4-80GB", Use: use, Health: "ok", MemoryTotal: &total, MemoryUsed: &used, Utilization: &load, Temperature: &degrees}
+	}
+	s := status.Report{Taken: now, Driver: "550.54", Devices: []status.Device{device(0, status.Leased), device(1, status.Busy)}}
+	s.Devices[0].Leases = []status.Lease{{ID: "k3f9", User: "zoe", Command: "train.py", Since: &hour, Memory: &used}}
+	s.Devices[1].Processes = []status.Process{{PID: 4242, User: "bob", Command: "x\x1b[2J", Foreign: true}}
+	s.Devices[1].Throttled = []string{"hw_thermal_slowdown"}
+	s.Waiting = []status.Waiting{{Place: 1, ID: "t1", User: "ann", Command: "eval.py", Count: 2, Since: &hour}}
+	m := model{ctx: context.Background(), loads: map[string][]float64{}, width: width, height: height}
+	for _, name := range []string{"release", "evict", "drain"} {
+		m.actions = append(m.actions, observe.Action{Name: name, Do: func(_ context.Context, words []string) error {
+			*done = append(*done, name+" "+strings.Join(words, " "))
+			if name == "evict" {
+				return errors.New("cannot evict 4242: it belongs to bob")
+			}
+			return nil
+		}})
+	}
+	for i := range 5 {
+		s.Taken = now.Add(time.Duration(i) * time.Second)
+		m.take(observe.Seen{Report: s, At: s.Taken})
+	}
+	return m
+}
+
+// typed presses keys one after the other, and does what they ask for.
+func typed(m model, keys ...string) model {
+	for _, key := range keys {
+		press := tea.KeyPressMsg{Code: []rune(key)[0], Text: key}
+		switch key {
+		case "down":
+			press = tea.KeyPressMsg{Code: tea.KeyDown}
+		case "enter":
+			press = tea.KeyPressMsg{Code: tea.KeyEnter}
+		case "esc":
+			press = tea.KeyPressMsg{Code: tea.KeyEscape}
+		}
+		next, cmd := m.Update(press)
+		m = next.(model)
+		if cmd != nil {
+			if answer, ok := cmd().(outcome); ok {
+				next, _ = m.Update(answer)
+				m = next.(model)
+			}
+		}
+	}
+	return m
+}
+
+// TestScreen: it fits, whatever the size of the terminal, and shows what there is.
+func TestScreen(t *testing.T) {
+	for _, size := range [][2]int{{80, 24}, {50, 20}, {30, 8}, {200, 60}, {20, 6}} {
+		text := ansi.Strip(busy(size[0], size[1], &[]string{}).screen())
+		lines := strings.Split(text, "\n")
+		if len(lines) != size[1] {
+			t.Errorf("%v: %d lines", size, len(lines))
+		}
+		for _, l := range lines {
+			if ansi.StringWidth(l) > size[0] {
+				t.Errorf("%v: %q is too wide", size, l)
+			}
+		}
+	}
+	for _, width := range []int{80, 50} {
+		text := ansi.Strip(busy(width, 24, &[]string{}).screen())
+		for _, want := range []string{"0 of 2 free", "1 waiting", "▅▅▅▅▅", "50 %", "20.0G/80.0G", "64 C", "leased", "busy", "zoe", "train.py", "k3f9", "bob", "4242", "ann", "eval.py", "2 GPU, #1", "hw_thermal_slowdown", "60m"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%d columns: no %q in\n%s", width, want, text)
+			}
+		}
+	}
+}
+
+// TestKeys: what the keys do, each after a question.
+func TestKeys(t *testing.T) {
+	for _, test := range []struct {
+		keys []string
+		done string
+		says string
+	}{
+		{[]string{"r"}, "", "release k3f9 of zoe? y/n"},
+		{[]string{"r", "n"}, "", "nothing was done"},
+		{[]string{"r", "y"}, "release k3f9", "released k3f9"},
+		{[]string{"down", "r"}, "", "r is for a lease"},
+		{[]string{"e"}, "", "e is for a process"},
+		{[]string{"down", "e", "y"}, "evict 4242", "cannot evict 4242: it belongs to bob"},
+		{[]string{"down", "d", "y"}, "drain GPU-1", "GPU 1 gets no new lease"},
+		{[]string{"down", "down", "d"}, "", "choose a row with a GPU"},
+		{[]string{"s"}, "", "s sort: user"},
+		{[]string{"/", "z", "o"}, "", "filter: zo"},
+		{[]string{"/", "b", "o", "b", "enter", "e", "y"}, "evict 4242", "cannot evict"},
+		{[]string{"/", "n", "o", "n", "e", "enter", "r"}, "", "there is nothing to choose"},
+		{[]string{"/", "x", "esc"}, "", "/ filter  r release"},
+	} {
+		var done []string
+		m := typed(busy(80, 24, &done), test.keys...)
+		if text := ansi.Strip(m.screen()); strings.Join(done, ";") != test.done || !strings.Contains(text, test.says) {
+			t.Errorf("%q: did %q, want %q; says not %q:\n%s", test.keys, done, test.done, test.says, text)
+		}
+	}
+	if _, cmd := busy(80, 24, nil).Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); cmd == nil {
+		t.Error("q does not leave")
+	}
+}
+
+// TestSorted: by device, user, memory or age; what is not known comes last.
+func TestSorted(t *testing.T) {
+	m := busy(80, 24, nil)
+	rows := rowsOf(&m.seen.Report)
+	for order, want := range map[string]string{"GPU": "zoe bob ann", "user": "ann bob zoe", "memory": "zoe bob ann", "age": "zoe ann bob"} {
+		var got []string
+		for _, r := range sorted(rows, order, "") {
+			got = append(got, r.user)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("by %s: %q, want %s", order, got, want)
+		}
+	}
+}

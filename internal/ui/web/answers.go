@@ -1,0 +1,104 @@
+package web
+
+import (
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+// public is a report without what only its reader may know: whole command lines.
+func public(s status.Report) status.Report {
+	s.Devices = slices.Clone(s.Devices)
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		d.MIG = slices.Clone(d.MIG)
+		discreet(d)
+		for j := range d.MIG {
+			discreet(&d.MIG[j])
+		}
+	}
+	return s
+}
+
+func discreet(d *status.Device) {
+	d.Leases, d.Processes = slices.Clone(d.Leases), slices.Clone(d.Processes)
+	for i := range d.Leases {
+		d.Leases[i].Line = ""
+	}
+	for i := range d.Processes {
+		if words := strings.Fields(d.Processes[i].Command); len(words) > 0 {
+			d.Processes[i].Command = path.Base(words[0])
+		}
+	}
+}
+
+// seen is what this request may see.
+func (s *Site) seen(r *http.Request) status.Report {
+	report := s.Observer.Now().Report
+	if s.permitted(r) {
+		return report
+	}
+	return public(report)
+}
+
+func (s *Site) status(w http.ResponseWriter, r *http.Request) {
+	if s.Observer.Now().At.IsZero() {
+		refuse(w, http.StatusServiceUnavailable, s.Observer.Now().Trouble)
+		return
+	}
+	reply(w, s.seen(r))
+}
+
+// Day is the JSON answer about the last day.
+type Day struct {
+	Schema  string         `json:"schema"`         // "gpuard.day/1"
+	Seconds float64        `json:"minute_seconds"` // how long a minute is
+	Minutes []trend.Minute `json:"minutes"`        // oldest first; a minute in which nothing was read is missing
+}
+
+func (s *Site) day(w http.ResponseWriter, _ *http.Request) {
+	seen := s.Observer.Now()
+	reply(w, Day{"gpuard.day/1", seen.Width.Seconds(), append([]trend.Minute{}, seen.Minutes...)})
+}
+
+// Index is the JSON answer about what can be asked for.
+type Index struct {
+	Schema  string   `json:"schema"`  // "gpuard.api/1"
+	Paths   []string `json:"paths"`   // to be read
+	Actions []string `json:"actions"` // to be asked for by POST with the token; empty without --token-file
+}
+
+func (s *Site) index(w http.ResponseWriter, _ *http.Request) {
+	a := Index{"gpuard.api/1", []string{"/api/status", "/api/day"}, []string{}}
+	for _, source := range s.Sources {
+		a.Paths = append(a.Paths, "/api/"+source.Name)
+	}
+	for _, action := range s.Actions {
+		if s.Token != "" {
+			a.Actions = append(a.Actions, "/api/"+action.Name)
+		}
+	}
+	reply(w, a)
+}
+
+// ended is the minute that was over last.
+func ended(minutes []trend.Minute) time.Time {
+	if len(minutes) == 0 {
+		return time.Time{}
+	}
+	return minutes[len(minutes)-1].At
+}
+
+// device finds a device of the report by its UUID.
+func device(s *status.Report, id gpu.UUID) *status.Device {
+	if i := slices.IndexFunc(s.Devices, func(d status.Device) bool { return d.UUID == id }); i >= 0 && id != "" {
+		return &s.Devices[i]
+	}
+	return nil
+}

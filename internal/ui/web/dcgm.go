@@ -1,0 +1,95 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+)
+
+// dcgm gives readings under the names, units and labels of NVIDIA's dcgm-exporter (NVIDIA/dcgm-exporter,
+// etc/default-counters.csv), so that boards made for it work. It has only what means the same.
+type dcgm struct{ site *Site }
+
+// Describe says nothing in advance.
+func (d dcgm) Describe(chan<- *prometheus.Desc) {}
+
+// Collect gives the readings that were seen last.
+func (d dcgm) Collect(out chan<- prometheus.Metric) {
+	seen := d.site.Observer.Now()
+	names := []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"}
+	for _, m := range dcgmReadings() {
+		desc := prometheus.NewDesc(m.name, m.help, names, nil)
+		for i := range seen.Report.Devices {
+			g := &seen.Report.Devices[i]
+			value := m.of(g)
+			if g.Vendor != gpu.NVIDIA || value == nil {
+				continue
+			}
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, *value,
+				strconv.Itoa(g.Index), string(g.UUID), strings.ToUpper(g.PCI), fmt.Sprintf("nvidia%d", g.Index), g.Name, d.site.Host, seen.Report.Driver)
+		}
+	}
+}
+
+type dcgmReading struct {
+	name, help string
+	of         func(*status.Device) *float64
+}
+
+func dcgmReadings() []dcgmReading {
+	const mib = 1 << 20
+	return []dcgmReading{
+		{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 {
+			if d.Utilization == nil {
+				return nil
+			}
+			return new(100 * *d.Utilization)
+		}},
+		{"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", func(d *status.Device) *float64 { return asFloat(d.Temperature) }},
+		{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", func(d *status.Device) *float64 { return d.Power }},
+		{"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", func(d *status.Device) *float64 { return asFloat(d.Clock) }},
+		{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", func(d *status.Device) *float64 {
+			if d.MemoryUsed == nil {
+				return nil
+			}
+			return new(float64(*d.MemoryUsed / mib))
+		}},
+		{"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", func(d *status.Device) *float64 {
+			if d.MemoryUsed == nil || d.MemoryTotal == nil {
+				return nil
+			}
+			free := *d.MemoryTotal - *d.MemoryUsed
+			if d.MemoryReserved != nil {
+				free -= *d.MemoryReserved
+			}
+			return new(float64(max(0, free) / mib))
+		}},
+		{"DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", func(d *status.Device) *float64 {
+			if len(d.XIDs) == 0 {
+				return new(0.0)
+			}
+			return new(float64(d.XIDs[len(d.XIDs)-1].Code))
+		}},
+	}
+}
+
+// asFloat is a reading as Prometheus has it.
+func asFloat(n *int) *float64 {
+	if n == nil {
+		return nil
+	}
+	return new(float64(*n))
+}
+
+func (s *Site) dcgmMetrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(dcgm{s})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}

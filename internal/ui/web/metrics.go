@@ -1,0 +1,259 @@
+package web
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+// exposition is a prometheus.Collector of what was seen: its metrics are made anew for each request, because devices
+// and leases come and go. A value that was not read has no line. Names, units and labels follow
+// https://prometheus.io/docs/practices/naming/; devices are named by UUID.
+type exposition struct {
+	site *Site
+	out  chan<- prometheus.Metric
+}
+
+// Describe says nothing in advance: which metrics there are depends on the devices.
+func (e exposition) Describe(chan<- *prometheus.Desc) {}
+
+// Collect gives the metrics of what was seen last.
+func (e exposition) Collect(out chan<- prometheus.Metric) {
+	e.out = out
+	seen := e.site.Observer.Now()
+	e.metric("gpuard_build_info", "gauge", "Version of gpuard.")(1, "version", e.site.Version)
+	if seen.At.IsZero() {
+		return
+	}
+	e.devices(&seen.Report)
+	e.loads(&seen.Report)
+	e.processes(&seen.Report)
+	e.leases(&seen.Report)
+	e.queue(&seen.Report, seen.Counts.Waits)
+	e.counts(seen)
+}
+
+// metrics answers Prometheus.
+func (s *Site) metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(exposition{site: s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// metric returns what adds the values of one metric; labels are names and values in turn.
+func (e exposition) metric(name, kind, help string) func(value float64, labels ...string) {
+	of := prometheus.GaugeValue
+	if kind == "counter" {
+		of = prometheus.CounterValue
+	}
+	return func(value float64, labels ...string) {
+		var names, values []string
+		for i := 0; i+1 < len(labels); i += 2 {
+			names, values = append(names, labels[i]), append(values, strings.ToValidUTF8(labels[i+1], "\ufffd"))
+		}
+		e.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), of, value, values...)
+	}
+}
+
+func (e exposition) devices(s *status.Report) {
+	info := e.metric("gpuard_gpu_info", "gauge", "A device; its other metrics have its uuid.")
+	for _, d := range s.Devices {
+		info(1, "uuid", string(d.UUID), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
+	}
+	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device: 1 for the present one.")
+	for _, d := range s.Devices {
+		for _, use := range []status.Use{status.Free, status.Leased, status.Shared, status.Draining, status.Busy} {
+			state(truth(d.Use == use), "uuid", string(d.UUID), "state", string(use))
+		}
+	}
+	well := e.metric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")
+	for _, d := range s.Devices {
+		for _, h := range []health.State{health.OK, health.Degraded, health.Unhealthy, health.Unknown} {
+			well(truth(d.Health == h), "uuid", string(d.UUID), "health", string(h))
+		}
+	}
+}
+
+// loads are the readings of the devices.
+func (e exposition) loads(s *status.Report) {
+	size := func(n *gpu.Bytes) *float64 {
+		if n == nil {
+			return nil
+		}
+		return new(float64(*n))
+	}
+	for _, m := range []struct {
+		name, help string
+		of         func(status.Device) *float64
+	}{
+		{"gpuard_gpu_utilization_ratio", "Load of a device, 0 to 1.", func(d status.Device) *float64 { return d.Utilization }},
+		{"gpuard_gpu_memory_total_bytes", "Memory of a device.", func(d status.Device) *float64 { return size(d.MemoryTotal) }},
+		{"gpuard_gpu_memory_used_bytes", "Memory of a device in use.", func(d status.Device) *float64 { return size(d.MemoryUsed) }},
+		{"gpuard_gpu_temperature_celsius", "Temperature of a device.", func(d status.Device) *float64 { return asFloat(d.Temperature) }},
+		{"gpuard_gpu_temperature_margin_celsius", "Degrees left until the driver slows the device down.", func(d status.Device) *float64 { return asFloat(d.Margin) }},
+		{"gpuard_gpu_power_watts", "Power that a device takes.", func(d status.Device) *float64 { return d.Power }},
+		{"gpuard_gpu_power_limit_watts", "Power that a device may take.", func(d status.Device) *float64 { return d.PowerLimit }},
+	} {
+		add := e.metric(m.name, "gauge", m.help)
+		for _, d := range s.Devices {
+			if v := m.of(d); v != nil {
+				add(*v, "uuid", string(d.UUID))
+			}
+		}
+	}
+	clock := e.metric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
+	for _, d := range s.Devices {
+		if d.Clock != nil {
+			clock(float64(*d.Clock)*1e6, "uuid", string(d.UUID))
+		}
+	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// processes are counted by owner: a process ID as a label would make a new series for each job.
+func (e exposition) processes(s *status.Report) {
+	type whose struct {
+		device  gpu.UUID
+		user    string
+		foreign bool
+	}
+	n, memory := map[whose]int{}, map[whose]gpu.Bytes{}
+	trend.EachDevice(s, func(d *status.Device) {
+		for _, p := range d.Processes {
+			by := whose{d.UUID, p.User, p.Foreign}
+			n[by]++
+			if p.Memory != nil {
+				memory[by] += *p.Memory
+			}
+		}
+	})
+	order := func(a, b whose) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), strings.Compare(a.user, b.user), cmp.Compare(truth(a.foreign), truth(b.foreign)))
+	}
+	count := e.metric("gpuard_gpu_processes", "gauge", "Processes on a device; those without a lease are foreign.")
+	for _, by := range slices.SortedFunc(maps.Keys(n), order) {
+		count(float64(n[by]), "uuid", string(by.device), "user", by.user, "foreign", strconv.FormatBool(by.foreign))
+	}
+	size := e.metric("gpuard_gpu_processes_memory_bytes", "gauge", "Memory of a device that processes use.")
+	for _, by := range slices.SortedFunc(maps.Keys(memory), order) {
+		size(float64(memory[by]), "uuid", string(by.device), "user", by.user, "foreign", strconv.FormatBool(by.foreign))
+	}
+}
+
+func (e exposition) leases(s *status.Report) {
+	type held struct {
+		uuid  gpu.UUID
+		lease status.Lease
+	}
+	var all []held
+	trend.EachDevice(s, func(d *status.Device) {
+		for _, l := range d.Leases {
+			all = append(all, held{d.UUID, l})
+		}
+	})
+	info := e.metric("gpuard_lease_info", "gauge", "A lease on a device.")
+	for _, h := range all {
+		info(1, "lease", h.lease.ID, "uuid", string(h.uuid), "user", h.lease.User, "job", h.lease.Command, "quota_enforcement", string(h.lease.Quota))
+	}
+	since := e.metric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
+	for _, h := range all {
+		if h.lease.Since != nil {
+			since(seconds(*h.lease.Since), "lease", h.lease.ID, "uuid", string(h.uuid))
+		}
+	}
+	used := e.metric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
+	for _, h := range all {
+		if h.lease.Memory != nil {
+			used(float64(*h.lease.Memory), "lease", h.lease.ID, "uuid", string(h.uuid))
+		}
+	}
+	quota := e.metric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
+	for _, h := range all {
+		if h.lease.Share > 0 {
+			quota(float64(h.lease.Share), "lease", h.lease.ID, "uuid", string(h.uuid))
+		}
+	}
+	ended := e.metric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
+	for _, h := range all {
+		if h.lease.Ended {
+			ended(1, "lease", h.lease.ID, "uuid", string(h.uuid))
+		}
+	}
+}
+
+func (e exposition) queue(s *status.Report, waits trend.Waits) {
+	by := map[string]int{}
+	var oldest *time.Time
+	for _, w := range s.Waiting {
+		by[w.User]++
+		if w.Since != nil && (oldest == nil || w.Since.Before(*oldest)) {
+			oldest = w.Since
+		}
+	}
+	e.metric("gpuard_queue_requests", "gauge", "Requests that wait for devices.")(float64(len(s.Waiting)))
+	users := e.metric("gpuard_queue_user_requests", "gauge", "Requests of a user that wait for devices.")
+	for _, user := range slices.Sorted(maps.Keys(by)) {
+		users(float64(by[user]), "user", user)
+	}
+	if oldest != nil {
+		e.metric("gpuard_queue_oldest_timestamp_seconds", "gauge", "Since when the oldest request waits.")(seconds(*oldest))
+	}
+	buckets := map[float64]uint64{}
+	for i, bound := range trend.WaitBounds() {
+		buckets[bound.Seconds()] = uint64(waits.Below[i]) //nolint:gosec // a count
+	}
+	desc := prometheus.NewDesc("gpuard_queue_wait_seconds", "How long requests waited that got their devices.", nil, nil)
+	e.out <- prometheus.MustNewConstHistogram(desc, uint64(waits.N), waits.Sum.Seconds(), buckets) //nolint:gosec // a count
+}
+
+// counts are those since gpuard serve was started.
+func (e exposition) counts(seen observe.Seen) {
+	c := seen.Counts
+	throttled := e.metric("gpuard_gpu_throttle_seconds_total", "counter", "How long the driver lowered the clocks of a device, by reason.")
+	for _, r := range slices.SortedFunc(maps.Keys(c.Throttled), func(a, b trend.Reason) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), strings.Compare(a.Why, b.Why))
+	}) {
+		throttled(c.Throttled[r].Seconds(), "uuid", string(r.Device), "reason", r.Why)
+	}
+	codes := slices.SortedFunc(maps.Keys(c.XIDs), func(a, b trend.XID) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Code, b.Code))
+	})
+	xids := e.metric("gpuard_gpu_xid_total", "counter", "Errors that the driver reported about a device.")
+	for _, x := range codes {
+		xids(float64(c.XIDs[x].Times), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
+	}
+	last := e.metric("gpuard_gpu_xid_last_timestamp_seconds", "gauge", "When the driver reported such an error last.")
+	for _, x := range codes {
+		if at := c.XIDs[x].Last; !at.IsZero() {
+			last(seconds(at), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
+		}
+	}
+	violations := e.metric("gpuard_lease_violations_total", "counter", "Processes that appeared on a leased device without a lease, and leases that went above their share.")
+	violations(float64(c.Foreign), "kind", "foreign_process")
+	violations(float64(c.Over), "kind", "over_quota")
+	e.metric("gpuard_readings_total", "counter", "Readings of the devices.")(float64(c.Reports))
+	e.metric("gpuard_reading_timestamp_seconds", "gauge", "When the devices were read last.")(seconds(seen.Report.Taken))
+	e.metric("gpuard_reader_starts_total", "counter", "How often the process that reads the devices was started.")(float64(seen.Children))
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -1,0 +1,119 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/observe"
+)
+
+// Serve is gpuard serve: it serves until it is interrupted.
+func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
+	listener, err := listenOn(o.Listen)
+	if err != nil {
+		return err
+	}
+	if o.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return fmt.Errorf("cannot serve with TLS: %w; name a certificate and its key, both as PEM", err)
+		}
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	}
+	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer end()
+	observer, err := observe.New(view.Host, observe.Folder(view.Host))
+	if err != nil {
+		view.Host.Say(err.Error() + "; it is kept in memory only")
+	}
+	if o.Jobs != "" {
+		observer.MapJobs(o.Jobs)
+	}
+	site := newSite(observer, view, o)
+	observed := make(chan struct{})
+	go func() {
+		defer close(observed)
+		observer.Run(ctx)
+	}()
+	go site.Run(ctx)
+	server := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	sayWhere(view.Host, listener, o)
+	ready()
+	err = server.Serve(listener)
+	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
+		<-observed
+		return nil
+	}
+	return fmt.Errorf("cannot serve: %w", err)
+}
+
+func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *Site {
+	host, _ := os.Hostname()
+	names := []string{strings.ToLower(host)}
+	for _, name := range o.Names {
+		names = append(names, strings.ToLower(name))
+	}
+	slices.Sort(names)
+	return &Site{Observer: observer, Sources: view.Sources(observer.Host), Actions: view.Actions(observer.Host), Token: o.Token,
+		Names: slices.Compact(names), Host: host, Version: view.Version, TLS: o.Cert != ""}
+}
+
+// sayWhere says where the page is.
+func sayWhere(host *machine.Host, l net.Listener, o observe.Serving) {
+	scheme := "http"
+	if o.Cert != "" {
+		scheme = "https"
+	}
+	host.Say(fmt.Sprintf("the page is at %s://%s/ ; Ctrl-C ends it", scheme, l.Addr()))
+	if address, ok := l.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
+		host.Say("everybody who reaches this address can open the page" + map[bool]string{true: ", and the token would travel unencrypted: use --tls-cert"}[o.Token != "" && o.Cert == ""])
+	}
+	if o.Token != "" {
+		host.Say("the token is in " + o.TokenFile)
+	}
+}
+
+// ready tells systemd that requests are answered (sd_notify(3)).
+func ready() {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return
+	}
+	if c, err := net.Dial("unixgram", path); err == nil {
+		_, _ = c.Write([]byte("READY=1")) // a manager that is gone needs no answer
+		_ = c.Close()
+	}
+}
+
+// listenOn listens, or takes the socket that systemd has opened (sd_listen_fds(3)).
+func listenOn(address string) (net.Listener, error) {
+	if os.Getenv("LISTEN_PID") == fmt.Sprint(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
+		file := os.NewFile(3, "systemd")
+		defer file.Close() //nolint:errcheck // the listener has its own copy
+		return net.FileListener(file)
+	}
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("cannot listen on %s: something does already, perhaps another gpuard serve; choose another port: --listen 127.0.0.1:0", address)
+	}
+	if err != nil {
+		return nil, exit.Usagef("cannot listen on %s: %v; write an address and a port, such as --listen 127.0.0.1:8470", address, err)
+	}
+	return listener, nil
+}

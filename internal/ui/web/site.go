@@ -1,0 +1,186 @@
+// Package web shows what app/observe sees: a page that is kept current, metrics for Prometheus, and the same as JSON.
+// What may be asked for (to cancel, to release) needs a token, and is done by functions of the caller.
+//
+//	site := &web.Site{Observer: o, Sources: sources, Host: "box"}
+//	go site.Run(ctx)
+//	err := http.Serve(listener, site.Handler())
+package web
+
+import (
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/observe"
+)
+
+//go:embed files
+var files embed.FS
+
+// Site is what one process serves. Its fields are not changed after Run.
+type Site struct {
+	Observer *observe.Observer
+	Sources  []observe.Source
+	Actions  []observe.Action
+	Token    string   // for Actions; "" forbids them
+	Names    []string // of this machine, by which it may be asked besides its addresses
+	Host     string   // shown on the page
+	Version  string
+	TLS      bool
+
+	live live
+}
+
+// Handler answers all requests.
+func (s *Site) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /style.css", file("files/style.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", file("files/page.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /events", s.events)
+	mux.Handle("GET /metrics", s.metrics())
+	mux.Handle("GET /metrics/dcgm", s.dcgmMetrics())
+	mux.HandleFunc("GET /chart/{device}/{name}", s.chart)
+	mux.HandleFunc("GET /api/{$}", s.index)
+	mux.HandleFunc("GET /api/status", s.status)
+	mux.HandleFunc("GET /api/day", s.day)
+	for _, source := range s.Sources {
+		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := source.Read(r.Context())
+			if err != nil {
+				refuse(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
+			reply(w, answer)
+		})
+	}
+	for _, action := range s.Actions {
+		mux.HandleFunc("POST /api/"+action.Name, func(w http.ResponseWriter, r *http.Request) { s.act(w, r, action) })
+	}
+	return s.guard(mux)
+}
+
+// guard refuses requests that another site's page could have made, and says what the page may load.
+func (s *Site) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.meant(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, "cannot answer for this Host: ask by address, by localhost, or start gpuard serve with --name")
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && !s.same(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			refuse(w, http.StatusForbidden, "cannot answer another site")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// meant reports whether host is an address or one of our own names. A name that somebody else's DNS gives to this address
+// is neither (DNS rebinding).
+func (s *Site) meant(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
+		return true
+	}
+	return slices.Contains(s.Names, name)
+}
+
+// same reports whether origin is this site, asked as host.
+func (s *Site) same(origin, host string) bool {
+	u, err := url.Parse(origin)
+	scheme := "http"
+	if s.TLS {
+		scheme = "https"
+	}
+	return err == nil && u.Scheme == scheme && strings.EqualFold(u.Host, host)
+}
+
+// permitted reports whether the request has the token.
+func (s *Site) permitted(r *http.Request) bool {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && s.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.Token)) == 1
+}
+
+// act does what was asked for. The Authorization header cannot be sent by a form of another site.
+func (s *Site) act(w http.ResponseWriter, r *http.Request, action observe.Action) {
+	switch {
+	case s.Token == "":
+		refuse(w, http.StatusForbidden, "cannot "+action.Name+": gpuard serve was started without --token-file")
+		return
+	case !s.permitted(r):
+		time.Sleep(200 * time.Millisecond) // guessing takes time
+		refuse(w, http.StatusUnauthorized, "cannot "+action.Name+": the token is missing or wrong")
+		return
+	case !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"):
+		refuse(w, http.StatusUnsupportedMediaType, `cannot read the request: its body must be application/json, such as {"arguments": ["17"]}`)
+		return
+	}
+	var asked struct {
+		Arguments []string `json:"arguments"`
+	}
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	body.DisallowUnknownFields()
+	if err := body.Decode(&asked); err != nil || len(asked.Arguments) == 0 {
+		refuse(w, http.StatusBadRequest, `cannot read the request: write {"arguments": ["17"]}`)
+		return
+	}
+	if err := action.Do(r.Context(), asked.Arguments); err != nil {
+		refuse(w, http.StatusConflict, err.Error())
+		return
+	}
+	reply(w, struct {
+		Schema string `json:"schema"`
+	}{"gpuard.done/1"})
+}
+
+func file(name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			refuse(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(text) // who asked may be gone
+	}
+}
+
+func reply(w http.ResponseWriter, answer any) {
+	text, err := json.MarshalIndent(answer, "", "  ")
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// refusal is the JSON answer of whatever went wrong.
+type refusal struct {
+	Schema string `json:"schema"` // "gpuard.error/1"
+	Error  string `json:"error"`
+}
+
+func refuse(w http.ResponseWriter, code int, text string) {
+	out, _ := json.Marshal(refusal{"gpuard.error/1", text})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(out, '\n'))
+}

@@ -1,0 +1,86 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/observe"
+)
+
+// quiet is a site that has seen nothing yet, with these sources.
+func quiet(t *testing.T, sources ...observe.Source) *Site {
+	t.Helper()
+	o, err := observe.New(&machine.Host{Messages: machine.Messages{Say: func(string) {}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Site{Observer: o, Sources: sources, Host: "box"}
+}
+
+// TestSlowSource: a source that takes long keeps neither a page nor the others waiting, and is asked once at a time.
+func TestSlowSource(t *testing.T) {
+	var asked atomic.Int32
+	end := make(chan struct{})
+	s := quiet(t, observe.Source{Name: "findings", Title: "Findings", Read: func(context.Context) (any, error) {
+		asked.Add(1)
+		<-end
+		return nil, errors.New("it has ended")
+	}})
+	get := func() string {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
+		s.Handler().ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	began := time.Now()
+	for range 3 {
+		if text := get(); !strings.Contains(text, "it is being read") {
+			t.Fatal(text)
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second || asked.Load() != 1 {
+		t.Errorf("three pages took %v, and asked %d times", took, asked.Load())
+	}
+	close(end)
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(get(), "it has ended"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("its answer is not shown")
+		}
+	}
+}
+
+// TestMeant: which names of this machine are answered.
+func TestMeant(t *testing.T) {
+	s := Site{Names: []string{"box"}}
+	for host, want := range map[string]bool{"127.0.0.1": true, "127.0.0.1:8470": true, "[::1]:8470": true, "10.0.0.7": true, "localhost:1": true, "BOX:8470": true,
+		"": false, "evil.example.org": false, "box.example.org": false, "127.0.0.1.example.org": false, "localhost.example.org": false, "1.2.3": false} {
+		if got := s.meant(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}
+
+// TestWords: every word of the page has a translation.
+func TestWords(t *testing.T) {
+	page, err := files.ReadFile("files/page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chinese := chinese()
+	parts := strings.Split(string(page), `{{t "`)
+	for _, part := range parts[1:] {
+		if word, _, _ := strings.Cut(part, `"}}`); chinese[word] == "" {
+			t.Errorf("%q is not translated", word)
+		}
+	}
+	if len(parts) < 20 {
+		t.Errorf("only %d words", len(parts))
+	}
+}

@@ -1,0 +1,22 @@
+// Command view is gpuard-view for tests: TIMES=10 makes it ten times as fast.
+package main
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/entry"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/top"
+	"gpuard/internal/ui/web"
+)
+
+func main() {
+	var times machine.Times
+	if factor, err := strconv.Atoi(os.Getenv("TIMES")); err == nil {
+		times.Observe, times.Minute, times.Late = time.Second/time.Duration(factor), time.Minute/time.Duration(factor), 2*time.Second
+	}
+	os.Exit(entry.Start("/", times, cli.Views{Serve: web.Serve, Top: top.Run}))
+}
