@@ -236,7 +236,7 @@ func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+t.TempDir())
-	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
+	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 3600"))
 	same(t, "submit", run(t, r.cmd("submit", "-q", "--hold", "--cpu", "--", "true")).code, 0)
 	waiter := r.cmd("run", "-q", "--device", "1", "--", "true")
 	if err := waiter.Start(); err != nil {
@@ -253,7 +253,11 @@ func TestServeKilled(t *testing.T) {
 		for _, w := range s.Waiting {
 			tickets = append(tickets, w.ID)
 		}
-		return []any{len(s.Devices[0].Leases), s.Devices[1].Leases[0].ID, tickets, q.Jobs}
+		leases := []string{}
+		for _, l := range s.Devices[1].Leases {
+			leases = append(leases, l.ID)
+		}
+		return []any{len(s.Devices[0].Leases), strings.Join(leases, " "), tickets, q.Jobs}
 	}
 	eventually(t, "it waits", func() bool { return len(rest()[2].([]string)) == 1 })
 	before := rest()

@@ -114,9 +114,6 @@ func (k *killed) verdict(twice int) {
 			k.t.Errorf("run %s is %s", row["run"], row["state"])
 		}
 	}
-	if k.kills < 4 {
-		k.t.Errorf("only %d kills", k.kills)
-	}
 	same(k.t, "leases", (&rig{t: k.t, state: k.state}).leases(), 0)
 }
 
@@ -130,18 +127,32 @@ func soaked(large, usual int) int {
 // TestSweepKilled: whichever of its two processes is killed, a sweep does each run exactly once.
 func TestSweepKilled(t *testing.T) {
 	t.Parallel()
-	k := newKilled(t, soaked(10_000, 200))
-	for more := true; more; {
-		more = k.attack(func(visible, runner int) {
-			if rand.IntN(2) == 0 {
-				_ = unix.Kill(visible, unix.SIGKILL)
-				return
-			}
-			_ = unix.Kill(runner, unix.SIGKILL)
-			k.settled(visible, runner)
-		})
+	killing(t, soaked(10_000, 200), func(k *killed, visible, runner int) {
+		if rand.IntN(2) == 0 {
+			_ = unix.Kill(visible, unix.SIGKILL)
+			return
+		}
+		_ = unix.Kill(runner, unix.SIGKILL)
+		k.settled(visible, runner)
+	})
+}
+
+// killing attacks a sweep of so many runs to its end, and another one where that was over before enough was killed, as
+// happens when the machine has much else to do.
+func killing(t *testing.T, runs int, attack func(k *killed, visible, runner int)) {
+	t.Helper()
+	kills := 0
+	for range 10 {
+		k := newKilled(t, runs)
+		for more := true; more; {
+			more = k.attack(func(visible, runner int) { attack(k, visible, runner) })
+		}
+		k.verdict(k.both * k.jobs)
+		if kills += k.kills; kills >= 4 {
+			return
+		}
 	}
-	k.verdict(0)
+	t.Errorf("only %d kills", kills)
 }
 
 // settled waits until the foreground process continues with another runner, for longer than a new run needs to start.
@@ -162,18 +173,14 @@ func (k *killed) settled(visible, runner int) {
 // TestSweepKilledBoth: when both are killed no run is lost, and none is done twice but those that were running.
 func TestSweepKilledBoth(t *testing.T) {
 	t.Parallel()
-	k := newKilled(t, soaked(10_000, 100))
-	for more := true; more; {
-		more = k.attack(func(visible, runner int) {
-			k.both++
-			pids := []int{visible, runner}
-			rand.Shuffle(2, func(i, j int) { pids[i], pids[j] = pids[j], pids[i] })
-			for _, pid := range pids {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		})
-	}
-	k.verdict(k.both * k.jobs)
+	killing(t, soaked(10_000, 100), func(k *killed, visible, runner int) {
+		k.both++
+		pids := []int{visible, runner}
+		rand.Shuffle(2, func(i, j int) { pids[i], pids[j] = pids[j], pids[i] })
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	})
 }
 
 // TestSweepOutlives: runs go on when both processes are killed, a resumed sweep waits for them, and they are not done
