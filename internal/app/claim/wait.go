@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
@@ -198,7 +199,7 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 		w.queued()
 	}
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
-	if err := w.sleepBehind(ctx, len(q.machine.Devices)+4); err != nil {
+	if err := w.sleepBehind(ctx, queue.Compete); err != nil {
 		return nil, err
 	}
 	if w.watcher, err = w.folder.Watch(); err == nil {
@@ -231,7 +232,8 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 	}
 }
 
-// sleepBehind sleeps while n tickets of this user are ahead. On a terminal the place is updated from time to time.
+// sleepBehind sleeps while n tickets of this user arrived before: those that do not compete. A ticket that competes may
+// be the next one, also before earlier ones of its user, so it has to be awake. On a terminal the place is updated from time to time.
 func (w *waiting) sleepBehind(ctx context.Context, n int) error {
 	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 		part, cancel := ctx, context.CancelFunc(func() {})

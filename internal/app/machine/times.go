@@ -17,6 +17,7 @@ type Times struct {
 	Minute  time.Duration // what the policy of such moves counts as a minute: one minute
 	Observe time.Duration // between two reports of the machine for serve and top: 1 s
 	Late    time.Duration // without a report, the process that reads the machine is replaced: 10 s
+	Retry   time.Duration // before a job of a queue is tried again whose devices could not be read: 30 s
 	Sample  time.Duration // between two measurements of what the jobs of a queue use
 	Measure time.Duration // between two readings of the memory of a shared lease: 1 s
 	Grace   time.Duration // for a job above its share to free memory, and then to end: 3 s

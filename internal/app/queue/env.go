@@ -63,7 +63,7 @@ func kept(dir, name string) (string, error) {
 	}
 	text, err := files.Named(filepath.Join(dir, filepath.Base(name)), 16<<20)
 	if err != nil {
-		return "", fmt.Errorf("cannot read its environment: %w", err)
+		return "", fmt.Errorf("cannot read its environment or its limits: %w", err)
 	}
 	return string(text), nil
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // Forecast says of each job that waits for devices when it may start: after the requests of others that are in the
-// line, and as far as estimates say. A lease without a known end is taken to last as long again as it has lasted.
-func Forecast(list []Entry, others []status.Waiting, s *status.Report) {
+// line, and as far as estimates say. A lease without a known end is taken to last as long again as it has lasted. s is
+// of the machine that --machine names.
+func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
 	ends := map[string]time.Time{} // of the own jobs that run, by device
 	for i := range list {
@@ -36,7 +37,7 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report) {
 	}
 	var own []*Entry
 	for i := range list {
-		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == "" {
+		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == machine {
 			own = append(own, e)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/runs"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/host/daemonize"
@@ -50,6 +51,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	if f.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
 		return err
 	}
+	f.Ended = func(run int) error { return notify(dir, f.Journal, f.State, run) }
 	for {
 		if err := f.CatchUp(); err != nil {
 			return err
@@ -82,9 +84,9 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &desks{host: host, dir: dir, first: map[place]*claim.Desk{}}
+	d := &desks{host: host, dir: dir, first: map[string]*claim.Desk{}}
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(d, w, run) }
-	w.Ended = func(run int) error { return notify(dir, w, run) }
+	w.Ended = func(run int) error { return notify(dir, w.Journal, w.State, run) }
 	return w, nil
 }
 
@@ -124,18 +126,12 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
-// place says where a job is leased: the jobs of one place share a folder of leases.
-type place struct {
-	machine string // --machine; "" for the hardware
-	private bool   // --private-state
-}
-
 // desks are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
 // (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first one's.
 type desks struct {
 	host  *machine.Host
 	dir   string
-	first map[place]*claim.Desk
+	first map[string]*claim.Desk // by the folder of leases
 }
 
 // of is where a job gets its lease: in the environment that it was handed in with. Only one goroutine may call it.
@@ -146,7 +142,16 @@ func (d *desks) of(ctx context.Context, j Job) (*claim.Desk, error) {
 		return nil, err
 	}
 	j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
-	at := place{j.Machine, j.Private}
+	var m gpu.Machine
+	if j.Machine != "" {
+		if m, err = own.Read(ctx, gpu.Identity); err != nil {
+			return nil, err
+		}
+	}
+	at, _, err := own.StateFolder(m)
+	if err != nil {
+		return nil, err
+	}
 	if d.first[at] == nil {
 		if d.first[at], err = claim.OpenDesk(ctx, &own, job.Spec{CPU: true}); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/app/exit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
@@ -50,6 +51,7 @@ type Entry struct {
 	Devices   []record.Device `json:"devices"`          // of the last start
 	Exit      *int            `json:"exit"`             // its exit code; null while there is none, and after a signal
 	Signal    string          `json:"signal"`           // that ended it, such as "SIGKILL"; "" for none
+	TimedOut  bool            `json:"timed_out"`        // --timeout ended it
 	Seconds   float64         `json:"seconds"`          // duration of the last start
 	Peak      *gpu.Bytes      `json:"peak"`             // most memory of one device that was measured, in bytes; null nothing was measured
 	Load      *float64        `json:"load"`             // mean of the measured utilisation of its devices, 0..1; null nothing was measured
@@ -68,6 +70,25 @@ type Entry struct {
 func (q *Queue) List(which func(State) bool) (list []Entry, err error) {
 	list, _, err = q.list(which, math.MaxInt)
 	return list, err
+}
+
+// Jobs lists those with these numbers, in this order.
+func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
+	state, err := q.Read()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range numbers {
+		if n < 1 || n > len(state.Runs) {
+			return nil, exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
+		}
+		e, err := q.entry(state, n-1, stateOf(state, n-1))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
 }
 
 // Next lists the jobs that run and the first that wait, and says how many more wait, because nobody reads a list of
@@ -162,7 +183,7 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		if e.Signal = last.Signal; e.Signal == "" {
 			e.Exit = &last.Exit
 		}
-		e.Load = last.Load
+		e.Load, e.TimedOut = last.Load, last.Late
 		e.Seconds, e.Why = last.Seconds, last.Problem+last.Fault
 	}
 	if where.Over() {
@@ -176,6 +197,10 @@ func (e *Entry) Code(number func(signal string) int) int {
 	switch {
 	case e.State == Done:
 		return 0
+	case e.State != Failed || e.Starts == 0:
+		return 1
+	case e.TimedOut:
+		return exit.TimedOut
 	case e.Signal != "":
 		return 128 + number(e.Signal)
 	case e.Exit != nil && *e.Exit > 0:

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/runs"
 	"gpuard/internal/core/gpu"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/limits"
 )
@@ -25,7 +25,7 @@ func Kind(command []string) uint32 {
 }
 
 // Limits are those that a job has if it is handed in now: the caller's.
-func Limits() string { return limits.OfProcess(os.Getppid()) }
+func Limits() string { return limits.OfCaller() }
 
 // desktop is the value of --notify for the desktop.
 const desktop = "desktop"
@@ -36,6 +36,9 @@ func isURL(who string) bool {
 
 // CanNotify is an error where the program is missing that tells who.
 func CanNotify(who string) error {
+	if strings.Contains(who, "@") && !strings.ContainsAny(who, " \t:/") {
+		return exit.Usagef("cannot use --notify %s: an address is no command; write one that sends mail, such as --notify 'echo \"$GPUARD_JOB_TEXT\" | mail -s gpuard %[1]s'", who)
+	}
 	for program, need := range map[string]bool{"curl": isURL(who), "notify-send": who == desktop} {
 		if !need {
 			continue
@@ -47,14 +50,14 @@ func CanNotify(who string) error {
 	return nil
 }
 
-// notify tells who of the end of a job. What does that is the user's own, in the environment of the job.
-func notify(dir string, w *runs.Work, run int) error {
-	j, err := jobAt(w.Journal, w.State, run)
+// notify tells who of the end of a job. What does that is the user's own, in the environment and the folder of the job.
+func notify(dir string, lines *journal.Journal, all *record.State, run int) error {
+	j, err := jobAt(lines, all, run)
 	if err != nil || j.Notify == "" {
 		return err
 	}
-	state, last := stateOf(w.State, run), w.State.Runs[run].Last()
-	e := Entry{Number: run + 1, Name: w.State.Runs[run].Name, State: state, Exit: &last.Exit, Signal: last.Signal, Starts: w.State.Runs[run].Starts}
+	state, last := stateOf(all, run), all.Runs[run].Last()
+	e := Entry{Number: run + 1, Name: all.Runs[run].Name, State: state, Exit: &last.Exit, Signal: last.Signal, Starts: all.Runs[run].Starts}
 	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), e.Ending())
 	env, err := environment(filepath.Join(dir, envFolder), j.Env)
 	if err != nil {
@@ -63,14 +66,16 @@ func notify(dir string, w *runs.Work, run int) error {
 	folder := filepath.Join(dir, record.JobFolder(run))
 	vars := []string{"GPUARD_JOB=" + fmt.Sprint(e.Number), "GPUARD_JOB_NAME=" + e.Name, "GPUARD_JOB_STATE=" + string(state), fmt.Sprintf("GPUARD_JOB_EXIT=%d", last.Exit),
 		"GPUARD_JOB_LOG=" + (&Queue{Dir: dir}).logPath(run, j), "GPUARD_JOB_TEXT=" + text}
-	argv := []string{"/bin/sh", "-c", j.Notify}
+	argv, input := []string{"/bin/sh", "-c", j.Notify}, ""
 	switch {
 	case isURL(j.Notify):
 		body, err := json.Marshal(map[string]any{"job": e.Number, "name": e.Name, "state": state, "exit": last.Exit, "text": text})
 		if err != nil {
 			return err
 		}
-		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "--data-raw", string(body), j.Notify}
+		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "-K", "-"} // the URL may be a secret, and all users see argv
+		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+		input = fmt.Sprintf("url = \"%s\"\ndata-raw = \"%s\"\n", quoted.Replace(j.Notify), quoted.Replace(string(body)))
 	case j.Notify == desktop:
 		argv = []string{"notify-send", "gpuard", text}
 	}
@@ -78,17 +83,30 @@ func notify(dir string, w *runs.Work, run int) error {
 	if err != nil {
 		return err
 	}
-	null, err := os.Open(os.DevNull)
+	if err := os.MkdirAll(folder, 0o700); err != nil { // a job that did not run has none
+		return err
+	}
+	read, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer null.Close() //nolint:errcheck // read only
+	defer read.Close()                //nolint:errcheck // the command has its own
+	_, err = write.WriteString(input) // shorter than a pipe has room for
+	if cerr := write.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
 	log, err := os.OpenFile(filepath.Join(folder, "notify.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the command has its own
-	_, err = batch.Start(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: log}, null)
+	if info, err := os.Stat(j.Folder); err == nil && info.IsDir() {
+		folder = j.Folder
+	}
+	_, err = batch.Start(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: log}, read)
 	return err
 }
 

@@ -5,6 +5,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type Queue struct {
 	host    *machine.Host
 	journal *journal.Journal
 	state   *record.State
+	written chan struct{}
 }
 
 // Files in the folder.
@@ -109,40 +111,32 @@ func (q *Queue) Read() (*record.State, error) {
 	return q.state, q.journal.Next(func(line []byte) error { return q.state.Read(line, q.journal.Offset()) })
 }
 
-// Changes sends a value when something was written, and is closed when the keeper has ended.
-func (q *Queue) Changes() <-chan struct{} {
-	changes, over := make(chan struct{}, 1), make(chan struct{})
-	q.journal.Await() // the first time it only begins to watch
-	go func() {
-		for {
-			q.journal.Await()
-			select {
-			case <-over:
-				return
-			case changes <- struct{}{}:
-			default:
+// Written has a value after something was written since it was read last.
+func (q *Queue) Written() <-chan struct{} {
+	if q.written == nil {
+		q.written = make(chan struct{}, 1)
+		q.journal.Await() // the first time it only begins to watch
+		go func() {
+			for {
+				q.journal.Await()
+				select {
+				case q.written <- struct{}{}:
+				default:
+				}
 			}
-		}
-	}()
+		}()
+	}
+	return q.written
+}
+
+// Ended is closed when no keeper is there any more.
+func (q *Queue) Ended() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		journal.AwaitFree(filepath.Join(q.Dir, lockFile))
-		close(over)
 		close(ended)
 	}()
-	merged := make(chan struct{})
-	go func() {
-		defer close(merged)
-		for {
-			select {
-			case <-changes:
-				merged <- struct{}{}
-			case <-ended:
-				return
-			}
-		}
-	}()
-	return merged
+	return ended
 }
 
 // Of is what a job is started with.
@@ -286,26 +280,38 @@ func (q *Queue) Pause(on bool) error {
 	return err
 }
 
+// Can is why a job cannot be asked for that; nil where it can.
+func (q *Queue) Can(kind record.Kind, number int) error {
+	state, err := q.Read()
+	if err == nil {
+		err = possible(state, kind, number)
+	}
+	return err
+}
+
 // Ask records what the owner wants of jobs. Of those that it cannot be asked of, the error names the first; nothing is
 // asked then.
 func (q *Queue) Ask(kind record.Kind, numbers ...int) error {
-	state, err := q.Read()
+	err := q.journal.Exclusive(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
+		state, err := q.Read()
+		if err != nil {
+			return nil, err
+		}
+		var lines [][]byte
+		for _, n := range numbers {
+			if err := possible(state, kind, n); err != nil {
+				return nil, err
+			}
+			line, err := json.Marshal(record.Event{Kind: kind, Run: n - 1, At: time.Now().Truncate(time.Millisecond)})
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, line)
+		}
+		return bytes.Join(lines, []byte("\n")), nil
+	})
 	if err != nil {
 		return err
-	}
-	for _, n := range numbers {
-		if err := possible(state, kind, n); err != nil {
-			return err
-		}
-	}
-	for _, n := range numbers {
-		line, err := json.Marshal(record.Event{Kind: kind, Run: n - 1, At: time.Now().Truncate(time.Millisecond)})
-		if err == nil {
-			err = q.journal.Append(line)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	return q.journal.Sync()
 }
@@ -313,7 +319,7 @@ func (q *Queue) Ask(kind record.Kind, numbers ...int) error {
 // possible is an error where a job cannot be asked for that.
 func possible(state *record.State, kind record.Kind, n int) error {
 	if n < 1 || n > len(state.Runs) {
-		return exit.Usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(state.Runs))
+		return exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
 	}
 	phase := state.Runs[n-1].Phase
 	over := phase >= record.OK

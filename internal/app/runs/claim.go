@@ -1,10 +1,13 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"gpuard/internal/app/claim"
@@ -28,7 +31,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	}
 	desk, err := what.Desk(ctx)
 	if err != nil {
-		return r.refused(run, err)
+		return r.refused(ctx, run, err)
 	}
 	command := what.Argv[0]
 	if !r.work.Each {
@@ -36,18 +39,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 		return r.meanwhile(ctx, run, what, seat, err)
 	}
 	if what.CPU {
-		select {
-		case r.cpus <- struct{}{}:
-		default:
-			return r.wait(ctx, run, what, func(ctx context.Context, _ func()) (*claim.Seat, error) {
-				select {
-				case r.cpus <- struct{}{}:
-					return desk.TryNow(ctx, command)
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			})
-		}
+		r.cpus <- struct{}{} // there is room: only this goroutine takes one
 	}
 	seat, err := desk.TryNow(ctx, command)
 	var refusal *job.Refusal
@@ -72,14 +64,10 @@ func (r *runner) meanwhile(ctx context.Context, run int, what Start, seat *claim
 	return nil
 }
 
-// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when few enough wait
-// and this one has its place in the line, so that the next one does not get in front of it.
+// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this one has its
+// place in the line, so that the next one does not get in front of it.
 func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context, queued func()) (*claim.Seat, error)) error {
-	select {
-	case r.waits <- struct{}{}:
-	case <-ctx.Done():
-		return r.seated(ctx, run, what, nil, ctx.Err())
-	}
+	r.waits <- struct{}{} // there is room: only this goroutine takes one
 	ctx, cancel := context.WithCancel(ctx)
 	r.stoppable(run, cancel)
 	placed, done := make(chan struct{}), make(chan struct{})
@@ -88,13 +76,11 @@ func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx c
 		seat, err := claim(ctx, sync.OnceFunc(func() { close(placed) }))
 		close(done)
 		<-r.waits
+		r.wake()
 		if err := r.seated(ctx, run, what, seat, err); err != nil {
 			r.fail(err)
 		}
 	})
-	if what.CPU {
-		return nil
-	}
 	select {
 	case <-placed:
 	case <-done:
@@ -113,26 +99,60 @@ func (r *runner) stoppable(run int, stop func()) {
 	}
 }
 
-// refused ends a run for which there is no lease; where all ask for the same, it ends all.
-func (r *runner) refused(run int, err error) error {
+// refused ends a run for which there is no lease. Where each asks for its own, what may be over in a while, as a driver
+// that is being exchanged, only delays the run; else it ends all.
+func (r *runner) refused(ctx context.Context, run int, err error) error {
 	var refusal *job.Refusal
 	var usage *exit.Usage
-	if r.work.Each && (errors.As(err, &refusal) || errors.As(err, &usage)) {
+	switch {
+	case !r.work.Each || errors.Is(err, syscall.ENOSPC):
+		r.unclaim(run)
+		return err
+	case errors.As(err, &refusal) || errors.As(err, &usage) || errors.Is(err, os.ErrNotExist):
 		return r.stillborn(run, err)
 	}
-	r.unclaim(run)
-	return err
+	r.delayed(err)
+	<-r.slots
+	ctx, cancel := context.WithCancel(ctx)
+	r.stoppable(run, cancel)
+	r.attended.Go(func() {
+		defer cancel()
+		select {
+		case <-time.After(cmp.Or(r.host.Times.Retry, retry)):
+		case <-ctx.Done(): // or its owner cancels it
+		}
+		r.untake(run)
+		r.wake()
+	})
+	return nil
+}
+
+// delayed says why runs are tried again later, once.
+func (r *runner) delayed(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text := why.Error(); text != r.why {
+		r.why = text
+		r.host.Say(fmt.Sprintf("jobs are tried again every %v: %s", cmp.Or(r.host.Times.Retry, retry), text))
+	}
 }
 
 // unclaim lets go of what a run had before it was started.
 func (r *runner) unclaim(run int) {
-	r.mu.Lock()
-	r.claims--
-	r.state.Untake(run)
-	r.refill()
-	r.mu.Unlock()
+	r.untake(run)
 	<-r.slots
 	r.wake()
+}
+
+// untake makes a run that was about to be started one of those that may be.
+func (r *runner) untake(run int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.stops, run)
+	delete(r.taken, run)
+	r.state.Untake(run)
+	r.state.Offer(run)
+	r.refill()
 }
 
 // wake has dispatch look again.
@@ -151,7 +171,7 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
 	if err != nil {
-		return r.refused(run, err)
+		return r.refused(ctx, run, err)
 	}
 	if batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()
@@ -160,11 +180,18 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	wanted := r.state.MayStart(run)
 	r.mu.Unlock()
 	if ctx.Err() != nil || !wanted {
+		r.leaveProcessor(what)
 		r.unclaim(run)
 		return seat.Leave()
 	}
-	if err = r.start(run, what, seat); err != nil {
+	err = r.start(run, what, seat)
+	if err != nil {
 		_ = seat.Leave()
+	}
+	if errors.Is(err, errUnwanted) {
+		r.leaveProcessor(what)
+		r.unclaim(run)
+		return nil
 	}
 	return err
 }

@@ -32,11 +32,12 @@ type Folder struct {
 	Lock    *os.File
 	Journal *journal.Journal
 	State   *core.State
-	Flag    string        // the first argument of its runner, followed by Dir
-	Mark    string        // the variable in which a run has its own folder
-	Work    string        // the folder that the runner is started in
-	Grace   time.Duration // between SIGTERM and SIGKILL
-	Queue   bool          // runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays nothing
+	Flag    string              // the first argument of its runner, followed by Dir
+	Mark    string              // the variable in which a run has its own folder
+	Work    string              // the folder that the runner is started in
+	Grace   time.Duration       // between SIGTERM and SIGKILL
+	Ended   func(run int) error // called when a run is over whose end this process has written down; nil for none
+	Queue   bool                // runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays nothing
 }
 
 // Path is the folder of a run.
@@ -50,6 +51,9 @@ func (f *Folder) Add(e core.Event) error {
 	}
 	if err == nil {
 		err = f.CatchUp()
+	}
+	if err == nil && f.Ended != nil && (e.Kind == core.End || e.Kind == core.Gone) && f.State.Over(e.Run) {
+		err = f.Ended(e.Run)
 	}
 	return err
 }

@@ -46,6 +46,7 @@ const (
 	short       = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
 	soon        = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
 	youth       = 6 * time.Hour          // between two touches of a lease
+	retry       = 30 * time.Second       // before a run is tried again whose devices could not be read
 )
 
 // Work is what a runner does.
@@ -97,11 +98,13 @@ type runner struct {
 	journal *journal.Journal
 	state   *core.State
 	due     queue.Line          // runs to be started
+	light   queue.Line          // those of a queue that need no device
 	added   int64               // how many were added to it
 	live    map[int]*claim.Seat // by PID
-	claims  int                 // runs between due and live
+	taken   map[int]bool        // runs between due and live
 	uses    map[int]*use        // what was measured of them, by PID
 	stops   map[int]func()      // how a run that waits or runs is ended, by run
+	why     string              // runs are tried again later, as said last
 	failure error               // that ends the sweep
 }
 
@@ -120,7 +123,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -162,17 +165,20 @@ func most(atOnce int) int {
 // refill adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
 // the order of core/queue, those of a sweep as they come.
 func (r *runner) refill() {
-	fresh := r.state.Fresh()
 	if r.work.Each && r.state.News() { // other runs of that command have another estimate now
-		fresh = append(fresh, r.due.All()...)
+		r.due.Reclass(0, r.state.Class)
+		r.light.Reclass(0, r.state.Class)
 	}
-	for _, run := range fresh {
+	for _, run := range r.state.Fresh() {
 		r.added++
-		arrival := r.added
+		arrival, line := r.added, &r.due
 		if r.work.Each {
 			arrival = r.state.Runs[run].Submitted.UnixNano()
 		}
-		r.due.Add(r.state.Class(run), arrival, run)
+		if r.state.Runs[run].CPU {
+			line = &r.light
+		}
+		line.Add(r.state.Class(run), arrival, run)
 	}
 }
 
@@ -298,13 +304,12 @@ func (r *runner) dispatch(ctx context.Context) {
 func (r *runner) next(ctx context.Context) (run int, more bool) {
 	for {
 		r.mu.Lock()
-		busy := len(r.live) + r.claims
-		for left := true; left && !more; {
-			run, left = r.due.Take(time.Now().UnixNano(), r.state.EstimateOf)
-			more = left && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
+		busy := len(r.live) + len(r.taken)
+		if len(r.cpus) < cap(r.cpus) { // one that needs no device does not wait for those that do
+			run, more = r.take(&r.light)
 		}
-		if more {
-			r.claims++
+		if !more && len(r.waits) < cap(r.waits) {
+			run, more = r.take(&r.due)
 		}
 		r.mu.Unlock()
 		if more || busy == 0 {
@@ -318,16 +323,56 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 	}
 }
 
+// take takes the run that is next out of a line. The lock is held.
+func (r *runner) take(line *queue.Line) (run int, found bool) {
+	for left := true; left && !found; {
+		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
+		found = left && !r.taken[run] && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
+	}
+	if found {
+		r.taken[run] = true
+	}
+	return run, found
+}
+
 // stillborn writes down that a run cannot be started.
 func (r *runner) stillborn(run int, why error) error {
 	defer r.unclaim(run)
-	if err := r.reserve(); err != nil {
+	err := r.reserve()
+	if err == nil {
+		err = r.begin(core.Event{Run: run})
+	}
+	if err == nil {
+		err = r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
+	}
+	if errors.Is(err, errUnwanted) {
+		return nil
+	}
+	return err
+}
+
+// errUnwanted: the owner of a run that was about to start has cancelled or held it.
+var errUnwanted = errors.New("the run is not to be started any more")
+
+// begin writes the Begin of a run, unless it is not to be started any more. What its owner asked for may be in the
+// journal and not yet read, so it is read while no other process can write.
+func (r *runner) begin(e core.Event) error {
+	e.Kind, e.At = core.Begin, time.Now().Truncate(time.Millisecond)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.journal.Exclusive(func(int64) ([]byte, error) {
+		if err := r.catchUp(); err != nil {
+			return nil, err
+		}
+		if !r.state.MayStart(e.Run) {
+			return nil, errUnwanted
+		}
+		return json.Marshal(e)
+	})
+	if err != nil {
 		return err
 	}
-	if err := r.add(core.Event{Kind: core.Begin, Run: run}); err != nil {
-		return err
-	}
-	return r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
+	return r.catchUp()
 }
 
 // reserve sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line names
@@ -352,11 +397,21 @@ func (r *runner) add(e core.Event) error {
 	}
 	err = r.catchUp()
 	if err == nil && e.Kind == core.End && r.work.Ended != nil && r.state.Over(e.Run) {
-		if err := r.work.Ended(e.Run); err != nil {
-			go r.host.Say(err.Error())
-		}
+		r.attended.Go(func() { r.over(e.Run) })
 	}
 	return err
+}
+
+// over has the end of a run told, while no run is being started: what that changes of this process is not for this.
+func (r *runner) over(run int) {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	r.mu.Lock()
+	err := r.work.Ended(run)
+	r.mu.Unlock()
+	if err != nil {
+		r.host.Say(err.Error())
+	}
 }
 
 // catchUp reads what was written since, also by others. The lock is held.

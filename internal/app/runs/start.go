@@ -22,6 +22,11 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	log, err := what.log()
+	if err != nil && r.work.Each && !errors.Is(err, syscall.ENOSPC) { // its owner named a file that cannot be written
+		r.leaveProcessor(what)
+		_ = seat.Leave()
+		return r.stillborn(run, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -31,7 +36,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	}
 	up, err := r.host.Proc.Uptime()
 	if err == nil {
-		err = r.add(core.Event{Kind: core.Begin, Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
+		err = r.begin(core.Event{Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
 	}
 	if err != nil {
 		return err
@@ -44,9 +49,10 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	path, argv := r.limited(what)
 	r.mu.Lock() // a child must be known before it can be reaped
 	pid, err := batch.Start(batch.Command{Path: path, Dir: what.Folder, Argv: argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
-	if r.claims--; err == nil {
+	if err == nil {
 		r.live[pid], r.uses[pid] = seat, &use{}
 	}
+	delete(r.taken, run)
 	r.state.Untake(run)
 	r.refill()
 	r.mu.Unlock()
@@ -103,9 +109,20 @@ func openLog(path string) (*os.File, error) {
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of a run: %w", err)
 	}
-	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600) // a FIFO is not waited for
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the log of a run: %w", err)
+	}
+	info, err := log.Stat()
+	if err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {
+		err = errors.New("it is no file")
+	}
+	if err == nil {
+		err = syscall.SetNonblock(int(log.Fd()), false)
+	}
+	if err != nil {
+		_ = log.Close()
+		return nil, fmt.Errorf("cannot make the log of a run: %s: %w", path, err)
 	}
 	return log, nil
 }
@@ -142,7 +159,7 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	e := core.Event{Kind: core.End, Run: run, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(began).Seconds(),
 		Stopped: r.stopping.Load(), Lease: seat.Lease, Devices: devices(seat.Plan)}
 	if late() {
-		e.Problem = fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
+		e.Late, e.Problem = true, fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
 	}
 	if err != nil {
 		e.Exit, e.Problem = -1, err.Error()
@@ -170,10 +187,16 @@ func (r *runner) leave(pid int, what Start) {
 	r.mu.Lock()
 	delete(r.live, pid)
 	r.mu.Unlock()
-	if <-r.slots; what.CPU && r.work.Each {
+	<-r.slots
+	r.leaveProcessor(what)
+	r.wake()
+}
+
+// leaveProcessor lets another run without a device have the processor of this one.
+func (r *runner) leaveProcessor(what Start) {
+	if what.CPU && r.work.Each {
 		<-r.cpus
 	}
-	r.wake()
 }
 
 // limit ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be

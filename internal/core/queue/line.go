@@ -49,15 +49,31 @@ func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int
 	return id, ok
 }
 
-// All takes everything out of the line, in no order.
-func (l *Line) All() (ids []int) {
-	for _, list := range l.classes {
-		for _, p := range list {
-			ids = append(ids, p.id)
+// Reclass moves the requests of that Kind whose class has become another one.
+func (l *Line) Reclass(kind uint64, of func(id int) Class) {
+	type moved struct {
+		to Class
+		place
+	}
+	var list []moved
+	for c, places := range l.classes {
+		if c.Kind != kind {
+			continue
+		}
+		places = slices.DeleteFunc(places, func(p place) bool {
+			to := of(p.id)
+			if to != c {
+				list = append(list, moved{to, p})
+			}
+			return to != c
+		})
+		if l.classes[c] = places; len(places) == 0 {
+			delete(l.classes, c)
 		}
 	}
-	l.classes = nil
-	return ids
+	for _, m := range list {
+		l.Add(m.to, m.arrival, m.id)
+	}
 }
 
 // Forecast is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as there

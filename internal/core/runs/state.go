@@ -52,6 +52,7 @@ type Event struct {
 	Seconds float64   `json:"seconds,omitempty"` // from its start to its end
 	Peak    gpu.Bytes `json:"peak,omitempty"`    // most memory of one device that was measured; 0 nothing was measured
 	Load    *float64  `json:"load,omitempty"`    // mean of the measured utilisation, 0..1; nil: nothing was measured
+	Late    bool      `json:"late,omitempty"`    // it was ended because its time was over
 	Stopped bool      `json:"stopped,omitempty"` // it was ended because the sweep was stopped: the run is not done
 	Fault   string    `json:"fault,omitempty"`   // of the machine while it ran
 	Problem string    `json:"problem,omitempty"` // why it could not be started
@@ -63,6 +64,7 @@ type Job struct {
 	Name  string          `json:"name"`
 	Nice  int             `json:"nice,omitempty"` // runs with a lower one start first
 	Held  bool            `json:"held,omitempty"`
+	CPU   bool            `json:"cpu,omitempty"`     // it needs no device
 	Time  time.Duration   `json:"time_ns,omitempty"` // how long it takes by its owner's guess; 0 none
 	Kind  uint32          `json:"kind,omitempty"`    // the same for the same command
 	After []After         `json:"after,omitempty"`
@@ -105,6 +107,7 @@ type Run struct {
 	Name      string
 	Nice      int
 	Held      bool
+	CPU       bool
 	Offset    int64 // of its Submit in the journal
 	Time      time.Duration
 	Kind      uint32
@@ -122,8 +125,8 @@ type Run struct {
 // Spent is how long a run had devices, in seconds of one device.
 type Spent struct {
 	Granted float64
-	Used    float64 // of Measured, by the measured load
-	Idle    float64 // likewise
+	Used    float64 // of Granted, by the measured load
+	Idle    float64 // likewise; what is neither was not measured
 	Peak    gpu.Bytes
 }
 
@@ -172,6 +175,7 @@ type State struct {
 	Count Count
 
 	Paused bool // nothing is to be started for now
+	Odd    int  // lines of a queue that are impossible, and were left out
 
 	array map[int]*group // those whose number at the same time is limited, by their first run
 	past  past
@@ -273,8 +277,12 @@ func (s *State) Read(line []byte, offset int64) error {
 		return fmt.Errorf("it is no event: %w", err)
 	}
 	err := s.Add(e)
-	if err == nil && e.Kind == Submit {
+	switch {
+	case err == nil && e.Kind == Submit:
 		s.Runs[e.Run].Offset = offset
+	case err != nil && s.queue: // one line must not make the others unreadable
+		s.Odd++
+		return nil
 	}
 	return err
 }
@@ -332,11 +340,11 @@ func (s *State) submit(e Event) error {
 		}
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
-	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
+	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
 	s.Count.Waiting++
 	s.join(e.Run, e.Job.Array)
-	s.offer(e.Run)
+	s.Offer(e.Run)
 	return nil
 }
 
@@ -345,7 +353,7 @@ func (s *State) pause(on bool) {
 	was := s.Paused
 	if s.Paused = on; was && !on {
 		for run := range s.Runs {
-			s.offer(run)
+			s.Offer(run)
 		}
 	}
 }
@@ -360,15 +368,15 @@ func (s *State) ask(run int, kind Kind) bool {
 		}
 	case Hold, Unhold:
 		r.Held = kind == Hold && r.Phase == Waiting
-		s.offer(run)
+		s.Offer(run)
 	default:
 		return false
 	}
 	return true
 }
 
-// offer adds a run to those that may be started, if it may.
-func (s *State) offer(run int) {
+// Offer adds a run to those that may be started, if it may.
+func (s *State) Offer(run int) {
 	if s.MayStart(run) {
 		s.fresh = append(s.fresh, run)
 	}
@@ -423,11 +431,11 @@ func (s *State) move(run int, to Phase) {
 	s.regroup(r, before)
 	*s.Count.of(to)++
 	if to == Waiting {
-		s.offer(run)
+		s.Offer(run)
 	}
 	if s.Over(run) {
 		for _, heir := range s.heirs[run] {
-			s.offer(heir)
+			s.Offer(heir)
 		}
 	}
 }

@@ -18,12 +18,27 @@ func resources() map[string]int {
 		"Max msgqueue size": unix.RLIMIT_MSGQUEUE, "Max nice priority": unix.RLIMIT_NICE, "Max realtime priority": unix.RLIMIT_RTPRIO, "Max realtime timeout": unix.RLIMIT_RTTIME}
 }
 
-// OfProcess are the limits of a process as one word for Set, "" if they cannot be read: setrlimit(2). Those of this
-// process are not what its children get, because Go raises its own number of open files.
-func OfProcess(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	return word(string(text))
+// OfCaller are the limits that this process was started with as one word for Set, "" if they cannot be read:
+// setrlimit(2). Go raises the number of open files at its start, so the soft limit of that is the parent's, where the
+// hard one is too.
+func OfCaller() string {
+	own, err := os.ReadFile("/proc/self/limits")
+	if err != nil {
+		return ""
+	}
+	parent, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
+	words, files := strings.Split(word(string(own)), ","), fmt.Sprintf("%d:", unix.RLIMIT_NOFILE)
+	for _, theirs := range strings.Split(word(string(parent)), ",") {
+		for i, mine := range words {
+			if strings.HasPrefix(theirs, files) && strings.HasPrefix(mine, files) && hard(theirs) == hard(mine) {
+				words[i] = theirs
+			}
+		}
+	}
+	return strings.Join(words, ",")
 }
+
+func hard(one string) string { return one[strings.LastIndexByte(one, ':')+1:] }
 
 // OfChildren are the limits that the children of this process get.
 func OfChildren() string {
@@ -83,7 +98,7 @@ func value(text string) uint64 {
 // Exec becomes the program args[1] with the words args[2:] and the limits args[0].
 func Exec(args []string) error {
 	if len(args) < 3 {
-		return fmt.Errorf("cannot start nothing")
+		return fmt.Errorf("cannot start a program: none is named")
 	}
 	if err := Set(args[0]); err != nil {
 		return err

@@ -33,7 +33,7 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if err := p.revive(q); err != nil {
 		return err
 	}
-	list, err := q.List(func(queue.State) bool { return true })
+	list, err := q.Jobs(numbers)
 	if err != nil {
 		return err
 	}
@@ -41,38 +41,38 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	out.json, out.alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
 	defer logs.Close()
-	for _, n := range numbers {
-		if n > len(list) {
-			return usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
-		}
-		row := services.Row{Log: list[n-1].Log}
-		row.Name = fmt.Sprint("job-", n)
+	for _, e := range list {
+		row := services.Row{Log: e.Log}
+		row.Name = fmt.Sprint("job-", e.Number)
 		out.name(row.Name)
 		logs.Add(row, last)
 	}
 	if !follow {
-		return out.rest(logs, true)
+		err := out.rest(logs, true)
+		for i := range list { // an empty log needs a reason
+			switch e := &list[i]; {
+			case e.Starts == 0 && e.State.Over():
+				_ = p.tell(endText(e))
+			case e.Starts == 0:
+				_ = p.tell(fmt.Sprintf("job %d has not started; why: gpuard queue", e.Number))
+			}
+		}
+		return err
 	}
 	return p.followJobs(ctx, q, numbers, &out, logs)
 }
 
 func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs) error {
-	changes, alive := p.follow(q), true
+	f := following{p: p, q: q}
 	for {
-		list, err := q.List(func(queue.State) bool { return true })
+		list, err := q.Jobs(numbers)
 		if err != nil {
 			return err
 		}
-		over := true
-		for _, n := range numbers {
-			over = over && list[n-1].State.Over()
-		}
+		_, open := parted(list)
 		logs.Look()
-		if err := out.rest(logs, over || !alive); err != nil || over {
+		if err := out.rest(logs, len(open) == 0); err != nil || len(open) == 0 {
 			return err
-		}
-		if !alive {
-			return fmt.Errorf("cannot follow any longer: nothing runs the queue; see: gpuard queue")
 		}
 		wait, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
@@ -80,14 +80,11 @@ func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int,
 			_ = logs.Wait(wait)
 			close(ended)
 		}()
-		select {
-		case _, alive = <-changes:
-		case <-ended:
-		}
+		err = f.next(ctx, open, ended)
 		stop()
 		<-ended
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // Ctrl-C just ends it
+		if err != nil || ctx.Err() != nil { // Ctrl-C just ends it
+			return err
 		}
 	}
 }

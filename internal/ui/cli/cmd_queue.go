@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
@@ -118,30 +116,64 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 		path = "queue " + name
 	}
 	return &cobra.Command{
-		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none.",
-		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19",
+		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
+		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19\n  gpuard " + path + " 20-39",
 		ValidArgsFunction: p.completeJobs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report(func() error {
-				numbers, err := jobNumbers(args)
-				if err != nil {
-					return err
-				}
 				q, err := p.openQueue()
 				if err != nil {
 					return err
 				}
 				defer q.Close()
+				numbers, err := possible(q, kind, args)
+				if err != nil {
+					return err
+				}
+				state, err := q.Read()
+				if err != nil {
+					return err
+				}
+				runs := state.In(record.Begun, record.Running)
 				if err := q.Ask(kind, numbers...); err != nil {
 					return err
 				}
 				for _, n := range numbers {
-					fmt.Fprintf(p.Out, "job %d is %s\n", n, done)
+					text := done
+					if kind == record.Cancel && slices.Contains(runs, n-1) {
+						text = "being ended"
+					}
+					fmt.Fprintf(p.Out, "job %d is %s\n", n, text)
 				}
 				return p.revive(q)
 			})
 		},
 	}
+}
+
+// possible are the jobs of these words; of a range, those that this can be asked of.
+func possible(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
+	if len(args) == 0 {
+		_, err = jobNumbers(args)
+		return nil, err
+	}
+	for _, word := range args {
+		list, err := jobNumbers([]string{word})
+		if err != nil {
+			return nil, err
+		}
+		var can []int
+		for _, n := range list {
+			if q.Can(kind, n) == nil {
+				can = append(can, n)
+			}
+		}
+		if len(list) > 1 && len(can) > 0 {
+			list = can
+		}
+		all = append(all, list...)
+	}
+	return all, nil
 }
 
 // openQueue opens the queue of this user, which has to be there.
@@ -268,7 +300,9 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 				a.Others = append(a.Others, w)
 			}
 		}
-		queue.Forecast(a.Jobs, a.Others, &s)
+		if name, err := p.machineOf(); err == nil {
+			queue.Forecast(a.Jobs, a.Others, &s, name)
+		}
 	}
 	return a, more, nil
 }
@@ -292,91 +326,5 @@ func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
 		e.Why, a.Reasons = refusal.Summary, append(a.Reasons, relevant(refusal.Reasons)...)
 	case err != nil:
 		e.Why = err.Error()
-	}
-}
-
-func (p *Program) wait() *cobra.Command {
-	var first bool
-	cmd := &cobra.Command{
-		Use:   "wait [flags] JOB...",
-		Short: "Wait for the end of jobs, and end with their exit code",
-		Long: `Waits until these jobs have ended. The exit code is that of the first of them
-that did not end with 0, as a shell counts it (128 and the number of a signal),
-and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.`,
-		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
-		ValidArgsFunction: p.completeJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			code, err := p.waitFor(cmd.Context(), args, first)
-			if err == nil && code != 0 {
-				err = &silent{fmt.Errorf("a job ended with %d", code)}
-			}
-			if err != nil {
-				if code == 0 {
-					code = exit.Run(err)
-				}
-				return &failure{err, code}
-			}
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&first, "any", false, "until one of them has ended")
-	return cmd
-}
-
-// follow is q.Changes, when the keeper that was just started has the lock.
-func (p *Program) follow(q *queue.Queue) <-chan struct{} {
-	for begun := time.Now(); !q.Kept() && time.Since(begun) < time.Second; time.Sleep(5 * time.Millisecond) {
-		if state, err := q.Read(); err != nil || !state.Startable() && state.Count.Running == 0 {
-			break
-		}
-	}
-	return q.Changes()
-}
-
-func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code int, err error) {
-	numbers, err := jobNumbers(args)
-	if err != nil {
-		return 0, err
-	}
-	q, err := p.openQueue()
-	if err != nil {
-		return 0, err
-	}
-	defer q.Close()
-	if err := p.revive(q); err != nil {
-		return 0, err
-	}
-	changes, alive := p.follow(q), true
-	for {
-		list, err := q.List(func(queue.State) bool { return true })
-		if err != nil {
-			return 0, err
-		}
-		var over []*queue.Entry
-		for _, n := range numbers {
-			if n > len(list) {
-				return 0, exit.Usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
-			}
-			if e := &list[n-1]; e.State.Over() {
-				over = append(over, e)
-			}
-		}
-		if len(over) == len(numbers) || first && len(over) > 0 {
-			for _, e := range over {
-				fmt.Fprintln(p.Err, "gpuard: "+endText(e))
-				if code == 0 {
-					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
-				}
-			}
-			return code, nil
-		}
-		if !alive {
-			return 0, fmt.Errorf("cannot wait any longer: nothing runs the queue; %s", cmp.Or(q.Problem(), "see: gpuard queue"))
-		}
-		select {
-		case _, alive = <-changes:
-		case <-ctx.Done():
-			return 0, errors.New("cannot wait any longer: it was ended")
-		}
 	}
 }

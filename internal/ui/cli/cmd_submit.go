@@ -177,8 +177,8 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		if j.Log, err = filepath.Abs(o.log); err != nil {
 			return what, j, err
 		}
-		if info, serr := os.Stat(filepath.Dir(j.Log)); serr != nil || !info.IsDir() {
-			return what, j, fmt.Errorf("cannot write --log %s: there is no folder %s", o.log, filepath.Dir(j.Log))
+		if err := writable(j.Log); err != nil {
+			return what, j, err
 		}
 	}
 	if what.After, err = afters(o.after); err != nil {
@@ -189,12 +189,10 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	j.Limits = queue.Limits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
-	if j.Machine = p.Host.Machine; j.Machine != "" && j.Machine != "demo" && !strings.HasPrefix(j.Machine, "demo:") {
-		if j.Machine, err = filepath.Abs(j.Machine); err != nil {
-			return what, j, err
-		}
+	if j.Machine, err = p.machineOf(); err != nil {
+		return what, j, err
 	}
-	what.Name, what.Nice, what.Held, what.Kind = machine.JobName(spec), o.nice, o.hold, queue.Kind(args)
+	what.Name, what.Nice, what.Held, what.CPU, what.Kind = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.Kind(args)
 	return what, j, nil
 }
 

@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
 
@@ -58,16 +64,47 @@ func numbers(text string, most int) (list []int, err error) {
 	return list, nil
 }
 
-// mayQueue refuses what the rules of this machine never allow, at once and not when its turn has come.
+// mayQueue refuses at once, and not when its turn has come, what this machine or its rules can never give.
 func (p *Program) mayQueue(ctx context.Context, spec job.Spec) error {
-	limits, err := p.Host.Limits()
-	if err != nil || len(limits) == 0 || spec.CPU {
+	if _, err := p.Host.Limits(); err != nil || spec.CPU {
 		return err
 	}
-	_, err = claim.Decide(ctx, p.Host, spec)
+	_, err := claim.Decide(ctx, p.Host, spec)
 	var refusal *job.Refusal
-	if errors.As(err, &refusal) && refusal.Never {
+	var usage *exit.Usage
+	var unavailable *gpu.Unavailable
+	if errors.As(err, &refusal) && refusal.Never || errors.As(err, &usage) || errors.As(err, &unavailable) {
 		return err
+	}
+	return nil
+}
+
+// machineOf is --machine in a form that means the same in every folder.
+func (p *Program) machineOf() (string, error) {
+	name := p.Host.Machine
+	if name == "" || name == "demo" || strings.HasPrefix(name, "demo:") {
+		return name, nil
+	}
+	return filepath.Abs(name)
+}
+
+// writable is an error where a job could not write its output to this file.
+func writable(path string) error {
+	folder := filepath.Dir(path)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0:
+		return fmt.Errorf("cannot write --log %s: it is no file; name one, such as --log out.log", path)
+	case err == nil:
+		err = unix.Access(path, unix.W_OK)
+	case errors.Is(err, os.ErrNotExist):
+		if info, serr := os.Stat(folder); serr != nil || !info.IsDir() {
+			return fmt.Errorf("cannot write --log %s: there is no folder %s", path, folder)
+		}
+		err = unix.Access(folder, unix.W_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write --log %s: %w; name a file in a folder of yours", path, err)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 
 // job is one line of a job.
 func (p *page) job(e *queue.Entry, state span, where, when, more string) {
-	p.line(span{normal, pad(strconv.Itoa(e.Number), 4, true, "")}, span{normal, "  "}, span{state.style, pad(state.text, 10, false, "")}, span{normal, " " + pad(where, 16, false, "…") + " " + pad(when, 8, true, "") + "  "},
+	p.line(span{normal, fmt.Sprintf("%4d", e.Number)}, span{normal, "  "}, span{state.style, pad(state.text, 10, false, "")}, span{normal, " " + pad(where, 16, false, "…") + " " + pad(when, 8, true, "") + "  "},
 		span{normal, p.text(e.Name)}, span{normal, more}, span{dim, noteOf(p, e)})
 }
 

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/queue"
+)
+
+func (p *Program) wait() *cobra.Command {
+	var first bool
+	cmd := &cobra.Command{
+		Use:   "wait [flags] JOB...",
+		Short: "Wait for the end of jobs, and end with their exit code",
+		Long: `Waits until these jobs have ended. The exit code is that of the first of them
+that did not end with 0, as a shell counts it (128 and the number of a signal),
+and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.`,
+		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
+		ValidArgsFunction: p.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := p.waitFor(cmd.Context(), args, first)
+			if err == nil && code != 0 {
+				err = &silent{fmt.Errorf("a job ended with %d", code)}
+			}
+			if err != nil {
+				if code == 0 {
+					code = exit.Run(err)
+				}
+				return &failure{err, code}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&first, "any", false, "until one of them has ended")
+	return cmd
+}
+
+func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code int, err error) {
+	numbers, err := jobNumbers(args)
+	if err != nil {
+		return 0, err
+	}
+	q, err := p.openQueue()
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close()
+	f := following{p: p, q: q}
+	for {
+		list, err := q.Jobs(numbers)
+		if err != nil {
+			return 0, err
+		}
+		over, open := parted(list)
+		if len(open) == 0 || first && len(over) > 0 {
+			for _, e := range over {
+				fmt.Fprintln(p.Err, "gpuard: "+endText(e))
+				if code == 0 {
+					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
+				}
+			}
+			return code, nil
+		}
+		if err := f.next(ctx, open, nil); err != nil {
+			return 0, err
+		}
+		if ctx.Err() != nil {
+			return 0, errors.New("cannot wait any longer: it was ended")
+		}
+	}
+}
+
+// parted are the jobs that have ended, and the others.
+func parted(list []queue.Entry) (over, open []*queue.Entry) {
+	for i := range list {
+		if e := &list[i]; e.State.Over() {
+			over = append(over, e)
+		} else {
+			open = append(open, e)
+		}
+	}
+	return over, open
+}
+
+// following waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
+// is needed because nothing may start.
+type following struct {
+	p       *Program
+	q       *queue.Queue
+	ended   <-chan struct{} // of the keeper; nil: there is none
+	started time.Time       // when the keeper was started last
+	starts  int             // in short succession
+	said    string
+}
+
+// next returns when something has happened, or other is closed. open are the jobs that are waited for.
+func (f *following) next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
+	written := f.q.Written()
+	if f.ended == nil {
+		if err := f.revive(open); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-written:
+	case <-other:
+	case <-f.ended:
+		f.ended = nil
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// revive starts the keeper where there is something to do, else it says why there is not.
+func (f *following) revive(open []*queue.Entry) error {
+	state, err := f.q.Read()
+	if err != nil {
+		return err
+	}
+	if !state.Startable() && state.Count.Running == 0 {
+		f.idle(open, state.Paused)
+		return nil
+	}
+	if !f.q.Kept() {
+		if time.Since(f.started) > 2*time.Second {
+			f.starts = 0
+		}
+		if f.starts++; f.starts > 3 {
+			return fmt.Errorf("cannot wait any longer: what runs the queue ends again and again; %s", cmp.Or(f.q.Problem(), "see: gpuard queue"))
+		}
+		if err := f.q.Serve(); err != nil {
+			return err
+		}
+		f.started = time.Now()
+		for !f.q.Kept() && time.Since(f.started) < time.Second { // it has no lock yet
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	f.ended = f.q.Ended()
+	return nil
+}
+
+// idle says once why the queue stands still.
+func (f *following) idle(open []*queue.Entry, paused bool) {
+	text := "the queue is paused; go on with: gpuard queue resume"
+	if !paused {
+		text = ""
+		for _, e := range open {
+			if e.State == queue.Held {
+				text = fmt.Sprintf("job %d is held; let it start with: gpuard queue unhold %[1]d", e.Number)
+				break
+			}
+			if e.State == queue.After {
+				text = fmt.Sprintf("job %d waits for job %s, which does not run; see: gpuard queue", e.Number, joinNumbers(e.Awaits))
+			}
+		}
+	}
+	if text != "" && text != f.said {
+		f.said = text
+		_ = f.p.tell(text)
+	}
+}
