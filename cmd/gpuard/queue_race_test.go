@@ -159,6 +159,7 @@ func TestQueueShortOnes(t *testing.T) {
 	}
 	stop := filepath.Join(l.marks, "stop")
 	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	eventually(t, "it runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	same(t, "submit", run(t, l.submitting(append([]string{"--time", "10h", "--array", "1-12"}, note("long")...)...)).code, 0)
 	eventually(t, "they wait in the line", func() bool { s, _ := l.status(); return len(s.Waiting) == 12 })
 	same(t, "submit", run(t, l.submitting(append([]string{"--time", "1s"}, note("short")...)...)).code, 0)

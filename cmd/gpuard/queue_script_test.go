@@ -36,8 +36,8 @@ func TestQueueScript(t *testing.T) {
 	for i, want := range []struct {
 		name string
 		gpus int
-	}{{"my job", 2}, {"narrow", 1}, {"plain", 1}} {
-		if e := a.Jobs[i]; e.Name != want.name || len(e.Devices) != want.gpus || want.gpus == 2 && e.Devices[0].Index != 2 {
+	}{{"my job", 2}, {"narrow", 1}, {"plain", 2}} {
+		if e := a.Jobs[i]; e.Name != want.name || len(e.Devices) != want.gpus || want.gpus == 2 && e.Name == "my job" && e.Devices[0].Index != 2 {
 			t.Errorf("%+v, want %+v", e, want)
 		}
 	}
@@ -65,4 +65,24 @@ func TestQueueInvented(t *testing.T) {
 	if got := run(t, program(t, state, nil, "wait", "1-150")); got.code != 0 {
 		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
+}
+
+// TestQueueScriptHints: a line that was meant as flags and is none is named; a script needs no first line for its flags.
+func TestQueueScriptHints(t *testing.T) {
+	t.Parallel()
+	state, dir := t.TempDir(), t.TempDir()
+	for text, hint := range map[string]string{
+		"#!/bin/sh\n# GPUARD --gpus 2\n":        "line 2 is not read",
+		"#!/bin/sh\n#SBATCH --gres=gpu:2\n":     "line 2 is not read",
+		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n": "",
+		"#GPUARD --cpu\ntrue\n":                 "",
+	} {
+		path := filepath.Join(dir, "job.sh")
+		writeFile(t, path, text, 0o755)
+		got := run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", path))
+		if got.code != 0 || hint == "" && got.err != "" || !strings.Contains(got.err, hint) {
+			t.Errorf("%q: exit %d, %q, want %q", text, got.code, got.err, hint)
+		}
+	}
+	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1-4")).code, 0)
 }

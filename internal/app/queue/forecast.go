@@ -48,10 +48,14 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	for _, e := range own {
 		asked = append(asked, queue.Asked{Count: max(1, e.Spec.GPUs, len(e.Spec.Devices)), Estimate: of(e).Estimate})
 	}
-	for i, start := range queue.Forecast(free, asked)[len(others):] {
-		if start < queue.Unknown {
-			at := time.Unix(0, start)
-			own[i].Expected = &at
+	for i, start := range queue.Forecast(free, asked) {
+		at := time.Unix(0, start)
+		switch {
+		case start == queue.Unknown:
+		case i < len(others):
+			others[i].Expected = &at
+		default:
+			own[i-len(others)].Expected = &at
 		}
 	}
 }

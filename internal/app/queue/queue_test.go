@@ -165,7 +165,7 @@ func TestList(t *testing.T) {
 	for name, err := range map[string]error{
 		"cannot cancel job 1: it has ended":          q.Ask(record.Cancel, 1),
 		"cannot hold job 7: it runs already":         q.Ask(record.Hold, 7),
-		"cannot find job 99: the last one is job 8":            q.Ask(record.Cancel, 8, 99),
+		"cannot find job 99: the last one is job 8":  q.Ask(record.Cancel, 8, 99),
 		"cannot queue job 1 again: it ended well":    q.Ask(record.Again, 1),
 		"cannot queue job 8 again: it has not ended": q.Ask(record.Again, 8),
 	} {

@@ -31,12 +31,20 @@ func (l *Line) Add(c Class, arrival int64, id int) {
 	l.classes[c] = slices.Insert(l.classes[c], at, p)
 }
 
-// Take takes the request that is next out of the line; false where there is none.
+// Take takes the request that is next out of the line; false where there is none. One without an estimate counts as
+// usual, like the others of the line.
 func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
+	var known []time.Duration
+	for c := range l.classes {
+		if e := estimate(c.Kind); e > 0 {
+			known = append(known, e)
+		}
+	}
+	usual := Median(known)
 	var best Class
 	var first Own
 	for c, list := range l.classes {
-		o := Own{c.Nice, list[0].arrival, estimate(c.Kind)}
+		o := Own{c.Nice, list[0].arrival, cmp.Or(estimate(c.Kind), usual)}
 		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
 			best, first, id, ok = c, o, list[0].id, true
 		}

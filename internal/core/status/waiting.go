@@ -1,6 +1,9 @@
 package status
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -9,22 +12,24 @@ import (
 
 // Waiting is one request in the queue.
 type Waiting struct {
-	Place   int           `json:"place"` // from 1, among those inside the same lease or allocation
-	ID      string        `json:"id"`    // of its ticket
-	User    string        `json:"user"`
-	Command string        `json:"command"`                       // base name
-	PID     int           `json:"pid"`                           // of the gpuard that waits
-	Apart   bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Count   int           `json:"count"`                         // how many devices it needs
-	Devices []gpu.UUID    `json:"devices"`                       // that could serve it
-	Memory  gpu.Bytes     `json:"memory,omitempty"`
-	Share   gpu.Bytes     `json:"share,omitempty"`
-	Parent  string        `json:"parent,omitempty"` // lease inside which it waits
-	Since   *time.Time    `json:"since"`
-	Stopped bool          `json:"stopped"`        // the waiting process is stopped
-	Passed  bool          `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
-	Time    time.Duration `json:"-"`              // estimate of its owner; 0 none
-	Most    int           `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
+	Place    int           `json:"place"` // from 1, among those inside the same lease or allocation
+	ID       string        `json:"id"`    // of its ticket
+	User     string        `json:"user"`
+	Command  string        `json:"command"`                       // base name
+	PID      int           `json:"pid"`                           // of the gpuard that waits
+	Apart    bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
+	Count    int           `json:"count"`                         // how many devices it needs
+	Devices  []gpu.UUID    `json:"devices"`                       // that could serve it
+	Memory   gpu.Bytes     `json:"memory,omitempty"`
+	Share    gpu.Bytes     `json:"share,omitempty"`
+	Parent   string        `json:"parent,omitempty"` // lease inside which it waits
+	Since    *time.Time    `json:"since"`
+	Stopped  bool          `json:"stopped"`        // the waiting process is stopped
+	Passed   bool          `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
+	Time     time.Duration `json:"-"`              // estimate of its owner; 0 none
+	Why      string        `json:"why"`            // what it waits for
+	Expected *time.Time    `json:"expected"`       // when it may start, by estimates; null unknown, and everywhere but in gpuard queue
+	Most     int           `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
 }
 
 // Queue adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
@@ -35,10 +40,51 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 		if full(t) {
 			most = t.Max
 		}
-		s.Waiting = append(s.Waiting, Waiting{
+		w := Waiting{
 			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
 			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
-		})
+		}
+		w.Why = s.why(&w)
+		s.Waiting = append(s.Waiting, w)
+	}
+}
+
+// mostWhy is how many devices the reason of a request names.
+const mostWhy = 4
+
+// why says what keeps a request waiting: the same as a refusal says of each device.
+func (s *Report) why(w *Waiting) string {
+	if w.Most > 0 {
+		return fmt.Sprintf("a rule allows its user %d at the same time", w.Most)
+	}
+	free, all := 0, 0
+	var busy []string
+	s.Each(func(d *Device) {
+		if !slices.Contains(w.Devices, d.UUID) {
+			return
+		}
+		if all++; d.Reason == "" {
+			free++
+			return
+		}
+		busy = append(busy, fmt.Sprintf("GPU %d: %s", d.Index, d.Reason))
+	})
+	switch {
+	case free >= w.Count:
+		return "enough is free, and others are ahead of it"
+	case len(busy) > mostWhy:
+		busy = append(busy[:mostWhy], fmt.Sprintf("and %d more", len(busy)-mostWhy))
+	}
+	return fmt.Sprintf("%d of %d that it can use %s free; %s", free, all, map[bool]string{true: "is", false: "are"}[free == 1], strings.Join(busy, "; "))
+}
+
+// Each calls f for every device and every slice.
+func (s *Report) Each(f func(*Device)) {
+	for i := range s.Devices {
+		f(&s.Devices[i])
+		for j := range s.Devices[i].MIG {
+			f(&s.Devices[i].MIG[j])
+		}
 	}
 }

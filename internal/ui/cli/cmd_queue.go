@@ -37,7 +37,13 @@ killed, or the machine was started again, it starts them.`,
   gpuard queue unhold 17
   gpuard queue pause                       start nothing before queue resume
   gpuard queue requeue 12                  again, after a failure`,
-		Args: noArguments,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && o.watch == everyTwoSeconds { // --watch 1
+				o.watch = args[0]
+				return nil
+			}
+			return noArguments(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error { return p.showQueues(cmd, o) })
 		},
@@ -45,7 +51,7 @@ killed, or the machine was started again, it starts them.`,
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVar(&o.mine, "mine", false, "only your own jobs")
-	f.StringVar(&o.watch, "watch", "", "show it again every `TIME` (default 2s)")
+	f.StringVar(&o.watch, "watch", "", "show it again after each `TIME`, such as 1s, until Ctrl-C")
 	f.Lookup("watch").NoOptDefVal = everyTwoSeconds
 	cmd.AddCommand(p.pauseQueue("pause", "Start no more jobs for now; what runs goes on", "no more jobs are started; again: gpuard queue resume"),
 		p.pauseQueue("resume", "Start jobs again after queue pause", "jobs are started again"), p.askQueue("hold", "Do not start jobs for now", record.Hold, "held"), p.askQueue("unhold", "Let held jobs start again", record.Unhold, "unheld"),
@@ -121,6 +127,9 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 		ValidArgsFunction: p.completeJobs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report(func() error {
+				if _, err := jobNumbers(args); err != nil {
+					return err
+				}
 				q, err := p.openQueue()
 				if err != nil {
 					return err
@@ -153,10 +162,6 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 
 // possible are the jobs of these words; of a range, those that this can be asked of.
 func possible(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
-	if len(args) == 0 {
-		_, err = jobNumbers(args)
-		return nil, err
-	}
 	for _, word := range args {
 		list, err := jobNumbers([]string{word})
 		if err != nil {
@@ -233,6 +238,7 @@ type queueAnswer struct {
 	Schema  string           `json:"schema"`  // "gpuard.queue/1"
 	Kept    bool             `json:"kept"`    // processes that run the jobs are there
 	Paused  bool             `json:"paused"`  // nothing is started before gpuard queue resume
+	Odd     int              `json:"odd"`     // lines of its journal that are impossible, and were left out
 	Problem string           `json:"problem"` // why they ended; "" none
 	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
 	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
@@ -292,7 +298,7 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 		if err != nil {
 			return a, 0, err
 		}
-		a.Paused = state.Paused
+		a.Paused, a.Odd = state.Paused, state.Odd
 	}
 	if s, err := leases.Status(ctx, p.Host); err == nil {
 		for _, w := range s.Waiting {
@@ -307,24 +313,38 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 	return a, more, nil
 }
 
-// whyWaits says of the first job that waits what gpuard run would say of it now.
+// mostReasons is for how many different requests queue asks why they wait.
+const mostReasons = 8
+
+// whyWaits says of the jobs that wait what gpuard run would say of them now. Jobs that ask for the same share the answer.
 func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
-	i := slices.IndexFunc(a.Jobs, func(e queue.Entry) bool { return e.State == queue.Waiting })
-	if i < 0 {
-		return
-	}
-	e := &a.Jobs[i]
-	host := *p.Host
-	host.Machine = e.Machine
-	spec := e.Spec
-	spec.Any = true // its mask is that of another shell
-	_, err := claim.Decide(ctx, &host, spec)
-	var refusal *job.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		e.Remedy = refusal.Remedy
-		e.Why, a.Reasons = refusal.Summary, append(a.Reasons, relevant(refusal.Reasons)...)
-	case err != nil:
-		e.Why = err.Error()
+	type answer struct{ why, remedy string }
+	known := map[string]answer{}
+	for i := range a.Jobs {
+		e := &a.Jobs[i]
+		if e.State != queue.Waiting || e.Spec.CPU {
+			continue
+		}
+		host, spec := *p.Host, e.Spec
+		host.Machine = e.Machine
+		spec.Any = true // its mask is that of another shell
+		spec.Name, spec.Time, spec.Nice = "", 0, 0
+		key := fmt.Sprintf("%s %+v", e.Machine, spec)
+		got, asked := known[key]
+		if !asked && len(known) < mostReasons {
+			_, err := claim.Decide(ctx, &host, spec)
+			var refusal *job.Refusal
+			switch {
+			case errors.As(err, &refusal):
+				got = answer{refusal.Summary, refusal.Remedy}
+				if len(a.Reasons) == 0 {
+					a.Reasons = append(a.Reasons, relevant(refusal.Reasons)...)
+				}
+			case err != nil:
+				got.why = err.Error()
+			}
+			known[key] = got
+		}
+		e.Why, e.Remedy = got.why, got.remedy
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,8 +69,16 @@ func (p *Program) showReservation(r *leases.Reservation, asJSON bool) error {
 	for _, n := range r.Notes {
 		_ = p.tell(n)
 	}
-	_, err := fmt.Fprintf(p.Out, "%s, until %s\nuse it: GPUARD_LEASE=%[3]s gpuard run -- COMMAND; give it back: gpuard release %[3]s\n", claim.Announce(r.Plan, r.Lease), r.Until.Format("Mon 15:04"), r.Lease)
+	_, err := fmt.Fprintf(p.Out, "%s, until %s\nuse it: GPUARD_LEASE=%[3]s gpuard run -- COMMAND; give it back: gpuard release %[3]s\n", claim.Announce(r.Plan, r.Lease), until(r.Until, time.Now()), r.Lease)
 	return err
+}
+
+// until is the end of a reservation; for less than a week, a day of the week says enough.
+func until(end, now time.Time) string {
+	if end.Sub(now) < 6*24*time.Hour {
+		return end.Format("Mon 15:04")
+	}
+	return end.Format("Mon 2 Jan 2006 15:04")
 }
 
 // reserveSpec checks the flags and returns what is to be leased.

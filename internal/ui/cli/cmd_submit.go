@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -60,7 +59,7 @@ not executable, 127 not found.`,
 	o.spec.add(p, cmd)
 	f.StringVar(&o.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
 	f.StringVar(&o.note, "note", "", "`TEXT` for people")
-	f.StringVar(&o.after, "after", "", "start when these jobs have ended with 0: `N[:any],...`; any: however they end")
+	f.StringVar(&o.after, "after", "", "start when these jobs have ended with 0: `N[:any],...` or N-M; any: however they end")
 	f.StringVar(&o.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
 	f.StringVar(&o.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
 	f.StringVar(&o.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
@@ -111,9 +110,6 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if j.Path, err = queue.Program(args[0]); err != nil {
 		return err
 	}
-	if err := p.mayQueue(cmd.Context(), j.Spec); err != nil {
-		return err
-	}
 	q, err := queue.Open(p.Host, len(what.After) == 0)
 	switch {
 	case err != nil:
@@ -122,6 +118,9 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 		return exit.Usagef("cannot wait for job %d: you have handed in none", what.After[0].Run+1)
 	}
 	defer q.Close()
+	if err := p.mayQueue(cmd.Context(), j.Spec); err != nil {
+		return err
+	}
 	if err := p.queueRoom(q, max(1, len(tasks))); err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		if j.Log, err = filepath.Abs(o.log); err != nil {
 			return what, j, err
 		}
-		if err := writable(j.Log); err != nil {
+		if err := writable(j.Log, o.log); err != nil {
 			return what, j, err
 		}
 	}
@@ -202,12 +201,14 @@ func afters(text string) (list []record.After, err error) {
 		return nil, nil
 	}
 	for word := range strings.SplitSeq(text, ",") {
-		number, how, given := strings.Cut(word, ":")
-		n, nerr := strconv.Atoi(number)
-		if nerr != nil || n < 1 || given && how != "any" && how != "ok" {
-			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, or --after 17:any,18", text)
+		which, how, given := strings.Cut(word, ":")
+		some, nerr := numbers(which, mostTasks)
+		if nerr != nil || some[0] < 1 || len(some) > mostTasks || given && how != "any" && how != "ok" {
+			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, --after 17:any,18 or --after 20-39", text)
 		}
-		list = append(list, record.After{Run: n - 1, Any: how == "any"})
+		for _, n := range some {
+			list = append(list, record.After{Run: n - 1, Any: how == "any"})
+		}
 	}
 	return list, nil
 }

@@ -28,10 +28,11 @@ func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
 	}
 	text := make([]byte, scriptSize)
 	n, _ := file.Read(text)
-	if !strings.HasPrefix(string(text[:n]), "#!") {
+	if !strings.HasPrefix(string(text[:n]), "#") { // a program, or a script without any
 		return nil
 	}
 	asked, number := p.submit(), 0
+	foreign := "" // a line that was meant for gpuard or another queue, as it seems
 	for line := range strings.Lines(string(text[:n])) {
 		number++
 		line = strings.TrimSpace(line)
@@ -40,11 +41,17 @@ func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
 		}
 		rest, ours := strings.CutPrefix(line, "#GPUARD")
 		if !ours || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
+			if almost(line) && foreign == "" {
+				foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, number)
+			}
 			continue
 		}
 		if err := scriptLine(asked, rest); err != nil {
 			return fmt.Errorf("cannot read %s, line %d: %w", path, number, err)
 		}
+	}
+	if foreign != "" {
+		_ = p.tell(foreign)
 	}
 	asked.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
@@ -56,6 +63,12 @@ func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
 		}
 	})
 	return err
+}
+
+// almost reports whether a comment looks like flags, of gpuard or for Slurm.
+func almost(line string) bool {
+	text := strings.ToUpper(strings.TrimLeft(line, "# \t"))
+	return (strings.HasPrefix(text, "GPUARD -") || strings.HasPrefix(line, "#SBATCH")) && !strings.HasPrefix(line, "#GPUARD ")
 }
 
 // scriptLine reads the flags of one line.

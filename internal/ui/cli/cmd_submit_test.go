@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestScriptFlags(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text.String()), 0o700); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
-		p := &Program{Host: &machine.Host{}}
+		p := &Program{Err: io.Discard, Host: &machine.Host{}}
 		cmd := p.submit()
 		err := p.scriptFlags(cmd, path)
 		if err == nil {

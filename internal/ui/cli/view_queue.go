@@ -56,22 +56,17 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		case queue.After:
 			state = "after " + joinNumbers(e.Awaits)
 		}
-		v.job(e, span{style, state}, where, age(now.Sub(since)), startText(e, now))
+		v.job(e, span{style, state}, where, age(now.Sub(since)), startText(e.Expected, now))
 	}
 	if more > 0 {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
 	}
-	for i := range a.Jobs {
-		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
-			v.paragraph(span{dim, fmt.Sprintf("job %d waits: ", e.Number)}, normal, v.text(e.Why))
-			v.reasons(a.Reasons)
-			if e.Remedy != "" {
-				v.paragraph(span{dim, "sooner: "}, normal, v.text(e.Remedy))
-			}
-		}
-	}
+	v.whyWait(a)
 	if a.Paused {
 		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
+	}
+	if a.Odd > 0 {
+		v.sentence(fmt.Sprintf("%s of its journal made no sense and were left out", plural(a.Odd, "line")))
 	}
 	if a.Problem != "" && !a.Kept {
 		v.sentence("the processes of the queue had ended: " + a.Problem)
@@ -85,23 +80,69 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		if o.Since != nil {
 			text += ", for " + age(now.Sub(*o.Since))
 		}
-		v.sentence(text)
+		v.sentence(text + startText(o.Expected, now))
+		if o.Why != "" {
+			v.paragraph(span{dim, "     "}, dim, v.text(o.Why))
+		}
 	}
 	_, _ = io.WriteString(w, v.out.String())
 }
 
-// job is one line of a job.
-func (p *page) job(e *queue.Entry, state span, where, when, more string) {
-	p.line(span{normal, fmt.Sprintf("%4d", e.Number)}, span{normal, "  "}, span{state.style, pad(state.text, 10, false, "")}, span{normal, " " + pad(where, 16, false, "…") + " " + pad(when, 8, true, "") + "  "},
-		span{normal, p.text(e.Name)}, span{normal, more}, span{dim, noteOf(p, e)})
+// whyWait says why jobs wait, once for those that wait for the same.
+func (p *page) whyWait(a *queueAnswer) {
+	groups := map[string][]int{}
+	for i := range a.Jobs {
+		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
+			groups[e.Why] = append(groups[e.Why], e.Number)
+		}
+	}
+	first := true
+	for i := range a.Jobs {
+		e := &a.Jobs[i]
+		numbers := groups[e.Why]
+		if e.State != queue.Waiting || len(numbers) == 0 {
+			continue
+		}
+		delete(groups, e.Why)
+		lead := fmt.Sprintf("job %d waits: ", numbers[0])
+		if len(numbers) > 1 {
+			lead = fmt.Sprintf("job %d and %d more wait: ", numbers[0], len(numbers)-1)
+		}
+		p.paragraph(span{dim, lead}, normal, p.text(e.Why))
+		if first {
+			p.reasons(a.Reasons)
+			first = false
+		}
+		if e.Remedy != "" {
+			p.paragraph(span{dim, "sooner: "}, normal, p.text(e.Remedy))
+		}
+	}
 }
 
-// startText is when a job may start.
-func startText(e *queue.Entry, now time.Time) string {
-	if e.Expected == nil || e.State != queue.Waiting {
+// job is one line of a job.
+func (p *page) job(e *queue.Entry, state span, where, when, more string) {
+	wide, most := 16, 8
+	if p.term.Width > 0 && p.term.Width < 70 {
+		wide, most = 9, 6
+	}
+	p.line(span{normal, fmt.Sprintf("%4d", e.Number)}, span{normal, "  "}, span{state.style, pad(state.text, 9, false, "")}, span{normal, " " + pad(where, wide, false, "…") + " " + pad(when, most, true, "") + "  "},
+		span{normal, p.text(titleOf(e))}, span{normal, more}, span{dim, noteOf(p, e)})
+}
+
+// titleOf tells jobs of one program apart: the name that its owner gave it, else the command.
+func titleOf(e *queue.Entry) string {
+	if e.Spec.Name != "" || len(e.Command) < 2 {
+		return e.Name
+	}
+	return e.Name + " " + strings.Join(e.Command[1:], " ")
+}
+
+// startText is when a request may start.
+func startText(expected *time.Time, now time.Time) string {
+	if expected == nil {
 		return ""
 	}
-	left := e.Expected.Sub(now)
+	left := expected.Sub(now)
 	if left < time.Minute {
 		return ", may start now"
 	}
