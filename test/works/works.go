@@ -73,7 +73,7 @@ func Random(random *rand.Rand) handoff.Work {
 	maybe(func() { w.Spec.Grace = time.Duration(1+random.IntN(600)) * time.Second })
 	maybe(func() { w.Care.Stop = one(random, "SIGINT", "SIGUSR1", "SIGKILL") })
 	maybe(func() { w.Care.Retries, w.Care.Any = 1+random.IntN(9), random.IntN(2) == 0 })
-	maybe(func() { w.Care.Log = one(random, "/tmp/a.log", "/tmp/%a-50%.log", "/tmp/ü.log") })
+	maybe(func() { w.Care.Log = one(random, "/tmp/a.log", "/tmp/50%.log", "/tmp/%a.log", "/tmp/ü.log") })
 	maybe(func() { w.Spec.Nice = random.IntN(100) })
 	maybe(func() { w.Spec.Time = time.Duration(random.IntN(9999)) * time.Second })
 	maybe(func() { w.Held = true })
