@@ -55,7 +55,7 @@ not executable, 127 not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
-	o.batchFlags.add(cmd)
+	o.add(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	p.privateState(cmd)
