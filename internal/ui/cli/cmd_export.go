@@ -254,7 +254,7 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 		name, value, _ := strings.Cut(pair, "=")
 		w.Env = append(w.Env, handoff.Variable{Name: name, Value: value})
 	}
-	w.Service = handoff.Service{Each: s.Each, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
+	w.Service = handoff.Service{Each: s.Each, EnvFiles: s.EnvFiles, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
 	if s.Replicas > 1 {
 		w.Service.Replicas = s.Replicas
 	}
