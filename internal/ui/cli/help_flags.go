@@ -18,6 +18,7 @@ type flagGroup struct {
 // flagGroups are the headings for commands with many flags.
 func flagGroups() []flagGroup {
 	return []flagGroup{
+		{"For the engine", []string{"file", "env", "image", "workdir", "namespace", "queue"}},
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
 		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "array", "hold", "nice"}},
@@ -32,7 +33,7 @@ func flagGroups() []flagGroup {
 // oftenUsed are the flags of a short help.
 func oftenUsed() []string {
 	return strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun " +
-		"after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
+		"file env image after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
 }
 
 // manyFlags is the number of flags from which they are grouped.
