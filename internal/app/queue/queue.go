@@ -16,6 +16,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
@@ -60,19 +61,36 @@ const (
 	envFolder   = "env"
 )
 
-// Folder is where the queue of this user is.
+// Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
+// its jobs is inside of the allocation then, and ends with it.
 func Folder(host *machine.Host) (string, error) {
 	own, _ := host.Env.Lookup("GPUARD_STATE")
-	home := host.StateHome()
+	home, inside := host.StateHome(), allocated(host.Env)
 	switch {
 	case own != "" && !filepath.IsAbs(own):
 		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	case own != "":
-		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid())), nil
+		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid(), inside)), nil
 	case home == "":
 		return "", exit.Usagef("cannot find a folder for the queue: set HOME or GPUARD_STATE")
 	}
-	return filepath.Join(home, "queue"), nil
+	return filepath.Join(home, "queue"+inside), nil
+}
+
+// allocated is the end of the name of the queue of an allocation: "-slurm-12-node0"; "" outside.
+func allocated(env visible.Env) string {
+	allocation := visible.Allocation(env)
+	if allocation == "" {
+		return ""
+	}
+	node, _ := env.Lookup("SLURMD_NODENAME")
+	plain := func(r rune) rune {
+		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}
+	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+gpu.Brief(node))
 }
 
 // Open opens the queue of this user. Without create, nil and no error means that there is none.
