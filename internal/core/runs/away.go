@@ -10,6 +10,7 @@ import (
 type Away struct {
 	Engine string     `json:"engine,omitempty"` // "slurm", "kubernetes"
 	Mark   string     `json:"mark,omitempty"`   // by which the job is found there if its ID was not written down
+	Task   string     `json:"task,omitempty"`   // of an array
 	ID     string     `json:"id,omitempty"`     // as the engine calls it
 	Place  string     `json:"place,omitempty"`  // its cluster, or its namespace
 	State  Stand      `json:"state,omitempty"`

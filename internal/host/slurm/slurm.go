@@ -13,7 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/sys"
 )
@@ -92,13 +95,14 @@ func line(text string) string {
 
 // environment leaves out what would change the answers: formats, filters and options of single commands
 // (SQUEUE_FORMAT, SBATCH_PARTITION, SLURM_TIME_FORMAT), and the job that this process may be in. What chooses the cluster
-// stays.
+// stays, and who pays, which gpuard has no word for.
 func environment(env []string) []string {
 	kept := []string{"LC_ALL=C"}
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")
 		switch {
 		case name == "SLURM_CONF", name == "SLURM_CLUSTERS", name == "SLURM_CONF_SERVER", name == "SLURM_JWT":
+		case name == "SBATCH_ACCOUNT", name == "SBATCH_QOS", name == "SBATCH_RESERVATION", name == "SBATCH_WCKEY":
 		case strings.HasPrefix(name, "LC_"), strings.HasPrefix(name, "SLURM"):
 			continue
 		case hasAny(name, "SQUEUE_", "SBATCH_", "SINFO_", "SCONTROL_", "SACCT_", "SCANCEL_", "SALLOC_", "SRUN_"):
@@ -224,3 +228,6 @@ func (c Commands) Partitions(ctx context.Context, format string) (string, error)
 	out, _, err := c.run(ctx, "sinfo", "--noheader", "--format="+format)
 	return out, err
 }
+
+// SignalName is the name of a signal that Slurm names by its number; "" for none.
+func SignalName(number int) string { return unix.SignalName(syscall.Signal(number)) }

@@ -61,11 +61,29 @@ func Past(text string, zone *time.Location) (jobs []Job, err error) {
 	return jobs, nil
 }
 
-// Detail reads a line of scontrol -o show job.
-func Detail(line string, zone *time.Location) (j Job, err error) {
-	_, rest, _ := strings.Cut(line, " MCS_label=") // what stands before holds words of the owner
-	value := fields(rest)
+// Details reads lines of scontrol -o show job. An array has a line for each task that has started, and one for the rest.
+func Details(text string, zone *time.Location) (jobs []Job, err error) {
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		j, err := detail(line, zone)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+func detail(line string, zone *time.Location) (j Job, err error) {
+	head, rest, _ := strings.Cut(line, " JobName=")
+	_, rest, _ = strings.Cut(rest, " MCS_label=") // what stands between is the owner's
+	value, names := fields(rest), fields(head)
 	j = Job{State: value["JobState"], Reason: said(value["Reason"]), Node: said(value["NodeList"]), Began: moment(value["StartTime"], zone), Ended: moment(value["EndTime"], zone)}
+	if j.ID = names["JobId"]; names["ArrayTaskId"] != "" {
+		j.ID = names["ArrayJobId"] + "_" + names["ArrayTaskId"]
+	}
 	if j.Exit, j.Signal, err = exit(value["ExitCode"]); err != nil || j.State == "" {
 		return j, fmt.Errorf("scontrol printed %q", line)
 	}
