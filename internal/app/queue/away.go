@@ -276,4 +276,3 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 	}
 	return nil
 }
-

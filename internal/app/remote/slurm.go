@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/check"
 	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
@@ -67,6 +68,18 @@ func Slurm(ctx context.Context, h *machine.Host) cluster.Site {
 		site.Problem = err.Error()
 	}
 	return site
+}
+
+// Diagnose judges whether a scheduler can give GPUs to this user.
+func Diagnose(ctx context.Context, h *machine.Host, name string) (check.Diagnosis, error) {
+	if _, err := Open(h, name); err != nil {
+		return check.Diagnosis{}, err
+	}
+	config, err := h.Config()
+	if err != nil {
+		return check.Diagnosis{}, err
+	}
+	return cluster.Diagnose(Slurm(ctx, h), config.Slurm()), nil
 }
 
 // write writes the script with the words that the cluster knows.

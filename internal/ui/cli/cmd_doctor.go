@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/doctor"
+	"gpuard/internal/app/remote"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/shellquote"
 )
@@ -22,7 +23,7 @@ type diagnosed struct {
 }
 
 type doctorFlags struct {
-	of, code, bundle       string
+	of, code, bundle, eng  string
 	run, all, asJSON, bare bool
 }
 
@@ -41,6 +42,7 @@ when the archive was written.`,
   gpuard doctor --for .venv                only this Python environment
   gpuard doctor --for train --run          also import its libraries
   gpuard doctor --why xid-errors           what does this code mean?
+  gpuard doctor --engine slurm             can the cluster give me GPUs?
   gpuard doctor --json                     every check, for programs
   gpuard doctor --bundle                   an archive for a bug report`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -68,6 +70,8 @@ when the archive was written.`,
 	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding of doctor or lint, without checking the machine")
 	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
+	f.StringVar(&flags.eng, "engine", "", "check whether this `ENGINE` can give you GPUs, in place of this machine: slurm")
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(remote.Names(), noFiles))
 	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
 	f.Lookup("bundle").NoOptDefVal = "." // the current folder; the file gets a generated name
 	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
@@ -75,8 +79,9 @@ when the archive was written.`,
 }
 
 func (d *doctorFlags) check(cmd *cobra.Command) error {
-	const other, inside = "--why explains a code of any machine", "the archive contains every finding and the JSON answer"
+	const other, inside, far = "--why explains a code of any machine", "the archive contains every finding and the JSON answer", "--engine checks no machine"
 	if err := refuseTogether(cmd, []conflict{{"why", "json", other}, {"why", "for", other}, {"why", "run", other}, {"why", "bundle", other},
+		{"engine", "why", far}, {"engine", "for", far}, {"engine", "run", far}, {"engine", "bundle", far},
 		{"bundle", "json", inside}, {"bundle", "all", inside}}); err != nil {
 		return err
 	}
@@ -86,12 +91,18 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("for") && strings.TrimSpace(d.of) == "" {
 		return errors.New("cannot read --for: its value is empty; write for instance --for .venv, or leave it out")
 	}
-	return refuseEmpty(cmd, "why", "bundle")
+	return refuseEmpty(cmd, "why", "bundle", "engine")
 }
 
 // diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.
 func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
-	d, err := doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
+	var d check.Diagnosis
+	var err error
+	if flags.eng != "" {
+		d, err = remote.Diagnose(ctx, p.Host, flags.eng)
+	} else {
+		d, err = doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
+	}
 	switch {
 	case err != nil:
 		return err
