@@ -49,6 +49,7 @@ func layerTable() []layer {
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
 		{core + "container", []string{core + "gpu"}},
 		{core + "redact", nil},
+		{core + "kubernetes", nil},
 		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
 		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote"}},

@@ -1,0 +1,118 @@
+package kubernetes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Phase is where a job is.
+type Phase string
+
+// Phases of a job.
+const (
+	Waiting Phase = "waiting"
+	Running Phase = "running"
+	Done    Phase = "done"   // its command ended with 0
+	Failed  Phase = "failed" // it ended otherwise, or was not run
+)
+
+// Over reports whether the job has ended.
+func (p Phase) Over() bool { return p == Done || p == Failed }
+
+// Reason is why a job waits or has failed.
+type Reason struct {
+	Code string `json:"code"` // a stable word: "quota", "no-gpu", "too-many", "labels", "taint", "image", …
+	Text string `json:"text"` // in one sentence
+	Do   string `json:"do"`   // what to type next; "" nothing
+}
+
+// Progress is what a cluster says about a job now.
+type Progress struct {
+	Phase   Phase
+	Exit    *int // exit code of its command; nil while there is none
+	Why     *Reason
+	Pod     string // that runs it, or ran it last; "" none yet
+	Node    string // "" none yet
+	Started *time.Time
+	Ended   *time.Time
+}
+
+// TimedOut is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
+const TimedOut = 124
+
+// Look says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is unknown.
+func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
+	p := Progress{Phase: Waiting, Started: j.Status.Started, Ended: j.Status.Completed}
+	pod := latest(pods)
+	var ended *Ended
+	if pod != nil {
+		p.Pod, p.Node = pod.Meta.Name, pod.Spec.Node
+		ended = p.of(pod)
+	}
+	failed := holds(j.Status.Conditions, "Failed")
+	switch {
+	case holds(j.Status.Conditions, "Complete") != nil:
+		p.Phase = Done
+		p.Exit = cmp.Or(p.Exit, new(int))
+	case failed != nil && failed.Reason == "DeadlineExceeded": // its pods are deleted: nobody can ask for their exit code
+		p.Phase, p.Exit = Failed, new(TimedOut)
+		p.Why = &Reason{"time", "it was ended by its limit of time", "gpuard submit --timeout with a longer time"}
+	case failed != nil:
+		p.Phase = Failed
+		if p.Why = ending(pod, ended); p.Why == nil && ended == nil {
+			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason), ""}
+		}
+	case ended != nil: // the controller has not counted it yet
+	default:
+		p.waits(j, pod, events, nodes)
+	}
+	return p
+}
+
+// of reads what the pod says itself, and returns its end if it has one.
+func (p *Progress) of(pod *Pod) *Ended {
+	for _, c := range pod.Status.Containers {
+		switch {
+		case c.State.Ended != nil:
+			e := c.State.Ended
+			p.Phase, p.Exit = Running, new(e.Exit)
+			p.Started, p.Ended = cmp.Or(e.Started, p.Started), cmp.Or(e.Finished, p.Ended)
+			return e
+		case c.State.Running != nil:
+			p.Phase, p.Started = Running, new(c.State.Running.Started)
+		}
+	}
+	return nil
+}
+
+// latest is the pod that tells most: of several the youngest.
+func latest(pods []Pod) *Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(pods, func(a, b Pod) int {
+		return cmp.Or(a.Meta.Created.Compare(b.Meta.Created), cmp.Compare(a.Meta.Name, b.Meta.Name))
+	})
+	return &last
+}
+
+// ending says what was wrong beside an exit code; nil: nothing.
+func ending(pod *Pod, e *Ended) *Reason {
+	switch {
+	case e != nil && e.Reason == "OOMKilled":
+		return &Reason{"memory", "it used more main memory than it was given, and was killed", "give it more: resources.limits.memory"}
+	case pod == nil:
+		return nil
+	case pod.Status.Reason == "UnexpectedAdmissionError": // kubelet: a device that the scheduler gave is not there
+		return &Reason{"node", "the node " + pod.Spec.Node + " could not give it the devices: " + pod.Status.Message, "hand it in again; gpuard doctor --engine kubernetes"}
+	case pod.Status.Reason != "" && pod.Status.Reason != "Completed" && pod.Status.Reason != "Error":
+		return &Reason{"node", strings.ToLower(pod.Status.Reason) + " by the cluster: " + cmp.Or(pod.Status.Message, "it says no more"), "hand it in again"}
+	case holds(pod.Status.Conditions, "DisruptionTarget") != nil:
+		c := holds(pod.Status.Conditions, "DisruptionTarget")
+		return &Reason{"node", fmt.Sprintf("ended by the cluster (%s): %s", c.Reason, c.Message), "hand it in again"}
+	}
+	return nil
+}
