@@ -43,6 +43,9 @@ type Progress struct {
 // TimedOut is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
 const TimedOut = 124
 
+// deadline is the reason of a Job, or of a pod, that ran for longer than activeDeadlineSeconds.
+const deadline = "DeadlineExceeded"
+
 // Look says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is unknown.
 func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	p := Progress{Phase: Waiting, Started: j.Status.Started, Ended: j.Status.Completed}
@@ -57,9 +60,9 @@ func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	case holds(j.Status.Conditions, "Complete") != nil:
 		p.Phase = Done
 		p.Exit = cmp.Or(p.Exit, new(int))
-	case failed != nil && failed.Reason == "DeadlineExceeded": // its pods are deleted: nobody can ask for their exit code
-		p.Phase, p.Exit = Failed, new(TimedOut)
-		p.Why = &Reason{"time", "it was ended by its limit of time", "gpuard submit --timeout with a longer time"}
+	case failed != nil && (failed.Reason == deadline || pod != nil && pod.Status.Reason == deadline):
+		p.Phase, p.Exit = Failed, new(TimedOut) // its pods may be deleted: then nobody can ask for their exit code
+		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
 	case failed != nil:
 		p.Phase = Failed
 		if p.Why = ending(pod, ended); p.Why == nil && ended == nil {

@@ -66,6 +66,7 @@ func TestLook(t *testing.T) {
 		{"evicted", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."}`), `[]`, `null`, "failed node", "evicted by the cluster: The node was low", "hand it in again"},
 		{"device is gone", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed"}`), `[]`, `null`, "failed node", "gpu-1 could not give it the devices", ""},
 		{"time", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"DeadlineExceeded"}]}}`, `[]`, `[]`, `null`, "failed time 124", "limit of time", ""},
+		{"time of its pod", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"DeadlineExceeded","containerStatuses":[{"state":{"terminated":{"exitCode":143}}}]}`), `[]`, `null`, "failed time 124", "limit of time", ""},
 		{"failed, and its pod is gone", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded","message":"Job has reached the specified backoff limit"}]}}`, `[]`, `[]`, `null`, "failed failed", "backoff limit", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
