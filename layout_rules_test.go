@@ -52,7 +52,7 @@ func layerTable() []layer {
 		{core + "kubernetes", nil},
 		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "gpu"}},
-		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote"}},
+		{core + "check", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote", core + "kubernetes"}},
 		{core + "lint", []string{core + "gpu", core + "visible", core + "check", core + "compat", core + "source", core + "container"}},
 		{core + "service", []string{core + "gpu", core + "suggest", core + "job", core + "visible", core + "pick", core + "policy", core + "diagnostic", core + "shellquote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
@@ -65,6 +65,7 @@ func layerTable() []layer {
 		{app + "machine", slices.Concat(below, []string{app + "exit"})},
 		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "registry", slices.Concat(below, []string{app + "exit", app + "machine"})},
+		{app + "cluster", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "engine", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "engine"})},
 		{app + "claim", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},

@@ -80,13 +80,14 @@ func (c *Cluster) Choose() (dra bool, why string) {
 
 // Host is a node with GPUs.
 type Host struct {
-	Node  string
-	Model string // as the label or the driver writes it; "" unknown; several are joined by a comma
-	DRA   bool   // offered by the driver for claims, else by the device plugin
-	All   int
-	Taken *int // nil: the pods or claims of others cannot be read
-	Off   string
-	Bare  bool // the device plugin offers them and nobody wrote labels: --model and --mem find nothing there
+	Node   string
+	Model  string // as the label or the driver writes it; "" unknown; several are joined by a comma
+	DRA    bool   // offered by the driver for claims, else by the device plugin
+	All    int
+	Taken  *int   // nil: the pods or claims of others cannot be read
+	Off    string // why it takes no new jobs: "cordoned", "not ready"; "" it does
+	Bare   bool   // the device plugin offers them and nobody wrote labels: --model and --mem find nothing there
+	Shared string // how the plugin gives one GPU to several pods: "time-slicing", "mps"; "" it does not
 }
 
 // Hosts lists the nodes with GPUs, by name, the form of the driver after that of the plugin.
@@ -99,6 +100,9 @@ func (c *Cluster) Hosts() (list []Host) {
 		}
 		model := n.Meta.Labels["nvidia.com/gpu.product"]
 		host := Host{Node: n.Meta.Name, Model: model, All: all, Off: off(n), Bare: model == ""}
+		if how := n.Meta.Labels["nvidia.com/gpu.sharing-strategy"]; how != "none" {
+			host.Shared = how
+		}
 		if c.Pods.Problem == "" {
 			host.Taken = new(taken(c.Pods.Found, n.Meta.Name))
 		}
