@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"gpuard/internal/core/kubernetes"
 )
@@ -104,10 +105,15 @@ func (c *Cluster) Own(ctx context.Context, job Made, part Made) error {
 	return err
 }
 
+// ending is how long the end of a deleted object is waited for: a pod has 30 s to end by itself, if its job says nothing else.
+const ending = 60 * time.Second
+
 // Delete deletes objects, such as "job.batch/train", and waits until they and what they own are gone. What is gone
 // already is no error.
 func (c *Cluster) Delete(ctx context.Context, names ...string) error {
-	_, err := c.call(ctx, nil, append([]string{"delete", "--ignore-not-found", "--cascade=foreground", "--wait=true", "--output=name"}, names...)...)
+	patient := *c
+	patient.Patience = ending + c.patience()
+	_, err := patient.call(ctx, nil, append([]string{"delete", "--ignore-not-found", "--cascade=foreground", "--wait=true", fmt.Sprintf("--timeout=%ds", int(ending.Seconds())), "--output=name"}, names...)...)
 	return err
 }
 
