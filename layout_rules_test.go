@@ -48,6 +48,7 @@ func layerTable() []layer {
 		{core + "runs", []string{core + "gpu", core + "queue"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
 		{core + "container", []string{core + "gpu"}},
+		{core + "handoff", []string{core + "gpu", core + "job", core + "visible", core + "policy", core + "shellquote"}},
 		{core + "redact", nil},
 		{core + "kubernetes", nil},
 		{core + "hostinfo", []string{core + "gpu", core + "visible", core + "leftover"}},

@@ -45,6 +45,7 @@ func sets() []set {
 		unit        = `export SYSTEMD_UNIT_PATH="$PWD/units"; mkdir -p units; printf '[Service]\nExecStart=/bin/sleep 1\n' | tee units/ollama.service >units/tts@.service; printf '#!/bin/sh\n' >serve.sh; chmod +x serve.sh`
 		entry       = `export XDG_DATA_DIRS="$PWD/share"; mkdir -p share/applications; printf '[Desktop Entry]\nType=Application\nName=X\nExec=x %%U\n' | tee share/applications/mtools.desktop >share/applications/org.blender.Blender.desktop`
 		script      = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
+		train       = "printf 'services:\\n  train:\\n    image: train:1\\n    command: python train.py\\n' >gpuard.yaml"
 		environment = `mkdir -p envs/train/conda-meta; export CONDA_PREFIX="$PWD/envs/train"; printf 'name: train\n' >environment.yml`
 	)
 	return []set{
@@ -52,6 +53,8 @@ func sets() []set {
 		{pattern: `gpuard hold .*\b4242\b`, before: "sleep 300 & job=$!; sleeping=$job"},
 		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
 		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
+		{pattern: `gpuard export slurm`, before: `sbatch() { cat >/dev/null; }; ` + train},
+		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},
 		{pattern: `gpuard setup conda`, before: environment},

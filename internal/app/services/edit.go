@@ -85,11 +85,7 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 }
 
 func listOf(p *service.Project) string {
-	names := make([]string, len(p.Services))
-	for i, s := range p.Services {
-		names[i] = s.Name
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(names(p), ", ")
 }
 
 // needed reports whether a service is among those named, or one of them depends on it.

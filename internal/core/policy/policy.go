@@ -14,6 +14,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -95,6 +96,13 @@ type File struct {
 	Tolerate Tolerance
 	Defaults []Default
 	Login    Login // "" not set
+	Slurm    Slurm
+}
+
+// Slurm is what the names of a cluster mean.
+type Slurm struct {
+	Types    map[string]string    // the gres type of each model, or of each profile of a MIG slice
+	Features map[string]gpu.Bytes // the least memory of a GPU on the nodes that have the feature
 }
 
 // Policy is the existing files: the machine's first, then the user's, then the project's.
@@ -215,6 +223,16 @@ func (p Policy) Login() Login {
 		most = max(most, slices.Index(order, f.Login))
 	}
 	return order[most]
+}
+
+// Slurm is what all files say of the cluster; where several name the same thing, the one nearest to the user counts.
+func (p Policy) Slurm() Slurm {
+	all := Slurm{map[string]string{}, map[string]gpu.Bytes{}}
+	for _, f := range p {
+		maps.Copy(all.Types, f.Slurm.Types)
+		maps.Copy(all.Features, f.Slurm.Features)
+	}
+	return all
 }
 
 // Defaults are the values of flags that were not given, each once, from the file nearest to the user.

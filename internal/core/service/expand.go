@@ -105,6 +105,7 @@ func (s *Service) instance(p *Project, at place, count int, files map[string][]P
 	i.Flags = s.flags(at.device, &f)
 	i.Env = s.env(files, &f)
 	i.WorkDir = f.text(s.WorkDir)
+	i.Image = f.text(s.Image)
 	i.After = append([]Dependency{}, s.After...)
 	i.Limit = s.Limit
 	if s.Healthy != nil {
@@ -206,7 +207,7 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 func (i Instance) InRound(n int) Instance {
 	i.Round = n
 	of := i
-	of.Hash, of.Refused, of.Policy = "", "", nil
+	of.Hash, of.Refused, of.Policy, of.Image = "", "", nil, ""
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
 	if i.Device != "" { // the GPU is chosen already, so the flags that choose GPUs do not change the hash
 		of.Flags = slices.DeleteFunc(of.Flags, choosing)

@@ -49,6 +49,7 @@ type Service struct {
 	Env      []Pair   // values are templates
 	EnvFiles []string // absolute paths
 	WorkDir  string   // absolute path; a template
+	Image    string   // of its container in another engine; a template. Nothing here uses it
 	Restart  Restart
 	Limit    int          // restarts in a row before it counts as failed; 0: no limit
 	After    []Dependency // depends_on
@@ -116,6 +117,7 @@ type Instance struct {
 	Flags   []string     `json:"flags"` // of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device is the last
 	Env     []string     `json:"env"`   // "NAME=value", from env_file and env
 	WorkDir string       `json:"workdir"`
+	Image   string       `json:"-"` // as in Service
 	Restart Restart      `json:"restart"`
 	Limit   int          `json:"limit,omitempty"` // as in Service
 	Ready   *Ready       `json:"ready,omitempty"`

@@ -73,6 +73,8 @@ func (r *reader) top(root *yamltree.Node) {
 			r.tolerate(p.Value)
 		case "defaults":
 			r.defaults(p.Value)
+		case "slurm":
+			r.slurm(p.Value)
 		default:
 			if text, ok := r.Word(p, ""); ok {
 				r.file.Login = policy.Login(text)

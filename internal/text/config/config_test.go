@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,10 @@ func TestExample(t *testing.T) {
 	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:29 --wait 10m is the default of /etc/gpuard/config.yaml:30 --place packed is the default of /etc/gpuard/config.yaml:31]" {
 		t.Error(got)
 	}
-	for _, key := range append(AllKeys().File, append(AllKeys().Rule, AllKeys().Tolerate...)...) {
+	if f.Slurm.Types["NVIDIA H100 80GB HBM3"] != "h100" || f.Slurm.Features["gpumem80g"] != 81559*gpu.MiB || len(f.Slurm.Types)+len(f.Slurm.Features) != 4 {
+		t.Errorf("%+v", f.Slurm)
+	}
+	for _, key := range slices.Concat(AllKeys().File, AllKeys().Rule, AllKeys().Tolerate, AllKeys().Slurm) {
 		if !strings.Contains(Example(), key.Name+":") {
 			t.Errorf("%s is not in the example", key.Name)
 		}

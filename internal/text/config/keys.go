@@ -2,12 +2,12 @@ package config
 
 import "gpuard/internal/text/yamltree"
 
-// Keys are all keys: at the top of the file, of a rule, of tolerate, and of defaults.
-type Keys struct{ File, Rule, Tolerate, Defaults []yamltree.Key }
+// Keys are all keys: at the top of the file, of a rule, of tolerate, of defaults, and of slurm.
+type Keys struct{ File, Rule, Tolerate, Defaults, Slurm []yamltree.Key }
 
 // AllKeys is what the file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: defaultKeys()}
+	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: defaultKeys(), Slurm: slurmKeys()}
 }
 
 // ProjectKeys are those of the keys at the top that a project's file may have, too.
@@ -19,6 +19,14 @@ func fileKeys() []yamltree.Key {
 		{Name: "tolerate", Takes: yamltree.Keyed, Text: "use of a GPU without a lease that still counts as free"},
 		{Name: "defaults", Takes: yamltree.Keyed, Text: "values of flags that were not given, for run, hold, env, sweep and the services of up"},
 		{Name: "login", Takes: yamltree.Text, Words: []string{"all", "allowed", "none"}, Text: "which GPUs a login shell without a lease sees: all, those that the rules allow, or none; without it, all", Sample: "allowed"},
+		{Name: "slurm", Takes: yamltree.Keyed, Text: "what the types and features of your Slurm cluster mean, for gpuard export slurm"},
+	}
+}
+
+func slurmKeys() []yamltree.Key {
+	return []yamltree.Key{
+		{Name: "types", Takes: yamltree.Pairs, Text: "the gres type of each model, named as nvidia-smi does, or of each profile of a MIG slice; scontrol show node has the types", Sample: "{NVIDIA H100 80GB HBM3: h100, 1g.10gb: 1g.10gb}"},
+		{Name: "memory_features", Takes: yamltree.Pairs, Text: "features of nodes whose GPUs have at least this much memory, in MiB, as nvidia-smi shows it; sinfo -o %f has the features", Sample: "{gpumem40g: 40960, gpumem80g: 81559}"},
 	}
 }
 

@@ -106,7 +106,7 @@ func foreign(word string) string {
 		return "write failures below healthy, or restart: on-failure:5"
 	case "retry":
 		return "write restart: on-failure"
-	case "image", "build", "container_name", "ports", "volumes", "networks", "deploy", "runtime":
+	case "build", "container_name", "ports", "volumes", "networks", "deploy", "runtime":
 		return "gpuard starts programs of this machine, not containers; docker run can be such a program"
 	case "version":
 		return "leave it out"

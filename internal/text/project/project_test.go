@@ -119,7 +119,7 @@ func TestMistakes(t *testing.T) {
 		{"services:\n  a: {comand: x}\n", "2:7: unknown key \"comand\" of service a; did you mean command?"},
 		{"services:\n  node:\n    command: x\n    replcias: 2\n", "4:5: unknown key \"replcias\" of service node; did you mean replicas?"},
 		{"services:\n  a: {command: b, environment: {}}\n", "2:19: unknown key \"environment\" of service a; write env"},
-		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, restart, depends_on, ready, healthy, and flags of gpuard run with _ for -"},
+		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, image, restart, depends_on, ready, healthy, and flags of gpuard run with _ for -"},
 		{"services:\n  a: {command: b, model: *A100*}\n", "2:26: this is not YAML: there is no anchor &A100* for the alias *A100*; a value that begins with * needs quotes"},
 		{"services:\n  a:\n    command: {{.Ordinal}}\n", "3:15: this is not YAML: could not find flow map content; a value that begins with { needs quotes"},
 		{"services:\n  a:\n    <<: *b\n    command: c\n", "3:9: this is not YAML: there is no anchor &b for the alias *b"},

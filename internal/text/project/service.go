@@ -90,6 +90,11 @@ func (e *entry) key(k yamltree.Entry) {
 			e.try(k.Value, text, k.Key.Name)
 			e.WorkDir = e.path(yamltree.Item{Text: text, At: k.Value.At}, k.Key.Name)
 		}
+	case "image":
+		if text, ok := e.Text(k, e.of()); ok {
+			e.try(k.Value, text, k.Key.Name)
+			e.Image = text
+		}
 	case "restart":
 		e.restart(k)
 	case "depends_on":

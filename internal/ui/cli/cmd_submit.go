@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -18,11 +17,9 @@ import (
 )
 
 type submitOptions struct {
-	spec                          specFlags
-	name, note, after, log, retry string
-	timeout, time, array, notify  string
-	nice                          int
-	hold, json, quiet             bool
+	spec specFlags
+	batchFlags
+	json, quiet bool
 }
 
 func (p *Program) submit() *cobra.Command {
@@ -58,24 +55,10 @@ not executable, 127 not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
-	f.StringVar(&o.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
-	f.StringVar(&o.note, "note", "", "`TEXT` for people")
-	f.StringVar(&o.after, "after", "", "start when these jobs have ended with 0: `N[:any],...`; any: however they end")
-	f.StringVar(&o.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
-	f.StringVar(&o.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
-	f.StringVar(&o.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
-	f.StringVar(&o.time, "time", "", "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing")
-	f.StringVar(&o.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
-	f.StringVar(&o.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
-	f.IntVar(&o.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
-	f.BoolVar(&o.hold, "hold", false, "do not start it before gpuard queue unhold")
+	o.batchFlags.add(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	p.privateState(cmd)
-	completeWords(cmd)
-	for _, name := range []string{"name", "note", "after", "nice", "array"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return cmd
 }
 
@@ -94,7 +77,7 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err := p.scriptFlags(cmd, args[0]); err != nil {
 		return asUsage(err)
 	}
-	if err := refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout", "time", "array", "notify"); err != nil {
+	if err := o.refuseEmpty(cmd); err != nil {
 		return asUsage(err)
 	}
 	if err := p.fill(cmd); err != nil {
@@ -152,8 +135,8 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	if err != nil {
 		return what, j, err
 	}
-	if j.Folder, err = os.Getwd(); err != nil {
-		return what, j, fmt.Errorf("cannot queue anything: the folder that this is called in is gone: %w", err)
+	if j.Folder, err = thisFolder(); err != nil {
+		return what, j, err
 	}
 	if o.timeout != "" {
 		if spec.Timeout, err = duration("timeout", o.timeout); err != nil {
@@ -196,20 +179,4 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	}
 	what.Name, what.Nice, what.Held, what.Kind = machine.JobName(spec), o.nice, o.hold, queue.Kind(args)
 	return what, j, nil
-}
-
-// afters reads "17,18:any".
-func afters(text string) (list []record.After, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for word := range strings.SplitSeq(text, ",") {
-		number, how, given := strings.Cut(word, ":")
-		n, nerr := strconv.Atoi(number)
-		if nerr != nil || n < 1 || given && how != "any" && how != "ok" {
-			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, or --after 17:any,18", text)
-		}
-		list = append(list, record.After{Run: n - 1, Any: how == "any"})
-	}
-	return list, nil
 }

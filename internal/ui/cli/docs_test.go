@@ -32,6 +32,7 @@ func TestDocs(t *testing.T) {
 		"gpuard-yaml.md":     projectPage(),
 		"gpuard.schema.json": projectSchema(),
 		"config.md":          configPage(),
+		"handoff.md":         handoffPage(),
 		"config.schema.json": configSchema(),
 	}
 	maps.Copy(pages, findingsPages())
@@ -86,10 +87,24 @@ func commandTree() []*cobra.Command {
 	return list
 }
 
+// withTargets are the commands with those of export, which have as many flags as run.
+func withTargets() (list []*cobra.Command) {
+	for _, c := range commandTree() {
+		list = append(list, c)
+		if c.Name() == "export" {
+			list = append(list, c.Commands()...)
+		}
+	}
+	return list
+}
+
 func commandsPage() string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n" + made)
-	for _, c := range commandTree() {
+	for _, c := range withTargets() {
+		if c.Parent() != nil && c.Parent().Name() == "export" && c.Name() != "slurm" { // whose flags the others have
+			continue
+		}
 		fmt.Fprintf(&b, "## %s\n\n```text\n%s```\n\n", c.CommandPath(), helpText(c, helpWidth))
 	}
 	b.WriteString("See also: [exit codes](exit-codes.md), [JSON answers](json.md), [notes of explain](explain-notes.md), [findings of doctor and lint](findings/README.md).\n")
@@ -109,6 +124,7 @@ func exitCodesPage() string {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Meaning)
 	}
 	b.WriteString("\n`doctor` and `lint` end with 1 when a finding is a warning or an error, with 0 when none is, and with 2 when used wrongly; `lint` also with 2 when it could not read or fix a file.\n")
+	b.WriteString("\n`export` ends with 0 when the text is written, and with the codes of `run` from 122 on: 122 when the engine cannot be told something that was asked for.\n")
 	b.WriteString("\n`sweep` ends with 0 when all runs ended with 0 and with 1 when some failed; its own failures have the codes of `run` from 122 on, and a signal that ends it is passed on.\n")
 	b.WriteString("\n`submit` ends with 0 when the job is on the disk. `wait` ends with the code of the first job that failed, with 128 and the number of a signal, or with 1 for a job that was cancelled, lost or not run; the failures of both have the codes of `run` from 122 on.\n")
 	b.WriteString(`
@@ -135,7 +151,7 @@ func notesPage() string {
 
 // TestHelp: every command has an example, and its help fits 80 columns.
 func TestHelp(t *testing.T) {
-	for _, c := range commandTree() {
+	for _, c := range withTargets() {
 		text := helpText(c, helpWidth)
 		for line := range strings.Lines(text) {
 			if n := cells(strings.TrimSuffix(line, "\n")); n > helpWidth {
@@ -153,7 +169,7 @@ func TestHelp(t *testing.T) {
 
 // TestHelpNarrow: below 80 columns no line is too wide, and no word is broken or lost.
 func TestHelpNarrow(t *testing.T) {
-	for _, c := range commandTree() {
+	for _, c := range withTargets() {
 		words := strings.Fields(helpText(c, helpWidth))
 		slices.Sort(words)
 		for _, width := range []int{40, 50, 60, 72} {

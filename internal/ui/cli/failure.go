@@ -158,7 +158,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 			if name == "format" && value == "json" {
 				return true
 			}
-		case strings.HasPrefix(word, "-") || word == cmd.Name():
+		case strings.HasPrefix(word, "-") || word == cmd.Name() || cmd.HasParent() && word == cmd.Parent().Name():
 		case takesCommand(cmd):
 			return false // the command begins here
 		}

@@ -14,7 +14,7 @@ import (
 func TestHelpGroups(t *testing.T) {
 	flags := map[string]bool{}
 	grouped := 0
-	for _, c := range commandTree() {
+	for _, c := range withTargets() {
 		text := helpText(c, helpWidth)
 		heads := strings.Count(text, "\nWhich device:\n")
 		grouped += heads
@@ -28,8 +28,8 @@ func TestHelpGroups(t *testing.T) {
 			}
 		})
 	}
-	if grouped != 8 {
-		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, hold, reserve and env", grouped)
+	if grouped != 12 {
+		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, hold, reserve, env and the four of export", grouped)
 	}
 	var names []string
 	for _, g := range flagGroups() {
@@ -57,7 +57,7 @@ func TestHelpValues(t *testing.T) {
 
 // TestShortHelp: --help fits in 60 lines and names every flag; what it leaves out is in gpuard help COMMAND.
 func TestShortHelp(t *testing.T) {
-	for _, c := range commandTree() {
+	for _, c := range withTargets() {
 		text := shortHelp(c, helpWidth)
 		if n := strings.Count(text, "\n"); n > 60 {
 			t.Errorf("%s --help has %d lines", c.CommandPath(), n)

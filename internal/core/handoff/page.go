@@ -1,0 +1,35 @@
+package handoff
+
+import "fmt"
+
+// Field is a row of the table, for the reference page.
+type Field struct {
+	Name string   // of Work
+	Flag string   // how its owner says it
+	Says []string // for each of Targets: the level and how, and for which values it is another one
+}
+
+// Fields are all rows.
+func Fields() (list []Field) {
+	for _, r := range table() {
+		f := Field{Name: r.field, Flag: r.flag}
+		for _, c := range r.cells {
+			text := c.String()
+			for _, u := range c.unless {
+				text += fmt.Sprintf(". %s: %s", u.when, u.then)
+			}
+			f.Says = append(f.Says, text)
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// String is the level, how, and the way out.
+func (c cell) String() string {
+	text := fmt.Sprintf("**%s**: %s", c.level, c.how)
+	if c.do != "" {
+		text += " (" + c.do + ")"
+	}
+	return text
+}

@@ -1,0 +1,150 @@
+package handoff
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/shellquote"
+)
+
+// usualGrace is the time between the signal and the kill where only the signal was named.
+const usualGrace = 10 * time.Second
+
+// script is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and hold only
+// words that need no quotes; everything that its owner wrote is behind them.
+//
+// --export=NONE keeps the environment of the caller out; it also sets SLURM_EXPORT_ENV=NONE, with which a later srun
+// starts without PATH, hence unset (sbatch(1), --export).
+func script(w *Work, site policy.Slurm) string {
+	var b strings.Builder
+	b.WriteString("#!/bin/bash\n")
+	for _, d := range directives(w, site) {
+		b.WriteString("#SBATCH --" + d + "\n")
+	}
+	if w.Note != "" {
+		b.WriteString("# note: " + line(w.Note) + "\n")
+	}
+	if w.Spec.Time > 0 {
+		b.WriteString("# its owner expects it to run for " + w.Spec.Time.String() + "\n")
+	}
+	b.WriteString("unset SLURM_EXPORT_ENV\n")
+	if w.Folder != "" {
+		b.WriteString("cd -- " + quote(w.Folder) + " || exit 125\n")
+	}
+	if len(w.Array.Tasks) > 0 {
+		b.WriteString("export GPUARD_ARRAY_TASK=\"$SLURM_ARRAY_TASK_ID\"\n")
+	}
+	for _, v := range variables(w) {
+		b.WriteString("export " + v.Name + "=" + quote(v.Value) + "\n")
+	}
+	b.WriteString("exec -- " + shellquote.Words(quote, command(w)...) + "\n")
+	return b.String()
+}
+
+func quote(word string) string { return bash(word, shellquote.Sh) }
+
+// directives are the options of sbatch, without their dashes.
+func directives(w *Work, site policy.Slurm) []string {
+	list := []string{"job-name=" + word(name(w)), "nodes=1", "ntasks=1"}
+	add := func(asked bool, format string, args ...any) {
+		if asked {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	if w.Spec.Model != "" {
+		add(w.Spec.GPUs > 0, "gpus-per-node=%s:%d", strings.Join(types(w, site), ""), w.Spec.GPUs)
+	} else {
+		add(w.Spec.GPUs > 0, "gpus-per-node=%d", w.Spec.GPUs)
+	}
+	add(w.Spec.MIG != "", "gpus-per-node=%s:1", site.Types[w.Spec.MIG])
+	add(w.Spec.Memory > 0, "constraint=%s", strings.Join(features(w, site), "|"))
+	add(w.Queue != "", "partition=%s", w.Queue)
+	list = append(list, limits(w)...)
+	add(w.Spec.Nice > 0, "nice=%d", w.Spec.Nice)
+	add(w.Care.Retries > 0, "requeue")
+	add(w.Care.Retries == 0, "no-requeue")
+	add(w.Held, "hold")
+	add(len(w.Array.Tasks) > 0, "array=%s%s", ranges(w.Array.Tasks), most(w.Array.Most))
+	add(len(w.After) > 0, "dependency=%s", dependencies(w.After))
+	add(len(w.After) > 0, "kill-on-invalid-dep=yes")
+	add(w.Care.Log != "", "output=%s", logPattern(w))
+	return append(list, "export=NONE", "comment=gpuard-"+word(w.ID))
+}
+
+// limits are the time and the signal before it: the command is to get it after --timeout, and to be killed after --grace.
+// Slurm counts the limit in minutes.
+func limits(w *Work) []string {
+	if w.Spec.Timeout <= 0 {
+		return nil
+	}
+	grace := w.Spec.Grace
+	if grace == 0 && w.Care.Stop != "" {
+		grace = usualGrace
+	}
+	minutes := (w.Spec.Timeout + grace + time.Minute - 1) / time.Minute
+	list := []string{fmt.Sprintf("time=%d-%02d:%02d:00", minutes/(24*60), minutes/60%24, minutes%60)}
+	if grace > 0 {
+		stop := "TERM"
+		if w.Care.Stop != "" {
+			stop = strings.TrimPrefix(w.Care.Stop, "SIG")
+		}
+		const limit = 65535 // of Slurm, in seconds
+		before := min(limit, seconds(minutes*time.Minute-w.Spec.Timeout))
+		list = append(list, fmt.Sprintf("signal=B:%s@%d", stop, max(1, before)))
+	}
+	return list
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// ranges writes numbers as "0-3,8".
+func ranges(numbers []int) string {
+	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
+	var parts []string
+	for i := 0; i < len(sorted); {
+		j := i
+		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(sorted[i])
+		if j > i {
+			part += "-" + strconv.Itoa(sorted[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func most(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return "%" + strconv.Itoa(n)
+}
+
+func dependencies(list []After) string {
+	var parts []string
+	for _, a := range list {
+		kind := "afterok:"
+		if a.Any {
+			kind = "afterany:"
+		}
+		parts = append(parts, kind+a.ID)
+	}
+	return strings.Join(parts, ",")
+}
+
+// logPattern is the file for the output. Slurm fills in %a as gpuard does; every other % is one.
+func logPattern(w *Work) string {
+	escaped := strings.ReplaceAll(w.Care.Log, "%", "%%")
+	if len(w.Array.Tasks) > 0 {
+		escaped = strings.ReplaceAll(escaped, "%%a", "%a")
+	}
+	return escaped
+}

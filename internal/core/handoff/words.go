@@ -1,0 +1,210 @@
+package handoff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/visible"
+)
+
+// longest is the most that a program can be given as one argument or variable (execve(2), MAX_ARG_STRLEN).
+const longest = 128<<10 - 1
+
+func noCommand(w *Work) bool { return len(w.Spec.Command) == 0 || w.Spec.Command[0] == "" }
+func noImage(w *Work) bool   { return w.Image == "" }
+func relative(w *Work) bool {
+	return !strings.HasPrefix(w.Folder, "/") || strings.Contains(w.Folder, "\x00")
+}
+func oddName(w *Work) bool { return dns(w.Spec.Name) != w.Spec.Name }
+func pattern(w *Work) bool { return strings.ContainsAny(w.Spec.Model, "*?") }
+
+// odd reports what is not text: a manifest can only hold UTF-8, and the kernel no NUL.
+func odd(text string) bool { return !utf8.ValidString(text) || strings.Contains(text, "\x00") }
+
+func unspeakable(w *Work) bool {
+	return slices.ContainsFunc(w.Spec.Command, func(word string) bool { return strings.Contains(word, "\x00") || len(word) > longest })
+}
+
+func oddCommand(w *Work) bool { return unspeakable(w) || slices.ContainsFunc(w.Spec.Command, odd) }
+
+func oddImage(w *Work) bool {
+	return odd(w.Image) || strings.ContainsFunc(w.Image, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
+}
+
+func oddAfter(w *Work) bool {
+	return slices.ContainsFunc(w.After, func(a After) bool { return a.ID == "" || strings.Trim(a.ID, "0123456789_") != "" })
+}
+
+// oddLog reports a path that a directive cannot hold. Slurm reads backslashes, quotes and blanks there.
+func oddLog(w *Work) bool {
+	return !strings.HasPrefix(w.Care.Log, "/") || word(w.Care.Log) != w.Care.Log
+}
+
+// choosing reports a variable that chooses devices. CUDA_DEVICE_ORDER and DEV may be the owner's.
+func choosing(w *Work) bool {
+	return slices.ContainsFunc(w.Env, func(v Variable) bool {
+		return v.Name != "CUDA_DEVICE_ORDER" && v.Name != "DEV" && slices.Contains(visible.Variables(), v.Name)
+	})
+}
+
+// badVariable reports names that export does not take, or that bash gives another value (bash(1), Shell Variables).
+func badVariable(w *Work) bool {
+	good := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	of := regexp.MustCompile(`^(_|BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|LOADABLES_PATH|MONOSECONDS|REMATCH|SOURCE|SUBSHELL|TRAPSIG|VERSINFO|VERSION)|COMP_.*|COPROC|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|OLDPWD|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID)$`)
+	known := map[string]bool{}
+	return slices.ContainsFunc(w.Env, func(v Variable) bool {
+		twice := known[v.Name]
+		known[v.Name] = true
+		return twice || !good.MatchString(v.Name) || of.MatchString(v.Name)
+	})
+}
+
+func badValue(w *Work) bool {
+	return slices.ContainsFunc(w.Env, func(v Variable) bool { return odd(v.Value) || len(v.Name)+1+len(v.Value) > longest })
+}
+
+func all(list []string, is func(string) bool) bool {
+	return !slices.ContainsFunc(list, func(one string) bool { return !is(one) })
+}
+
+const uuid = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+
+func wholeUUID(name string) bool { return regexp.MustCompile(`^GPU-` + uuid).MatchString(name) }
+
+func deviceID(name string) bool {
+	return regexp.MustCompile(`^(0|[1-9][0-9]{0,3})$|^(GPU|MIG)-` + uuid).MatchString(name)
+}
+
+// oddProfile reports what is no profile of a MIG slice, such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb.
+func oddProfile(w *Work) bool {
+	return !regexp.MustCompile(`^([1-9]c\.)?[1-9]g\.[0-9]+gb([+-][a-z0-9.]+)?$`).MatchString(w.Spec.MIG)
+}
+
+// expression is a pattern of --model as a regular expression (RE2) of the whole name, in which case is ignored.
+func expression(glob string) string {
+	quoted := regexp.QuoteMeta(glob)
+	return "(?is)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + "$"
+}
+
+// types are the gres types of the models that match, each once.
+func types(w *Work, site policy.Slurm) []string {
+	model := regexp.MustCompile(expression(w.Spec.Model))
+	found := map[string]bool{}
+	for name, kind := range site.Types {
+		if model.MatchString(name) {
+			found[kind] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// features are those of nodes whose GPUs are large enough, the smallest first.
+func features(w *Work, site policy.Slurm) []string {
+	var found []string
+	for name, size := range site.Features {
+		if size >= w.Spec.Memory {
+			found = append(found, name)
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int {
+		return cmp.Or(cmp.Compare(site.Features[a], site.Features[b]), cmp.Compare(a, b))
+	})
+	return found
+}
+
+// counted reports the numbers from 0 without gaps, in any order.
+func counted(tasks []int) bool {
+	sorted := slices.Sorted(slices.Values(tasks))
+	for i, n := range sorted {
+		if i != n {
+			return false
+		}
+	}
+	return true
+}
+
+// word is a text as a directive of a script can hold it without quotes.
+func word(text string) string {
+	out := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r != '\u00aa' && r > 0x7f && !unicode.IsLetter(r) || r <= 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:@+,=%", r) {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "_"))
+	if out == "" {
+		return "job"
+	}
+	return out
+}
+
+// line is a text as a remark on one line.
+func line(text string) string { return gpu.Clean(strings.ToValidUTF8(text, "?")) }
+
+// dns is a text as the label of a host's name, short enough for a number behind it.
+func dns(text string) string {
+	out := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(text), "-")
+	if out = strings.Trim(out[:min(len(out), 40)], "-"); out == "" {
+		return "job"
+	}
+	return out
+}
+
+func dnsLabel(text string) bool {
+	return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(text)
+}
+
+// productLabel is a model as the label nvidia.com/gpu.product has it (NVIDIA/k8s-device-plugin:
+// docs/gpu-feature-discovery/README.md).
+func productLabel(model string) string { return strings.ReplaceAll(model, " ", "-") }
+
+// labelValue reports what the value of a label can be (kubernetes.io/docs/concepts/overview/working-with-objects/labels).
+func labelValue(text string) bool {
+	return regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`).MatchString(text)
+}
+
+// objectName is the name of objects: 53 letters at most, so that an index fits behind it in the name of a pod.
+func objectName(w *Work) string { return dns(name(w)) + "-" + w.ID }
+
+// hiding are the variables that hide the GPUs of every vendor.
+func hiding() (vars []Variable) {
+	for _, v := range visible.Write(nil, job.AutoIDs, gpu.Machine{}) {
+		if !v.Unset {
+			vars = append(vars, Variable{v.Name, v.Value})
+		}
+	}
+	return vars
+}
+
+// bash quotes a word for bash on one line: control characters are written as \ooo, so that no line of the script is
+// anything but what is meant (sbatch reads lines that begin with #SBATCH, and refuses \r\n).
+func bash(word string, plain func(string) string) string {
+	if !strings.ContainsFunc(word, control) {
+		return plain(word)
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case control(rune(c)):
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + "'"
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }

@@ -1,0 +1,91 @@
+package handoff
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// object is a map of YAML whose keys keep their order.
+type object []field
+
+type field struct {
+	key   string
+	value any // string, int, int64, bool, object, []object, []string or numbers
+}
+
+// numbers is a list of them.
+type numbers []int
+
+// with adds a field if it was asked for.
+func (o object) with(asked bool, key string, value any) object {
+	if !asked {
+		return o
+	}
+	return append(o, field{key, value})
+}
+
+// document writes a document in the block style. Every scalar that could be read as something else than its text is in
+// double quotes, whose escapes are the same in Go for text that is UTF-8 (yaml.org/spec/1.2.2, 5.7).
+func (o object) document() string {
+	var b strings.Builder
+	o.write(&b, "", "")
+	return b.String()
+}
+
+// write writes the fields, the first behind lead and the others behind indent.
+func (o object) write(b *strings.Builder, lead, indent string) {
+	for _, f := range o {
+		b.WriteString(lead + scalar(f.key) + ":")
+		lead = indent
+		switch v := f.value.(type) {
+		case object:
+			if len(v) == 0 {
+				b.WriteString(" {}\n")
+				continue
+			}
+			b.WriteString("\n")
+			v.write(b, indent+"  ", indent+"  ")
+		case []object:
+			b.WriteString("\n")
+			for _, one := range v {
+				one.write(b, indent+"  - ", indent+"    ")
+			}
+		case []string:
+			if len(v) == 0 {
+				b.WriteString(" []\n")
+				continue
+			}
+			b.WriteString("\n")
+			for _, one := range v {
+				b.WriteString(indent + "  - " + scalar(one) + "\n")
+			}
+		case numbers:
+			b.WriteString(" [")
+			for i, n := range v {
+				if i > 0 {
+					b.WriteString(", ")
+				}
+				b.WriteString(strconv.Itoa(n))
+			}
+			b.WriteString("]\n")
+		case string:
+			b.WriteString(" " + scalar(v) + "\n")
+		case int64:
+			b.WriteString(" " + strconv.FormatInt(v, 10) + "\n")
+		case int:
+			b.WriteString(" " + strconv.Itoa(v) + "\n")
+		case bool:
+			b.WriteString(" " + strconv.FormatBool(v) + "\n")
+		}
+	}
+}
+
+func scalar(text string) string {
+	plain := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+	other := regexp.MustCompile(`^(?i:y|yes|n|no|true|false|on|off|null)$`) // what YAML 1.1 reads as something else
+	if plain.MatchString(text) && !other.MatchString(text) {
+		return text
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/handoff"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/service"
+)
+
+// export is the group of commands that write a job for another engine, one for each.
+func (p *Program) export() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write a job for Slurm, Kubernetes or Docker Compose",
+		Long: `Writes the job that the flags, or a service of a gpuard.yaml, describe, in the
+words of another engine: ready for sbatch, for kubectl apply -f - or for docker
+compose -f - up. Nothing is started, and nothing of this machine counts: neither
+its GPUs nor its rules and defaults.
+
+What an engine can be told only approximately is said on standard error. What it
+cannot be told is refused, with the way out; nothing is left out in silence.`,
+		Example: `  gpuard export slurm --gpus 2 --timeout 24h -- python train.py | sbatch
+  gpuard export kubernetes -f gpuard.yaml train | kubectl apply -f -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("cannot write a job for %q: write gpuard export slurm, kubernetes, kubernetes-dra or compose", args[0])
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("cannot write a job: for which engine? Write for instance gpuard export slurm -- python train.py; there are slurm, kubernetes, kubernetes-dra and compose")
+		},
+	}
+	cmd.AddCommand(
+		p.exportTo(handoff.Slurm, "Write an sbatch script", `Writes a script for sbatch, whose last line becomes COMMAND. What the types of
+your cluster's GPUs and the features of its nodes mean is for slurm: in
+config.yaml: --model and --mem need that.`, `  gpuard export slurm --gpus 2 --timeout 24h -- python train.py | sbatch
+  gpuard export slurm --model '*H100*' --array 0-9%3 -- ./one.sh > job.sh
+  gpuard export slurm -f gpuard.yaml train | sbatch --account=physics`),
+		p.exportTo(handoff.Kubernetes, "Write a Job that asks NVIDIA's device plugin for GPUs", `Writes a Job of batch/v1 with the resource of NVIDIA's device plugin. Models,
+memory and compute capability are labels of nodes there.`, `  gpuard export kubernetes --image train:1 -- ./train | kubectl apply -f -
+  gpuard export kubernetes -f gpuard.yaml train | kubectl apply -f -`),
+		p.exportTo(handoff.KubernetesDRA, "Write a Job that claims GPUs (DRA)", `Writes a Job of batch/v1 and a ResourceClaimTemplate of resource.k8s.io/v1,
+which NVIDIA's DRA driver serves. Models, memory and compute capability are
+looked for GPU by GPU.`, `  gpuard export kubernetes-dra --image train:1 --model '*H100*' -- ./train \
+    | kubectl apply -f -`),
+		p.exportTo(handoff.Compose, "Write a project of Docker Compose", `Writes a project with one service. Docker gives it the first GPUs, whoever uses
+them: gpuard docker -- compose up leases them.`, `  gpuard export compose --image train:1 -- python train.py > compose.yaml
+  gpuard export compose -f gpuard.yaml train | docker compose -f - up`))
+	return cmd
+}
+
+type exportOptions struct {
+	spec specFlags
+	batchFlags
+	file, image, workdir, namespace, queue string
+	env                                    []string
+	json, quiet                            bool
+}
+
+func (p *Program) exportTo(t handoff.Target, short, long, example string) *cobra.Command {
+	o := &exportOptions{}
+	cmd := &cobra.Command{
+		Use:   string(t) + " [flags] [--] COMMAND [ARG...] | -f FILE SERVICE",
+		Short: short, Example: example, ValidArgsFunction: p.programs,
+		Long: long + `
+
+Exit codes: 0 written, 122 the engine cannot be told something that was asked
+for, 125 gpuard failed or was used wrongly.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := p.exportWith(cmd, t, o, args)
+			var own *failure
+			if err == nil || errors.As(err, &own) {
+				return err
+			}
+			return &failure{err, exit.Run(err)}
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.spec.add(p, cmd)
+	o.batchFlags.add(cmd)
+	p.privateState(cmd)
+	f.StringVarP(&o.file, "file", "f", "", "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
+	f.StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
+	f.StringVar(&o.image, "image", "", "`IMAGE` of its container")
+	f.StringVar(&o.workdir, "workdir", "", "`FOLDER` in which it starts (default: this one; in a container, that of the image)")
+	f.StringVar(&o.namespace, "namespace", "", "`NAME` of the namespace in Kubernetes")
+	f.StringVar(&o.queue, "queue", "", "`NAME` of Slurm's partition, or of Kueue's local queue")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what is only approximate")
+	for _, name := range []string{"env", "image", "namespace", "queue"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// exported is the JSON answer of export.
+type exported struct {
+	Schema   string            `json:"schema"`   // "gpuard.export/1"
+	Target   handoff.Target    `json:"target"`   // what it is for
+	Name     string            `json:"name"`     // of the job there
+	Text     string            `json:"text"`     // the script or the manifest
+	Verdicts []handoff.Verdict `json:"verdicts"` // what became of each thing that was asked for
+}
+
+func (p *Program) exportWith(cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) error {
+	w, err := p.described(cmd, t, o, args)
+	if err != nil {
+		return asUsage(err)
+	}
+	config, err := p.Host.Config()
+	if err != nil {
+		return err
+	}
+	out, err := handoff.Write(t, w, config.Slurm())
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return writeJSON(p.Out, exported{schema(cmd), t, out.Name, out.Text, out.Verdicts})
+	}
+	for _, v := range out.Verdicts {
+		if v.Level != handoff.Exact && !o.quiet {
+			p.Host.Say(v.String())
+		}
+	}
+	_, err = fmt.Fprint(p.Out, out.Text)
+	return err
+}
+
+// described is the job of the flags, or of a service.
+func (p *Program) described(cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
+	if err := refuseEmpty(cmd, "file", "env", "image", "workdir", "namespace", "queue"); err != nil {
+		return w, err
+	}
+	switch {
+	case o.file != "":
+		w, err = p.serviceWork(cmd, t, o, args)
+	case len(args) == 0:
+		return w, fmt.Errorf("cannot write nothing: write a command, such as %s -- python train.py, or -f gpuard.yaml SERVICE", cmd.CommandPath())
+	default:
+		if err = p.scriptFlags(cmd, args[0]); err == nil {
+			w, err = p.work(cmd, &o.spec, &o.batchFlags, args)
+		}
+		if err == nil && t == handoff.Slurm {
+			w.Folder, err = thisFolder()
+		}
+	}
+	if err != nil {
+		return w, err
+	}
+	if o.workdir != "" {
+		w.Folder = o.workdir
+		if t == handoff.Slurm {
+			if w.Folder, err = filepath.Abs(o.workdir); err != nil {
+				return w, err
+			}
+		}
+	}
+	w.Image, w.Namespace, w.Queue = orElse(o.image, w.Image), o.namespace, o.queue
+	return w, p.addVariables(&w, o.env)
+}
+
+// addVariables adds --env, over those of the same name that the service has.
+func (p *Program) addVariables(w *handoff.Work, env []string) error {
+	for _, text := range env {
+		name, value, given := strings.Cut(text, "=")
+		if !given {
+			if value, given = p.Host.Env.Lookup(name); !given {
+				return fmt.Errorf("cannot hand on --env %s: this shell has no such variable, or does not export it; write --env %[1]s=VALUE", name)
+			}
+		}
+		w.Env = slices.DeleteFunc(w.Env, func(v handoff.Variable) bool { return v.Name == name })
+		w.Env = append(w.Env, handoff.Variable{Name: name, Value: value})
+	}
+	return nil
+}
+
+// serviceWork is a service of a project's file, read by the parser of gpuard run. Of the configuration only the file's own
+// defaults and rules count.
+func (p *Program) serviceWork(cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
+	own := []string{"file", "env", "image", "workdir", "namespace", "queue", "json", "quiet", "machine", "array", "hold", "note", "after"}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains(own, f.Name) {
+			err = fmt.Errorf("cannot use --%s with -f: the file says that; write it there, or leave -f out", f.Name)
+		}
+	})
+	switch {
+	case err != nil:
+		return w, err
+	case len(args) != 1:
+		return w, fmt.Errorf("cannot write %d services: name one, such as %s -f %s train", len(args), cmd.CommandPath(), o.file)
+	}
+	project, err := p.load(o.file)
+	if err != nil {
+		return w, err
+	}
+	s, i, err := p.projects().Instance(project, args[0])
+	if err != nil {
+		return w, err
+	}
+	if w, err = workOf(project.Policy, s, i); err != nil {
+		return w, err
+	}
+	w.Note, w.Held = o.note, o.hold
+	if t != handoff.Slurm && w.Folder == filepath.Dir(project.File) { // its default, which only this machine has
+		w.Folder = ""
+	}
+	return w, o.others(&w)
+}
+
+// workOf is an instance of a service as a job.
+func workOf(defaults *policy.File, s service.Service, i service.Instance) (w handoff.Work, err error) {
+	trial := &Program{Host: &machine.Host{Project: defaults}}
+	o := &runOptions{}
+	cmd := &cobra.Command{Use: "run"}
+	o.add(trial, cmd)
+	if err := cmd.ParseFlags(i.Flags); err != nil {
+		return w, err
+	}
+	if o.spec.gpus == allGPUs {
+		return w, fmt.Errorf("cannot write service %s for another engine: gpus: all means the GPUs of this machine; write a number", s.Name)
+	}
+	logged := cmd.Flags().Changed("log")
+	if !logged { // every service is supervised and has a log
+		_ = cmd.Flags().Set("log", s.Name)
+	}
+	spec, care, err := o.parse(trial, cmd, i.Command)
+	if err != nil {
+		return w, err
+	}
+	if !logged {
+		care.Log = ""
+	}
+	if s.Restart != service.Never {
+		care.Restart, care.Limit = job.Restart(s.Restart), s.Limit
+	}
+	unasked(cmd, &spec, care)
+	spec.Name = i.Name
+	w = handoff.Work{Spec: spec, Care: *care, Folder: i.WorkDir, Image: i.Image, Verify: o.verify, Private: trial.Host.PrivateState}
+	for _, pair := range i.Env {
+		name, value, _ := strings.Cut(pair, "=")
+		w.Env = append(w.Env, handoff.Variable{Name: name, Value: value})
+	}
+	w.Service = handoff.Service{Each: s.Each, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
+	if s.Replicas > 1 {
+		w.Service.Replicas = s.Replicas
+	}
+	for _, d := range s.After {
+		w.Service.DependsOn = append(w.Service.DependsOn, d.Service)
+	}
+	return w, nil
+}

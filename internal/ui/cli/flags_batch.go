@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/handoff"
+	"gpuard/internal/core/job"
+	record "gpuard/internal/core/runs"
+)
+
+// batchFlags are the flags of a job that is handed in, beside those that choose devices.
+type batchFlags struct {
+	name, note, after, log, retry string
+	timeout, time, array, notify  string
+	nice                          int
+	hold                          bool
+}
+
+func (b *batchFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
+	f.StringVar(&b.note, "note", "", "`TEXT` for people")
+	f.StringVar(&b.after, "after", "", "start when these jobs have ended with 0: `N[:any],...`; any: however they end")
+	f.StringVar(&b.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
+	f.StringVar(&b.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
+	f.StringVar(&b.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
+	f.StringVar(&b.time, "time", "", "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing")
+	f.StringVar(&b.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
+	f.StringVar(&b.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
+	f.IntVar(&b.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
+	f.BoolVar(&b.hold, "hold", false, "do not start it before gpuard queue unhold")
+	completeWords(cmd)
+	for _, name := range []string{"name", "note", "after", "nice", "array"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+// refuseEmpty refuses flags with an empty value: an empty shell variable must not mean no flag.
+func (b *batchFlags) refuseEmpty(cmd *cobra.Command) error {
+	return refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout", "time", "array", "notify")
+}
+
+// afters reads "17,18:any".
+func afters(text string) (list []record.After, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		number, how, given := strings.Cut(word, ":")
+		n, nerr := strconv.Atoi(number)
+		if nerr != nil || n < 1 || given && how != "any" && how != "ok" {
+			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, or --after 17:any,18", text)
+		}
+		list = append(list, record.After{Run: n - 1, Any: how == "any"})
+	}
+	return list, nil
+}
+
+// work is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
+// rules do not count there.
+func (p *Program) work(cmd *cobra.Command, s *specFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
+	if w.Spec, err = s.spec(cmd, args); err == nil {
+		err = b.refuseEmpty(cmd)
+	}
+	if err == nil && s.gpus == allGPUs {
+		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
+	}
+	if err != nil {
+		return w, err
+	}
+	w.Spec.Name, w.Spec.Nice = b.name, b.nice
+	w.Note, w.Held, w.Notify, w.Private = b.note, b.hold, b.notify, p.Host.PrivateState
+	if b.timeout != "" {
+		if w.Spec.Timeout, err = duration("timeout", b.timeout); err != nil {
+			return w, err
+		}
+	}
+	if b.time != "" {
+		if w.Spec.Time, err = duration("time", b.time); err != nil {
+			return w, err
+		}
+	}
+	if b.retry != "" {
+		if w.Care.Retries, w.Care.Any, err = retries(b.retry); err != nil {
+			return w, err
+		}
+	}
+	if b.log != "" {
+		if w.Care.Log, err = filepath.Abs(b.log); err != nil {
+			return w, err
+		}
+	}
+	return w, b.others(&w)
+}
+
+// others reads the flags that name other jobs.
+func (b *batchFlags) others(w *handoff.Work) (err error) {
+	if w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.log); err != nil {
+		return err
+	}
+	list, err := afters(b.after)
+	for _, a := range list {
+		w.After = append(w.After, handoff.After{ID: strconv.Itoa(a.Run + 1), Any: a.Any})
+	}
+	return err
+}
+
+// thisFolder is the folder in which a job starts that nothing says otherwise of.
+func thisFolder() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("cannot hand in a job: the folder that this is called in is gone: %w", err)
+	}
+	return dir, nil
+}
+
+// unasked drops what only flags with a default say.
+func unasked(cmd *cobra.Command, spec *job.Spec, care *job.Care) {
+	set := func(name string) bool { return cmd.Flags().Changed(name) }
+	if !set("grace") {
+		spec.Grace = 0
+		if spec.Ranks != nil {
+			spec.Ranks.Grace = 0
+		}
+	}
+	if !set("stop-signal") {
+		care.Stop = ""
+	}
+	if !set("log-limit") {
+		care.LogLimit = 0
+	}
+}
