@@ -66,7 +66,7 @@ func layerTable() []layer {
 		{app + "machine", slices.Concat(below, []string{app + "exit"})},
 		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "registry", slices.Concat(below, []string{app + "exit", app + "machine"})},
-		{app + "cluster", slices.Concat(below, []string{app + "exit", app + "machine"})},
+		{app + "kubejobs", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "engine", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "engine"})},
 		{app + "claim", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},

@@ -1,6 +1,6 @@
-// Package cluster hands jobs to a Kubernetes cluster, follows and ends them, and reads what the cluster has for its user.
+// Package kubejobs hands jobs to a Kubernetes cluster, follows and ends them, and reads what the cluster has for its user.
 // Everything goes through kubectl (host/kube); what it answers is judged by core/kubernetes.
-package cluster
+package kubejobs
 
 import (
 	"context"
