@@ -15,6 +15,9 @@ const GPUs = "nvidia.com/gpu"
 // (kubernetes-sigs/dra-driver-nvidia-gpu, site/content/docs/reference/resourceslice-attributes.md).
 const Driver = "gpu.nvidia.com"
 
+// IndexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
+const IndexLabel = "batch.kubernetes.io/job-completion-index"
+
 // KueueLabel names the queue of Kueue that a job goes through (kubernetes-sigs/kueue,
 // site/content/en/docs/tasks/run/jobs.md).
 const KueueLabel = "kueue.x-k8s.io/queue-name"
@@ -60,6 +63,8 @@ type Job struct {
 	Status struct {
 		Conditions []Condition `json:"conditions"`
 		Active     int         `json:"active"`
+		Succeeded  string      `json:"completedIndexes"` // of an indexed Job: "0,3-5"
+		Failed     string      `json:"failedIndexes"`    // likewise
 		Started    *time.Time  `json:"startTime"`
 		Completed  *time.Time  `json:"completionTime"`
 	} `json:"status"`
@@ -70,7 +75,7 @@ type PodSpec struct {
 	Node       string      `json:"nodeName"` // "" until the scheduler has chosen one
 	Containers []Container `json:"containers"`
 	Claims     []struct {
-		Name string `json:"name"`
+		Template string `json:"resourceClaimTemplateName"`
 	} `json:"resourceClaims"`
 }
 

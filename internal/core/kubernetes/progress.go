@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -66,13 +67,50 @@ func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	case failed != nil:
 		p.Phase = Failed
 		if p.Why = ending(pod, ended); p.Why == nil && ended == nil {
-			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason), ""}
+			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason, "the cluster says that it failed, and no more"), ""}
 		}
 	case ended != nil: // the controller has not counted it yet
 	default:
 		p.waits(j, pod, events, nodes)
 	}
 	return p
+}
+
+// LookTask is Look for one number of an indexed Job.
+func LookTask(j *Job, task int, pods []Pod, events []Event, nodes []Node) Progress {
+	own := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Meta.Labels[IndexLabel] != strconv.Itoa(task) })
+	one := *j
+	verdict := ""
+	switch {
+	case within(j.Status.Succeeded, task):
+		verdict = "Complete"
+	case within(j.Status.Failed, task):
+		verdict = "Failed"
+	}
+	if verdict != "" || holds(j.Status.Conditions, "Failed") == nil { // else all that has not ended was ended with the Job
+		one.Status.Conditions = nil
+	}
+	if verdict != "" {
+		one.Status.Conditions = []Condition{{Type: verdict, Status: "True"}}
+	}
+	one.Status.Started, one.Status.Completed = nil, nil
+	return Look(&one, own, events, nodes)
+}
+
+// within reports whether a list such as "0,3-5" has a number.
+func within(list string, number int) bool {
+	for word := range strings.SplitSeq(list, ",") {
+		first, last, span := strings.Cut(word, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if span && err == nil {
+			to, err = strconv.Atoi(last)
+		}
+		if err == nil && from <= number && number <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // of reads what the pod says itself, and returns its end if it has one.

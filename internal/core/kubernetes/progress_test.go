@@ -94,6 +94,29 @@ func TestLookLatest(t *testing.T) {
 	}
 }
 
+// TestLookTask: each number of an indexed Job has its own state and exit code, also when its pod is gone.
+func TestLookTask(t *testing.T) {
+	j := decode[Job](t, `{"status":{"completedIndexes":"0,2-3","failedIndexes":"1","active":2}}`)
+	pods := decode[[]Pod](t, `[
+		{"metadata":{"name":"t-1","labels":{"batch.kubernetes.io/job-completion-index":"1"}},"spec":{"nodeName":"b"},"status":{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":4}}}]}},
+		{"metadata":{"name":"t-4","labels":{"batch.kubernetes.io/job-completion-index":"4"}},"spec":{"nodeName":"a"},"status":{"phase":"Running","containerStatuses":[{"state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}}}]}}]`)
+	want := []string{"done 0", "failed 4", "done 0", "done 0", "running", "waiting"}
+	for task := range want {
+		p := LookTask(&j, task, pods, nil, nil)
+		got := string(p.Phase)
+		if p.Exit != nil {
+			got += fmt.Sprint(" ", *p.Exit)
+		}
+		if got != want[task] {
+			t.Errorf("task %d is %s, want %s", task, got, want[task])
+		}
+	}
+	j.Status.Conditions = []Condition{{Type: "Failed", Status: "True", Reason: "FailedIndexes"}}
+	if p := LookTask(&j, 5, pods, nil, nil); p.Phase != Failed || p.Why == nil {
+		t.Errorf("what had not begun when the Job failed is %s", p.Phase)
+	}
+}
+
 // FuzzLook: no message of a cluster makes it panic, and what waits always has a reason.
 func FuzzLook(f *testing.F) {
 	f.Add("0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had x. preemption: y", "exceeded quota: a, requested: b=1, used: c, limited: d")

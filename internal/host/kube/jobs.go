@@ -117,19 +117,34 @@ func (c *Cluster) Delete(ctx context.Context, names ...string) error {
 	return err
 }
 
-// Job reads a job; its error is NotFound where there is none.
-func (c *Cluster) Job(ctx context.Context, name string) (kubernetes.Job, error) {
-	return object[kubernetes.Job](ctx, c, "get", "job.batch", name)
+// Managed selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very many.
+func Managed(jobs []string) string {
+	const by, most = "app.kubernetes.io/managed-by=gpuard", 50 // the selector is part of a URL
+	if len(jobs) == 0 || len(jobs) > most {
+		return by
+	}
+	return by + ",app.kubernetes.io/instance in (" + strings.Join(jobs, ",") + ")"
 }
 
-// JobPods lists the pods of a job.
-func (c *Cluster) JobPods(ctx context.Context, job string) ([]kubernetes.Pod, error) {
-	return list[kubernetes.Pod](ctx, c, "pods", "--selector=batch.kubernetes.io/job-name="+job)
+// Jobs lists the jobs of a selector.
+func (c *Cluster) Jobs(ctx context.Context, selector string) ([]kubernetes.Job, error) {
+	return list[kubernetes.Job](ctx, c, "jobs.batch", "--selector="+selector)
 }
 
-// Events lists what was reported about an object.
-func (c *Cluster) Events(ctx context.Context, kind, name string) ([]kubernetes.Event, error) {
-	return list[kubernetes.Event](ctx, c, "events", "--field-selector=involvedObject.kind="+kind+",involvedObject.name="+name)
+// JobPods lists the pods of a selector.
+func (c *Cluster) JobPods(ctx context.Context, selector string) ([]kubernetes.Pod, error) {
+	return list[kubernetes.Pod](ctx, c, "pods", "--selector="+selector)
+}
+
+// JobEvents lists what was reported about all Jobs of the namespace.
+func (c *Cluster) JobEvents(ctx context.Context) ([]kubernetes.Event, error) {
+	return list[kubernetes.Event](ctx, c, "events", "--field-selector=involvedObject.kind=Job")
+}
+
+// Suspend keeps a job from starting, or lets it start.
+func (c *Cluster) Suspend(ctx context.Context, job string, on bool) error {
+	_, err := c.call(ctx, nil, "patch", "job.batch", job, "--type=merge", "--output=name", fmt.Sprintf(`--patch={"spec":{"suspend":%v}}`, on))
+	return err
 }
 
 // Logs copies the output of a pod to w; with follow until the pod has ended.

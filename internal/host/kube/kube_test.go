@@ -52,19 +52,19 @@ func TestJob(t *testing.T) {
 	}
 	var phases []string
 	for range 3 {
-		j, err := c.Job(ctx, "train-1")
+		jobs, err := c.Jobs(ctx, Managed([]string{"train-1"}))
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		pods, err := c.JobPods(ctx, Managed([]string{"train-1"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods, err := c.JobPods(ctx, "train-1")
+		events, err := c.JobEvents(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		events, err := c.Events(ctx, "Job", "train-1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := kubernetes.Look(&j, pods, events, nil)
+		p := kubernetes.Look(&jobs[0], pods, events, nil)
 		phases = append(phases, string(p.Phase))
 		if p.Phase.Over() && (p.Exit == nil || *p.Exit != 3 || p.Node != "gpu-b") {
 			t.Errorf("it ended with %v on %q", p.Exit, p.Node)
@@ -80,8 +80,8 @@ func TestJob(t *testing.T) {
 	if err := c.Delete(ctx, "job.batch/train-1", "resourceclaimtemplate.resource.k8s.io/train-1"); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Job(ctx, "train-1"); !Is(err, NotFound) {
-		t.Errorf("the job is deleted and found: %v", err)
+	if jobs, err := c.Jobs(ctx, Managed([]string{"train-1"})); err != nil || len(jobs) != 0 {
+		t.Errorf("the job is deleted and found: %v, %v", jobs, err)
 	}
 	if _, in := kubectl.Called(t, dir); in[0] != manifest || in[1] != manifest {
 		t.Errorf("the manifest did not arrive as it is: %q", in[:2])
@@ -129,9 +129,9 @@ func TestSurvey(t *testing.T) {
 func TestContext(t *testing.T) {
 	c, dir := recorded(t, "survey.jsonl")
 	c.Context, c.Namespace = "lab", "team"
-	_, _ = c.Job(t.Context(), "x") // not in the recording
+	_ = c.Suspend(t.Context(), "x", true) // not in the recording
 	words, _ := kubectl.Called(t, dir)
-	if want := "--context=lab --namespace=team get job.batch x --output=json --request-timeout=20s"; len(words) != 1 || words[0] != want {
+	if want := "--context=lab --namespace=team patch job.batch x --type=merge --output=name --patch={\"spec\":{\"suspend\":true}} --request-timeout=20s"; len(words) != 1 || words[0] != want {
 		t.Errorf("called %q, want %q", words, want)
 	}
 }

@@ -1,10 +1,9 @@
-// Package kubejobs hands jobs to a Kubernetes cluster, follows and ends them, and reads what the cluster has for its user.
-// Everything goes through kubectl (host/kube); what it answers is judged by core/kubernetes.
-package kubejobs
+package remote
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,9 +15,9 @@ import (
 // atOnce is how many calls of kubectl run at the same time: each is a process of some 60 MiB.
 const atOnce = 4
 
-// Survey reads what the cluster has and what this person may do there. What cannot be read says so, and hides nothing
+// Kubernetes reads what the cluster has and what this person may do there. What cannot be read says so, and hides nothing
 // else. The error is about kubectl itself.
-func Survey(ctx context.Context, host *machine.Host, context, namespace string) (*kubernetes.Cluster, error) {
+func Kubernetes(ctx context.Context, host *machine.Host, context, namespace string) (*kubernetes.Cluster, error) {
 	k, err := kube.Find(host.Env, context, namespace)
 	if err != nil {
 		return nil, err
@@ -42,10 +41,7 @@ func Survey(ctx context.Context, host *machine.Host, context, namespace string) 
 			f()
 		})
 	}
-	dra := false
-	for _, version := range c.Serves.Found {
-		dra = dra || version == "resource.k8s.io/v1"
-	}
+	dra := slices.Contains(c.Serves.Found, "resource.k8s.io/v1")
 	if dra {
 		ask(func() { c.Classes = read(ctx, k.Classes) })
 		ask(func() { c.Slices = read(ctx, k.Slices) })
