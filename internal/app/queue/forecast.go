@@ -36,7 +36,7 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report) {
 	}
 	var own []*Entry
 	for i := range list {
-		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == "" {
+		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == "" && e.Engine == "" {
 			own = append(own, e)
 		}
 	}

@@ -57,9 +57,9 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 }
 
 func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs) error {
-	changes, alive := p.follow(q), true
+	changes, alive, asked := p.follow(q), true, p.askEngines(q)
 	for {
-		list, err := q.List(func(queue.State) bool { return true })
+		list, err := asked(ctx)
 		if err != nil {
 			return err
 		}
@@ -68,10 +68,11 @@ func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int,
 			over = over && list[n-1].State.Over()
 		}
 		logs.Look()
-		if err := out.rest(logs, over || !alive); err != nil || over {
+		poll := p.polled(list, numbers)
+		if err := out.rest(logs, over || !alive && poll == nil); err != nil || over {
 			return err
 		}
-		if !alive {
+		if !alive && poll == nil {
 			return fmt.Errorf("cannot follow any longer: nothing runs the queue; see: gpuard queue")
 		}
 		wait, stop := context.WithCancel(ctx)
@@ -82,7 +83,9 @@ func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int,
 		}()
 		select {
 		case _, alive = <-changes:
+			changes = whileAlive(changes, alive)
 		case <-ended:
+		case <-poll:
 		}
 		stop()
 		<-ended

@@ -121,7 +121,7 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none.",
 		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19",
 		ValidArgsFunction: p.completeJobs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				numbers, err := jobNumbers(args)
 				if err != nil {
@@ -132,7 +132,10 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 					return err
 				}
 				defer q.Close()
-				if err := q.Ask(kind, numbers...); err != nil {
+				if _, err := q.Catch(cmd.Context()); err != nil {
+					return err
+				}
+				if err := q.Ask(cmd.Context(), kind, numbers...); err != nil {
 					return err
 				}
 				for _, n := range numbers {
@@ -205,6 +208,7 @@ type queueAnswer struct {
 	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
 	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
 	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Engines []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
@@ -236,7 +240,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 
 // queued is the queue as it is now, with at most so many jobs that wait; more wait besides.
 func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int, err error) {
-	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
+	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Engines: []queue.Trouble{}}
 	q, err := queue.Open(p.Host, false)
 	if err != nil {
 		return a, 0, err
@@ -245,6 +249,9 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 		defer q.Close()
 		if a.Kept = q.Kept(); !a.Kept {
 			a.Problem = q.Problem()
+		}
+		if a.Engines, err = q.Catch(ctx); err != nil {
+			return a, 0, err
 		}
 		list, left, err := q.Next(most)
 		if err != nil {
@@ -275,7 +282,7 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 
 // whyWaits says of the first job that waits what gpuard run would say of it now.
 func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
-	i := slices.IndexFunc(a.Jobs, func(e queue.Entry) bool { return e.State == queue.Waiting })
+	i := slices.IndexFunc(a.Jobs, func(e queue.Entry) bool { return e.State == queue.Waiting && e.Engine == "" })
 	if i < 0 {
 		return
 	}
@@ -346,9 +353,9 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 	if err := p.revive(q); err != nil {
 		return 0, err
 	}
-	changes, alive := p.follow(q), true
+	changes, alive, asked := p.follow(q), true, p.askEngines(q)
 	for {
-		list, err := q.List(func(queue.State) bool { return true })
+		list, err := asked(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -370,11 +377,14 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 			}
 			return code, nil
 		}
-		if !alive {
+		poll := p.polled(list, numbers)
+		if !alive && poll == nil {
 			return 0, fmt.Errorf("cannot wait any longer: nothing runs the queue; %s", cmp.Or(q.Problem(), "see: gpuard queue"))
 		}
 		select {
 		case _, alive = <-changes:
+			changes = whileAlive(changes, alive)
+		case <-poll:
 		case <-ctx.Done():
 			return 0, errors.New("cannot wait any longer: it was ended")
 		}

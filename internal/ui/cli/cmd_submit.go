@@ -19,6 +19,7 @@ import (
 type submitOptions struct {
 	spec specFlags
 	batchFlags
+	engineFlags
 	json, quiet bool
 }
 
@@ -32,6 +33,9 @@ environment that this shell has now, on a GPU that is leased for it. Its output
 goes to the file that is named. Between users the line is that of gpuard run:
 nobody gets ahead by handing in more jobs.
 
+With --engine the job goes to another scheduler, and has a number of this queue
+all the same: queue, logs, wait and cancel know it.
+
 Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
 not executable, 127 not found.`,
 		Example: `  gpuard submit --gpus 2 -- python train.py
@@ -40,6 +44,7 @@ not executable, 127 not found.`,
                                                  its $GPUARD_ARRAY_TASK
   gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
+  gpuard submit --engine slurm --gpus 2 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
 		ValidArgsFunction: p.programs,
@@ -56,6 +61,7 @@ not executable, 127 not found.`,
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
 	o.batchFlags.add(cmd)
+	o.engineFlags.add(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	p.privateState(cmd)
@@ -64,10 +70,13 @@ not executable, 127 not found.`,
 
 // submitted is the JSON answer of submit.
 type submitted struct {
-	Schema string `json:"schema"` // "gpuard.submit/1"
-	Job    int    `json:"job"`    // its number; of --array, that of the first
-	Jobs   int    `json:"jobs"`   // how many they are; their numbers follow each other
-	Log    string `json:"log"`    // file for the output of the first
+	Schema string `json:"schema"`     // "gpuard.submit/1"
+	Job    int    `json:"job"`        // its number; of --array, that of the first
+	Jobs   int    `json:"jobs"`       // how many they are; their numbers follow each other
+	Log    string `json:"log"`        // file for the output of the first
+	Engine string `json:"engine"`     // that it was handed to, such as "slurm"; "" this machine
+	ID     string `json:"engine_job"` // what the engine calls the first; "" on this machine
+	Test   string `json:"test"`       // of --dry-run: what the engine says of it; nothing was handed in
 }
 
 func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
@@ -79,6 +88,11 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	}
 	if err := o.refuseEmpty(cmd); err != nil {
 		return asUsage(err)
+	}
+	if s, err := p.engineOf(cmd, &o.engineFlags); err != nil {
+		return err
+	} else if s != nil {
+		return p.handIn(cmd, s, o, args)
 	}
 	if err := p.fill(cmd); err != nil {
 		return err
@@ -116,7 +130,7 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	case err != nil:
 		return err
 	case o.json:
-		return writeJSON(p.Out, submitted{schema(cmd), number, len(logs), logs[0]})
+		return writeJSON(p.Out, submitted{Schema: schema(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
 	case o.quiet:
 		_, err = fmt.Fprintln(p.Out, number)
 		return err

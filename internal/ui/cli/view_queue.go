@@ -43,7 +43,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		e := &a.Jobs[i]
 		since := e.Submitted
 		where := e.Asks
-		if e.State == queue.Running {
+		if e.State == queue.Running && e.Started != nil {
 			since = *e.Started
 			where = gpusOf(e)
 		}
@@ -64,11 +64,16 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 	for i := range a.Jobs {
 		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
 			v.paragraph(span{dim, fmt.Sprintf("job %d waits: ", e.Number)}, normal, v.text(e.Why))
-			v.reasons(a.Reasons)
+			if e.Engine == "" {
+				v.reasons(a.Reasons)
+			}
 			if e.Remedy != "" {
 				v.paragraph(span{dim, "sooner: "}, normal, v.text(e.Remedy))
 			}
 		}
+	}
+	for _, t := range a.Engines {
+		v.sentence(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem))
 	}
 	if a.Paused {
 		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
@@ -184,6 +189,9 @@ func endText(e *queue.Entry) string {
 }
 
 func gpusOf(e *queue.Entry) string {
+	if e.Engine != "" {
+		return strings.TrimSpace(e.Engine + " " + e.Node)
+	}
 	if len(e.Devices) == 0 {
 		return "no GPU"
 	}
