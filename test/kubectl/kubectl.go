@@ -106,10 +106,8 @@ func run(args []string) (int, error) {
 		return 0, err
 	}
 	job := jobOf(in)
-	for _, a := range before {
-		if job == "" {
-			job = a.Job
-		}
+	for i := len(before) - 1; i >= 0 && job == ""; i-- {
+		job = before[i].Job
 	}
 	now := asked{args, string(in), jobOf(in)}
 	line, _ := json.Marshal(now)

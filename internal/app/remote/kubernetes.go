@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ type pods struct {
 
 func openKubernetes(h *machine.Host, name string) *Scheduler {
 	s := &pods{h, forms()[name]}
-	return &Scheduler{Name: "kubernetes", Title: "Kubernetes", Write: s.write, Test: s.test, Submit: s.submit, Look: s.look, Cancel: s.cancel, Hold: s.hold, Logs: s.logs, Ends: true}
+	return &Scheduler{Name: "kubernetes", Title: "Kubernetes", Write: s.write, Test: s.test, Submit: s.submit, Look: s.look, Cancel: s.cancel, Hold: s.hold, Logs: s.logs, Image: true, Ends: true}
 }
 
 // at is the way to a place; "" is the one that kubectl takes now.
@@ -276,7 +275,7 @@ func (v *view) told(a Asked) Told {
 		p = kubernetes.Look(j, own, events, v.nodes)
 	}
 	t := Told{Away: a.Away, Ended: p.Ended}
-	t.ID, t.Node, t.Began, t.Why = j.Meta.Name, p.Node, nil, ""
+	t.ID, t.Node, t.Began, t.Why, t.pod = j.Meta.Name, p.Node, nil, "", p.Pod
 	if a.Task != "" {
 		t.ID += "_" + a.Task
 	}
@@ -354,9 +353,9 @@ func (s *pods) hold(ctx context.Context, job runs.Away, on bool) error {
 	return k.Suspend(ctx, base(job.ID), on)
 }
 
-// logs copies what the job prints to w. With follow it waits until there is a pod that has started, and goes on until that
-// has ended.
-func (s *pods) logs(ctx context.Context, job runs.Away, w io.Writer, follow bool) error {
+// logs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
+// ended.
+func (s *pods) logs(ctx context.Context, job runs.Away, follow bool, open Opener) error {
 	k, err := s.at(job.Place)
 	if err != nil {
 		return err
@@ -368,7 +367,11 @@ func (s *pods) logs(ctx context.Context, job runs.Away, w io.Writer, follow bool
 		case err != nil && !follow:
 			return err
 		case err == nil && told[0].pod != "" && (told[0].State == runs.Active || told[0].State.Over()):
-			return k.Logs(ctx, w, told[0].pod, follow)
+			w, err := open(told[0].pod)
+			if err != nil {
+				return err
+			}
+			return errors.Join(k.Logs(ctx, w, told[0].pod, follow), w.Close())
 		case err == nil && told[0].State.Over():
 			return fmt.Errorf("its pod is gone, and its output with it: %s", cmp.Or(told[0].Why, "the cluster says no more"))
 		case !follow:

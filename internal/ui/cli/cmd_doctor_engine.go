@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/kubejobs"
+	"gpuard/internal/app/remote"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/kubernetes"
 )
@@ -38,7 +38,7 @@ func (p *Program) diagnoseEngine(ctx context.Context, flags doctorFlags) error {
 	if flags.engine != "kubernetes" {
 		return exit.Usagef("cannot read --engine %q: write kubernetes", flags.engine)
 	}
-	c, err := kubejobs.Survey(ctx, p.Host, flags.context, flags.namespace)
+	c, err := remote.Kubernetes(ctx, p.Host, flags.context, flags.namespace)
 	if err != nil {
 		return err
 	}
