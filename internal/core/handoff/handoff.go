@@ -146,7 +146,7 @@ func Write(t Target, w Work, site policy.Slurm) (Output, error) {
 	}
 	switch t {
 	case Slurm:
-		out.Name, out.Text = word(name(&w)), script(&w, site)
+		out.Name, out.Text = title(name(&w)), script(&w, site)
 	case Kubernetes, KubernetesDRA:
 		out.Name, out.Text = objectName(&w), manifest(&w, t == KubernetesDRA)
 	case Compose:
@@ -162,11 +162,11 @@ func refusal(t Target, verdicts []Verdict) error {
 		if v.Level != Refused {
 			continue
 		}
-		lead := v.Flag + " cannot be said: "
+		what := " is refused: "
 		if v.needs {
-			lead = v.Flag + " is missing: "
+			what = " is missing: "
 		}
-		why, do = append(why, lead+v.How), append(do, v.Flag+": "+v.Do)
+		why, do = append(why, v.Flag+what+v.How), append(do, "for "+v.Flag+": "+v.Do)
 	}
 	if len(why) == 0 {
 		return nil

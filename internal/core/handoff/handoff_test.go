@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// site is a cluster with two models and a slice.
+// site is a cluster with two models and a slice, that of test/works, which imports this package.
 func site() policy.Slurm {
 	return policy.Slurm{Types: map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "NVIDIA A100-SXM4-80GB": "a100", "1g.10gb": "slice"},
 		Features: map[string]gpu.Bytes{"gpumem40g": 40960 * gpu.MiB, "gpumem80g": 81559 * gpu.MiB, "gpumem24g": 24564 * gpu.MiB}}

@@ -1,7 +1,6 @@
-package handoff
+package handoff_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -12,35 +11,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"gpuard/internal/core/job"
+	"gpuard/internal/core/handoff"
+	"gpuard/test/works"
 )
-
-// hostile are words that a shell, sbatch, YAML, Kubernetes or Compose could take for something else.
-func hostile() []string {
-	return []string{"", " ", "a b", "it's", `"`, `\`, "$HOME", "$(id)", "$$(id)", "$$", "$", "${X:-y}", "`id`", "a\nb", "\n", "\r\n", "\t", "a\r\nb", "#", " #x", "#SBATCH --gpus=9", "x\n#SBATCH --gpus=9\ny",
-		"- a", "a: b", "a:", "{a}", "[a]", "&a", "*a", "!a", "|", ">", "%a", "@a", "~", "null", "yes", "on", "NO", "1", "1e3", "0x1f", "012", "1:30", ".inf", "2001-01-01", "=", "<<", "---", "...", "'", "''", "\\n", "\x01", "\x1b[31m", "\x7f", "\u0085", "\u00a0", "\u2028", "\ufeff", "ü", "训练", "🎉", "e\u0301", "-n", "--", "~/x", "a;b", "a&b", "!x", "?", "x*", "{{.A}}", "%", "a=b", strings.Repeat("long ", 400)}
-}
-
-// randomWord joins some of them.
-func randomWord(random *rand.Rand) string {
-	var b strings.Builder
-	for range random.IntN(4) {
-		b.WriteString(hostile()[random.IntN(len(hostile()))])
-	}
-	return b.String()
-}
-
-// hostileWork has such words wherever its owner writes some.
-func hostileWork(random *rand.Rand, program string) Work {
-	w := Work{Spec: job.Spec{Command: []string{program}, GPUs: 1, Name: randomWord(random)}, Image: "i", Note: randomWord(random)}
-	for range random.IntN(6) {
-		w.Spec.Command = append(w.Spec.Command, randomWord(random))
-	}
-	for i := range random.IntN(6) {
-		w.Env = append(w.Env, Variable{fmt.Sprintf("HOSTILE_%d", i), randomWord(random)})
-	}
-	return w
-}
 
 // TestScriptRuns: bash, given the script, starts the command that is meant, in the folder and with the variables that are
 // meant, whatever words they are made of; sbatch would read no directive but ours.
@@ -56,15 +29,15 @@ func TestScriptRuns(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 200 {
-		w := hostileWork(random, program)
+		w := works.Named(random, program)
 		w.Folder = folder
 		if i == 0 {
-			w.Spec.Command = append([]string{program}, hostile()...)
+			w.Spec.Command = append([]string{program}, works.Hostile()...)
 		}
 		if i == 1 {
-			w.Env = []Variable{{"LARGE", strings.Repeat("x'\n", 100<<10/3)}}
+			w.Env = []handoff.Variable{{Name: "LARGE", Value: strings.Repeat("x'\n", 100<<10/3)}}
 		}
-		out, err := Write(Slurm, w, site())
+		out, err := handoff.Write(handoff.Slurm, w, works.Site())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,11 +122,11 @@ func references(text string) bool {
 func TestManifestsReadBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range 300 {
-		w := hostileWork(random, "./run")
+		w := works.Named(random, "./run")
 		if i == 0 {
-			w.Spec.Command = append([]string{"./run"}, hostile()...)
+			w.Spec.Command = append([]string{"./run"}, works.Hostile()...)
 		}
-		out, err := Write(Kubernetes, w, site())
+		out, err := handoff.Write(handoff.Kubernetes, w, works.Site())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +137,7 @@ func TestManifestsReadBack(t *testing.T) {
 					Spec struct {
 						Containers []struct {
 							Command []string
-							Env     []Variable
+							Env     []handoff.Variable
 						}
 					}
 				}
@@ -188,24 +161,4 @@ func TestManifestsReadBack(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzScalar: a YAML parser reads every text as itself.
-func FuzzScalar(f *testing.F) {
-	for _, word := range hostile() {
-		f.Add(word)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if odd(text) {
-			t.Skip()
-		}
-		var back map[string][]string
-		doc := object{{"a", []string{text, "end"}}}.document()
-		if err := yaml.Unmarshal([]byte(doc), &back); err != nil || len(back["a"]) != 2 || back["a"][0] != text {
-			t.Errorf("%q: %v, %q", doc, err, back["a"])
-		}
-		if strings.ContainsAny(quote(text), "\r\n") {
-			t.Errorf("%q is on several lines of a script", text)
-		}
-	})
 }

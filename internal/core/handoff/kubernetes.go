@@ -172,7 +172,8 @@ func claimTemplate(w *Work) object {
 
 // selector is the condition for a device, in CEL. A device that lacks an attribute does not match: without .? it would
 // be an error, which ends the allocation of the whole claim (kubernetes/kubernetes:
-// staging/src/k8s.io/dynamic-resource-allocation/structured).
+// staging/src/k8s.io/dynamic-resource-allocation/structured). The name is looked at behind has: the API server knows how
+// long an attribute can be, and not a value of orValue, and refuses what might be costly (the same, cel/compile.go).
 func selector(w *Work) string {
 	attribute := func(name, none string) string {
 		return fmt.Sprintf("device.attributes['%s'].?%s.orValue(%s)", driver, name, none)
@@ -182,7 +183,8 @@ func selector(w *Work) string {
 		terms = append(terms, attribute("profile", "''")+" == "+literal(w.Spec.MIG))
 	}
 	if w.Spec.Model != "" {
-		terms = append(terms, attribute("productName", "''")+".matches("+literal(expression(w.Spec.Model))+")")
+		product := "device.attributes['" + driver + "'].productName"
+		terms = append(terms, "has("+product+") && "+product+".matches("+literal(expression(w.Spec.Model))+")")
 	}
 	if w.Spec.Memory > 0 {
 		terms = append(terms, fmt.Sprintf("device.capacity['%s'].?memory.orValue(quantity('0')).compareTo(quantity('%dMi')) >= 0", driver, mebibytes(w.Spec.Memory)))

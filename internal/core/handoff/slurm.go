@@ -49,7 +49,7 @@ func quote(word string) string { return bash(word, shellquote.Sh) }
 
 // directives are the options of sbatch, without their dashes.
 func directives(w *Work, site policy.Slurm) []string {
-	list := []string{"job-name=" + word(name(w)), "nodes=1", "ntasks=1"}
+	list := []string{"job-name=" + title(name(w)), "nodes=1", "ntasks=1"}
 	add := func(asked bool, format string, args ...any) {
 		if asked {
 			list = append(list, fmt.Sprintf(format, args...))
@@ -71,7 +71,7 @@ func directives(w *Work, site policy.Slurm) []string {
 	add(len(w.Array.Tasks) > 0, "array=%s%s", ranges(w.Array.Tasks), most(w.Array.Most))
 	add(len(w.After) > 0, "dependency=%s", dependencies(w.After))
 	add(len(w.After) > 0, "kill-on-invalid-dep=yes")
-	add(w.Care.Log != "", "output=%s", logPattern(w))
+	add(w.Care.Log != "", "output=%s", w.Care.Log)
 	return append(list, "export=NONE", "comment=gpuard-"+word(w.ID))
 }
 
@@ -138,13 +138,4 @@ func dependencies(list []After) string {
 		parts = append(parts, kind+a.ID)
 	}
 	return strings.Join(parts, ",")
-}
-
-// logPattern is the file for the output. Slurm fills in %a as gpuard does; every other % is one.
-func logPattern(w *Work) string {
-	escaped := strings.ReplaceAll(w.Care.Log, "%", "%%")
-	if len(w.Array.Tasks) > 0 {
-		escaped = strings.ReplaceAll(escaped, "%%a", "%a")
-	}
-	return escaped
 }

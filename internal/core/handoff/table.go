@@ -99,7 +99,7 @@ func programRows() []row {
 			cell{level: Exact, how: "entrypoint", needed: true}.but("missing", of(noCommand), noShell()).but("not UTF-8", of(oddCommand), notText),
 		)},
 		{"Spec.Name", "--name", func(w *Work) bool { return w.Spec.Name != "" }, inPods(
-			exact("--job-name").but("characters that a directive cannot hold", of(func(w *Work) bool { return word(w.Spec.Name) != w.Spec.Name }), approximate("--job-name, with _ for characters that a directive cannot hold")),
+			exact("--job-name").but("characters that a directive cannot hold, or more than 128", of(func(w *Work) bool { return title(w.Spec.Name) != w.Spec.Name }), approximate("--job-name, with _ for characters that a directive cannot hold")),
 			exact("name of the Job, with its ID behind it").but("characters that the name of an object cannot hold", of(oddName), approximate("name of the Job, with - for what such a name cannot hold; the annotation gpuard/name has it whole")),
 			exact("name of the service").but("characters that such a name cannot hold", of(oddName), approximate("name of the service, with - for what such a name cannot hold; the label gpuard.name has it whole")),
 		)},

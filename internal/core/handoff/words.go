@@ -44,9 +44,14 @@ func oddAfter(w *Work) bool {
 	return slices.ContainsFunc(w.After, func(a After) bool { return a.ID == "" || strings.Trim(a.ID, "0123456789_") != "" })
 }
 
-// oddLog reports a path that a directive cannot hold. Slurm reads backslashes, quotes and blanks there.
+// oddLog reports a path that a directive cannot hold: Slurm reads backslashes, quotes and blanks there, and fills in what
+// begins with %, of which %a means the same as here.
 func oddLog(w *Work) bool {
-	return !strings.HasPrefix(w.Care.Log, "/") || word(w.Care.Log) != w.Care.Log
+	path := w.Care.Log
+	if len(w.Array.Tasks) > 0 {
+		path = strings.ReplaceAll(path, "%a", "")
+	}
+	return !strings.HasPrefix(path, "/") || word(path) != path || strings.Contains(path, "%")
 }
 
 // choosing reports a variable that chooses devices. CUDA_DEVICE_ORDER and DEV may be the owner's.
@@ -134,16 +139,21 @@ func counted(tasks []int) bool {
 
 // word is a text as a directive of a script can hold it without quotes.
 func word(text string) string {
-	out := strings.Map(func(r rune) rune {
+	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r != '\u00aa' && r > 0x7f && !unicode.IsLetter(r) || r <= 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:@+,=%", r) {
 			return '_'
 		}
 		return r
 	}, strings.ToValidUTF8(text, "_"))
-	if out == "" {
+}
+
+// title is a name for Slurm, which takes a thousand bytes.
+func title(text string) string {
+	out := []rune(word(text))
+	if len(out) == 0 {
 		return "job"
 	}
-	return out
+	return string(out[:min(len(out), 128)])
 }
 
 // line is a text as a remark on one line.

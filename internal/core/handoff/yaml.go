@@ -1,7 +1,6 @@
 package handoff
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -81,11 +80,15 @@ func (o object) write(b *strings.Builder, lead, indent string) {
 	}
 }
 
+// scalar quotes a text unless it is a word that no reader takes for anything else.
 func scalar(text string) string {
-	plain := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
-	other := regexp.MustCompile(`^(?i:y|yes|n|no|true|false|on|off|null)$`) // what YAML 1.1 reads as something else
-	if plain.MatchString(text) && !other.MatchString(text) {
-		return text
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	if text == "" || !strings.Contains(letters, text[:1]) || strings.Trim(text, letters+"0123456789_./-") != "" {
+		return strconv.Quote(text)
 	}
-	return strconv.Quote(text)
+	switch strings.ToLower(text) { // what YAML 1.1 reads as something else
+	case "y", "yes", "n", "no", "true", "false", "on", "off", "null":
+		return strconv.Quote(text)
+	}
+	return text
 }
