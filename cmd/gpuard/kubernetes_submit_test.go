@@ -135,7 +135,7 @@ func TestSubmitKubernetesRefused(t *testing.T) {
 		args []string
 	}{
 		{"a container needs an image", nil},
-		{"--share cannot be said: no engine here keeps a job to a part", []string{"--image", "train:1", "--share", "8G"}},
+		{"--share", []string{"--image", "train:1", "--share", "8G"}},
 	} {
 		got := k.call(append(append([]string{"submit", "--engine", "kubernetes"}, c.args...), "--", "train")...)
 		if got.code != 122 || !strings.Contains(got.err, c.want) {
