@@ -15,8 +15,8 @@ const GPUs = "nvidia.com/gpu"
 // (kubernetes-sigs/dra-driver-nvidia-gpu, site/content/docs/reference/resourceslice-attributes.md).
 const Driver = "gpu.nvidia.com"
 
-// IndexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
-const IndexLabel = "batch.kubernetes.io/job-completion-index"
+// indexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
+const indexLabel = "batch.kubernetes.io/job-completion-index"
 
 // KueueLabel names the queue of Kueue that a job goes through (kubernetes-sigs/kueue,
 // site/content/en/docs/tasks/run/jobs.md).
@@ -73,7 +73,7 @@ type Job struct {
 // PodSpec is what a pod asks for.
 type PodSpec struct {
 	Node       string      `json:"nodeName"` // "" until the scheduler has chosen one
-	Containers []Container `json:"containers"`
+	Containers []container `json:"containers"`
 	Claims     []struct {
 		Template string `json:"resourceClaimTemplateName"`
 	} `json:"resourceClaims"`
@@ -89,8 +89,8 @@ func (s PodSpec) gpus() (n int) {
 	return n
 }
 
-// Container is a container of a pod.
-type Container struct {
+// container is a container of a pod.
+type container struct {
 	Name      string `json:"name"`
 	Image     string `json:"image"`
 	Resources struct {
@@ -117,14 +117,14 @@ type Pod struct {
 				Running *struct {
 					Started time.Time `json:"startedAt"`
 				} `json:"running"`
-				Ended *Ended `json:"terminated"`
+				Ended *ended `json:"terminated"`
 			} `json:"state"`
 		} `json:"containerStatuses"`
 	} `json:"status"`
 }
 
-// Ended is the end of a container.
-type Ended struct {
+// ended is the end of a container.
+type ended struct {
 	Exit     int        `json:"exitCode"`
 	Signal   int        `json:"signal"`
 	Reason   string     `json:"reason"` // "Completed", "Error", "OOMKilled", …

@@ -41,8 +41,8 @@ type Progress struct {
 	Ended   *time.Time
 }
 
-// TimedOut is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
-const TimedOut = 124
+// timedOut is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
+const timedOut = 124
 
 // deadline is the reason of a Job, or of a pod, that ran for longer than activeDeadlineSeconds.
 const deadline = "DeadlineExceeded"
@@ -51,10 +51,10 @@ const deadline = "DeadlineExceeded"
 func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	p := Progress{Phase: Waiting, Started: j.Status.Started, Ended: j.Status.Completed}
 	pod := latest(pods)
-	var ended *Ended
+	var end *ended
 	if pod != nil {
 		p.Pod, p.Node = pod.Meta.Name, pod.Spec.Node
-		ended = p.of(pod)
+		end = p.of(pod)
 	}
 	failed := holds(j.Status.Conditions, "Failed")
 	switch {
@@ -62,14 +62,14 @@ func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 		p.Phase = Done
 		p.Exit = cmp.Or(p.Exit, new(int))
 	case failed != nil && (failed.Reason == deadline || pod != nil && pod.Status.Reason == deadline):
-		p.Phase, p.Exit = Failed, new(TimedOut) // its pods may be deleted: then nobody can ask for their exit code
+		p.Phase, p.Exit = Failed, new(timedOut) // its pods may be deleted: then nobody can ask for their exit code
 		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
 	case failed != nil:
 		p.Phase = Failed
-		if p.Why = ending(pod, ended); p.Why == nil && ended == nil {
+		if p.Why = ending(pod, end); p.Why == nil && end == nil {
 			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason, "the cluster says that it failed, and no more"), ""}
 		}
-	case ended != nil: // the controller has not counted it yet
+	case end != nil: // the controller has not counted it yet
 	default:
 		p.waits(j, pod, events, nodes)
 	}
@@ -78,7 +78,7 @@ func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 
 // LookTask is Look for one number of an indexed Job.
 func LookTask(j *Job, task int, pods []Pod, events []Event, nodes []Node) Progress {
-	own := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Meta.Labels[IndexLabel] != strconv.Itoa(task) })
+	own := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Meta.Labels[indexLabel] != strconv.Itoa(task) })
 	one := *j
 	verdict := ""
 	switch {
@@ -114,7 +114,7 @@ func within(list string, number int) bool {
 }
 
 // of reads what the pod says itself, and returns its end if it has one.
-func (p *Progress) of(pod *Pod) *Ended {
+func (p *Progress) of(pod *Pod) *ended {
 	for _, c := range pod.Status.Containers {
 		switch {
 		case c.State.Ended != nil:
@@ -141,7 +141,7 @@ func latest(pods []Pod) *Pod {
 }
 
 // ending says what was wrong beside an exit code; nil: nothing.
-func ending(pod *Pod, e *Ended) *Reason {
+func ending(pod *Pod, e *ended) *Reason {
 	switch {
 	case e != nil && e.Reason == "OOMKilled":
 		return &Reason{"memory", "it used more main memory than it was given, and was killed", "give it more: resources.limits.memory"}

@@ -45,13 +45,7 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 		}
 		chosen = append(chosen, list[n-1])
 	}
-	var turn sync.Mutex
-	say := p.Host.Say
-	p.Host.Say = func(line string) { // also from who copies
-		turn.Lock()
-		defer turn.Unlock()
-		say(line)
-	}
+	p.inTurns()
 	fetch, err := q.Copier(chosen)
 	if err != nil {
 		return err
@@ -72,19 +66,29 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if !follow {
 		return out.rest(logs, true)
 	}
-	fetched := make(chan struct{})
 	ctx, stop := context.WithCancel(ctx)
+	fetched := make(chan struct{})
 	go func() {
 		defer close(fetched)
 		if err := fetch(ctx, true); err != nil {
 			p.Host.Say(err.Error())
 		}
 	}()
-	defer func() {
-		stop()
-		<-fetched
-	}()
-	return p.followJobs(ctx, q, numbers, &out, logs, fetched)
+	err = p.followJobs(ctx, q, numbers, &out, logs, fetched)
+	stop()
+	<-fetched
+	return err
+}
+
+// inTurns lets several goroutines speak.
+func (p *Program) inTurns() {
+	var turn sync.Mutex
+	say := p.Host.Say
+	p.Host.Say = func(line string) {
+		turn.Lock()
+		defer turn.Unlock()
+		say(line)
+	}
 }
 
 func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs, fetched <-chan struct{}) error {
