@@ -26,7 +26,9 @@ func TestQueueScript(t *testing.T) {
 	for _, words := range [][]string{{wide}, {"--gpus", "1", "--name", "narrow", "--", wide, "--cpu"}, {"--", script("plain", "#GPUARD --gpus 2\ntrue\n")}} {
 		same(t, strings.Join(words, " "), submit(words...).code, 0)
 	}
-	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1", "2", "3")).code, 0)
+	if got := run(t, program(t, state, nil, "wait", "--machine", "demo", "1", "2", "3")); got.code != 0 {
+		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
+	}
 	var a struct{ Jobs []queue.Entry }
 	if err := json.Unmarshal([]byte(run(t, program(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 3 {
 		t.Fatalf("%v, %+v", err, a)
@@ -50,5 +52,17 @@ func TestQueueScript(t *testing.T) {
 		if got.code != 125 || !strings.Contains(got.err, "cannot read "+path+", "+c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%s", name, got.code, got.err)
 		}
+	}
+}
+
+// TestQueueInvented: jobs on an invented machine share one folder of leases in one runner, and none of them meets another
+// on its device. With a lock for each job, leases vanished while they were written.
+func TestQueueInvented(t *testing.T) {
+	t.Parallel()
+	state, held := t.TempDir(), t.TempDir()
+	script := `mkdir "$1/$CUDA_VISIBLE_DEVICES" && sleep 0.01 && rmdir "$1/$CUDA_VISIBLE_DEVICES"`
+	same(t, "submit", run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", "--array", "1-150", "--", "sh", "-c", script, "sh", held)).out, "1\n")
+	if got := run(t, program(t, state, nil, "wait", "1-150")); got.code != 0 {
+		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
 }

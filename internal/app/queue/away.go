@@ -104,7 +104,7 @@ func (q *Queue) sameEngine(s *remote.Scheduler, after []handoff.After) error {
 // script writes what is handed in, with its log where the owner named none.
 func (q *Queue) script(ctx context.Context, s *remote.Scheduler, w handoff.Work, n int) (out handoff.Output, err error) {
 	folder := filepath.Join(q.Dir, record.JobFolder(n))
-	if w.Care.Log == "" {
+	if w.Care.Log == "" && s.Logs == nil {
 		if w.Care.Log = filepath.Join(folder, "log"); len(w.Array.Tasks) > 0 {
 			w.Care.Log += "-%a"
 		}
@@ -221,18 +221,21 @@ func (q *Queue) catchUp(ctx context.Context, name string, state *record.State, l
 	for _, run := range list {
 		asked = append(asked, remote.Asked{Away: *state.Runs[run].Away, Submitted: state.Runs[run].Submitted})
 	}
-	told, err := s.Look(ctx, asked)
-	if err != nil {
-		return err
+	told, problem := s.Look(ctx, asked)
+	if len(told) == 0 {
+		return problem
 	}
 	for i, run := range list {
+		if told[i].State == "" { // of a place that did not answer
+			continue
+		}
 		if was := asked[i].Away; told[i].State != was.State || told[i].ID != was.ID || told[i].Node != was.Node && told[i].Node != "" || told[i].Why != was.Why {
 			if err := q.tell(run, told[i]); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return problem
 }
 
 // split parts numbers of jobs into those of this machine, and those of each other scheduler.
@@ -266,6 +269,11 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 	if kind == record.Cancel {
 		if err := s.Cancel(ctx, jobs); err != nil {
 			return fmt.Errorf("cannot cancel the jobs of %s: %w", s.Title, err)
+		}
+		for i := 0; s.Ends && i < len(jobs); i++ {
+			if err := q.tell(numbers[i]-1, remote.Told{Away: record.Away{State: record.Ended}}); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

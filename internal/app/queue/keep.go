@@ -82,17 +82,15 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	if err != nil {
 		return nil, err
 	}
-	first, err := claim.OpenDesk(ctx, host, job.Spec{CPU: true})
-	if err != nil {
-		return nil, err
-	}
-	w.Prepare = func(run int) (runs.Start, error) { return prepare(host, first, dir, w, run) }
+	d := &desks{host: host, dir: dir, first: map[place]*claim.Desk{}}
+	w.Prepare = func(run int) (runs.Start, error) { return prepare(d, w, run) }
 	w.Ended = func(run int) error { return notify(dir, w, run) }
 	return w, nil
 }
 
 // prepare is how a job is started, or why it cannot be.
-func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, run int) (start runs.Start, err error) {
+func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
+	dir := d.dir
 	if before := w.State.Unmet(run); before >= 0 {
 		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)
 	}
@@ -121,21 +119,38 @@ func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, ru
 		return start, err
 	}
 	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
-	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command,
+	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command,
 		Folder: j.Folder, Env: env,
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
-// desk is where a job gets its lease: in the environment that it was handed in with.
-func desk(ctx context.Context, host *machine.Host, first *claim.Desk, dir string, j Job) (*claim.Desk, error) {
-	own := *host
+// place says where a job is leased: the jobs of one place share a folder of leases.
+type place struct {
+	machine string // --machine; "" for the hardware
+	private bool   // --private-state
+}
+
+// desks are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
+// (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first one's.
+type desks struct {
+	host  *machine.Host
+	dir   string
+	first map[place]*claim.Desk
+}
+
+// of is where a job gets its lease: in the environment that it was handed in with. Only one goroutine may call it.
+func (d *desks) of(ctx context.Context, j Job) (*claim.Desk, error) {
+	own := *d.host
 	var err error
-	if own.Env, err = environment(filepath.Join(dir, envFolder), j.Env); err != nil {
+	if own.Env, err = environment(filepath.Join(d.dir, envFolder), j.Env); err != nil {
 		return nil, err
 	}
 	j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
-	if j.Machine != "" { // its leases have a folder of their own
-		return claim.OpenDesk(ctx, &own, j.Spec)
+	at := place{j.Machine, j.Private}
+	if d.first[at] == nil {
+		if d.first[at], err = claim.OpenDesk(ctx, &own, job.Spec{CPU: true}); err != nil {
+			return nil, err
+		}
 	}
-	return first.For(ctx, &own, j.Spec)
+	return d.first[at].For(ctx, &own, j.Spec)
 }

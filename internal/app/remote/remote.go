@@ -8,6 +8,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,10 @@ import (
 
 // Scheduler is another scheduler, as this user may use it.
 type Scheduler struct {
-	Name  string // "slurm"
+	Name  string // "slurm", "kubernetes"
 	Title string // for people
+	Image bool   // its jobs run in images of containers, in which folders of this machine are not
+	Ends  bool   // when Cancel returns, the jobs are gone, and Look knows nothing of them
 	// Write writes a job, after it has looked whether the cluster has what the job names.
 	Write func(ctx context.Context, w handoff.Work) (handoff.Output, error)
 	// Test has the scheduler judge what Write wrote, which is in this file, and changes nothing.
@@ -34,7 +37,12 @@ type Scheduler struct {
 	Cancel func(ctx context.Context, jobs []runs.Away) error
 	// Hold keeps a job from starting, or no more.
 	Hold func(ctx context.Context, job runs.Away, on bool) error
+	// Logs copies what a job has printed; with follow, until its end. nil: the scheduler writes it into the log of the job.
+	Logs func(ctx context.Context, job runs.Away, follow bool, open Opener) error
 }
+
+// Opener gives the place for what a source, such as a pod, has printed. It is called once, when there is something.
+type Opener func(source string) (io.WriteCloser, error)
 
 // Asked is a job that is asked about.
 type Asked struct {
@@ -48,13 +56,18 @@ type Told struct {
 	Exit   int
 	Signal string // "SIGTERM"; "" none
 	Ended  *time.Time
+
+	code, pod string // of Kubernetes
 }
 
 // Names lists the schedulers.
-func Names() []string { return []string{"slurm"} }
+func Names() []string { return []string{"slurm", "kubernetes"} }
 
 // Open finds a scheduler.
 func Open(host *machine.Host, name string) (*Scheduler, error) {
+	if _, pods := forms()[name]; pods {
+		return openKubernetes(host, name), nil
+	}
 	if !slices.Contains(Names(), name) {
 		return nil, exit.Usagef("cannot use --engine %s: there is no such engine; there are %s, and without --engine this machine", name, strings.Join(Names(), ", "))
 	}

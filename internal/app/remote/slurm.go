@@ -70,11 +70,8 @@ func Slurm(ctx context.Context, h *machine.Host) cluster.Site {
 	return site
 }
 
-// Diagnose judges whether a scheduler can give GPUs to this user.
-func Diagnose(ctx context.Context, h *machine.Host, name string) (check.Diagnosis, error) {
-	if _, err := Open(h, name); err != nil {
-		return check.Diagnosis{}, err
-	}
+// Diagnose judges whether Slurm can give GPUs to this user.
+func Diagnose(ctx context.Context, h *machine.Host) (check.Diagnosis, error) {
 	config, err := h.Config()
 	if err != nil {
 		return check.Diagnosis{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
@@ -37,14 +38,26 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if err != nil {
 		return err
 	}
+	var chosen []queue.Entry
+	for _, n := range numbers {
+		if n > len(list) {
+			return usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
+		}
+		chosen = append(chosen, list[n-1])
+	}
+	p.inTurns()
+	fetch, err := q.Copier(chosen)
+	if err != nil {
+		return err
+	}
+	if err := fetch(ctx, false); err != nil && !follow {
+		p.Host.Say(err.Error())
+	}
 	out := p.newPrinter()
 	out.json, out.alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
 	defer logs.Close()
 	for _, n := range numbers {
-		if n > len(list) {
-			return usagef("cannot find job %d: there are %d; see: gpuard queue", n, len(list))
-		}
 		row := services.Row{Log: list[n-1].Log}
 		row.Name = fmt.Sprint("job-", n)
 		out.name(row.Name)
@@ -53,10 +66,32 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if !follow {
 		return out.rest(logs, true)
 	}
-	return p.followJobs(ctx, q, numbers, &out, logs)
+	ctx, stop := context.WithCancel(ctx)
+	fetched := make(chan struct{})
+	go func() {
+		defer close(fetched)
+		if err := fetch(ctx, true); err != nil {
+			p.Host.Say(err.Error())
+		}
+	}()
+	err = p.followJobs(ctx, q, numbers, &out, logs, fetched)
+	stop()
+	<-fetched
+	return err
 }
 
-func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs) error {
+// inTurns lets several goroutines speak.
+func (p *Program) inTurns() {
+	var turn sync.Mutex
+	say := p.Host.Say
+	p.Host.Say = func(line string) {
+		turn.Lock()
+		defer turn.Unlock()
+		say(line)
+	}
+}
+
+func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs, fetched <-chan struct{}) error {
 	changes, alive, asked := p.follow(q), true, p.askEngines(q)
 	for {
 		list, err := asked(ctx)
@@ -66,6 +101,9 @@ func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int,
 		over := true
 		for _, n := range numbers {
 			over = over && list[n-1].State.Over()
+		}
+		if over {
+			<-fetched // all that they have printed
 		}
 		logs.Look()
 		poll := p.polled(list, numbers)

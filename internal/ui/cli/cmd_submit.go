@@ -45,6 +45,7 @@ not executable, 127 not found.`,
   gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard submit --engine slurm --gpus 2 -- python train.py
+  gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
 		ValidArgsFunction: p.programs,

@@ -17,20 +17,22 @@ import (
 
 // engineFlags are those of a job that another scheduler gets.
 type engineFlags struct {
-	engine, queue, workdir string
-	env                    []string
-	dry                    bool
+	engine, queue, workdir, image, namespace string
+	env                                      []string
+	dry                                      bool
 }
 
 func (e *engineFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm; here: this machine all the same")
+	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
 	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
-	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition")
-	f.StringVar(&e.workdir, "workdir", "", "with --engine: `FOLDER` in which it starts (default: this one)")
+	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
+	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
+	f.StringVar(&e.namespace, "namespace", "", "with --engine kubernetes: `NAME` of the namespace (default: that of kubectl's context)")
+	f.StringVar(&e.workdir, "workdir", "", "with --engine: `FOLDER` in which it starts (default: this one; in a container, that of the image)")
 	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
-	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), here), noFiles))
-	for _, name := range []string{"env", "queue"} {
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), "kubernetes-plugin", "kubernetes-dra", here), noFiles))
+	for _, name := range []string{"env", "queue", "image", "namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
@@ -40,7 +42,7 @@ const here = "here"
 
 // engineOf is the scheduler that is to have the job: that of --engine, else that of the configuration; nil this machine.
 func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Scheduler, error) {
-	if err := refuseEmpty(cmd, "engine", "env", "queue", "workdir"); err != nil {
+	if err := refuseEmpty(cmd, "engine", "env", "queue", "workdir", "image", "namespace"); err != nil {
 		return nil, asUsage(err)
 	}
 	name := e.engine
@@ -58,7 +60,7 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Schedule
 	if name != "" && name != here {
 		return remote.Open(p.Host, name)
 	}
-	for _, flag := range []string{"env", "queue", "workdir", "dry-run"} {
+	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
 		if isSet(cmd, flag) {
 			return nil, usagef("cannot use --%s without --engine: a job of this machine has this shell's environment and folder; gpuard run --dry-run shows what it would get", flag)
 		}
@@ -69,12 +71,16 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Schedule
 // handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.
 func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, args []string) error {
 	w, err := p.work(cmd, &o.spec, &o.batchFlags, args)
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.Image:
+		w.Folder = o.workdir
+	case o.workdir != "":
+		w.Folder, err = filepath.Abs(o.workdir)
+	default:
 		w.Folder, err = thisFolder()
 	}
-	if err == nil && o.workdir != "" {
-		w.Folder, err = filepath.Abs(o.workdir)
-	}
+	w.Image, w.Namespace = o.image, o.namespace
 	if w.Queue = o.queue; err == nil {
 		err = p.addVariables(&w, o.env)
 	}

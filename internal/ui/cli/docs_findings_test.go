@@ -28,6 +28,9 @@ func findingsPages() map[string]string {
 	for _, c := range cluster.Checks() {
 		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, "Found by [`gpuard doctor --engine slurm`](../../how-to/slurm.md).", "")
 	}
+	for _, page := range check.KubernetesPages() {
+		pages["findings/"+page.Code+".md"] = findingMarkdown(page, "Found by [`gpuard doctor --engine kubernetes`](../../how-to/kubernetes.md).", "")
+	}
 	for code, rules := range rulesByCode() {
 		by := fmt.Sprintf("Found by [`gpuard lint`](../../how-to/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(rules[0].Severity), code)
 		examples := exampleText("Found", rules, func(r lint.Rule) []lint.Example { return r.Bad }) +
@@ -108,6 +111,10 @@ func findingsIndex() string {
 	b.WriteString("\n## Of gpuard doctor --engine slurm\n\n| code | about |\n| --- | --- |\n")
 	for _, c := range cluster.Checks() {
 		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
+	}
+	b.WriteString("\n## Of gpuard doctor --engine kubernetes\n\n| code | about |\n| --- | --- |\n")
+	for _, page := range check.KubernetesPages() {
+		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", page.Code, page.Title)
 	}
 	b.WriteString("\n## Of gpuard lint\n\n| code | usually | about |\n| --- | --- | --- |\n")
 	listed := map[string]bool{}

@@ -20,6 +20,7 @@ func findingPages() (pages []check.Page) {
 	for _, c := range cluster.Checks() {
 		pages = append(pages, c.Page)
 	}
+	pages = append(pages, check.KubernetesPages()...)
 	for _, r := range lint.Rules() { // several rules may find one mistake in different formats
 		if !slices.ContainsFunc(pages, func(p check.Page) bool { return p.Code == r.Code }) {
 			pages = append(pages, r.Page)

@@ -73,7 +73,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		}
 	}
 	for _, t := range a.Engines {
-		v.sentence(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem))
+		v.paragraph(span{}, normal, v.text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
 	}
 	if a.Paused {
 		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
